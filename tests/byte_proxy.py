@@ -36,13 +36,13 @@ class ByteProxy(Proxy):
         self._limits: dict[Direction, int | None] = dict.fromkeys(Direction)
 
     def count(self) -> None:
-        """Count anew, and cut nothing."""
+        """Count again, and cut nothing."""
         with self._changed:
             self.passed = dict.fromkeys(Direction, 0)
             self._limits = dict.fromkeys(Direction)
 
     def cut_after(self, direction: Direction, number: int) -> None:
-        """Count anew, and cut once when so many bytes have gone in a direction; 0 is before the next one."""
+        """Count again, and cut once after this many bytes in a direction; 0 is before the next one."""
         self.count()
         self._limits[direction] = number
 

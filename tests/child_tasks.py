@@ -95,6 +95,7 @@ def facts() -> dict[str, Any]:
         "retried": here.retried,
         "max_retry": here.max_retry,
         "seconds_left": here.deadline.timestamp() - time.time() if here.deadline else None,
+        "has_waited": here.waited is not None,
         "headers": dict(here.headers),
         "state_is_of_this_process": here.state["pid"] == os.getpid(),
         "tasks_of_this_state": here.state["entered"],
@@ -137,7 +138,7 @@ def decline() -> None:
 
 @app.task("busy", executor="process", is_failure=lambda error: not isinstance(error, CardDeclinedError))
 def busy() -> None:
-    """Raise an error that is no failure."""
+    """Raise an error that is not a failure."""
     raise CardDeclinedError(6, after=1.0)
 
 
@@ -153,7 +154,7 @@ def strange() -> None:
 
 @app.task("control", executor="process", retention=60)
 def control(what: str) -> Snooze | Retry | Archive | Cancel | None:
-    """Say what becomes of the task, in all ways that there are."""
+    """Return or raise each control value."""
     wish: Any = {
         "snooze": Snooze(100),
         "retry": Retry(200, spend=False),
@@ -252,7 +253,7 @@ def compute(seconds: float) -> float:
 
 @app.task("rubbish", executor="process")
 def talk_rubbish() -> None:
-    """Write what is no frame to the worker, and wait for what it does about it."""
+    """Write an invalid frame to the worker, and wait for its reaction."""
     for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
@@ -298,7 +299,7 @@ async def async_handler(task: Task) -> bytes:
 
 @mux.handler("mux:odd", executor="process")
 def odd_handler(task: Task) -> Any:
-    """Return what is no result."""
+    """Return an invalid result."""
     return {"not": "bytes"}
 
 

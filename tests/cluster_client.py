@@ -38,7 +38,7 @@ class ClusterClient(redis.Redis):
         self._owners: list[tuple[str, int]] = []
         self._seeds = seeds
 
-    def node_of(self, key: Any) -> RedisClient:
+    def find_node(self, key: Any) -> RedisClient:
         """Return a client of the node that serves a key, or a slot, or of any."""
         if not self._owners:
             self._learn()
@@ -53,7 +53,7 @@ class ClusterClient(redis.Redis):
         if name in _EVERYWHERE | _ANYWHERE:
             return self.primaries()[0]
         place = 3 if name in _KEY_THIRD else 2 if name in _KEY_SECOND else 1
-        return self.node_of(command[place])
+        return self.find_node(command[place])
 
     def primaries(self) -> list[RedisClient]:
         """Return clients of all nodes that serve slots."""

@@ -128,7 +128,7 @@ class Tasks:
         return self._scores(self.keys.group(group))
 
     def groups(self) -> set[str]:
-        """Return the names that stand in `groups`."""
+        """Return the names in `groups`."""
         return {name.decode() for name in self.client.smembers(self.keys.groups)}
 
     def sets(self) -> dict[str, int]:

@@ -87,7 +87,7 @@ class BlockingPerformer:
     def _exchange(self, call: Call, *command: Any) -> Any:
         client = self._client
         if isinstance(client, ClusterClient):
-            client = client.node_of(call.keys[0] if isinstance(call, ScriptCall) else call.key)
+            client = client.find_node(call.keys[0] if isinstance(call, ScriptCall) else call.key)
         return raw(client, *command)
 
 

@@ -119,7 +119,7 @@ class Node:
 
 
 class Cluster:
-    """Primaries with an equal share of the slots, and for each so many replicas; started on entering.
+    """Primaries with an equal share of the slots, and for each this many replicas; started on entering.
 
     A node that has not been heard of for `node_timeout` seconds is taken for dead by the others; on a busy
     machine that happens to live ones.
@@ -221,12 +221,15 @@ class Cluster:
             if number < self._count:
                 last = SLOTS - 1 if number == self._count - 1 else (number + 1) * share - 1
                 node.cluster("ADDSLOTS", *range(number * share, last + 1))
-        for node in self.nodes[1:]:
-            self.nodes[0].cluster("MEET", *node.address)
-        self._wait_for_agreement()
+        # Each meets each: by gossip alone a replica hears of its primary seconds later.
+        for number, node in enumerate(self.nodes):
+            for other in self.nodes[number + 1 :]:
+                node.cluster("MEET", *other.address)
+        # A primary begins to answer two seconds after its start; meanwhile the replicas can follow theirs.
         for number, node in enumerate(self.nodes[self._count :]):
             primary = self.nodes[number % self._count].id
             wait_until(lambda node=node, primary=primary: _replicates(node, primary), "a replica follows")  # type: ignore[misc]
+        self._wait_for_agreement()
         self.wait_for_replicas()
 
     def _wait_for_agreement(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 import pyasynq.sync
-from pyasynq._redis.driver import AsyncDriver, BlockingDriver
+from pyasynq._redis.driver import AsyncDriver, BlockingDriver, DriverBase
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.client import Client
 from pyasynq.embedded import find_server_binary
@@ -25,6 +25,27 @@ if TYPE_CHECKING:
     from pyasynq.task import EnqueueResult, TaskInfo
 
 T = TypeVar("T")
+
+
+def _set_timeout(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    make = DriverBase.__init__
+
+    def make_with_timeout(driver: DriverBase, *args: Any, **settings: Any) -> None:
+        make(driver, *args, **settings | {"timeout": seconds})
+
+    monkeypatch.setattr(DriverBase, "__init__", make_with_timeout)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the calls of every driver made from now on fail after a second, for tests of an absent Redis."""
+    _set_timeout(monkeypatch, 1.0)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let them fail after a minute, for tests of what goes on meanwhile, on a machine of any speed."""
+    _set_timeout(monkeypatch, 60.0)
 
 
 class DriverFace:
@@ -120,7 +141,7 @@ class OwnServer:
         self.url = f"unix://{folder}/s"
 
     def start(self, *options: str) -> None:
-        """Start it; whoever connects has to wait until it listens."""
+        """Start it; a client has to wait until it listens."""
         binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
         self._process = subprocess.Popen(
             [binary.path, "--port", "0", "--unixsocket", "s", "--dir", str(self._folder), *options],
@@ -139,6 +160,11 @@ class OwnServer:
                 time.sleep(0.005)
             else:
                 return client
+
+    def signal(self, number: int) -> None:
+        """Send its process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def stop(self) -> None:
         """Kill it, if it runs, and wait for its end."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOWHERE = "redis://production.invalid:6379/0"
-"""Whoever connects to this has a defect."""
+"""A test that connects to this has a defect."""
 
 
 def make_app(**settings: Any) -> App:

@@ -1,4 +1,4 @@
-r"""What listens and is no Redis, or behaves like none: for time-outs and for errors about addresses.
+r"""Listeners that are not a Redis server, for timeouts and for errors about addresses.
 
 with Listener(dribble(b"+OK\\r\\n")) as listener:
     client = Client(listener.url)
@@ -23,8 +23,8 @@ class Listener:
     """Listens on a port of the loopback, and treats each connection by a behaviour in a thread of its own.
 
     Args:
-        behave: called with the connection and an event that is set when it should end; with None, nobody
-            accepts connections at all, and the kernel drops them once its queue is full.
+        behave: called with the connection and an event that is set when it should end; with None,
+            connections are not accepted, and the kernel drops them once its queue is full.
     """
 
     def __init__(self, behave: Behaviour | None) -> None:
@@ -77,7 +77,7 @@ class Listener:
             self._behave(connection, self._over)
 
     def _fill_queue(self) -> None:
-        # Connections that nobody accepts fill the kernel's queue; the next ones are like to a black hole.
+        # Connections that are not accepted fill the kernel's queue; then connection attempts are dropped.
         while True:
             one = socket.socket()
             one.settimeout(0.2)

@@ -4,8 +4,8 @@
         client = Client(proxy.url)
         proxy.cut(Cut.BEFORE_REPLY, containing=b"EVALSHA")   # Redis runs it, the answer is lost
 
-Each connection has two threads, one for each direction. What the proxy did is counted, so that tests can
-wait for it.
+Each connection has two threads, one for each direction. The proxy counts its actions, so that tests can wait
+for them.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Proxy:
         self._refusing = refusing
 
     def on_refusal(self, times: int, action: Callable[[], None]) -> None:
-        """Do something when so many connections have been refused from now on."""
+        """Do something when this many connections have been refused from now on."""
         self._refusals_left, self._after_refusals = times, action
 
     def wait(self, condition: Callable[[Proxy], bool]) -> None:

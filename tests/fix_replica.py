@@ -35,10 +35,13 @@ class Replicated:
         self.primary = self._start("primary", "--port", str(self.port), "--repl-diskless-sync-delay", "0")
         self.replicas: list[redis.Redis] = []
 
-    def add_replica(self) -> redis.Redis:
-        """Start a replica, wait until it follows the primary, and return a client of it."""
+    def add_replica(self, *, port: int = 0) -> redis.Redis:
+        """Start a replica, wait until it follows the primary, and return a client of it.
+
+        Without a port it listens at a unix socket only, so that nothing finds it by what the primary tells.
+        """
         number = len(self.replicas)
-        options = ("--port", "0", "--replicaof", "127.0.0.1", str(self.port))
+        options = ("--port", str(port), "--replicaof", "127.0.0.1", str(self.port))
         replica = self._start(f"replica{number}", *options)
         self.replicas.append(replica)
         wait_until(
@@ -47,6 +50,10 @@ class Replicated:
         while int(self.primary.wait(number + 1, 1_000)) <= number:
             pass
         return replica
+
+    def replica_url(self, number: int = 0) -> str:
+        """Return the URL of a replica's unix socket."""
+        return f"unix://{self._folder}/replica{number}/s"
 
     def pause_replica(self, number: int = 0) -> None:
         """Let a replica answer nothing more; its connection stays."""

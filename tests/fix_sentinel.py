@@ -36,7 +36,7 @@ _KILL_AT_END = '"$@" & read -r line; kill -9 $!; wait $!'
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Look until a condition holds; a server that does not listen yet is no answer."""
+    """Look until a condition holds; a server that does not listen yet counts as no answer."""
 
     def holds() -> bool:
         try:

@@ -84,7 +84,7 @@ class Program:
         return [match[1] for line in list(self.lines) if (match := re.match(pattern, line))]
 
     def wait_for(self, pattern: str, *, times: int = 1) -> None:
-        """Wait for so many lines that match; fail when the process ends without them."""
+        """Wait for this many lines that match; fail when the process ends without them."""
 
         def seen() -> bool:
             return sum(1 for line in self.lines if re.search(pattern, line)) >= times
@@ -241,7 +241,7 @@ class Monitor(threading.Thread):
         ]
 
     def wait_for_scripts_with(self, beginning: str, times: int) -> None:
-        """Wait until so many scripts have called a command that begins so."""
+        """Wait until this many scripts have called a command that begins so."""
         with self._news:
             assert self._news.wait_for(lambda: len(self.scripts_with(beginning)) >= times, PATIENCE)
 
@@ -249,7 +249,7 @@ class Monitor(threading.Thread):
 class RedisProcess:
     """A server of the test's own, on a unix socket, that can be killed and started again on its data.
 
-    `environment` holds variables that it gets beside those of this process.
+    `environment` holds its variables, in addition to those of this process.
     """
 
     def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:

@@ -1,7 +1,7 @@
-"""What must hold in Redis after every operation, whoever did it.
+"""Invariants that hold in Redis after every operation, by any client.
 
 `check_invariants` looks at a live database and names each violation. The numbers I1 to I18 are those of the
-list of invariants in the documentation of the layout. What speaks of single operations (a failed enqueue
+list of invariants in the documentation of the layout. Rules about single operations (a failed enqueue
 changes nothing, leases never move backward, first in first out, conservation) is the business of the tests
 that perform operations.
 """
@@ -15,9 +15,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._broker.verdicts import Verdict
+from pyasynq._wire.attempt_counts import LEVELS, MAX_TYPES, unpack_records
+from pyasynq._wire.endings import decode_callback, decode_ending, encode_callback
 from pyasynq._wire.history import decode_attempts, decode_progress
-from pyasynq._wire.keys import ALL_QUEUES, QueueKeys, queue_keys
+from pyasynq._wire.keys import ALL_QUEUES, TASK_TYPES, QueueKeys, queue_keys
 from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_task_message
+from pyasynq._wire.task_type_text import decode_task_type
+from pyasynq.callbacks import Callback
+from tests.operator_invariants import operator_violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +32,7 @@ RedisClient: TypeAlias = Any
 """A `redis.Redis`; its annotations leave open whether a reply is bytes or text."""
 
 MAX_ARCHIVED = 9_999
+NO_CALLBACK = encode_callback(Callback("x"), "x", "")
 _QUEUE_KEY = re.compile(r"asynq:\{(.*?)\}:(.*)", re.DOTALL)
 _DAY = re.compile(r"(processed|failed):\d{4}-\d{2}-\d{2}")
 _LOCK_RULE = re.compile(rb"\d+( start| finish)?")
@@ -36,6 +42,7 @@ _PLAIN = {*_LISTS, *_SORTED_SETS, "lease", "paused", "processed", "failed", "gro
 _FIELDS = {"msg", "state", "pending_since", "unique_key", "group", "result"}
 _OWN_FIELDS = {
     *("x:attempt", "x:begun", "x:crashes", "x:group", "x:unique_ttl", "x:trace", "x:attempts", "x:progress"),
+    *("x:finished", "x:ends"),
 }
 
 _RATE = {"rate", "period", "burst"}
@@ -94,7 +101,7 @@ def violations(
 ) -> list[str]:
     """Return every violation as a sentence that begins with the queue's name."""
     registered = {name.decode() for name in client.smembers(ALL_QUEUES)}
-    found = []
+    found = [*_global_keys(client), *_task_types(client), *operator_violations(client)]
     for name, queue in sorted(_read(client).items()):
         checks = (
             _unknown_keys(queue),
@@ -109,12 +116,44 @@ def violations(
             _scores(queue),
             _verdicts(queue),
             _limits(queue),
+            _attempt_counts(queue),
+            _endings(queue),
         )
         found += [f"{name}: {message}" for check in checks for message in check]
         if any(queue.tasks()) and name not in registered:
             found.append(f"{name}: I18 has tasks and is not in {ALL_QUEUES}")
         if len(queue.values.get("archived", ())) > max_archived:
             found.append(f"{name}: I14 keeps more than {max_archived} archived tasks")
+    return found
+
+
+_GLOBAL_KEYS: dict[str, int | None] = {
+    "ask:": 60,
+    "audit": None,
+    "marks": 90 * 86_400,
+    "op:": 30 * 86_400,
+    "ops": None,
+    "refused": None,
+    "snoozed": 30 * 86_400 + 1,
+    "types": None,
+    "views": None,
+}
+"""Names that follow `asynq:x:` in our keys of no queue, and for how many seconds at most; None is any time.
+"""
+
+
+def _global_keys(client: RedisClient) -> list[str]:
+    found = []
+    for key in sorted(client.scan_iter(match="asynq:x:*", count=10_000)):
+        name = key.decode().removeprefix("asynq:x:")
+        kind = next((start for start in _GLOBAL_KEYS if name.startswith(start)), None)
+        if kind is None:
+            found.append(f"{key!r}: is not a known key")
+            continue
+        most = _GLOBAL_KEYS[kind]
+        left = client.ttl(key)
+        if most is not None and (left == -1 or left > most):
+            found.append(f"{key!r}: lasts longer than {most} s")
     return found
 
 
@@ -215,6 +254,27 @@ def _fields(queue: _Queue) -> Iterator[str]:
             yield f"{task_id} is {state.decode()} and has an x:crashes"
 
 
+def _endings(queue: _Queue) -> Iterator[str]:
+    """Check callbacks of tasks, entries of the outbox, and markers of tasks that are enqueued once."""
+    for task_id, fields in queue.tasks():
+        try:
+            decode_callback(fields.get("x:finished", NO_CALLBACK))
+        except ValueError:
+            yield f"{task_id} has the x:finished {fields['x:finished']!r}"
+        if "x:finished" in fields and "x:callbacks" not in queue.values:
+            yield f"{task_id} has an x:finished, and there is no x:callbacks"
+        if "x:ends" in fields and ("x:finished" not in fields or not fields["x:ends"].isdigit()):
+            yield f"{task_id} has the x:ends {fields['x:ends']!r}"
+    for address, entry in queue.values.get("x:outbox", {}).items():
+        try:
+            decode_ending(entry)
+        except ValueError:
+            yield f"the outbox has {entry!r} at {address}"
+    for name in queue.values:
+        if name.startswith("x:once:") and queue.ttls[name] < 0:
+            yield f"marker {name} never expires"
+
+
 def _messages(queue: _Queue) -> Iterator[str]:
     for task_id, fields in queue.tasks():
         try:
@@ -299,6 +359,15 @@ def _counters(queue: _Queue) -> Iterator[str]:
             yield f"I12 {name} is {int(value)}, more than processed"
 
 
+def _task_types(client: RedisClient) -> Iterator[str]:
+    types = client.hgetall(TASK_TYPES) if client.type(TASK_TYPES) == b"hash" else {}
+    if types and client.ttl(TASK_TYPES) < 0:
+        yield f"{TASK_TYPES} never expires"
+    for name, value in types.items():
+        if decode_task_type(name.decode(), value) is None:
+            yield f"{TASK_TYPES} says {value!r} of {name!r}"
+
+
 def _limits(queue: _Queue) -> Iterator[str]:
     limits = queue.values.get("x:limits", {})
     for unknown in sorted(limits.keys() - _SETTINGS):
@@ -308,11 +377,33 @@ def _limits(queue: _Queue) -> Iterator[str]:
             yield f"x:limits has {name} {value!r}"
     if len(_RATE & limits.keys()) not in {0, len(_RATE)}:
         yield f"x:limits has a part of a rate: {sorted(_RATE & limits.keys())}"
+    for name, value in queue.values.get("x:objectives", {}).items():
+        if name != "wait" or not float(value) > 0:
+            yield f"x:objectives has {name} {value!r}"
     if "x:bucket" in queue.values:
         for unknown in sorted(queue.values["x:bucket"].keys() - {"full_at", "turn"}):
             yield f"x:bucket has the unknown field {unknown}"
         if queue.ttls["x:bucket"] < 0:
             yield "x:bucket never expires"
+
+
+def _attempt_counts(queue: _Queue) -> Iterator[str]:
+    levels = {level.name: level for level in LEVELS}
+    for name, types in queue.values.items():
+        if not name.startswith("x:stats:"):
+            continue
+        level = levels.get(name.split(":")[2])
+        if level is None or int(name.split(":")[3]) % level.chunk:
+            yield f"{name} is not the key of a level and the start of a chunk"
+            continue
+        if queue.ttls[name] < 0:
+            yield f"{name} never expires"
+        if len(types) > MAX_TYPES + 1:
+            yield f"{name} has {len(types)} types"
+        for task_type, value in types.items():
+            slots = [slot for slot, _ in unpack_records(value, level)]
+            if not slots or slots != sorted(set(slots)):
+                yield f"{name} has slots {slots} of type {task_type!r}"
 
 
 def _events(queue: _Queue) -> Iterator[str]:

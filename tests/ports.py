@@ -22,12 +22,12 @@ _held: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at."""
+    """Return a port without a listener."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int, *, offset: int = 0) -> list[int]:
-    """Return so many ports that nobody listens at, nor at those that are higher by the offset."""
+    """Return this many ports without listeners, also at those that are higher by the offset."""
     chosen: list[int] = []
     for port in _own_ports():
         if len(chosen) == count:

@@ -9,7 +9,7 @@ MARK = "PYASYNQ_TEST_MARK"
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:
-    """Return the living processes whose environment carries the mark, whoever their parents are."""
+    """Return the living processes whose environment has the mark, regardless of their parents."""
     found = []
     for process in psutil.process_iter():
         try:

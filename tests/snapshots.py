@@ -16,6 +16,7 @@ def snapshot(client: RedisClient) -> dict[str, Any]:
         b"hash": client.hgetall,
         b"set": client.smembers,
         b"string": client.get,
+        b"stream": client.xrange,
     }
     keys = client.keys("*")
     return {key.decode(): (client.ttl(key) >= 0, read[client.type(key)](key)) for key in keys}

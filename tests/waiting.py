@@ -23,7 +23,7 @@ def set_to(seconds: int) -> Any:
 def wait_until(
     condition: Callable[[], object], what: str = "what was waited for", *, seconds: float = PATIENCE
 ) -> None:
-    """Look at a condition until it is true, at most so many seconds; then fail with `what`."""
+    """Look at a condition until it is true, at most this many seconds; then fail with `what`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}"

@@ -1,7 +1,7 @@
 """A worker in a process of its own, for `tests.fix_worker`: `python -m tests.worker_program SETTINGS`.
 
 SETTINGS is JSON: the URL, fields of the server's configuration (`config`) and of the engine (`engine`).
-What happens is told on standard output, a line each; the line `release` on standard input lets the handlers
+Events are written to standard output, one line each; the line `release` on standard input lets the handlers
 go on that wait for it. The type of a task names its handler: `wait`, or `wait:anything`.
 """
 
@@ -122,7 +122,7 @@ async def wait(task: Task) -> None:
 
 @mux.handler("wait-in-thread")
 def wait_in_thread(task: Task) -> None:
-    """Wait for the release in a thread, which nobody can stop."""
+    """Wait for the release in a thread, which cannot be stopped."""
     tell("started", context().task_id)
     released.wait()
     tell("ended", context().task_id)

@@ -1,4 +1,4 @@
-"""What the workers of the chaos runs run: tasks that write down their fate, and do harm if they are told to.
+"""Tasks of the workers of the chaos runs: they record their outcomes, and do harm on request.
 
 The environment says where records go, and may change the engine's intervals and let the clock jump. It is
 read at import, so that it reaches the children of a supervisor as well.
@@ -63,7 +63,7 @@ def _note_settled(event: TaskSettled) -> None:
 
 
 def _let_clock_jump(path: Path) -> None:
-    """Take wall-clock time from now on with the seconds that stand in a file."""
+    """Shift the wall clock from now on by the seconds in a file."""
     path.write_bytes(OFFSET.pack(0.0))
     with path.open("r+b") as file:
         shared = mmap.mmap(file.fileno(), OFFSET.size)

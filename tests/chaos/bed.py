@@ -25,7 +25,7 @@ class Bed(Protocol):
 
     @property
     def url(self) -> str:
-        """What clients and workers are given."""
+        """URL and settings for clients and workers."""
 
     def client(self) -> RedisClient:
         """Return a client that sees all keys, past everything that a scenario puts before Redis."""

@@ -3,7 +3,7 @@
 - Every task whose enqueue was acknowledged ran to an end at least once, or is still in its queue.
 - Nothing ran, or is in a queue, whose enqueue was refused or never made.
 - A task ran again only where a fault explains it: one that touched the process of the run before, after that
-  run had begun and before the next one did. What a handler asked for is no duplicate.
+  run had begun and before the next one did. A run that a handler requested is not a duplicate.
 - An outcome that Redis had confirmed is not undone, whatever the faults were.
 - No task is archived that neither failed nor crashed its worker, and none is active when no worker lives.
 """
@@ -33,14 +33,14 @@ class FinalState(NamedTuple):
     """What is left when all workers have been stopped."""
 
     states: Mapping[str, str]
-    """Of each task in Redis: its id and its state."""
+    """Id and state of each task in Redis."""
     complaints: Sequence[str] = ()
-    """Of the invariants and of the doctor."""
+    """Findings of the invariants and of the doctor."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of a run. `lost` and `problems` must be empty."""
+    """Result of a run. `lost` and `problems` must be empty."""
 
     acknowledged: int = 0
     finished: int = 0
@@ -106,7 +106,7 @@ def _stuck(history: History, final: FinalState) -> Iterator[str]:
         runs = history.runs.get(task_id, ())
         if state == "active":
             ended = any(run.how is What.FINISHED for run in runs)
-            why = "it ran to its end, so its settle was dropped" if ended else "nobody took it back"
+            why = "it ran to its end, so its settle was dropped" if ended else "it was not put back"
             yield f"task {task_id} is active although no worker lives: {why}"
         elif state == "archived" and not any(run.how in _ITS_OWN_FAULT for run in runs):
             yield f"task {task_id} is archived although it neither failed nor crashed its worker"

@@ -156,7 +156,7 @@ async def live(url: str, seconds: float) -> tuple[Done, list[Finding]]:
         concurrency=20,
         queues={
             "default": 1,
-            "limited": Queue(concurrency=3, rate=200),
+            "limited": Queue(max_run=3, rate=200),
             "ordered": Queue(ordered=True),
             "groups": 1,
         },

@@ -1,7 +1,7 @@
 """Scenarios: a primary under Sentinel or of a cluster fails, and slots move while tasks run.
 
 Where a primary fails, every task is enqueued with `durable`: an enqueue is acknowledged when all replicas
-have it, and no failover may lose it. With fewer, the replica that takes over may be another one. What came
+have it, and no failover may lose it. With fewer, the replica that takes over may be another one. The outcome
 of a run is not waited for, so a failover may undo it.
 """
 

@@ -45,7 +45,7 @@ class MovedClock:
         }
 
     def move(self, seconds: int) -> None:
-        """Have the program take it for so many seconds later than it is."""
+        """Have the program take it for this many seconds later than it is."""
         # Renamed, or the program may read half of it.
         written = self._file.with_suffix(".new")
         written.write_text(f"{seconds:+d}\n", "ascii")
@@ -53,5 +53,5 @@ class MovedClock:
 
 
 def is_off_by(server_seconds: int, seconds: int) -> bool:
-    """Return whether a Unix time is about so many seconds later than that of this process."""
+    """Return whether a Unix time is about this many seconds later than that of this process."""
     return abs(server_seconds - time.time() - seconds) < 5 * _CACHE_SECONDS

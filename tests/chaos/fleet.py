@@ -24,10 +24,10 @@ class Fleet:
     Args:
         size: how many processes.
         arguments: what follows `pyasynq worker`, or `python -m` and the program.
-        environment: variables beside our own.
+        environment: variables in addition to our own.
         log: the file that all of them write to.
         program: the module that is run, instead of `pyasynq worker`.
-        may_end_with: exit codes that are no failure; `revive` starts such a process again.
+        may_end_with: exit codes that are not a failure; `revive` starts such a process again.
         package: where another version of the package is installed, instead of this one.
     """
 
@@ -118,14 +118,14 @@ class Fleet:
         return True
 
     def revive(self) -> None:
-        """Start anew what has ended with an exit code that is no failure, as an init system does."""
+        """Start again what has ended with an exit code that is not a failure, as an init system does."""
         for process in list(self._processes):
             if process.poll() in self._may_end_with:
                 self._processes.remove(process)
                 self._start()
 
     def failures(self) -> Iterator[str]:
-        """Name each process that ended although nobody killed it."""
+        """Name each process that ended without being killed."""
         for process in self._processes:
             if process.poll() is not None and process.returncode not in self._may_end_with:
                 yield f"worker {process.pid} ended by itself with exit code {process.returncode}"

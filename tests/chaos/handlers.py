@@ -23,7 +23,7 @@ _TEN_MINUTES: Final = 600.0
 _LONGEST_BLOCK_SECONDS: Final = 38.0
 """Longer than a lease and what it takes until a task whose lease has ended is taken back."""
 _SHARE: Final = 0.005
-"""Of the harmful among all tasks, until there are as many as there are to be."""
+"""Number of harmful tasks so far; the maximum is fixed."""
 _NOBODY: Final = frozenset({0})
 """No process has this id, so a fault of it explains nothing."""
 
@@ -40,7 +40,7 @@ class _ByHandlers(Scenario):
         self._left = self.most
 
     async def inject(self, stage: Stage) -> None:
-        """Do nothing beside it."""
+        """Do nothing else."""
 
     def make_task(self, random: Random, task_id: str) -> Task:
         """Return a harmful task now and then."""
@@ -68,7 +68,7 @@ class _ByHandlers(Scenario):
 
 
 class LoopBlocked(_ByHandlers, NothingTwice):
-    """Handlers block the event loop, one of them for longer than a lease; renewals go on beside it."""
+    """Handlers block the event loop, one of them for longer than a lease; renewals continue."""
 
     name: ClassVar = "event loop blocked"
     tasks: ClassVar = 60_000
@@ -102,7 +102,7 @@ class MemoryEaten(_ByHandlers, NothingTwice):
         return make_task("eat", task_id, {"megabytes": random.randrange(5, 20)})
 
     def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
-        """Complain if nobody was replaced."""
+        """Complain if no process was replaced."""
         processes = {run.pid for runs in history.runs.values() for run in runs}
         if len(processes) <= CHILDREN:
             yield f"only {len(processes)} processes ran tasks: none was replaced for its memory"
@@ -128,7 +128,7 @@ class Poison(_ByHandlers):
         return make_task("crash", task_id)
 
     async def inject(self, stage: Stage) -> None:
-        """Start supervisors again that have given up because of so many crashes."""
+        """Start supervisors again that have given up because of the crashes."""
         while not stage.loaded.is_set() or stage.unfinished:
             await asyncio.sleep(0.2)
             stage.fleet.revive()

@@ -40,7 +40,7 @@ async def _note(what: str) -> None:
     await context().state.eval(NOTE, 1, JOURNAL, what, context().task_id, os.getpid())
 
 
-# A kill is no fault of the tasks that it meets.
+# A kill is not a fault of the tasks that it meets.
 @app.task("limited:work", queue=QUEUE, crash_limit=1_000)
 async def work(milliseconds: int) -> None:
     """Take some time between the two notes."""

@@ -74,7 +74,7 @@ def running_at_once(journal: list[Note]) -> int:
 
 
 def starts_in(journal: list[Note], seconds: float) -> int:
-    """Return how many tasks started within so many seconds of the first start."""
+    """Return how many tasks started within this many seconds of the first start."""
     begins = [note.at for note in journal if note.what == "begin"]
     return sum(at <= begins[0] + seconds * _SECOND for at in begins)
 
@@ -92,7 +92,7 @@ def most_starts_of_a_second(journal: list[Note]) -> int:
 
 
 async def enqueue(url: str, tasks: int, milliseconds: int) -> None:
-    """Put tasks into the queue that take up to so many milliseconds."""
+    """Put tasks into the queue that take up to this many milliseconds."""
     async with Client(url) as client:
         numbers = random.Random(tasks)
         results = await client.enqueue_many(
@@ -113,7 +113,7 @@ def limited_fleet(url: str, folder: Path, *limits: str) -> Fleet:
 
 
 def _wait(client: RedisClient, what: str, notes: int) -> list[Note]:
-    """Wait until the journal has so many notes of a kind, and return it."""
+    """Wait until the journal has this many notes of a kind, and return it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         journal = read_journal(client)
@@ -125,12 +125,12 @@ def _wait(client: RedisClient, what: str, notes: int) -> list[Note]:
 
 
 def run_concurrency(url: str, folder: Path, *, tasks: int, kills: int) -> list[Note]:
-    """Run tasks with a limit of three, kill so many workers that run some, and return the journal."""
+    """Run tasks with a limit of three, kill this many workers that run some, and return the journal."""
     asyncio.run(enqueue(url, tasks, 60))
     client: RedisClient
     with (
         redis.Redis.from_url(url) as client,
-        limited_fleet(url, folder, "--queue-concurrency", f"{QUEUE}={LIMIT}") as fleet,
+        limited_fleet(url, folder, "--queue-max-run", f"{QUEUE}={LIMIT}") as fleet,
     ):
         for number in range(kills):
             _wait(client, "end", tasks * (number + 1) // (kills + 2))
@@ -144,7 +144,7 @@ def run_concurrency(url: str, folder: Path, *, tasks: int, kills: int) -> list[N
 
 
 def run_rate(url: str, folder: Path, *, seconds: float) -> list[Note]:
-    """Run tasks at 50 a second for so many seconds and a little longer, and return the journal."""
+    """Run tasks at 50 a second for this many seconds and a little longer, and return the journal."""
     asyncio.run(enqueue(url, int(RATE * (seconds + 10)), 20))
     client: RedisClient
     limits = ("--queue-rate", f"{QUEUE}={RATE}/s+{BURST}")

@@ -26,7 +26,7 @@ NO_ARGUMENTS: Final[MappingProxyType[str, object]] = MappingProxyType({})
 CHUNK: Final = 500
 _IN_FLIGHT: Final = 3
 _LONE_EVERY: Final = 10
-"""Each chunk of so many is enqueued task by task."""
+"""Each chunk of this many is enqueued task by task."""
 _PAUSE_SECONDS: Final = 0.1
 """How long a producer waits after a chunk of which nothing was taken."""
 _NOTHING_TO_DO: Final = 0.9
@@ -39,7 +39,7 @@ _LONGEST_MILLISECONDS: Final = 50
 def make_task(
     task_type: str, task_id: str, arguments: Mapping[str, object] = NO_ARGUMENTS, **options: Any
 ) -> Task:
-    """Return a task of the app of the chaos runs; the producer must not import it, since it is no worker."""
+    """Return a task of the app of the chaos runs; the producer must not import that app."""
     return Task(task_type, json.dumps(dict(arguments)).encode(), task_id=task_id, queue=QUEUE, **options)
 
 
@@ -63,7 +63,7 @@ def mixed_task(random: random.Random, task_id: str) -> Task:
 
 
 class Producer:
-    """Enqueues until so many tasks have been acknowledged.
+    """Enqueues until this many tasks have been acknowledged.
 
     Args:
         client: who enqueues.
@@ -92,7 +92,7 @@ class Producer:
         """How many tasks are certainly in their queue, or were."""
 
     async def run(self, tasks: int) -> None:
-        """Enqueue until so many have been acknowledged; cancelled, it leaves what was sent in the queue."""
+        """Enqueue until this many have been acknowledged; cancelled, it leaves what was sent in the queue."""
         await asyncio.gather(*(self._send(tasks) for _ in range(_IN_FLIGHT)))
 
     async def _send(self, tasks: int) -> None:
@@ -121,7 +121,7 @@ class Producer:
         return [answer if isinstance(answer, BaseException) else None for answer in answers]
 
     def _take(self, chunk: Sequence[Task], errors: Sequence[BaseException | None]) -> int:
-        """Write down what became of a chunk; return how many tasks were acknowledged."""
+        """Record the outcome of a chunk; return how many tasks were acknowledged."""
         fates: dict[What, list[str]] = {}
         for task, error in zip(chunk, errors, strict=True):
             fates.setdefault(_fate(error), []).append(_id_of(task))

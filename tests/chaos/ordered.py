@@ -39,7 +39,7 @@ VICTIM_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class Result:
-    """What came of a run."""
+    """Result of a run."""
 
     tasks: int
     seconds: float = 0.0
@@ -73,7 +73,7 @@ def run(
 ) -> Result:
     """Enqueue tasks, kill the worker that runs the head at evenly spaced ones, and look at the journal.
 
-    Those tasks last for `victim_seconds`. `engine` changes settings of the workers.
+    Such tasks last for `victim_seconds`. `engine` changes settings of the workers.
     """
     result = Result(tasks)
     journal, log = folder / "journal", folder / "workers.log"
@@ -136,7 +136,7 @@ def read_journal(path: Path) -> list[Deed]:
 
 
 def _wait_for(journal: Path, what: str, number: int, *, times: int = 1) -> list[Deed]:
-    """Wait until a task has done something so many times."""
+    """Wait until a task has done something this many times."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         found = [deed for deed in read_journal(journal) if (deed.what, deed.number) == (what, number)]

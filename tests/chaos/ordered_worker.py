@@ -16,7 +16,7 @@ from pyasynq import App, Queue, ServerConfig, context
 from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 
 QUEUE: Final = "in-order"
-# A kill is no fault of the tasks that it meets.
+# A kill is not a fault of the tasks that it meets.
 CRASH_LIMIT: Final = 1_000
 
 app = App()
@@ -29,7 +29,7 @@ class Deed(NamedTuple):
     what: str
     """`begin`, `fail` or `end`."""
     number: int
-    """Of the task, in the order in which they were enqueued."""
+    """Numbers of the task, in the order in which they were enqueued."""
     pid: int
 
 

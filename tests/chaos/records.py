@@ -55,7 +55,7 @@ class Fault(NamedTuple):
     began: float
     ended: float
     pids: frozenset[int] = frozenset()
-    """Of the processes that it touched; empty if it touched all of them."""
+    """Names of the processes that it touched; empty if it touched all of them."""
 
     def touches(self, pid: int) -> bool:
         """Return whether it can be the cause of what a process did or left undone."""
@@ -79,7 +79,7 @@ class History:
     """All that has been written down."""
 
     enqueues: dict[str, What] = field(default_factory=dict)
-    """What became of the enqueue of each task."""
+    """Outcome of the enqueue of each task."""
     runs: dict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
     """The runs of each task, in the order of their starts."""
     faults: list[Fault] = field(default_factory=list)

@@ -85,7 +85,7 @@ def run_one(name: str, seed: int, profile: str, progress: Any) -> Result:
 
 
 def run_all(names: Sequence[str], seed: int, profile: str, lanes: int) -> Iterator[Result]:
-    """Run scenarios in so many processes, show how far they are, and yield results as they come."""
+    """Run scenarios in this many processes, show how far they are, and yield results as they come."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description:32}"),
@@ -194,7 +194,7 @@ def main() -> int:
     lacking = {name: lacks for name in names if (lacks := SCENARIOS[name].lacks())}
     for name, lacks in lacking.items():
         print(f"{name} is left out: this machine has no {lacks}", file=sys.stderr)
-    # Who names a scenario wants it, and in CI everything runs.
+    # A named scenario is wanted, and in CI everything runs.
     if lacking and (arguments.scenarios or os.environ.get("CI")):
         return 1
     names = [name for name in names if name not in lacking]

@@ -42,7 +42,7 @@ class Profile:
 
     name: str
     share: float
-    """Of the tasks of each scenario."""
+    """Types of the tasks of each scenario."""
     engine: Mapping[str, Any]
     """Settings of the workers' engine that differ from those of production."""
 
@@ -62,7 +62,7 @@ CHILDREN: Final = 2
 
 @dataclasses.dataclass(slots=True)
 class Result:
-    """What came of a run of a scenario."""
+    """Result of a run of a scenario."""
 
     name: str
     verdict: Verdict
@@ -122,10 +122,10 @@ class Scenario:
         raise NotImplementedError
 
     def complete(self, history: History) -> None:
-        """Add to the history what nobody wrote down."""
+        """Add to the history events that no process recorded."""
 
     def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
-        """Return what is wrong beside what is wrong in every scenario."""
+        """Return the failures of this scenario, in addition to those checked in every scenario."""
         del history, verdict
         return ()
 

@@ -49,7 +49,7 @@ PATIENCE = 30
 
 @dataclass
 class Run:
-    """What came of a run: the ticks whose tasks were run, in Unix time, and how many seconds it took."""
+    """Result of a run: the ticks whose tasks were run, in Unix time, and how many seconds it took."""
 
     ticks: list[int]
     seconds: float
@@ -63,7 +63,7 @@ class Run:
 
 
 def run(url: str, folder: Path, ticks: int) -> Run:
-    """Let three schedulers run for so many ticks; kill one after a third of them, one after two thirds."""
+    """Let three schedulers run for this many ticks; kill one after a third of them, one after two thirds."""
     (folder / "ticking.py").write_text(MODULE)
     client: RedisClient
     with ExitStack() as stack, redis.Redis.from_url(url) as client:

@@ -26,7 +26,7 @@ _START_SECONDS: Final = 120.0
 
 
 class SchedulerKilled(NothingTwice):
-    """Of three schedulers one after the other is killed or stopped: each tick is enqueued, and once."""
+    """One of three schedulers after the other is killed or stopped: each tick is enqueued exactly once."""
 
     name: ClassVar = "scheduler killed or stopped"
     tasks: ClassVar = 60_000
@@ -71,7 +71,7 @@ def _is_tick(task_id: str) -> bool:
 
 
 async def _until_ticking(log: Path, times: int) -> None:
-    """Wait until so many schedulers have said that they work."""
+    """Wait until this many schedulers have said that they work."""
     deadline = time.monotonic() + _START_SECONDS
     while (text := _text_of(log)).count("is scheduled") < times:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What the workers of the chaos runs are told by their environment, and how their clocks are moved."""
+"""Environment variables of the workers of the chaos runs, and offsets of their clocks."""
 
 from __future__ import annotations
 

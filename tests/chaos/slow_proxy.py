@@ -22,7 +22,7 @@ class SlowProxy(Proxy):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.latency = 0.0
-        """Of what arrives from now on."""
+        """Bytes per second for data that arrives from now on."""
 
     def _pass_replies(self, link: _Link) -> None:
         late: deque[tuple[float, bytes]] = deque()

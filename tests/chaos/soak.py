@@ -40,7 +40,7 @@ LOAD_INTERVAL_SECONDS: Final = 0.25
 TOLERANCE: Final = 0.05
 EARLY: Final = 1 / 6
 LEAST_MINUTES: Final = 5.0
-"""From so many on a growth of memory is a failure."""
+"""From this many on a growth of memory is a failure."""
 _STRETCH: Final = 1 / 12
 """How long a stretch is, as a share of all."""
 _MEGABYTE: Final = 1_000_000
@@ -88,7 +88,7 @@ class Soak(Scenario):
         self.samples: list[Sample] = []
 
     async def inject(self, stage: Stage) -> None:
-        """Load, do harm and measure for so many seconds."""
+        """Load, do harm and measure for this many seconds."""
         ends = time.monotonic() + self.seconds
         await asyncio.gather(self._load(stage, ends), self._harm(stage, ends), self._measure(stage, ends))
 

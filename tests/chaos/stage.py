@@ -1,4 +1,4 @@
-"""What a scenario has at hand while it runs: servers, workers, a recorder, and how much is still to do."""
+"""Stage of a running scenario: servers, workers, a recorder, and the remaining work."""
 
 from __future__ import annotations
 

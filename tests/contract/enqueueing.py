@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.enqueueing.compose import Composed, compose
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
-from pyasynq._broker.enqueueing.enqueue_rules import enqueued
+from pyasynq._broker.enqueueing.enqueue_rules import build_enqueued
 from pyasynq.task import EnqueueResult, Task
 from tests.factories import NOW, registered
 
@@ -28,7 +28,7 @@ def enqueue(perform: Perform, *items: Composed) -> list[EnqueueResult]:
 
 def results_of(run: EnqueueRun, others: OtherResults) -> list[EnqueueResult]:
     """Return a result for each task of a run."""
-    return [others[n] if n in others else enqueued(item) for n, item in enumerate(run.tasks)]
+    return [others[n] if n in others else build_enqueued(item) for n, item in enumerate(run.tasks)]
 
 
 def statuses(results: list[EnqueueResult]) -> list[str]:

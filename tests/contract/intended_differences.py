@@ -33,7 +33,7 @@ INTENDED = (
             key,
             "x:unique_ttl",
             "H9",
-            "whoever runs or recovers the task knows for how long to renew its lock",
+            "a worker that runs or recovers the task knows for how long to renew its lock",
         )
         for vector, key in (
             ("enqueue_all_options", "asynq:{critical}:t:id-all"),
@@ -118,7 +118,7 @@ INTENDED = (
         "asynq:{default}:t:id-grp-u",
         "unique_key",
         "W9",
-        "whoever deletes the task finds the lock that is to be released",
+        "a later delete finds the lock that is to be released",
     ),
     Difference(
         "aggregated",

@@ -5,34 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.aggregation_sets import read_set, reclaim_stale_sets, renew_sets
+from pyasynq._broker.attempt_counts import count_attempts
 from pyasynq._broker.delayed import delete_expired_completed, forward
-from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
-from pyasynq._broker.doctoring.counters import raise_counter, wrong_counters
-from pyasynq._broker.doctoring.groups import known_groups, look_at_groups, mend_groups
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, dequeue, find_dequeued
+from pyasynq._broker.doctoring.counters import find_wrong_counters, raise_counter
+from pyasynq._broker.doctoring.groups import list_known_groups, look_at_groups, mend_groups
 from pyasynq._broker.doctoring.keys import (
-    archive_size,
-    database_size,
+    count_archived,
     drop_lapsed_records,
     expire_endless,
+    get_database_size,
+    get_last_event_time,
+    get_record_lapse,
+    get_time_to_live,
     has_tasks,
     is_registered,
-    last_event,
     list_histories,
     look_at_lock,
-    record_lapse,
+    measure_waiting_work,
     register,
     release_lock,
     scan_keys,
-    slow_scripts,
-    time_to_live,
     trim_archive,
-    waiting_work,
 )
 from pyasynq._broker.doctoring.lists import count_in_list
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
-from pyasynq._broker.doctoring.ticks import reset_tick, ticks_after
+from pyasynq._broker.doctoring.ticks import find_ticks_after, reset_tick
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
+from pyasynq._broker.inspecting.cluster import redis_info, redis_texts
+from pyasynq._broker.inspecting.collection_sizes import count_collection
+from pyasynq._broker.inspecting.group_counts import describe_groups
+from pyasynq._broker.inspecting.pace import ChunkPace
+from pyasynq._broker.inspecting.queue_sweep import find_queues
+from pyasynq._broker.inspecting.queues import history, queue_info, queue_memory
+from pyasynq._broker.inspecting.reading import replica_state
+from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
+from pyasynq._broker.inspecting.servers import describe_servers
+from pyasynq._broker.inspecting.tasks import describe_task, find_tasks, list_tasks
+from pyasynq._broker.inspecting.vitals import read_last_ticks, read_redis_health, read_vitals
+from pyasynq._broker.inspecting.walks import NO_FILTER, Walk, read_starts, walk_tasks
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -43,6 +55,7 @@ from pyasynq._broker.leases import (
     recover,
     renew,
 )
+from pyasynq._broker.operating.snoozes import list_snoozes
 from pyasynq._broker.queue_readings import QueueReader, read_time
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.results import write_result
@@ -55,12 +68,15 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._broker.servers import clear_server_state, list_server_keys, read_server, write_server_state
+from pyasynq._broker.slow_scripts import list_slow_scripts
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import FIRST_MARK, encode_event, publish_events, read_events
+from pyasynq._broker.task_types import read_types
 from pyasynq._broker.waits.endings import look
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq._redis.facts import check_health, server_facts
+from pyasynq._redis.facts import check_health, read_redis_facts
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall, ask
+from pyasynq._wire.keys import SERVERS
 from pyasynq.limits import Queue, QueueLimits
 from pyasynq.task import TaskState
 from tests.contract import settling
@@ -73,12 +89,12 @@ from tests.factories import LEASE_SCORE, NOW, Tasks, claim, message_bytes, regis
 if TYPE_CHECKING:
     import redis
 
-RATED = Terms(Rules.LIMITED, Queue(rate=1, burst=1).limits)
-ORDERED = Terms(Rules.ORDERED, QueueLimits(ordered=True))
-FULL = Terms(Rules.LIMITED, QueueLimits(concurrency=1))
+RATED = DequeueTerms(DequeueRules.LIMITED, Queue(rate=1, burst=1).limits)
+ORDERED = DequeueTerms(DequeueRules.ORDERED, QueueLimits(ordered=True))
+FULL = DequeueTerms(DequeueRules.LIMITED, QueueLimits(max_run=1))
 EXPIRED = NOW.seconds - 60
 MANY = [f"many{number}" for number in range(20)]
-"""So many are settled in another way where they stand in front of many others."""
+"""Lists of this length are settled in another way if they are in front of many others."""
 
 
 def replayed(plan: Plan[Any]) -> Plan[Any]:
@@ -142,6 +158,8 @@ def prepare_worker(client: redis.Redis) -> None:
     tasks.pending("waiting", "second", "third")
     tasks.pending(*(f"kept{number}" for number in range(20)))
     client.lpush(tasks.keys.pending, "ghost")
+    client.zadd(SERVERS, {"asynq:servers:{host:7:abc}": 2**40})
+    client.set("asynq:servers:{host:7:abc}", server().encode())
 
 
 def worker_work() -> list[Plan[Any]]:
@@ -159,7 +177,7 @@ def worker_work() -> list[Plan[Any]]:
     ]
     return [
         *producer_work(),
-        server_facts(),
+        read_redis_facts(),
         read_time("default"),
         QueueReader("default").exists(),
         *QueueReader("default").heads(),
@@ -190,6 +208,7 @@ def worker_work() -> list[Plan[Any]]:
         list_server_keys(NOW),
         read_server("asynq:servers:{host:7:abc}"),
         clear_server_state("host", 7, "abc"),
+        count_attempts("default", {"t": [1]}, now=NOW),
     ]
 
 
@@ -213,6 +232,43 @@ def follower_work() -> list[Plan[Any]]:
     return [queue_names(), read_events("default", None), read_events("default", FIRST_MARK)]
 
 
+def viewer_work() -> list[Plan[Any]]:
+    """Look at everything that an inspector shows, and change nothing."""
+    queue, states = "default", ("pending", "active", "archived", "aggregating")
+    walked = [Walk(queue, state, "", "", 1, 10, NO_FILTER) for state in states]
+
+    def turn_page(walk: Walk) -> Plan[Any]:
+        starts = yield from read_starts()
+        page = yield from walk_tasks(walk, now=NOW, pace=ChunkPace(), starts=starts)
+        yield from walk_tasks(walk._replace(cursor=page.cursor), now=NOW, pace=ChunkPace(), starts=starts)
+
+    return [
+        find_queues(None),
+        find_queues([queue]),
+        queue_info(queue, now=NOW, memory=True),
+        queue_memory(queue),
+        history(queue, 1, now=NOW),
+        describe_groups(queue),
+        *map(turn_page, walked),
+        *(count_collection(queue, TaskState(state), "", NO_FILTER, now=NOW) for state in states),
+        list_tasks(queue, "pending", group="", page=1, page_size=9, now=NOW),
+        describe_task(queue, "waiting", now=NOW),
+        find_tasks(queue, ["waiting"], now=NOW),
+        describe_servers(None, now=None),
+        scheduler_entries(),
+        scheduler_events("e", page=1, page_size=9),
+        read_types(NOW),
+        redis_info(of_cluster=False),
+        redis_texts(of_cluster=False),
+        replica_state(None, now=NOW),
+        read_vitals(queue, now=NOW),
+        read_last_ticks(queue),
+        read_redis_health(None),
+        list_snoozes(NOW),
+        *follower_work(),
+    ]
+
+
 def doctor_work() -> list[Plan[Any]]:
     """Look at everything, and repair in all ways."""
     queue = "default"
@@ -232,27 +288,27 @@ def doctor_work() -> list[Plan[Any]]:
         yield from mend_groups(queue, {group: b"due"})
 
     plans: list[Plan[Any]] = [
-        database_size(),
+        get_database_size(),
         scan_keys(b"0", "asynq:*"),
         queue_names(),
-        server_facts(),
-        slow_scripts(NOW, milliseconds=50, seconds=60),
+        read_redis_facts(),
+        list_slow_scripts(NOW, milliseconds=50, seconds=60),
         list_server_keys(NOW),
         read_server("asynq:servers:{host:7:abc}"),
-        record_lapse("asynq:servers:{host:7:abc}"),
+        get_record_lapse("asynq:servers:{host:7:abc}"),
         read_tasks(queue, [b"a", b"due"]),
         walk(queue, waiting, "pending", 0),
         walk(queue, "asynq:{default}:active", "active", 0),
         walk(queue, "asynq:{default}:retry", "retry", 0),
-        known_groups(queue),
+        list_known_groups(queue),
         look_at_groups(queue, [group]),
         has_tasks(queue),
         is_registered(queue),
-        archive_size(queue),
-        waiting_work(queue, NOW),
-        waiting_work(queue, NOW.plus(60)),
+        count_archived(queue),
+        measure_waiting_work(queue, NOW),
+        measure_waiting_work(queue, NOW.plus(60)),
         get_limits(queue),
-        time_to_live(locks),
+        get_time_to_live(locks),
         settle(b"a", "pending", "pending"),
         settle(b"waiting", "archived", "archived"),
         settle(b"second", "", ""),
@@ -261,13 +317,13 @@ def doctor_work() -> list[Plan[Any]]:
         release(),
         mend(),
         expire_endless(locks, seconds=60),
-        ticks_after(queue, 1),
+        find_ticks_after(queue, 1),
         reset_tick(queue, b"entry", b"1", 2),
-        wrong_counters(queue, [b"asynq:{default}:processed:2033-05-18"]),
+        find_wrong_counters(queue, [b"asynq:{default}:processed:2033-05-18"]),
         raise_counter(queue, b"asynq:{default}:processed", 10**6),
         raise_counter(queue, b"asynq:{default}:paused", None),
         list_histories("asynq:schedulers:{s}"),
-        last_event(b"asynq:scheduler_history:e"),
+        get_last_event_time(b"asynq:scheduler_history:e"),
         count_in_list("asynq:{default}:pending", [b"a"]),
         expire_endless(waiting, seconds=60),
         register(queue),
@@ -284,7 +340,7 @@ def scheduler_work() -> list[Plan[Any]]:
     ticks += [replayed(fire_tick(200 + at, name, **some)) for at, (name, some) in enumerate(RULES)]
     return [
         check_health(),
-        server_facts(),
+        read_redis_facts(),
         begin_entries("default", ["e", "gone"]),
         *ticks,
         # Another entry, whose lock is held.

@@ -59,10 +59,10 @@ def hang(hanging: threading.Event) -> GroupAggregator:
 
 @pytest.mark.single_server
 @run_async
-async def test_d54_a_task_that_redis_refuses_is_a_failed_aggregation(
+async def test_a_task_that_redis_refuses_is_a_failed_aggregation(
     redis_url: str, tasks: Tasks, small_values: None
 ) -> None:
-    """It is told, and the members stay in their group."""
+    """It is told, and the members stay in their group. (D54)"""
     async with aggregating(redis_url, large) as running:
         await enqueue(running, "g", b"1", b"2")
         failed = await running.recorder.wait(AggregationFailed)
@@ -72,10 +72,10 @@ async def test_d54_a_task_that_redis_refuses_is_a_failed_aggregation(
 
 @pytest.mark.single_server
 @run_async
-async def test_d54_a_task_that_breaks_the_connection_each_time_is_a_failed_aggregation(
+async def test_a_task_that_breaks_the_connection_each_time_is_a_failed_aggregation(
     redis_url: str, tasks: Tasks, small_buffers: None
 ) -> None:
-    """Each break is told; the third one in a Redis that answers otherwise is the last."""
+    """Each break is told; the third one in a Redis that answers otherwise is the last. (D54)"""
     async with aggregating(redis_url, large) as running:
         engine = running.server._engine
         assert engine is not None
@@ -89,10 +89,10 @@ async def test_d54_a_task_that_breaks_the_connection_each_time_is_a_failed_aggre
 
 @pytest.mark.parametrize("owner", ["config", "app"])
 @run_async
-async def test_d54_what_an_aggregator_returns_is_checked_against_max_payload(
+async def test_what_an_aggregator_returns_is_checked_against_max_payload(
     redis_url: str, tasks: Tasks, owner: str
 ) -> None:
-    """That of the server, or of the app that has declared it; nothing is sent."""
+    """That of the server, or of the app that has declared it; nothing is sent. (D54)"""
     app = App(redis_url, max_payload=2)
     app.aggregator(later)
     aggregator: Any = app if owner == "app" else later
@@ -105,10 +105,10 @@ async def test_d54_what_an_aggregator_returns_is_checked_against_max_payload(
 
 
 @run_async
-async def test_d55_a_plain_aggregator_that_hangs_is_reported_and_ends_the_worker_with_code_4(
+async def test_a_plain_aggregator_that_hangs_is_reported_and_ends_the_worker_with_code_4(
     redis_url: str, tasks: Tasks, hang: GroupAggregator
 ) -> None:
-    """As a handler that hangs; its tasks go back into their group."""
+    """As a handler that hangs; its tasks go back into their group. (D55)"""
     settings = dataclasses.replace(AT_ONCE, aggregation_timeout=0.05, overdue_after=0.01, overdue_again=0.01)
     config = ServerConfig(group_aggregator=hang, group_max_size=2, overdue_limit=0.3, shutdown_timeout=0)
     async with serving(redis_url, do_nothing, config, settings) as running:
@@ -125,10 +125,10 @@ async def test_d55_a_plain_aggregator_that_hangs_is_reported_and_ends_the_worker
 
 
 @run_async
-async def test_d55_all_places_held_by_calls_that_hang_end_the_worker_sooner(
+async def test_all_places_held_by_calls_that_hang_end_the_worker_sooner(
     redis_url: str, tasks: Tasks, hang: GroupAggregator
 ) -> None:
-    """As all slots held by handlers that are overdue do."""
+    """As all slots held by handlers that are overdue do. (D55)"""
     settings = dataclasses.replace(AT_ONCE, aggregation_timeout=0.05, stuck_grace=0.1)
     config = ServerConfig(group_aggregator=hang, group_max_size=2, shutdown_timeout=0)
     async with serving(redis_url, do_nothing, config, settings) as running:
@@ -140,10 +140,10 @@ async def test_d55_all_places_held_by_calls_that_hang_end_the_worker_sooner(
 
 
 @run_async
-async def test_d55_an_aggregator_that_hangs_leaves_the_others_their_places(
+async def test_an_aggregator_that_hangs_leaves_the_others_their_places(
     redis_url: str, tasks: Tasks, hanging: threading.Event
 ) -> None:
-    """It may take all that are shared, and each of the others has one of its own."""
+    """It may take all that are shared, and each of the others has one of its own. (D55)"""
     app, begun = App(redis_url), asyncio.Semaphore(0)
     loop = asyncio.get_running_loop()
 

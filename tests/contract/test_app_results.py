@@ -116,7 +116,7 @@ async def working(url: str) -> AsyncIterator[App]:
 
 @run_async
 async def test_a_result_is_what_the_handler_returned(redis_url: str, redis_client: RedisClient) -> None:
-    """Of the annotated type, from coroutines and from plain handlers; None too."""
+    """The result has the annotated type, from coroutines and from plain handlers; also None."""
     async with working(redis_url) as app:
         tasks = app.tasks
         handle = await tasks["report"].enqueue(name="x")
@@ -172,10 +172,10 @@ async def test_threads_read_results_too(redis_url: str, redis_client: RedisClien
 
 
 @run_async
-async def test_d11_a_result_that_was_dropped_is_an_error_for_those_who_wait(
+async def test_a_result_that_was_dropped_is_an_error_for_those_who_wait(
     redis_url: str, redis_client: RedisClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not None, also where the annotation allows that; the reason names no value."""
+    """Not None, also where the annotation allows that; the reason names no value. (D11)"""
     reasons = {
         "untyped": "the result of task 'untyped': JSON cannot carry datetime here without an annotation",
         "maybe": r"the result of task 'maybe': expected int \| None, got str",
@@ -239,7 +239,7 @@ async def test_a_result_comes_after_retries(redis_url: str, redis_client: RedisC
 
 
 def test_a_result_ttl_is_a_retention(redis_url: str) -> None:
-    """Of at least a second, and given once."""
+    """The interval is at least a second, and given once."""
     app = make_app(redis_url)
     assert {"retention": 60, "queue": "reports"} == app.tasks["report"].declared_options
     for ttl in (0, 0.5, -1, "1h"):

@@ -28,7 +28,7 @@ def fill(redis_client: RedisClient, tasks: Tasks, number: int, *, score: int = N
 
 
 def test_room_is_made_for_new_tasks_oldest_first(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZCARD, the ZRANGE, the DEL and the ZREM."""
+    """Fails if the script no longer calls ZCARD, ZRANGE, DEL or ZREM."""
     for age, task_id in enumerate(["new", "middle", "old"]):
         tasks.put(TaskState.ARCHIVED, task_id, score=NOW.seconds - age)
     tasks.active("a", "b")
@@ -47,7 +47,10 @@ def test_an_archive_that_is_just_full_enough_is_left_alone(perform: Perform, tas
 
 
 def test_tasks_from_the_cutoff_or_before_are_deleted(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZCOUNT: the cutoff itself is too old, the second after it is not."""
+    """Fails if the script no longer calls ZCOUNT.
+
+    The cutoff itself is too old, the second after it is not.
+    """
     for task_id, score in (("at", 100), ("before", 99), ("after", 101)):
         tasks.put(TaskState.ARCHIVED, task_id, score=score)
     tasks.active("a")
@@ -58,7 +61,7 @@ def test_tasks_from_the_cutoff_or_before_are_deleted(perform: Perform, tasks: Ta
 def test_a_trimmed_task_releases_the_lock_it_owns(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the HGET and of the GET: a lock that another task has by now stays."""
+    """Fails if the script no longer calls HGET or GET: a lock that another task has by now stays."""
     other = f"{LOCK}x"
     tasks.put(TaskState.ARCHIVED, "own", score=1, unique_key=LOCK)
     tasks.put(TaskState.ARCHIVED, "lost", score=2, unique_key=other)

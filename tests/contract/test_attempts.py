@@ -95,7 +95,7 @@ ending = pytest.mark.parametrize(
 def test_an_attempt_that_did_not_succeed_is_added_in_front(
     perform: Perform, tasks: Tasks, end: Callable[[bytes], Plan[Any]], lease: int
 ) -> None:
-    """Sees the loss of the HSET, and an order turned round."""
+    """Fails if the script no longer calls HSET or reverses the order."""
     for number in range(3):
         _take_again(tasks, lease)
         perform(end(record(number)))
@@ -113,7 +113,7 @@ def test_without_a_record_there_is_no_history(
 
 
 def test_the_newest_ten_attempts_are_kept(redis_client: RedisClient, tasks: Tasks) -> None:
-    """At each length what stands in Redis is JSON."""
+    """At each length the stored text is JSON."""
     perform = BlockingPerformer(redis_client)
     for number in range(13):
         _take_again(tasks, LEASE_SCORE)
@@ -184,7 +184,7 @@ def test_requeued_tasks_have_no_attempt_to_tell_of(perform: Perform, tasks: Task
 def test_the_last_progress_goes_with_the_outcome(
     perform: Perform, tasks: Tasks, kind: str, progress: ProgressJson, expected: bytes
 ) -> None:
-    """Sees the loss of the HSET; without a new one the old one stays."""
+    """Fails if the script no longer calls HSET; without a new one the old one stays."""
     tasks.active("a", retention=RETENTION, extra={"x:progress": OLD})
     if kind == "complete":
         task = CompleteTask(claim("a"), "", completed_bytes("a"), EXPIRES_AT, None, progress)

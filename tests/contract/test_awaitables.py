@@ -31,10 +31,10 @@ async def _pass_on(task: Task, call_next: Any) -> Any:
 
 @pytest.mark.parametrize("middleware", [(), (_pass_on,)], ids=["plain", "middleware"])
 @run_async
-async def test_d05_a_plain_wrapper_around_a_coroutine_function_is_awaited_in_a_server(
+async def test_a_plain_wrapper_around_a_coroutine_function_is_awaited_in_a_server(
     redis_url: str, tasks: Tasks, middleware: tuple[Any, ...]
 ) -> None:
-    """The handler runs on the loop's thread, and what it returns is the result."""
+    """The handler runs on the loop's thread, and what it returns is the result. (D05)"""
     app, threads = App(redis_url, middleware=middleware), []
 
     @app.task("double", result_ttl=60)
@@ -50,10 +50,10 @@ async def test_d05_a_plain_wrapper_around_a_coroutine_function_is_awaited_in_a_s
 
 
 @run_async
-async def test_d05_what_a_plain_wrapper_raises_later_is_the_failure_of_its_task(
+async def test_what_a_plain_wrapper_raises_later_is_the_failure_of_its_task(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """The task does not succeed before its coroutine has run."""
+    """The task does not succeed before its coroutine has run. (D05)"""
     app = App(redis_url)
 
     @app.task("fail", max_retry=0)
@@ -67,10 +67,10 @@ async def test_d05_what_a_plain_wrapper_raises_later_is_the_failure_of_its_task(
 
 
 @run_async
-async def test_d05_a_coroutine_function_that_forgets_to_await_is_awaited_too(
+async def test_a_coroutine_function_that_forgets_to_await_is_awaited_too(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """An `async def` wrapper may return the coroutine that it has wrapped."""
+    """An `async def` wrapper may return the coroutine that it has wrapped. (D05)"""
     app, mux, ran = App(redis_url), Mux(), []
 
     async def note() -> str:
@@ -97,16 +97,16 @@ async def test_d05_a_coroutine_function_that_forgets_to_await_is_awaited_too(
 
 
 @run_async
-async def test_d05_a_plain_wrapper_is_awaited_in_a_child_process(serve: Serve) -> None:
-    """On the loop of the child."""
+async def test_a_plain_wrapper_is_awaited_in_a_child_process(serve: Serve) -> None:
+    """On the loop of the child. (D05)"""
     async with serve():
         handle = await child_tasks.traced_double.enqueue(number=4)
         assert 8 == await handle.result(timeout=30)
 
 
 @pytest.mark.parametrize("executor", [None, "process"])
-def test_d05_the_test_kit_awaits_a_plain_wrapper_and_knows_its_result(executor: Any) -> None:
-    """As a value of its own type, as it does for other handlers."""
+def test_the_test_kit_awaits_a_plain_wrapper_and_knows_its_result(executor: Any) -> None:
+    """As a value of its own type, as it does for other handlers. (D05)"""
     app = make_app()
 
     async def double(number: int) -> tuple[int, int]:
@@ -126,10 +126,10 @@ def test_d05_the_test_kit_awaits_a_plain_wrapper_and_knows_its_result(executor: 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
 @run_async
-async def test_d59_an_awaitable_that_an_aggregator_returns_is_awaited(
+async def test_an_awaitable_that_an_aggregator_returns_is_awaited(
     redis_url: str, tasks: Tasks, kind: str
 ) -> None:
-    """A plain wrapper around a coroutine function, or a coroutine function that returns one."""
+    """A plain wrapper around a coroutine function, or a coroutine function that returns one. (D59)"""
 
     async def returns_one(group: str, members: list[Task]) -> Any:
         return later(group, members)

@@ -45,10 +45,10 @@ def _exit(*_: object) -> NoReturn:
 
 @pytest.mark.parametrize("kind", [ShapelessError, ExitingError])
 @run_async
-async def test_d09_an_error_that_cannot_be_written_down_is_an_ordinary_failure(
+async def test_an_error_that_cannot_be_written_down_is_an_ordinary_failure(
     redis_url: str, tasks: Tasks, kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task is retried with a plain text, the log names it, and the worker goes on."""
+    """The task is retried with a plain text, the log names it, and the worker goes on. (D09)"""
 
     async def handle(task: Task) -> None:
         if task.payload == b"bad":
@@ -65,15 +65,13 @@ async def test_d09_an_error_that_cannot_be_written_down_is_an_ordinary_failure(
     message = decode_task_message(tasks.fields("a")["msg"])
     assert 1 == message.retried
     assert kind.__name__ in message.error_msg
-    assert "the end of task a (t, queue default) could not be worked out" in caplog.messages
+    assert "the outcome of task a (t, queue default) could not be computed" in caplog.messages
 
 
 @pytest.mark.parametrize("rule", ["is_failure", "retry_delay"])
 @run_async
-async def test_d09_a_rule_that_exits_is_replaced_by_the_default(
-    redis_url: str, tasks: Tasks, rule: str
-) -> None:
-    """The handler's error is still the error of the task."""
+async def test_a_rule_that_exits_is_replaced_by_the_default(redis_url: str, tasks: Tasks, rule: str) -> None:
+    """The handler's error is still the error of the task. (D09)"""
 
     async def handle(task: Task) -> None:
         raise ValueError("no such user")
@@ -86,8 +84,8 @@ async def test_d09_a_rule_that_exits_is_replaced_by_the_default(
 
 
 @run_async
-async def test_d09_a_router_that_raises_is_an_ordinary_failure(redis_url: str, tasks: Tasks) -> None:
-    """As when an annotation of a typed task cannot be resolved."""
+async def test_a_router_that_raises_is_an_ordinary_failure(redis_url: str, tasks: Tasks) -> None:
+    """As when an annotation of a typed task cannot be resolved. (D09)"""
 
     class Unsure:
         def route(self, task_type: str) -> NoReturn:
@@ -107,10 +105,8 @@ async def test_d09_a_router_that_raises_is_an_ordinary_failure(redis_url: str, t
 
 
 @run_async
-async def test_d09_a_consumer_settles_an_error_that_cannot_be_written_down(
-    redis_url: str, tasks: Tasks
-) -> None:
-    """As a failure, and its attempt is over."""
+async def test_a_consumer_settles_an_error_that_cannot_be_written_down(redis_url: str, tasks: Tasks) -> None:
+    """As a failure, and its attempt is over. (D09)"""
     async with consuming(redis_url, ConsumerConfig(retry_delay=3600)) as c:
         await c.enqueue("a")
         async with c.consumer.take(wait=5) as [attempt]:
@@ -119,10 +115,10 @@ async def test_d09_a_consumer_settles_an_error_that_cannot_be_written_down(
 
 
 @run_async
-async def test_d09_no_error_of_a_driver_loses_the_outcomes_that_it_was_given(
+async def test_no_error_of_a_driver_loses_the_outcomes_that_it_was_given(
     redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are tried again for any class of error."""
+    """They are tried again for any class of error. (D09)"""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def handle(task: Task) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.cancellation import CancelRequest, look_again, read_requests, request_cancelation
+from pyasynq._broker.cancellation import CancelRequest, read_requests, refresh_results, request_cancelation
 from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, TaskNotFoundError
 from pyasynq.info import CancelResult, CancelStatus
@@ -127,7 +127,7 @@ def test_what_cannot_be_is_refused(perform: Perform) -> None:
 
 
 def test_h16_a_second_request_replaces_the_first(perform: Perform, tasks: Tasks) -> None:
-    """Whoever asks last decides."""
+    """The last request decides."""
     tasks.active("a")
     perform(cancel(outcome="retry"))
     perform(cancel(outcome="delete", after=5))
@@ -154,11 +154,11 @@ def test_no_ids_are_no_question(redis_client: RedisClient) -> None:
 def test_an_attempt_has_ended_when_the_task_is_elsewhere(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, token: str
 ) -> None:
-    """Gone, in another state, or taken anew; one that was not running is not looked at again."""
+    """Gone, in another state, or taken again: a task that was not running is not checked again."""
     tasks.active("a", "b", "c", "d", token=token)
     tasks.pending("e")
     asked = [result for task_id in "abcde" for result in perform(cancel(task_id))]
-    assert asked == perform(look_again(asked))
+    assert asked == perform(refresh_results(asked))
     redis_client.delete(tasks.keys.task("a"))
     redis_client.lrem(tasks.keys.active, 0, "a")
     redis_client.zrem(tasks.keys.lease, "a")
@@ -177,4 +177,4 @@ def test_an_attempt_has_ended_when_the_task_is_elsewhere(
         (ended, TaskState.ARCHIVED),
         (status, TaskState.ACTIVE),
         (CancelStatus.NOT_ACTIVE, TaskState.PENDING),
-    ] == [(result.status, result.state) for result in perform(look_again(asked))]
+    ] == [(result.status, result.state) for result in perform(refresh_results(asked))]

@@ -1,4 +1,4 @@
-"""The program of a child process, without a worker: how it ends when nobody is there any more."""
+"""Program of a child process, without a worker: its end when the worker has ended."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def script_calls(client: redis.Redis) -> int:
 
 
 def test_a_task_is_enqueued_and_described(make_client: MakeClient, redis_url: str, tasks: Tasks) -> None:
-    """The information says what stands in Redis."""
+    """The information matches Redis."""
     client = make_client(redis_url)
     info = client.enqueue("email:deliver", b"{}", max_retry=3, queue="default")
     assert ("email:deliver", b"{}", TaskState.PENDING, 3) == (
@@ -111,7 +111,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(
     options: dict[str, Any],
     error: type[Exception],
 ) -> None:
-    """There is no server at this address, and nobody asks for one."""
+    """Redis is not running at this address, and no call is made."""
     client = make_client("redis://127.0.0.1:1", max_payload=100)
     with pytest.raises(error):
         client.enqueue(*arguments, **options)
@@ -136,7 +136,7 @@ def test_ping_tells_whether_redis_is_there(make_client: MakeClient, redis_url: s
 def test_enqueue_many_takes_any_mix_and_keeps_the_order(
     make_client: MakeClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """A result for each task by position; the invalid, the conflicting and the duplicate hinder nobody."""
+    """A result for each task by position; invalid, conflicting and duplicate ones do not affect others."""
     mixed: list[Any] = [
         Task("t", task_id="a"),
         Task("t", max_retry=-1),
@@ -195,7 +195,7 @@ def test_an_async_iterable_is_read_as_it_is_sent(redis_url: str, redis_client: r
 def test_many_tasks_of_a_generator_take_little_memory(
     make_client: MakeClient, redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """Beside the results themselves, less than a third of what all of them would take."""
+    """In addition to the results themselves, less than a third of what all of them would take."""
     client = make_client(redis_url)
     client.enqueue_many(Task("warm") for _ in range(1000))
     tracemalloc.start()
@@ -206,7 +206,7 @@ def test_many_tasks_of_a_generator_take_little_memory(
         tracemalloc.stop()
     assert 20_000 == sum(map(bool, results))
     assert peak - after < 10_000_000
-    redis_client.flushall()  # looking through so many tasks takes the invariants longer than they are worth
+    redis_client.flushall()  # looking through this many tasks takes the invariants longer than they are worth
 
 
 def test_a_failing_chunk_fails_its_own_tasks_only(make_client: MakeClient, own_server: OwnServer) -> None:
@@ -240,8 +240,8 @@ def test_a_failing_chunk_fails_its_own_tasks_only(make_client: MakeClient, own_s
     assert all(results[1000:])
 
 
-def test_d06_enqueue_many_raises_while_redis_is_away(make_client: MakeClient) -> None:
-    """A list of refusals, which callers do not look at, would lose the tasks silently."""
+def test_enqueue_many_raises_while_redis_is_away(make_client: MakeClient) -> None:
+    """A list of refusals, which callers do not look at, would lose the tasks silently. (D06)"""
     client = make_client("redis://127.0.0.1:1", timeout=0.1)
     with pytest.raises(
         EnqueueManyError, match=r"2 of 2 tasks were not .*: 2 RedisUnavailableError"
@@ -253,10 +253,10 @@ def test_d06_enqueue_many_raises_while_redis_is_away(make_client: MakeClient) ->
 
 
 @pytest.mark.parametrize("with_middleware", [False, True], ids=["plain", "middleware"])
-def test_d06_what_is_no_task_raises_an_error_when_the_others_are_enqueued(
+def test_what_is_no_task_raises_an_error_when_the_others_are_enqueued(
     make_client: MakeClient, redis_url: str, redis_client: redis.Redis, *, with_middleware: bool
 ) -> None:
-    """The error is a group, of which `except*` takes a part, and each part has all results."""
+    """The error is a group, of which `except*` takes a part, and each part has all results. (D06)"""
     client = make_client(redis_url)
     if with_middleware:
         client.client.use(lambda task, call_next: call_next(task))
@@ -273,8 +273,8 @@ def test_d06_what_is_no_task_raises_an_error_when_the_others_are_enqueued(
     assert (str(part), len(part.results)) == (str(copied), len(copied.results))
 
 
-def test_d06_a_task_that_exists_is_not_lost(make_client: MakeClient, redis_url: str) -> None:
-    """Enqueueing the same ids again is how an interrupted import goes on."""
+def test_a_task_that_exists_is_not_lost(make_client: MakeClient, redis_url: str) -> None:
+    """Enqueueing the same ids again is how an interrupted import goes on. (D06)"""
     client = make_client(redis_url)
     tasks = [Task("t", task_id="one"), Task("t", unique=60)]
     client.enqueue_many(tasks)
@@ -283,8 +283,8 @@ def test_d06_a_task_that_exists_is_not_lost(make_client: MakeClient, redis_url: 
         client.enqueue_many(tasks, on_error="ignore")
 
 
-def test_d56_threads_with_a_loop_each_share_a_client(redis_url: str, redis_client: redis.Redis) -> None:
-    """Each loop keeps its connections, and a wait in one does not end those in another."""
+def test_threads_with_a_loop_each_share_a_client(redis_url: str, redis_client: redis.Redis) -> None:
+    """Each loop keeps its connections, and a wait in one does not end those in another. (D56)"""
     client = Client(redis_url, client_name="shared")
     before: int = redis_client.info("stats")["total_connections_received"]
     outcomes: list[object] = []
@@ -320,7 +320,7 @@ def test_d56_threads_with_a_loop_each_share_a_client(redis_url: str, redis_clien
 def test_what_the_tasks_raise_is_raised_when_earlier_chunks_have_arrived(
     make_client: MakeClient, redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """Nobody has to guess how much of it is still on its way."""
+    """The state shows how much of it is still in flight."""
 
     def tasks() -> Iterator[Task]:
         yield from [Task("t")] * 1_100
@@ -369,7 +369,7 @@ def test_an_async_client_that_was_never_closed_gives_a_warning(redis_url: str) -
 
 
 def test_a_client_is_used_from_two_event_loops_in_turn(redis_url: str, redis_client: redis.Redis) -> None:
-    """It connects anew in the second, and the socket of the first is closed by then, without a warning."""
+    """It connects again in the second, and the socket of the first is closed by then, without a warning."""
     client = Client(redis_url, client_name="wanderer")
 
     async def enqueue() -> TaskInfo:
@@ -461,7 +461,7 @@ def test_a_cancelled_call_leaves_the_others_alone(proxy: Proxy, redis_client: re
 
 
 def test_closing_waits_for_calls_under_way(proxy: Proxy, redis_client: redis.Redis) -> None:
-    """They are answered, although nobody may call any more."""
+    """They are answered, although no more calls are allowed."""
 
     async def enqueue() -> str:
         client = Client(proxy.url)

@@ -68,8 +68,8 @@ def within_patience(call: Callable[[], Any]) -> Any:
     return outcomes[0]
 
 
-def test_d51_an_exception_at_any_moment_of_an_enqueue_leaves_a_client_that_works(redis_url: str) -> None:
-    """The thread that is interrupted leaves nothing that others wait for, and no connection is lost."""
+def test_an_exception_at_any_moment_of_an_enqueue_leaves_a_client_that_works(redis_url: str) -> None:
+    """The thread that is interrupted leaves nothing that others wait for, and no connection is lost. (D51)"""
     client = sync.Client(redis_url, timeout=20)
     for number in count():
         moment = Moment(number, interrupt)
@@ -81,8 +81,8 @@ def test_d51_an_exception_at_any_moment_of_an_enqueue_leaves_a_client_that_works
     assert number > 50
 
 
-def test_d51_an_exception_at_any_moment_of_a_first_wait_leaves_a_client_that_waits(redis_url: str) -> None:
-    """No thread is left between its start and the place where it is known, and `close` ends it."""
+def test_an_exception_at_any_moment_of_a_first_wait_leaves_a_client_that_waits(redis_url: str) -> None:
+    """No thread is left between its start and the place where it is known, and `close` ends it. (D51)"""
     for number in count():
         client = sync.Client(redis_url, timeout=20)
         task_id = client.enqueue("t", retention=60).id
@@ -107,8 +107,8 @@ def look_once(client: sync.Client, task_id: str) -> str:
     return "ended"
 
 
-def test_d15_a_signal_handler_may_enqueue_at_any_moment_of_an_enqueue(redis_url: str) -> None:
-    """A destructor or a log handler may come at any moment as well; both calls are made."""
+def test_a_signal_handler_may_enqueue_at_any_moment_of_an_enqueue(redis_url: str) -> None:
+    """A destructor or a log handler may come at any moment as well; both calls are made. (D15)"""
     client = sync.Client(redis_url, timeout=20)
     for number in count():
         inner: list[str] = []
@@ -127,8 +127,8 @@ def test_d15_a_signal_handler_may_enqueue_at_any_moment_of_an_enqueue(redis_url:
 
 @pytest.mark.single_server
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
-def test_d51_interrupts_at_random_moments_leave_a_client_that_works_and_closes(redis_url: str) -> None:
-    """In four threads that enqueue and wait, and in the main thread with real signals."""
+def test_interrupts_at_random_moments_leave_a_client_that_works_and_closes(redis_url: str) -> None:
+    """In four threads that enqueue and wait, and in the main thread with real signals. (D51)"""
     command = [sys.executable, "-m", "tests.interrupted_client", redis_url, str(INTERRUPTS), "51"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert 0 == ended.returncode, ended.stderr
@@ -182,8 +182,8 @@ os._exit(0)
 
 @pytest.mark.single_server
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
-def test_d16_a_wait_without_a_free_file_descriptor_says_so_and_later_ones_work(redis_url: str) -> None:
-    """Neither it nor `close` hangs."""
+def test_a_wait_without_a_free_file_descriptor_says_so_and_later_ones_work(redis_url: str) -> None:
+    """Neither it nor `close` hangs. (D16)"""
     command = [sys.executable, "-c", WITHOUT_DESCRIPTORS, redis_url]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     expected = [

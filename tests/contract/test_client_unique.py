@@ -149,8 +149,8 @@ async def test_a_typed_task_that_was_there_is_the_handle(redis_url: str, tasks: 
 
         first = await handler.enqueue(1)
         again = await handler.enqueue(1)
-        assert (first.id, EnqueueStatus.EXISTING) == (again.id, again.info.enqueue_status)
-        assert (await handler.enqueue(2)).info.is_enqueued
+        assert (first.id, EnqueueStatus.EXISTING) == (again.id, again.enqueued.enqueue_status)
+        assert (await handler.enqueue(2)).enqueued.is_enqueued
         with pytest.raises(DuplicateTaskError):
             await handler.options(on_duplicate="raise").enqueue(1)
     assert 2 == len(tasks.ids("pending"))

@@ -11,7 +11,7 @@ import pytest
 
 from pyasynq import sync
 from pyasynq._redis.addresses import format_address
-from pyasynq._redis.cluster.slot_map import SLOTS, slot_of
+from pyasynq._redis.cluster.slot_map import SLOTS, find_slot
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.task import Task
@@ -34,7 +34,7 @@ def queues_of_each_node(cluster: Cluster) -> list[str]:
     """Return a queue on each primary."""
     owners: dict[int, str] = {}
     for number in range(100):
-        slot = slot_of(queue_keys(f"q{number}").pending)
+        slot = find_slot(queue_keys(f"q{number}").pending)
         owners.setdefault(cluster.owner(slot).address[1], f"q{number}")
     assert 3 == len(owners)
     return list(owners.values())
@@ -48,12 +48,12 @@ def test_an_enqueue_waits_for_the_replica_that_takes_over(
     """Whatever the primary does, its slots are served again, and what it had confirmed is there."""
     client = make_client(own_cluster.url, timeout=3.0)
     client.enqueue(Task("t", task_id="before"))
-    primary = own_cluster.owner(slot_of(PENDING))
+    primary = own_cluster.owner(find_slot(PENDING))
     assert 1 == primary.client.wait(1, 10_000)
     primary.signal(end)
     wait_until(lambda: _enqueued(client), "an enqueue succeeds")
     survivors = [node for node in own_cluster.nodes if node is not primary]
-    successor = own_cluster.owner(slot_of(PENDING), told_by=survivors[0])
+    successor = own_cluster.owner(find_slot(PENDING), told_by=survivors[0])
     assert successor is not primary
     assert {b"before", b"after"} == set(successor.client.lrange(PENDING, 0, -1))
 
@@ -81,7 +81,7 @@ async def test_a_worker_goes_on_when_a_primary_dies(own_cluster: Cluster) -> Non
             await running.client.enqueue(Task("t", queue.encode(), queue=queue))
         assert set(queues) == {await ran.get() for _ in queues}
         await running.settled()
-        victim = own_cluster.owner(slot_of(queue_keys(queues[0]).pending))
+        victim = own_cluster.owner(find_slot(queue_keys(queues[0]).pending))
         await asyncio.to_thread(victim.kill)
         for queue in queues[1:]:
             await running.client.enqueue(Task("t", b"during", queue=queue))
@@ -94,10 +94,10 @@ async def test_a_worker_goes_on_when_a_primary_dies(own_cluster: Cluster) -> Non
 
 
 @pytest.mark.long
-def test_d50_a_primary_that_is_cut_off_from_its_peers_does_not_hide_its_fail_over(
+def test_a_primary_that_is_cut_off_from_its_peers_does_not_hide_its_fail_over(
     own_cluster: Cluster, make_client: Callable[..., ClientFace]
 ) -> None:
-    """It answers us with its old view and refuses the call; the others know who has its slots."""
+    """It answers us with its old view and refuses the call; the others know who has its slots. (D50)"""
     primary = own_cluster.primaries[0]
     if is_redis_6(primary.client):
         pytest.skip("only on servers whose port for their peers can be chosen")
@@ -118,7 +118,7 @@ def test_d50_a_primary_that_is_cut_off_from_its_peers_does_not_hide_its_fail_ove
 
 
 def _owner(cluster: Cluster, queue: str, *, told_by: Node | None = None) -> Node:
-    return cluster.owner(slot_of(queue_keys(queue).pending), told_by=told_by)
+    return cluster.owner(find_slot(queue_keys(queue).pending), told_by=told_by)
 
 
 def _goes_on(cluster: Cluster, without: Node, told_by: Node) -> bool:

@@ -12,7 +12,7 @@ from pyasynq import sync
 from pyasynq._broker.delayed import forward
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.settings import EngineSettings
-from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.cluster.slot_map import find_slot
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.key_watcher import Watcher
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.fix_drivers import ClientFace, DriverFace
 
 KEYS = queue_keys("default")
-SLOT = slot_of(KEYS.pending)
+SLOT = find_slot(KEYS.pending)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_key_that_has_left_already_is_asked_for_where_it_is(
     cluster.finish_move(SLOT, to)
 
 
-def refusal_of(node: Node) -> str:
+def explain_refusal(node: Node) -> str:
     """Return how a node refuses a call of which some keys have left.
 
     Redis 6.2 sends it on to the other node, which refuses it because some have not come yet.
@@ -120,14 +120,14 @@ def test_w38_no_script_runs_on_half_of_its_keys(
     to = cluster.other_than(source)
     driver = make_driver(cluster.url, timeout=30.0)
     with sync.Client(cluster.url) as client, sync.Inspector(cluster.url) as inspector:
-        inspector.set_queue_limits("default", concurrency=5)
+        inspector.set_queue_limits("default", max_run=5)
         client.enqueue("t", task_id="first")
         client.enqueue("t", task_id="member", group="g")
         for task_id in ("a", "b"):
             client.enqueue("t", task_id=task_id, process_in=60)
     cluster.begin_move(SLOT, source, to)
     cluster.move_keys(SLOT, source, to, KEYS.task("b"))
-    refusal = refusal_of(source)
+    refusal = explain_refusal(source)
     refused = source.errors(refusal)
     moved: list[int] = []
     plan = forward("default", now=SYSTEM_CLOCK.now().plus(120))
@@ -150,7 +150,7 @@ def test_a_move_that_lasts_longer_than_the_time_out_is_an_outage(
     client = make_client(cluster.url, timeout=1.0)
     client.enqueue(Task("t", task_id="a"))
     cluster.begin_move(SLOT, source, to)
-    with pytest.raises(RedisUnavailableError, match=f"{refusal_of(source)}|TRYAGAIN"):
+    with pytest.raises(RedisUnavailableError, match=f"{explain_refusal(source)}|TRYAGAIN"):
         client.enqueue(Task("t", task_id="b"))
     cluster.move_keys(SLOT, source, to)
     cluster.finish_move(SLOT, to)
@@ -187,10 +187,10 @@ async def test_h14_who_watches_an_empty_list_that_moves_is_told_after_the_next_a
 
 
 @run_async
-async def test_d25_a_worker_watches_an_empty_queue_at_the_node_that_it_moves_to(
+async def test_a_worker_watches_an_empty_queue_at_the_node_that_it_moves_to(
     cluster: Cluster, source: Node
 ) -> None:
-    """The look is sent on to that node, and the worker has the next task reported there."""
+    """The look is sent on to that node, and the worker has the next task reported there. (D25)"""
     to = cluster.other_than(source)
     settings = EngineSettings(look_interval=0.1)
     async with serving(cluster.url, do_nothing, settings=settings) as running:

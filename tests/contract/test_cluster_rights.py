@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.cluster.slot_map import find_slot
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.plan import CommandCall, Replay, ask
 from pyasynq._redis.url import parse_redis_url
@@ -19,7 +19,7 @@ from tests.redis_6 import is_redis_6
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyasynq.events import ServerWarning
+    from pyasynq.events import RedisWarning
     from tests.fix_cluster import Cluster
     from tests.fix_drivers import DriverFace
 
@@ -51,7 +51,7 @@ def test_the_documented_rights_and_those_of_a_cluster_are_enough(
 ) -> None:
     """For all that this user's programs do; no warning is given."""
     url = as_user(user, *rules_of_a_cluster())
-    warnings: list[ServerWarning] = []
+    warnings: list[RedisWarning] = []
     driver = BlockingDriver(parse_redis_url(url), on_warning=warnings.append)
     try:
         for plan in WORK[user]():
@@ -64,7 +64,7 @@ def test_the_documented_rights_and_those_of_a_cluster_are_enough(
 def test_who_may_not_see_the_slots_is_told_so(
     cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
 ) -> None:
-    """Without them nobody knows where anything is."""
+    """Without them the location of keys is unknown."""
     if is_redis_6(cluster.nodes[0].client):
         pytest.skip("only on servers that can take away a subcommand alone")
     driver = make_driver(as_user("producer", *rules_of_a_cluster(), "-cluster|slots"))
@@ -72,10 +72,10 @@ def test_who_may_not_see_the_slots_is_told_so(
         driver.run(rights.producer_work()[0])
 
 
-def test_d50_who_may_not_see_the_epochs_can_work(
+def test_who_may_not_see_the_epochs_can_work(
     cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
 ) -> None:
-    """A user whose rights were given for an older version goes on."""
+    """A user whose rights were given for an older version goes on. (D50)"""
     if is_redis_6(cluster.nodes[0].client):
         pytest.skip("only on servers that can take away a subcommand alone")
     driver = make_driver(as_user("producer", *rules_of_a_cluster(), "-cluster|nodes"))
@@ -88,7 +88,7 @@ def test_who_may_not_follow_a_slot_on_its_way_is_told_so(
     """It would be sent to and fro between the two nodes."""
     driver = make_driver(as_user("waiter", *rules_of_a_cluster(), "-asking"))
     key = "asynq:{gone}:t:a"
-    slot = slot_of(key)
+    slot = find_slot(key)
     source = cluster.owner(slot)
     to = cluster.other_than(source)
     cluster.begin_move(slot, source, to)

@@ -13,7 +13,7 @@ import pytest
 
 from pyasynq import sync
 from pyasynq._redis.addresses import format_address
-from pyasynq._redis.cluster.slot_map import SLOTS, map_of, slot_of
+from pyasynq._redis.cluster.slot_map import SLOTS, find_slot, get_cluster_map
 from pyasynq._redis.cluster.view import View
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.facts import check_health
@@ -62,11 +62,11 @@ def test_a_batch_is_spread_over_the_nodes_of_its_keys(
 
 
 def _lives_on(cluster: Cluster, queue: str, node: object) -> bool:
-    return cluster.owner(slot_of(queue_keys(queue).pending)) is node
+    return cluster.owner(find_slot(queue_keys(queue).pending)) is node
 
 
 def test_an_error_belongs_to_its_own_plan(cluster: Cluster, make_driver: Callable[..., DriverFace]) -> None:
-    """Those beside it on the same node, and on others, have their replies."""
+    """The calls next to it on the same node, and on others, get their replies."""
     with cluster.client() as client:
         client.lpush("{a}list", "x")
         for key in ("{a}text", "{b}text", "{c}text"):
@@ -99,12 +99,12 @@ def test_connections_to_nodes_that_serve_nothing_any_more_are_closed(
     face = make_driver(cluster.url)
     face.run_batch([get(key) for key in ("{a}", "{b}", "{c}")])
     driver: Any = face.driver
-    home = driver._homes.all()[0] if isinstance(driver, AsyncDriver) else driver._home
+    home = driver._per_loop.all()[0] if isinstance(driver, AsyncDriver) else driver._own
     connections: Any = home.connections
     assert {node.address for node in cluster.primaries} == set(connections._pools)
-    stays = cluster.owner(slot_of("{a}")).address
+    stays = cluster.owner(find_slot("{a}")).address
     view = View(stays, [[0, SLOTS - 1, [stays[0].encode(), stays[1], b"id"]]])
-    map_of(face.driver.target).learn([view], time.monotonic())
+    get_cluster_map(face.driver.target).learn([view], time.monotonic())
     assert None is face.run(get("{a}"))
     assert {stays} == set(connections._pools)
 
@@ -137,7 +137,7 @@ def test_a_single_server_behind_a_url_of_a_cluster_says_so(
     own_server.start("--port", str(port), "--bind", "127.0.0.1")
     own_server.connect().close()
     client = make_client(f"redis-cluster://127.0.0.1:{port}")
-    with pytest.raises(RedisReplyError, match=r"is no cluster .* begins with redis://"):
+    with pytest.raises(RedisReplyError, match=r"is not a cluster .* begins with redis://"):
         client.ping()
 
 
@@ -145,9 +145,9 @@ def test_a_node_of_a_cluster_behind_the_url_of_a_server_says_so(
     cluster: Cluster, make_driver: Callable[..., DriverFace]
 ) -> None:
     """The server's word for it is MOVED."""
-    stranger = next(node for node in cluster.primaries if node is not cluster.owner(slot_of("k")))
+    stranger = next(node for node in cluster.primaries if node is not cluster.owner(find_slot("k")))
     driver = make_driver(f"redis://{format_address(stranger.address)}")
-    with pytest.raises(RedisReplyError, match="node of a cluster: its URL begins with redis-cluster://"):
+    with pytest.raises(RedisReplyError, match="cluster node: its URL begins with redis-cluster://"):
         driver.run(get("k"))
 
 
@@ -178,7 +178,7 @@ def test_a_node_that_does_not_answer_keeps_nobody_else_waiting_in_vain(
     """What the others have done in the same round stands."""
     driver = make_driver(cluster.url, timeout=0.5)
     keys = ["{a}", "{b}", "{c}"]
-    owners = [cluster.owner(slot_of(key)) for key in keys]
+    owners = [cluster.owner(find_slot(key)) for key in keys]
     assert 3 == len(set(owners))
     driver.run_batch([get(key) for key in keys])
     owners[0].signal(signal.SIGSTOP)
@@ -193,7 +193,7 @@ def test_a_node_that_does_not_answer_keeps_nobody_else_waiting_in_vain(
 
 def test_the_inspector_tells_where_a_queue_lives(cluster: Cluster) -> None:
     """Its slot, the nodes that serve it, and what the cluster says of itself."""
-    slot = slot_of(queue_keys("default").pending)
+    slot = find_slot(queue_keys("default").pending)
     owner = cluster.owner(slot)
     with sync.Inspector(cluster.url) as inspector:
         assert slot == inspector.cluster_keyslot("default")
@@ -203,7 +203,7 @@ def test_the_inspector_tells_where_a_queue_lives(cluster: Cluster) -> None:
 
 
 def test_a_single_server_has_no_slots_and_tells_of_itself(redis_url: str) -> None:
-    """What it says of the question is the error."""
+    """The reply to the question is the error."""
     if redis_url.startswith("redis-cluster"):
         pytest.skip("only on a single server")
     with sync.Inspector(redis_url) as inspector:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pyasynq import sync
-from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.cluster.slot_map import find_slot
 from pyasynq._redis.plan import CommandCall, Replay, ask
 from pyasynq._wire.keys import queue_keys
 from pyasynq.config import ServerConfig
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.fix_tls import Certificates
 
 KEYS = queue_keys("default")
-SLOT = slot_of(KEYS.pending)
+SLOT = find_slot(KEYS.pending)
 QUEUES = ("default", "q1", "q2", "q3", "q4", "q5")
 
 

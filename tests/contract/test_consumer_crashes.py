@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,12 +18,15 @@ from pyasynq.task import TaskState
 from tests.factories import NOW, Tasks, claim
 from tests.fix_broker import BlockingPerformer
 from tests.fix_consumer import consuming
+from tests.fix_engine import QUICK
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 
+AT_ONCE = dataclasses.replace(QUICK, silence_share=100.0)
+"""Tasks that may kill their worker are taken without waiting for a silence."""
 CRASH = encode_attempt("crashed", "gone", server="s", started_at=1.0, ended_at=2.0)
 
 
@@ -32,7 +36,10 @@ def crash(*ids: str) -> Any:
 
 
 def test_crashed_tasks_go_to_the_front_and_the_crash_is_counted(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of each write, and a crash that is counted for a task that only goes back."""
+    """Fails if the script no longer makes one of its writes.
+
+    Or counts a crash for a task that is only put back.
+    """
     tasks.pending("waiting")
     tasks.active("a")
     tasks.active("b", crashes=2)
@@ -91,7 +98,7 @@ async def test_the_last_crash_archives_the_task_as_poison(
 ) -> None:
     """At the crash limit, in a block as well as under a lease."""
     tasks.put(TaskState.PENDING, "a", extra={"x:crashes": crashes} if crashes else None)
-    async with consuming(redis_url, ConsumerConfig(crash_limit=limit)) as c:
+    async with consuming(redis_url, ConsumerConfig(crash_limit=limit), AT_ONCE) as c:
         async with Inspector(redis_url) as inspector, c.consumer.take() as [attempt]:
             await attempt.crashed("killed by the kernel")
             info = await inspector.task_info("default", "a")

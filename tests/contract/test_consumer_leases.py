@@ -1,4 +1,4 @@
-"""Leases that nobody renews but their holders, who may be far away: extended, lapsed, found again."""
+"""Leases that only their holders renew, perhaps from another host: extended, lapsed, found again."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ async def test_leases_outlive_the_consumer_that_gave_them(redis_url: str, tasks:
 
 @run_async
 async def test_the_deadline_goes_with_the_receipt(redis_url: str, tasks: Tasks) -> None:
-    """Whoever finds the attempt after it settles it as timed out."""
+    """A holder that finds the attempt after it settles it as timed out."""
     tasks.pending("a", timeout=1)
     async with consuming(redis_url) as one:
         [attempt] = await one.consumer.lease(duration=60)
@@ -279,8 +279,8 @@ async def test_the_deadline_goes_with_the_receipt(redis_url: str, tasks: Tasks) 
 
 
 @run_async
-async def test_d13_a_lease_ends_at_the_deadline_of_its_task(redis_url: str, tasks: Tasks) -> None:
-    """In Redis and in the receipt; tasks of the same take that have more time keep their lease."""
+async def test_a_lease_ends_at_the_deadline_of_its_task(redis_url: str, tasks: Tasks) -> None:
+    """In Redis and in the receipt; tasks of the same take that have more time keep their lease. (D13)"""
     tasks.pending("short", timeout=5)
     tasks.pending("long", timeout=500)
     since = time.time()
@@ -295,10 +295,10 @@ async def test_d13_a_lease_ends_at_the_deadline_of_its_task(redis_url: str, task
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 @run_async
-async def test_d13_a_settle_that_is_sent_again_is_answered_as_the_first(
+async def test_a_settle_that_is_sent_again_is_answered_as_the_first(
     redis_url: str, tasks: Tasks, elsewhere: bool
 ) -> None:
-    """Any consumer may get it, from a worker that missed the first answer."""
+    """Any consumer may get it, from a worker that missed the first answer. (D13)"""
     tasks.pending("a")
     async with consuming(redis_url) as one, consuming(redis_url) as two:
         [attempt] = await one.consumer.lease()
@@ -315,10 +315,10 @@ async def test_d13_a_settle_that_is_sent_again_is_answered_as_the_first(
 
 
 @run_async
-async def test_d13_of_two_settles_in_two_consumers_the_second_gets_the_answer_of_the_first(
+async def test_of_two_settles_in_two_consumers_the_second_gets_the_answer_of_the_first(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """Although both held the attempt when they were asked."""
+    """Although both held the attempt when they were asked. (D13)"""
     tasks.pending("a", "b")
     async with consuming(redis_url) as one, consuming(redis_url) as two:
         for attempt in await one.consumer.lease(limit=2):
@@ -332,8 +332,8 @@ async def test_d13_of_two_settles_in_two_consumers_the_second_gets_the_answer_of
 
 
 @run_async
-async def test_d13_the_holder_hears_of_a_timeout_in_any_consumer(redis_url: str, tasks: Tasks) -> None:
-    """From `find`, after the attempt was settled without it."""
+async def test_the_holder_hears_of_a_timeout_in_any_consumer(redis_url: str, tasks: Tasks) -> None:
+    """From `find`, after the attempt was settled without it. (D13)"""
     tasks.pending("a", timeout=1)
     async with consuming(redis_url) as one, consuming(redis_url) as two:
         [attempt] = await one.consumer.lease()
@@ -347,10 +347,10 @@ async def test_d13_the_holder_hears_of_a_timeout_in_any_consumer(redis_url: str,
 
 @pytest.mark.parametrize("outcome", ["retry", "archive", "delete"])
 @run_async
-async def test_d13_the_holder_hears_of_a_cancellation_in_any_consumer(
+async def test_the_holder_hears_of_a_cancellation_in_any_consumer(
     redis_url: str, tasks: Tasks, outcome: Literal["retry", "archive", "delete"]
 ) -> None:
-    """It also learns the outcome of its task."""
+    """It also learns the outcome of its task. (D13)"""
     tasks.pending("a")
     async with consuming(redis_url) as one, consuming(redis_url) as two, Inspector(redis_url) as inspector:
         [attempt] = await one.consumer.lease()
@@ -365,8 +365,8 @@ async def test_d13_the_holder_hears_of_a_cancellation_in_any_consumer(
 
 
 @run_async
-async def test_d13_a_lost_lease_is_told_and_an_unknown_one_too(redis_url: str, tasks: Tasks) -> None:
-    """They are two errors, and both say that the task is not the holder's."""
+async def test_a_lost_lease_is_told_and_an_unknown_one_too(redis_url: str, tasks: Tasks) -> None:
+    """They are two errors, and both say that the task is not the holder's. (D13)"""
     tasks.pending("a")
     async with consuming(redis_url, settings=RECOVERY) as c:
         [attempt] = await c.consumer.lease(duration=1)

@@ -105,7 +105,7 @@ async def test_queues_of_a_consumer_are_checked_as_its_configuration_is(redis_ur
             await c.consumer.unserve("new")
         with pytest.raises(ConfigurationError, match="only queue of this consumer"):
             await c.consumer.unserve("default")
-        await c.consumer.set_queue("default", Queue(concurrency=1))
+        await c.consumer.set_queue("default", Queue(max_run=1))
         await c.enqueue("a", "b")
         assert ["a"] == [attempt.id for attempt in await c.consumer.lease(limit=5)]
         assert [] == await c.consumer.lease(wait=0)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.fix_drivers import OwnServer
 
 SHORT = dataclasses.replace(QUICK, lease=1, own_slack=0, heartbeat_interval=1_000, look_interval=1_000)
-"""Leases that nobody renews, and tasks that nobody recovers."""
+"""Leases that the server does not renew, and tasks that it does not recover."""
 
 
 def message_of(tasks: Tasks, task_id: str = "a") -> Any:
@@ -149,7 +149,7 @@ async def test_snooze_and_requeue_spend_nothing_and_cancel_deletes(redis_url: st
 
 @run_async
 async def test_an_attempt_is_settled_once(redis_url: str, tasks: Tasks) -> None:
-    """What is said afterwards is refused, and said to be."""
+    """Later calls are refused with an error."""
     tasks.pending("a")
     async with consuming(redis_url) as c, c.consumer.take() as [attempt]:
         first = asyncio.create_task(attempt.done())
@@ -178,7 +178,7 @@ async def test_what_a_block_leaves_unsettled_goes_back_to_the_front(redis_url: s
 async def test_an_exception_fails_what_the_block_was_at_and_puts_the_rest_back(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """A task that breaks its block does not stand in front for ever, and its neighbours do not pay for it."""
+    """A task that breaks its block does not stay in front for ever, and its neighbours do not pay for it."""
     tasks.pending("good", "bad", "next", "after")
     async with consuming(redis_url) as c:
 
@@ -309,7 +309,7 @@ async def test_h05_a_task_that_somebody_else_has_cannot_be_settled(
 async def test_h05_a_lease_that_a_renewal_finds_lost_is_told_to_its_holder(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
-    """Who waits for it is woken, before anything is settled."""
+    """A waiting caller is woken before anything is settled."""
     tasks.pending("a")
     async with consuming(redis_url) as c, c.consumer.take() as [attempt]:
         told = asyncio.create_task(attempt.wait_cancelled())
@@ -336,7 +336,7 @@ async def test_the_deadline_of_an_attempt_in_a_block_is_told_and_settled_when_it
             assert began + 1 <= a.deadline.timestamp() <= time.time() + 2
             assert isinstance(await a.wait_cancelled(), TaskTimeoutError)
             await b.wait_cancelled()
-            # The holder may still be at it, so nobody else gets it yet.
+            # The holder may still be at it, so no other holder gets it yet.
             assert {"a", "b"} == set(tasks.ids("active"))
             with pytest.raises(TaskTimeoutError):
                 await a.done()
@@ -381,7 +381,7 @@ async def test_h16_a_request_to_cancel_reaches_the_holder_and_decides(
 
 @run_async
 async def test_closing_waits_for_blocks_then_tells_them_then_puts_back(redis_url: str, tasks: Tasks) -> None:
-    """What ends in time is settled; who does not listen loses the task."""
+    """Attempts that end in time are settled; a holder that does not react loses the task."""
     tasks.pending("quick", "told", "deaf")
     config = ConsumerConfig(shutdown_timeout=0.2, cancel_timeout=0.2)
     async with consuming(redis_url, config) as c:
@@ -410,7 +410,7 @@ async def test_closing_waits_for_blocks_then_tells_them_then_puts_back(redis_url
 
 @run_async
 async def test_a_failed_attempt_is_remembered(redis_url: str) -> None:
-    """Who had it, what came of it and why, as for a server's."""
+    """The event names the holder, the outcome and the reason, as for a server's attempt."""
     async with consuming(redis_url) as c, Inspector(redis_url) as inspector:
         await c.enqueue("a")
         async with c.consumer.take() as [attempt]:

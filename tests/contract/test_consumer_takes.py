@@ -1,4 +1,4 @@
-"""Taking tasks by a consumer: what comes, when, for whom, and where it goes when nobody wants it."""
+"""Takes of a consumer: which tasks come, when, to whom, and where unwanted tasks go."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ async def test_a_suspect_that_nobody_asks_for_holds_nobody_up(
 
 @run_async
 async def test_a_consumer_forwards_what_is_due(redis_url: str) -> None:
-    """Nobody else might: each that takes tasks does all that a server does for its queues."""
+    """Each taker does all that a server does for its queues, because no server may run."""
     async with consuming(redis_url) as c:
         await c.client.enqueue("t", task_id="a", process_in=0.5)
         [attempt] = await asyncio.wait_for(c.consumer.lease(), 10)
@@ -273,8 +273,8 @@ async def test_a_consumer_shows_as_a_server_and_its_attempts_as_workers(redis_ur
 
 @run_async
 async def test_limits_hold_for_consumers(redis_url: str) -> None:
-    """Those of the config, counted by leases of all; a take that waits gets the slot that is freed."""
-    config = ConsumerConfig(queues={"default": Queue(concurrency=2)})
+    """The limits of the config, counted by leases of all holders; a waiting take gets the freed slot."""
+    config = ConsumerConfig(queues={"default": Queue(max_run=2)})
     async with consuming(redis_url, config) as one, consuming(redis_url, config) as two:
         await one.enqueue("a", "b", "c")
         first = await one.consumer.lease(limit=3)
@@ -341,7 +341,7 @@ async def test_what_cannot_be_taken_is_refused(
 
 @run_async
 async def test_a_queue_that_the_consumer_does_not_serve_is_refused(redis_url: str) -> None:
-    """Nobody would forward or recover its tasks."""
+    """Without it no process would forward or recover its tasks."""
     async with consuming(redis_url) as c:
         with pytest.raises(ConfigurationError, match=r"does not serve queue 'other'.*besides default"):
             await c.consumer.lease("default", "other")
@@ -370,7 +370,7 @@ async def test_a_consumer_is_used_between_its_start_and_its_close(redis_url: str
 async def test_a_consumer_that_is_closed_while_it_starts_leaves_nothing_running(
     redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """Who starts it is told."""
+    """The caller of the start gets the error."""
     consumer = Consumer(redis_url)
     starting = asyncio.create_task(consumer.start())
     await asyncio.sleep(0)

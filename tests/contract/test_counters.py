@@ -23,7 +23,7 @@ failing = pytest.mark.parametrize("settle", [retry, archive])
 def test_counters_of_a_day_end_ninety_days_after_their_first_count(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any
 ) -> None:
-    """Sees the loss of the EXPIREAT."""
+    """Fails if the script no longer calls EXPIREAT."""
     tasks.active("a", "b")
     perform(settle([claim("a"), claim("b")]))
     for key in redis_client.keys(f"*:{DAY}"):
@@ -49,7 +49,7 @@ def test_a_later_count_does_not_move_the_end_of_a_day(
 def test_a_total_that_would_leave_the_integers_starts_again(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Any, total: int
 ) -> None:
-    """Sees the loss of the SET and of the GET: INCRBY alone would fail, and the settle with it."""
+    """Fails if the script no longer calls SET or GET: INCRBY alone would fail, and the settle with it."""
     redis_client.set(tasks.keys.processed, total)
     tasks.active("a", "b")
     perform(settle([claim("a"), claim("b")]))

@@ -45,7 +45,7 @@ class Line:
     """A client and a driver that reach Redis through a proxy.
 
     Both connect before any byte counts: what is cut is the operation, not the greeting. Its repetition has
-    connected anew before the next cut.
+    reconnected before the next cut.
     """
 
     def __init__(self, url: str, *, blocking: bool) -> None:
@@ -121,7 +121,7 @@ def test_an_enqueue_is_acknowledged_and_done_once(
 def test_a_dequeue_takes_a_task_or_leaves_it(
     line: Line, direction: Direction, redis_client: redis.Redis
 ) -> None:
-    """What it took although its reply was lost is found by its token."""
+    """Tasks taken by a call whose reply was lost are found by its token."""
 
     def take(call: str) -> None:
         redis_client.delete(KEYS.pending, KEYS.active, KEYS.lease)

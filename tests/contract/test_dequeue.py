@@ -8,7 +8,7 @@ import pytest
 from pyasynq._broker.dequeue import Dequeued, DequeuedTask, dequeue, find_dequeued
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Replay
-from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
+from tests.factories import LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def taken_ids(result: Dequeued) -> list[str]:
 
 
 def test_tasks_are_taken_from_the_front_up_to_the_limit(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the RPOP and of the LPUSH onto active, and both at the wrong end."""
+    """Fails if the script no longer calls RPOP or LPUSH onto active, or uses wrong ends."""
     tasks.active("older")
     tasks.pending("a", "b", "c")
     result = take(perform, 2)
@@ -40,13 +40,13 @@ def test_tasks_are_taken_from_the_front_up_to_the_limit(perform: Perform, tasks:
 def test_a_dequeue_brings_messages_crashes_and_the_lease(perform: Perform, tasks: Tasks) -> None:
     """What Redis did and when comes back with the tasks."""
     tasks.pending("a")
-    task = DequeuedTask("a", message_bytes("a"), 0, LEASE_SCORE)
+    task = DequeuedTask("a", message_bytes("a"), 0, LEASE_SCORE, PENDING_SINCE)
     expected = Dequeued([task], 0, empty=True, suspect_waiting=False, lease_score=LEASE_SCORE, redis_now=NOW)
     assert expected == take(perform)
 
 
 def test_a_taken_task_is_active_with_lease_and_token(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET, of the HDEL and of the ZADD; the end of a lease is rounded up."""
+    """Fails if the script no longer calls HSET, HDEL or ZADD; the end of a lease is rounded up."""
     tasks.pending("a")
     take(perform, token="server/7")
     assert {"msg": message_bytes("a"), "state": b"active", "x:attempt": b"server/7"} == tasks.fields("a")
@@ -61,7 +61,10 @@ def test_a_lease_from_a_whole_second_ends_on_one(perform: Perform, tasks: Tasks)
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: leases follow the clock of Redis, not of this host's program."""
+    """Fails if the script no longer calls TIME.
+
+    Leases follow the clock of Redis, not of this host's program.
+    """
     tasks.pending("a")
     before = time.time_ns() // 1000
     result = take(perform, now=None)
@@ -79,7 +82,7 @@ def test_an_empty_queue_says_so(perform: Perform, tasks: Tasks) -> None:
 
 
 def test_a_paused_queue_gives_nothing(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """Sees the loss of the EXISTS: the queue counts as empty until it goes on."""
+    """Fails if the script no longer calls EXISTS: the queue counts as empty until it goes on."""
     tasks.pending("a")
     redis_client.set(tasks.keys.paused, 1)
     result = take(perform)
@@ -92,7 +95,10 @@ def test_a_paused_queue_gives_nothing(perform: Perform, tasks: Tasks, redis_clie
 def test_h03_w07_a_ghost_is_dropped_and_the_next_task_taken(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the loop and of the DEL: Asynq leaves the id in active for ever and says "empty"."""
+    """Fails if the script no longer loops or calls DEL.
+
+    Asynq leaves the id in active for ever and says "empty".
+    """
     tasks.pending("a", "ghost", "b", "remains")
     redis_client.delete(tasks.keys.task("ghost"))
     redis_client.hdel(tasks.keys.task("remains"), "msg")
@@ -106,7 +112,10 @@ def test_h03_w07_a_ghost_is_dropped_and_the_next_task_taken(
 
 
 def test_a_batch_ends_at_four_megabytes_of_messages(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the RPUSH: what does not fit goes back to the front, in the same order."""
+    """Fails if the script no longer calls RPUSH.
+
+    What does not fit goes back to the front, in the same order.
+    """
     for task_id, size in (("a", 3_000_000), ("b", 900_000), ("c", 200_000), ("d", 1), ("e", 1)):
         tasks.pending(task_id, payload=b"x" * size)
     result = take(perform)
@@ -149,7 +158,10 @@ def test_h05_a_dequeue_is_never_sent_again() -> None:
 def test_h05_tasks_of_a_lost_reply_are_found_by_their_token(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the LRANGE, the HMGET and the ZSCORE; other attempts' tasks are not taken for ours."""
+    """Fails if the script no longer calls LRANGE.
+
+    HMGET or ZSCORE; other attempts' tasks are not taken for ours.
+    """
     tasks.active("go", token="")
     tasks.active("other", token="server/2")
     tasks.active("a", crashes=2)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued, LimitedBy, Rules, Terms, dequeue
+from pyasynq._broker.dequeue import Dequeued, DequeueRules, DequeueTerms, LimitedBy, dequeue
 from pyasynq.limits import UNLIMITED, Queue, QueueLimits
 from pyasynq.task import TaskState
 from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks
@@ -23,11 +23,11 @@ def take(
     limit: int = 10,
     after: float = 0.0,
     turn: int = 0,
-    rules: Rules = Rules.LIMITED,
+    rules: DequeueRules = DequeueRules.LIMITED,
     suspect_from: int = 0,
 ) -> Dequeued:
     """Dequeue some seconds after NOW."""
-    terms = Terms(rules, limits, turn)
+    terms = DequeueTerms(rules, limits, turn)
     return perform(
         dequeue(
             "default", limit=limit, token=TOKEN, terms=terms, suspect_from=suspect_from, now=NOW.plus(after)
@@ -61,14 +61,14 @@ def test_without_limits_it_takes_what_the_plain_script_takes(perform: Perform, t
 
 
 def test_a_batch_is_cut_to_the_free_slots_before_anything_is_taken(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZCOUNT; what is left stays where it was, with all that it had."""
+    """Fails if the script no longer calls ZCOUNT; what is left stays where it was, with all that it had."""
     tasks.active("running")
     tasks.pending("a", "b", "c")
-    result = take(perform, QueueLimits(concurrency=3))
+    result = take(perform, QueueLimits(max_run=3))
     assert (["a", "b"], LimitedBy.CONCURRENCY, False) == (ids(result), result.limited_by, result.empty)
     assert ["c"] == tasks.ids("pending")
     assert ["running", "a", "b"] == tasks.ids("active")
-    result = take(perform, QueueLimits(concurrency=3))
+    result = take(perform, QueueLimits(max_run=3))
     assert ([], LimitedBy.CONCURRENCY) == (ids(result), result.limited_by)
 
 
@@ -76,7 +76,7 @@ def test_more_running_than_the_limit_allows_is_no_slot(perform: Perform, tasks: 
     """The limit may have been lowered."""
     tasks.active("a", "b")
     tasks.pending("c")
-    assert LimitedBy.CONCURRENCY is take(perform, QueueLimits(concurrency=1)).limited_by
+    assert LimitedBy.CONCURRENCY is take(perform, QueueLimits(max_run=1)).limited_by
     assert ["c"] == tasks.ids("pending")
 
 
@@ -87,24 +87,27 @@ def test_a_lease_counts_while_it_ends_later_than_now(
     """The tasks of a killed worker hold their slots no longer than its leases."""
     tasks.active("a", lease=lease)
     tasks.pending("b")
-    assert expected == ids(take(perform, QueueLimits(concurrency=1)))
+    assert expected == ids(take(perform, QueueLimits(max_run=1)))
 
 
 def test_without_a_slot_the_wait_ends_with_the_first_lease_that_counts(
     perform: Perform, tasks: Tasks
 ) -> None:
-    """Sees the loss of the ZRANGEBYSCORE: a lapsed lease frees a slot, and nothing reports that."""
+    """Fails if the script no longer calls ZRANGEBYSCORE.
+
+    A lapsed lease frees a slot, and nothing reports that.
+    """
     tasks.active("lapsed", lease=NOW.seconds - 1)
     tasks.active("late", lease=NOW.seconds + 20)
     tasks.active("soon", lease=NOW.seconds + 10)
     tasks.pending("a")
-    assert 9.75 == take(perform, QueueLimits(concurrency=2)).wait
+    assert 9.75 == take(perform, QueueLimits(max_run=2)).wait
 
 
 def test_an_empty_queue_is_not_held_by_its_limits(perform: Perform, tasks: Tasks) -> None:
-    """Whoever waits for its tasks must watch `pending`, not leases."""
+    """A caller that waits for its tasks must watch `pending`, not leases."""
     tasks.active("a")
-    for limits in (QueueLimits(concurrency=1), rate(0.001)):
+    for limits in (QueueLimits(max_run=1), rate(0.001)):
         tasks.pending("b")
         tasks.client.lpop(tasks.keys.pending)
         result = take(perform, limits)
@@ -115,7 +118,7 @@ def test_an_empty_queue_is_not_held_by_its_limits(perform: Perform, tasks: Tasks
 def test_the_last_task_that_the_limit_lets_out_leaves_an_empty_queue(perform: Perform, tasks: Tasks) -> None:
     """Then there is nothing that is kept back."""
     tasks.pending("a")
-    result = take(perform, QueueLimits(concurrency=1))
+    result = take(perform, QueueLimits(max_run=1))
     assert (["a"], True, LimitedBy.NOTHING) == (ids(result), result.empty, result.limited_by)
 
 
@@ -131,7 +134,7 @@ def test_the_slowest_rate_is_within_what_redis_can_count(perform: Perform, tasks
 def test_a_limit_that_is_not_reached_keeps_nothing_back(perform: Perform, tasks: Tasks) -> None:
     """The caller asked for less than it might have had."""
     tasks.pending("a", "b", "c")
-    result = take(perform, QueueLimits(concurrency=2), limit=2)
+    result = take(perform, QueueLimits(max_run=2), limit=2)
     assert (["a", "b"], LimitedBy.NOTHING) == (ids(result), result.limited_by)
 
 
@@ -139,7 +142,7 @@ def test_a_paused_queue_with_limits_gives_nothing(perform: Perform, tasks: Tasks
     """And counts as empty, like one without."""
     tasks.pending("a")
     tasks.client.set(tasks.keys.paused, 1)
-    result = take(perform, QueueLimits(concurrency=1))
+    result = take(perform, QueueLimits(max_run=1))
     assert ([], True, LimitedBy.NOTHING) == (ids(result), result.empty, result.limited_by)
 
 
@@ -147,7 +150,7 @@ def test_a_suspect_is_no_reason_to_wait_for_a_slot(perform: Perform, tasks: Task
     """The walk ended before the room did."""
     tasks.pending("a")
     tasks.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
-    result = take(perform, QueueLimits(concurrency=5), suspect_from=2)
+    result = take(perform, QueueLimits(max_run=5), suspect_from=2)
     assert (["a"], 2, LimitedBy.NOTHING) == (ids(result), result.suspect_waiting, result.limited_by)
 
 
@@ -173,7 +176,7 @@ def test_a_bucket_saves_no_more_than_its_burst(perform: Perform, tasks: Tasks) -
 
 
 def test_a_rate_may_be_a_fraction_and_have_any_period(perform: Perform, tasks: Tasks) -> None:
-    """A third of a second is no whole number of microseconds; nothing adds up to an error."""
+    """A third of a second is not a whole number of microseconds; nothing adds up to an error."""
     tasks.pending(*(f"{number}" for number in range(400)))
     for number in range(300):
         assert 1 == len(take(perform, rate(3), after=number / 3 + 0.000_001).tasks), number
@@ -196,7 +199,7 @@ def test_a_ghost_costs_no_token(perform: Perform, tasks: Tasks) -> None:
 
 def test_tokens_are_not_spent_while_there_is_no_slot(perform: Perform, tasks: Tasks) -> None:
     """Both limits hold together, and the wait is for the slot."""
-    limits = Queue(concurrency=1, rate=1, burst=2).limits
+    limits = Queue(max_run=1, rate=1, burst=2).limits
     tasks.pending("a", "b", "c", "d")
     assert (["a"], LimitedBy.CONCURRENCY) == (ids(result := take(perform, limits)), result.limited_by)
     assert LimitedBy.CONCURRENCY is take(perform, limits).limited_by
@@ -239,7 +242,7 @@ def test_a_turn_that_was_missed_by_far_is_lost(perform: Perform, tasks: Tasks) -
 
 
 def test_a_turn_from_times_of_a_lower_rate_is_forgotten(perform: Perform, tasks: Tasks) -> None:
-    """Nobody waits an hour for a token that comes in a tenth of a second, nor pays for one."""
+    """A caller does not wait an hour for a token that comes in a tenth of a second, nor pay for it."""
     tasks.pending("a", "b", "c", "d", "e")
     hourly = rate(1, period=3_600, burst=3)
     assert 3_600.0 == take(perform, hourly).wait
@@ -263,7 +266,7 @@ def test_a_thousand_may_wait_in_turn(perform: Perform, tasks: Tasks) -> None:
 
 
 def test_a_clock_of_redis_that_is_set_back_stops_nothing(perform: Perform, tasks: Tasks) -> None:
-    """What is owed is at most an empty bucket."""
+    """The maximum debt is an empty bucket."""
     tasks.pending("a", "b", "c")
     take(perform, rate(10), limit=1)
     assert 0.1 == take(perform, rate(10), after=-1_000).wait
@@ -309,11 +312,21 @@ def test_a_server_that_knows_of_no_limits_takes_nothing_where_some_are_stored(
     """It learns by which rules to ask, and asks again."""
     tasks.pending("a", "b")
     tasks.client.hset(tasks.keys.limits, mapping=stored)
-    result = take(perform, rules=Rules.PLAIN)
-    assert ([], Rules.LIMITED, False) == (ids(result), result.rules, result.empty)
+    result = take(perform, rules=DequeueRules.PLAIN)
+    assert ([], DequeueRules.LIMITED, False) == (ids(result), result.rules, result.empty)
     assert ["a", "b"] == tasks.ids("pending")
     result = take(perform)
-    assert (["a"], Rules.LIMITED) == (ids(result), result.rules)
+    assert (["a"], DequeueRules.LIMITED) == (ids(result), result.rules)
+
+
+@pytest.mark.usefixtures("damage_allowed")
+@pytest.mark.parametrize("field", ["rate", "period"])
+def test_a_stored_rate_of_nothing_is_not_a_rate(perform: Perform, tasks: Tasks, field: str) -> None:
+    """The rate of the call holds then: two tasks at once, and the third much later."""
+    tasks.pending(*"abc")
+    tasks.client.hset(tasks.keys.limits, mapping={"rate": 1, "period": 1, "burst": 1} | {field: 0})
+    assert ["a", "b"] == ids(result := take(perform, rate(0.001, burst=2)))
+    assert LimitedBy.RATE is result.limited_by
 
 
 def test_a_paused_queue_with_stored_limits_says_so_to_the_plain_script(
@@ -321,32 +334,38 @@ def test_a_paused_queue_with_stored_limits_says_so_to_the_plain_script(
 ) -> None:
     """The script for limits then looks at the pause."""
     tasks.client.set(tasks.keys.paused, 1)
-    assert (True, Rules.PLAIN) == ((result := take(perform, rules=Rules.PLAIN)).empty, result.rules)
+    assert (True, DequeueRules.PLAIN) == (
+        (result := take(perform, rules=DequeueRules.PLAIN)).empty,
+        result.rules,
+    )
     tasks.client.hset(tasks.keys.limits, "concurrency", 1)
-    assert (False, Rules.LIMITED) == ((result := take(perform, rules=Rules.PLAIN)).empty, result.rules)
+    assert (False, DequeueRules.LIMITED) == (
+        (result := take(perform, rules=DequeueRules.PLAIN)).empty,
+        result.rules,
+    )
 
 
 def test_what_is_stored_wins_over_what_the_server_asks_for(perform: Perform, tasks: Tasks) -> None:
     """Each limit by itself; the others stay as the server has them."""
     tasks.pending("a", "b", "c", "d", "e", "f")
     tasks.client.hset(tasks.keys.limits, "concurrency", 3)
-    limits = Queue(concurrency=1, rate=1, burst=2).limits
+    limits = Queue(max_run=1, rate=1, burst=2).limits
     assert (["a", "b"], LimitedBy.RATE) == (ids(result := take(perform, limits)), result.limited_by)
     tasks.client.delete(tasks.keys.limits)
     tasks.client.hset(tasks.keys.limits, mapping={"rate": 10, "period": 1, "burst": 4})
-    assert 3 == len(take(perform, QueueLimits(concurrency=5, rate=1.0), after=9).tasks)
+    assert 3 == len(take(perform, QueueLimits(max_run=5, rate=1.0), after=9).tasks)
 
 
 def test_when_nothing_is_stored_any_more_the_server_is_told(perform: Perform, tasks: Tasks) -> None:
     """It goes back to the plain script if it has no limits of its own."""
     tasks.pending("a")
-    assert Rules.PLAIN is take(perform).rules
+    assert DequeueRules.PLAIN is take(perform).rules
 
 
 def test_h15_the_time_of_redis_decides_when_none_is_given(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: clocks of hosts have no say in who runs how much."""
+    """Fails if the script no longer calls TIME: clocks of hosts have no say in who runs how much."""
     tasks.pending("a", "b")
-    terms = Terms(Rules.LIMITED, rate(1, period=1_000))
+    terms = DequeueTerms(DequeueRules.LIMITED, rate(1, period=1_000))
     assert 1_000 == perform(dequeue("default", limit=2, token=TOKEN, terms=terms)).wait
     assert 1_900 < perform(dequeue("default", limit=2, token=TOKEN, terms=terms)).wait < 2_000
 
@@ -359,5 +378,5 @@ def test_dequeues_of_other_queues_know_nothing_of_the_limits(
     other = Tasks(redis_client, "other")
     other.pending("c")
     take(perform, rate(1))
-    terms = Terms(Rules.LIMITED, rate(1))
+    terms = DequeueTerms(DequeueRules.LIMITED, rate(1))
     assert ["c"] == ids(perform(dequeue("other", limit=5, token=TOKEN, terms=terms, now=NOW)))

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued, DequeuedTask, LimitedBy, Rules, Terms, dequeue
+from pyasynq._broker.dequeue import Dequeued, DequeuedTask, DequeueRules, DequeueTerms, LimitedBy, dequeue
 from pyasynq._clock import Instant
 from pyasynq.limits import QueueLimits
 from pyasynq.task import TaskState
-from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
+from tests.factories import LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
-DECLARED = Terms(Rules.ORDERED, QueueLimits(ordered=True))
-RATED = Terms(Rules.ORDERED, QueueLimits(rate=2.0, burst=1, ordered=True))
-KNOWN = Terms(Rules.ORDERED)
-HELD = (Rules.ORDERED, LimitedBy.ORDER, 0.0)
+DECLARED = DequeueTerms(DequeueRules.ORDERED, QueueLimits(ordered=True))
+RATED = DequeueTerms(DequeueRules.ORDERED, QueueLimits(rate=2.0, burst=1, ordered=True))
+KNOWN = DequeueTerms(DequeueRules.ORDERED)
+HELD = (DequeueRules.ORDERED, LimitedBy.ORDER, 0.0)
 
 
-def take(perform: Perform, terms: Terms = DECLARED, **arguments: Any) -> Dequeued:
+def take(perform: Perform, terms: DequeueTerms = DECLARED, **arguments: Any) -> Dequeued:
     """Dequeue from the queue `default`, as a server that declares it as ordered unless said otherwise."""
     arguments = {"limit": 10, "token": TOKEN, "now": NOW, **arguments}
     return perform(dequeue("default", terms=terms, **arguments))
@@ -34,7 +34,7 @@ def ids(result: Dequeued) -> list[str]:
     return [task.id for task in result.tasks]
 
 
-def held(result: Dequeued) -> tuple[Rules, LimitedBy, float]:
+def held(result: Dequeued) -> tuple[DequeueRules, LimitedBy, float]:
     """Return by which rules nothing more was taken, and for how long."""
     return result.rules, result.limited_by, result.wait
 
@@ -43,13 +43,13 @@ def test_one_task_is_taken_and_holds_the_queue(perform: Perform, tasks: Tasks) -
     """However many the caller has room for."""
     tasks.pending("a", "b")
     expected = Dequeued(
-        [DequeuedTask("a", message_bytes("a"), 0, LEASE_SCORE)],
+        [DequeuedTask("a", message_bytes("a"), 0, LEASE_SCORE, PENDING_SINCE)],
         0,
         empty=False,
         suspect_waiting=False,
         lease_score=LEASE_SCORE,
         redis_now=NOW,
-        rules=Rules.ORDERED,
+        rules=DequeueRules.ORDERED,
         limited_by=LimitedBy.ORDER,
     )
     assert expected == take(perform)
@@ -91,25 +91,25 @@ def test_a_task_that_waits_for_another_try_holds_the_queue(perform: Perform, tas
 
 
 @pytest.mark.parametrize("terms", [DECLARED, KNOWN], ids=["declared", "known"])
-def test_a_paused_queue_gives_nothing(perform: Perform, tasks: Tasks, terms: Terms) -> None:
+def test_a_paused_queue_gives_nothing(perform: Perform, tasks: Tasks, terms: DequeueTerms) -> None:
     """It counts as empty until it goes on."""
     tasks.client.hset(tasks.keys.limits, "ordered", 1)
     tasks.pending("a")
     tasks.client.set(tasks.keys.paused, 1)
     result = take(perform, terms)
-    assert ([], True, Rules.ORDERED) == (ids(result), result.empty, result.rules)
+    assert ([], True, DequeueRules.ORDERED) == (ids(result), result.empty, result.rules)
     tasks.client.delete(tasks.keys.paused)
     assert ["a"] == ids(take(perform, terms))
 
 
 def test_a_declaration_makes_the_queue_ordered_for_all(perform: Perform, tasks: Tasks) -> None:
-    """Those that do not know it take nothing and are told, whichever script they use."""
+    """Callers that do not know the order take nothing and get its rules, by any script."""
     assert take(perform).empty
     assert {b"ordered": b"1"} == tasks.client.hgetall(tasks.keys.limits)
     tasks.pending("a")
-    for terms in (Terms(), Terms(Rules.LIMITED, QueueLimits(concurrency=5))):
+    for terms in (DequeueTerms(), DequeueTerms(DequeueRules.LIMITED, QueueLimits(max_run=5))):
         result = take(perform, terms)
-        assert ([], Rules.ORDERED, False) == (ids(result), result.rules, result.empty)
+        assert ([], DequeueRules.ORDERED, False) == (ids(result), result.rules, result.empty)
     assert ["a"] == ids(take(perform, KNOWN))
 
 
@@ -118,10 +118,10 @@ def test_an_inspector_is_not_overruled_by_a_declaration(perform: Perform, tasks:
     tasks.pending("a")
     tasks.client.hset(tasks.keys.limits, "ordered", 0)
     result = take(perform)
-    assert ([], Rules.UNORDERED, False) == (ids(result), result.rules, result.empty)
+    assert ([], DequeueRules.UNORDERED, False) == (ids(result), result.rules, result.empty)
     assert {b"ordered": b"0"} == tasks.client.hgetall(tasks.keys.limits)
-    result = take(perform, Terms(Rules.UNORDERED))
-    assert (["a"], Rules.UNORDERED) == (ids(result), result.rules)
+    result = take(perform, DequeueTerms(DequeueRules.UNORDERED))
+    assert (["a"], DequeueRules.UNORDERED) == (ids(result), result.rules)
 
 
 def test_a_queue_whose_order_has_ended_gives_nothing_to_who_thinks_otherwise(
@@ -130,15 +130,15 @@ def test_a_queue_whose_order_has_ended_gives_nothing_to_who_thinks_otherwise(
     """Only a declaration orders it again."""
     tasks.pending("a", "b")
     result = take(perform, KNOWN)
-    assert ([], Rules.PLAIN, False) == (ids(result), result.rules, result.empty)
+    assert ([], DequeueRules.PLAIN, False) == (ids(result), result.rules, result.empty)
     assert not tasks.client.exists(tasks.keys.limits)
     tasks.client.hset(tasks.keys.limits, "concurrency", 1)
-    assert Rules.LIMITED is take(perform, KNOWN).rules
-    assert (["a"], Rules.ORDERED) == (ids(result := take(perform)), result.rules)
+    assert DequeueRules.LIMITED is take(perform, KNOWN).rules
+    assert (["a"], DequeueRules.ORDERED) == (ids(result := take(perform)), result.rules)
 
 
 def test_ghosts_in_front_are_passed(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """An id without a task is nobody's turn."""
+    """An id without a task does not use up a turn."""
     tasks.pending("ghost", "a", "b")
     redis_client.delete(tasks.keys.task("ghost"))
     result = take(perform)
@@ -156,8 +156,8 @@ def test_h06_a_suspect_waits_for_room(perform: Perform, tasks: Tasks) -> None:
     assert (["a"], 2) == (ids(result), result.tasks[0].crashes)
 
 
-def test_d03_nothing_is_passed_in_an_ordered_queue(perform: Perform, tasks: Tasks) -> None:
-    """A call for a suspect takes the task in front, or nothing."""
+def test_nothing_is_passed_in_an_ordered_queue(perform: Perform, tasks: Tasks) -> None:
+    """A call for a suspect takes the task in front, or nothing. (D03)"""
     tasks.pending("a", "suspect")
     tasks.client.hset(tasks.keys.task("suspect"), "x:crashes", 2)
     result = take(perform, suspect_from=2, suspect_room=True)
@@ -178,7 +178,7 @@ def test_a_rate_holds_for_an_ordered_queue_too(perform: Perform, tasks: Tasks) -
     assert ["a"] == ids(take(perform, RATED))
     tasks.client.delete(tasks.keys.active, tasks.keys.lease, tasks.keys.task("a"))
     result = take(perform, RATED)
-    assert ([], Rules.ORDERED, LimitedBy.RATE, 0.5) == (ids(result), *held(result))
+    assert ([], DequeueRules.ORDERED, LimitedBy.RATE, 0.5) == (ids(result), *held(result))
     turn = NOW.plus(result.wait)
     held_turn = turn.seconds * 1_000_000 + turn.microseconds
     assert 0.25 == take(perform, RATED._replace(held_turn=held_turn), now=NOW.plus(0.25)).wait
@@ -191,7 +191,7 @@ def test_a_stored_rate_wins(perform: Perform, tasks: Tasks) -> None:
     tasks.pending("a", "b")
     assert ["a"] == ids(take(perform, DECLARED))
     tasks.client.delete(tasks.keys.active, tasks.keys.lease, tasks.keys.task("a"))
-    assert (Rules.ORDERED, LimitedBy.RATE, 10.0) == held(take(perform))
+    assert (DequeueRules.ORDERED, LimitedBy.RATE, 10.0) == held(take(perform))
 
 
 def test_a_lease_from_a_whole_second_ends_on_one(perform: Perform, tasks: Tasks) -> None:
@@ -201,7 +201,7 @@ def test_a_lease_from_a_whole_second_ends_on_one(perform: Perform, tasks: Tasks)
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME."""
+    """Fails if the script no longer calls TIME."""
     tasks.pending("a")
     before = time.time_ns() // 1000
     result = take(perform, now=None)

@@ -43,17 +43,17 @@ def test_h06_a_suspect_is_taken_alone(perform: Perform, tasks: Tasks, redis_clie
     assert ["a", "b", "c", "d"] == tasks.ids("pending")
 
 
-def test_d03_a_call_for_a_suspect_takes_nothing_else(perform: Perform, tasks: Tasks) -> None:
-    """Another worker has taken it; the queue is not empty."""
+def test_a_call_for_a_suspect_takes_nothing_else(perform: Perform, tasks: Tasks) -> None:
+    """Another worker has taken it; the queue is not empty. (D03)"""
     tasks.pending("a", "b")
     assert ([], 0, False) == summary(take(perform, room=True))
     assert ["a", "b"] == tasks.ids("pending")
 
 
-def test_d03_without_room_the_tasks_behind_a_suspect_are_taken(
+def test_without_room_the_tasks_behind_a_suspect_are_taken(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """It keeps its place and stays as it was; the queue has nothing else to give."""
+    """It keeps its place and stays as it was; the queue has nothing else to give. (D03)"""
     tasks.pending("a", "s", "b", "t", "c")
     crashed(redis_client, tasks, 3, "s")
     crashed(redis_client, tasks, 2, "t")
@@ -65,10 +65,10 @@ def test_d03_without_room_the_tasks_behind_a_suspect_are_taken(
     assert ["s", "t"] == tasks.ids("pending")
 
 
-def test_d03_no_more_are_taken_behind_suspects_than_asked_for(
+def test_no_more_are_taken_behind_suspects_than_asked_for(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """However many are stepped over, in however many looks; what was not looked at does not move."""
+    """However many are stepped over, in however many looks; what was not looked at does not move. (D03)"""
     suspects = [f"s{number}" for number in range(130)]
     tasks.pending(*suspects, "a", "b", "c")
     crashed(redis_client, tasks, 2, *suspects)
@@ -77,10 +77,10 @@ def test_d03_no_more_are_taken_behind_suspects_than_asked_for(
 
 
 @pytest.mark.parametrize(("number", "found"), [(989, ["a"]), (1_010, [])])
-def test_d03_about_a_thousand_suspects_are_stepped_over(
+def test_about_a_thousand_suspects_are_stepped_over(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, number: int, found: list[str]
 ) -> None:
-    """One call of a script looks at no more; the queue is then looked at again after a rest."""
+    """One call of a script looks at no more; the queue is then looked at again after a rest. (D03)"""
     suspects = [f"s{number}" for number in range(number)]
     tasks.pending(*suspects, "a")
     crashed(redis_client, tasks, 2, *suspects)
@@ -89,20 +89,20 @@ def test_d03_about_a_thousand_suspects_are_stepped_over(
 
 
 @pytest.mark.parametrize(("number", "found"), [(99, ["s"]), (100, [])])
-def test_d03_a_suspect_is_looked_for_among_the_first_hundred(
+def test_a_suspect_is_looked_for_among_the_first_hundred(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, number: int, found: list[str]
 ) -> None:
-    """Suspects keep their places at the front, so it is seldom behind others."""
+    """Suspects keep their places at the front, so it is seldom behind others. (D03)"""
     tasks.pending(*(f"a{number}" for number in range(number)), "s", "b")
     crashed(redis_client, tasks, 2, "s")
     result = take(perform, room=True)
     assert (found, False) == ([task.id for task in result.tasks], result.empty)
 
 
-def test_d03_ghosts_behind_a_suspect_are_dropped(
+def test_ghosts_behind_a_suspect_are_dropped(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Also when nothing is taken; the suspects around them keep their places."""
+    """Also when nothing is taken; the suspects around them keep their places. (D03)"""
     tasks.pending("s", "ghost", "t")
     crashed(redis_client, tasks, 2, "s", "t")
     redis_client.delete(tasks.keys.task("ghost"))
@@ -111,10 +111,10 @@ def test_d03_ghosts_behind_a_suspect_are_dropped(
     assert ["s", "t"] == tasks.ids("pending")
 
 
-def test_d03_the_bytes_of_a_call_bound_what_is_taken_behind_a_suspect(
+def test_the_bytes_of_a_call_bound_what_is_taken_behind_a_suspect(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """The task that is too large stays; the queue is not empty."""
+    """The task that is too large stays; the queue is not empty. (D03)"""
     tasks.pending("s", "a")
     tasks.put(TaskState.PENDING, "large", payload=bytes(4_200_000))
     crashed(redis_client, tasks, 2, "s")
@@ -123,10 +123,10 @@ def test_d03_the_bytes_of_a_call_bound_what_is_taken_behind_a_suspect(
 
 
 @pytest.mark.parametrize("key", ["active", "lease"])
-def test_d03_a_key_of_the_wrong_type_leaves_suspects_and_others_where_they_stood(
+def test_a_key_of_the_wrong_type_leaves_suspects_and_others_where_they_stood(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, key: str
 ) -> None:
-    """What was popped goes back, in its order."""
+    """What was popped goes back, in its order. (D03)"""
     tasks.pending("s", "a", "t", "b", "c")
     crashed(redis_client, tasks, 2, "s", "t")
     redis_client.set(getattr(tasks.keys, key), "x")
@@ -186,10 +186,10 @@ def test_h06_a_suspect_beyond_the_limit_is_not_seen(
     ],
     ids=["between", "nothing else", "first", "not reached", "ghost", "ghost alone", "none"],
 )
-def test_d03_a_call_that_knows_of_no_suspect_finds_the_same(
+def test_a_call_that_knows_of_no_suspect_finds_the_same(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, ids: list[str], limit: int
 ) -> None:
-    """It pops at once, and looks first if there was one after all; nothing else differs."""
+    """It pops at once, and looks first if there was one after all; nothing else differs. (D03)"""
     seen = []
     for room in (False, None):
         redis_client.flushall()
@@ -201,10 +201,10 @@ def test_d03_a_call_that_knows_of_no_suspect_finds_the_same(
     assert seen[0] == seen[1]
 
 
-def test_d03_a_pop_that_meets_a_key_of_the_wrong_type_puts_everything_back(
+def test_a_pop_that_meets_a_key_of_the_wrong_type_puts_everything_back(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """In its old order."""
+    """In its old order. (D03)"""
     tasks.pending("a", "b", "c")
     aside = tasks.keys.task("aside")
     redis_client.rename(tasks.keys.task("b"), aside)

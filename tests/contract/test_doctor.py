@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 UNREPAIRABLE = {
     FindingKind.UNSERVED_QUEUE,
+    FindingKind.UNSERVED_TYPE,
     FindingKind.LIMITS_IGNORED,
     FindingKind.EVICTION,
     FindingKind.CLOCK_SKEW,
@@ -51,7 +52,7 @@ async def examine(url: str, **settings: Any) -> list[Finding]:
 async def test_a_sound_database_has_no_findings(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """A task in each state, with everything that may stand beside it."""
+    """A task in each state, with every key that may exist together with it."""
     sound(redis_client, tasks)
     before = snapshot(redis_client)
     assert [] == await examine(redis_url)

@@ -1,4 +1,4 @@
-"""The doctor beside lists that are too long for a script to walk through."""
+"""The doctor on lists that are too long for a script to walk through."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Pages:
 
 
 def ids_of(number: int) -> list[bytes]:
-    """Return so many ids."""
+    """Return this many ids."""
     return [b"%d" % one for one in range(number)]
 
 
@@ -152,7 +152,7 @@ def test_a_short_list_is_left_to_the_script(short_walks: None) -> None:
 
 
 def test_no_call_walks_further_than_is_allowed(tasks: Tasks, redis_client: RedisClient) -> None:
-    """Of a million ids: 10,000 to a page, and 200,000 for a script, which then judges a single task."""
+    """With a million ids: 10,000 to a page, and 200,000 for a script, which then judges a single task."""
     plan = judge("default", {b"a": b"", b"b": b""})
     replies: dict[str, Any] = {"LLEN": 1_000_000, "EVALSHA": [[], [], [b""] * 8, b"", b"", 0]}
     read = judged = 0
@@ -266,14 +266,14 @@ async def test_suspicions_in_a_list_that_never_rests_are_said_to_be_left_out(
 ) -> None:
     """Rather than guessed at."""
     redis_client.lpush(PENDING, "ghost")
-    monkeypatch.setattr(doctor_lists, "_continued", lambda before, page: None)
+    monkeypatch.setattr(doctor_lists, "_find_continuation", lambda before, page: None)
     async with doctor_of(redis_url) as doctor:
         assert [] == await doctor.examine()
         assert ["1 task of queue default that looks damaged: its lists change too fast"] == doctor.skipped
 
 
 def test_a_task_in_the_middle_that_has_changed_is_left_alone(queue: Tasks, perform: Perform) -> None:
-    """Whoever moves it writes into its hash."""
+    """A call that moves it writes into its hash."""
     [facts] = perform(judge("default", {b"20": b""}, now=NOW))
     queue.client.lrem(PENDING, 1, "20")
     queue.put(TaskState.ACTIVE, "20")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.doctoring.counters import raise_counter, wrong_counters
+from pyasynq._broker.doctoring.counters import find_wrong_counters, raise_counter
 from pyasynq._broker.doctoring.groups import mend_groups
 from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
@@ -115,7 +115,7 @@ def test_all_that_there_is_to_say_about_a_task_is_said(
 def test_a_task_is_settled_once_and_foremost(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Of several places in the list it keeps the one that comes first; the new lease holds for 30 s."""
+    """It keeps the first of several places in the list; the new lease holds for 30 s."""
     tasks.pending("a", "b", "c")
     redis_client.lpush(tasks.keys.pending, "a")
     tasks.put(TaskState.RETRY, "r")
@@ -191,7 +191,7 @@ def test_one_message_is_read_however_large_and_others_as_far_as_they_fit(
 def test_tasks_in_sorted_sets_are_told_from_those_that_are_not(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Of those in lists nothing is said."""
+    """Ids in lists are not reported."""
     states = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED)
     for state in states:
         tasks.put(state, state.value)
@@ -208,7 +208,7 @@ def test_tasks_in_sorted_sets_are_told_from_those_that_are_not(
 def test_a_large_set_goes_back_into_its_group_in_several_calls(
     redis_client: RedisClient, perform: Perform, tasks: Tasks
 ) -> None:
-    """With its members' scores; a second group is listed beside it."""
+    """With its members' scores; a second group is also listed."""
     key = tasks.keys.aggregation_set("g", "1")
     redis_client.zadd(key, {f"{number}": number for number in range(2_500)})
     redis_client.zadd(tasks.keys.group("other"), {"a": 1})
@@ -272,8 +272,8 @@ def test_only_what_never_ends_is_given_an_end(
     assert set_to(60) == redis_client.ttl(LOCK)
 
 
-def test_d12_a_tick_that_has_changed_is_not_reset(redis_client: RedisClient, perform: Perform) -> None:
-    """A scheduler has fired one since it was looked at."""
+def test_a_tick_that_has_changed_is_not_reset(redis_client: RedisClient, perform: Perform) -> None:
+    """A scheduler has fired one since it was looked at. (D12)"""
     redis_client.hset("asynq:{default}:x:ticks", "e", 9)
     assert not perform(reset_tick("default", b"e", b"10", 5))
     assert not perform(reset_tick("default", b"gone", b"9", 5))
@@ -285,7 +285,7 @@ def test_d12_a_tick_that_has_changed_is_not_reset(redis_client: RedisClient, per
 async def test_locks_without_a_task_are_left_alone_unless_asked_for(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """Those of `until="expiry"` are left on purpose."""
+    """Locks of `until="expiry"` are left on purpose."""
     tasks.pending("a")
     redis_client.set(LOCK, "gone", ex=60)
     redis_client.set(f"{LOCK}2", "a", ex=60)
@@ -339,7 +339,7 @@ async def test_a_queue_that_is_unknown_is_an_error(
 async def test_progress_is_told_up_to_the_last_key(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """Of all keys in the database, ours or not."""
+    """Total of all keys in the database, ours or not."""
     tasks.pending("a")
     redis_client.set("other", 1)
     told: list[tuple[int, int]] = []
@@ -402,10 +402,10 @@ async def test_a_script_that_blocked_redis_is_a_finding(redis_client: RedisClien
 
 @pytest.mark.parametrize("number", [1_000, 2_000])
 @run_async
-async def test_d23_exactly_a_thousand_active_tasks_can_be_examined(
+async def test_exactly_a_thousand_active_tasks_can_be_examined(
     redis_url: str, tasks: Tasks, number: int
 ) -> None:
-    """The page after the last one is empty."""
+    """The page after the last one is empty. (D23)"""
     tasks.active(*(f"t{at}" for at in range(number)))
     assert [] == await examine(redis_url)
 
@@ -421,18 +421,25 @@ async def test_d23_exactly_a_thousand_active_tasks_can_be_examined(
         ("asynq:{low}:g:x", "low"),
         ("asynq:{low}:x:limits", "low"),
         ("asynq:{low}:x:verdicts", "low"),
+        ("asynq:{low}:x:objectives", "low"),
         ("asynq:{low}:unique:x", "low"),
         ("asynq:{low}:processed", "low"),
         ("asynq:servers", ""),
         ("asynq:servers:{host:7:abc}", ""),
         ("asynq:scheduler_history:e", ""),
+        ("asynq:x:types", ""),
+        ("asynq:x:views", ""),
+        ("asynq:x:snoozed", ""),
+        ("asynq:x:op:o", ""),
+        ("asynq:{low}:x:gone:o", "low"),
+        ("asynq:{low}:x:gone:o:i", "low"),
     ],
 )
 @run_async
-async def test_d23_a_key_of_a_wrong_type_is_a_finding_and_all_else_is_examined(
+async def test_a_key_of_a_wrong_type_is_a_finding_and_all_else_is_examined(
     redis_client: RedisClient, redis_url: str, tasks: Tasks, key: str, subject: str
 ) -> None:
-    """Here a ghost in another queue."""
+    """Here a ghost in another queue. (D23)"""
     redis_client.rpush(tasks.keys.pending, "ghost")
     Tasks(redis_client, "low").pending("sound")
     put_server(redis_client)
@@ -451,10 +458,10 @@ async def test_d23_a_key_of_a_wrong_type_is_a_finding_and_all_else_is_examined(
 
 @damaged
 @run_async
-async def test_d23_the_list_of_queues_may_have_a_wrong_type(
+async def test_the_list_of_queues_may_have_a_wrong_type(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """It is found; the queues cannot be judged without it."""
+    """It is found; the queues cannot be judged without it. (D23)"""
     tasks.pending("a")
     redis_client.delete("asynq:queues")
     redis_client.set("asynq:queues", "oops")
@@ -466,10 +473,10 @@ async def test_d23_the_list_of_queues_may_have_a_wrong_type(
 
 @damaged
 @run_async
-async def test_d23_a_waiting_queue_without_a_live_server_is_a_finding_unless_it_is_paused(
+async def test_a_waiting_queue_without_a_live_server_is_a_finding_unless_it_is_paused(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """A lease that lasts for hours says nothing: its worker need not take more tasks."""
+    """A lease that lasts for hours says nothing: its worker need not take more tasks. (D23)"""
     unserved = [("default", FindingKind.UNSERVED_QUEUE)]
     tasks.put(TaskState.RETRY, "r", score=PAST)
     assert unserved == kinds(await examine(redis_url))
@@ -541,8 +548,8 @@ def test_counters_that_agree_are_left_alone(
     processed, failed = tasks.keys.processed, tasks.keys.failed
     days = [f"{processed}:2033-05-17", f"{failed}:2033-05-17", f"{failed}:2033-05-18"]
     redis_client.mset({processed: 5, failed: 5, days[0]: 3, days[1]: 3, days[2]: 2})
-    assert {} == perform(wrong_counters("default", [day.encode() for day in days]))
-    assert {} == perform(wrong_counters("unknown", []))
+    assert {} == perform(find_wrong_counters("default", [day.encode() for day in days]))
+    assert {} == perform(find_wrong_counters("unknown", []))
     redis_client.flushall()
 
 
@@ -550,11 +557,11 @@ def test_counters_that_agree_are_left_alone(
 def test_counters_are_raised_by_what_others_prove_and_no_further(
     redis_client: RedisClient, perform: Perform, tasks: Tasks
 ) -> None:
-    """Also by one that is itself put right; those of a day keep their end, and are not made anew."""
+    """A repaired counter also proves others; counters of a day keep their end, and are not made again."""
     processed, failed = tasks.keys.processed, tasks.keys.failed
     day = f"{processed}:2033-05-17"
     redis_client.mset({day: 1, f"{failed}:2033-05-17": 4, f"{processed}:2033-05-18": "x"})
-    wrong = perform(wrong_counters("default", [day.encode(), f"{processed}:2033-05-18".encode()]))
+    wrong = perform(find_wrong_counters("default", [day.encode(), f"{processed}:2033-05-18".encode()]))
     assert {
         day.encode(): 4,
         f"{processed}:2033-05-18".encode(): None,

@@ -1,4 +1,4 @@
-"""What only the asyncio driver promises: cancellation, and connections that are shared by many."""
+"""Guarantees of the asyncio driver only: cancellation, and shared connections."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_call_keeps_nothing_of_its_callers_context(redis_url: str) -> None:
 
 
 def test_a_call_that_outlasts_the_closing_is_lost_and_not_cancelled(proxy: Proxy) -> None:
-    """Nobody has cancelled its caller, who would take that for the end of its own task."""
+    """The caller was not cancelled, and would take the error for the end of its own task."""
 
     async def test() -> None:
         driver = AsyncDriver(parse_redis_url(proxy.url))

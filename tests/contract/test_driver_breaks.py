@@ -1,4 +1,4 @@
-"""What becomes of a call when its connection breaks, with a proxy that breaks it at a chosen point."""
+"""Outcome of a call whose connection breaks, with a proxy that breaks it at a chosen point."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_pushes_and_replies_are_told_apart(redis_url: str, redis_client: redis.R
 
 
 def test_an_interrupted_exchange_leaves_no_connection_out_of_step(proxy: Proxy) -> None:
-    """The reply that nobody read must not become the reply of the next command."""
+    """The reply that was not read must not become the reply of the next command."""
 
     async def run() -> None:
         connection = AsyncConnection()
@@ -201,11 +201,55 @@ def test_an_interrupted_exchange_leaves_no_connection_out_of_step(proxy: Proxy) 
     asyncio.run(run())
 
 
+def test_a_connection_sets_one_timer_for_many_exchanges_and_the_latest_deadline_counts(proxy: Proxy) -> None:
+    """The timer of a short exchange does not cut a longer one, nor does that of an earlier one come late."""
+
+    async def run() -> None:
+        connection = AsyncConnection()
+        await connection.open(parse_redis_url(proxy.url), 5.0)
+        await connection.exchange([("PING",)], 0.5)
+        timer = connection._timer
+        assert timer is not None
+        for _ in range(10):
+            assert [b"a"] == (await connection.exchange([("ECHO", "a")], 5.0)).replies
+        assert timer is connection._timer
+        proxy.hold()
+        call = asyncio.create_task(connection.exchange([("ECHO", "b")], 60.0))
+        while timer is connection._timer:  # noqa: ASYNC110 - it is set again when it fires
+            await asyncio.sleep(0.01)
+        proxy.release()
+        assert [b"b"] == (await call).replies
+        proxy.hold()
+        assert "no reply within 0.01 s" == (await connection.exchange([("ECHO", "c")], 0.01)).broken
+        assert connection._timer is None
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_is_dropped_with_a_timer_is_free_at_once(redis_url: str) -> None:
+    """The timer holds a weak reference."""
+
+    async def run() -> None:
+        connection = AsyncConnection()
+        await connection.open(parse_redis_url(redis_url), 5.0)
+        await connection.exchange([("PING",)], 5.0)
+        connection.abandon()
+        reference = weakref.ref(connection)
+        gc.disable()
+        try:
+            del connection
+            assert reference() is None
+        finally:
+            gc.enable()
+
+    asyncio.run(run())
+
+
 def test_a_driver_that_nobody_closed_is_free_without_the_collector(redis_url: str) -> None:
     """So are its connections, and in a forked child those that it has inherited."""
     driver = BlockingDriver(parse_redis_url(redis_url))
     driver.run(check_health())
-    pool = weakref.ref(driver._home.connections)
+    pool = weakref.ref(driver._own.connections)
     driver.abandon()
     gc.disable()
     try:

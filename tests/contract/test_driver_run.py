@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq.events import ServerWarning
+    from pyasynq.events import RedisWarning
     from tests.fix_drivers import DriverFace, OwnServer
 
     MakeDriver = Callable[..., DriverFace]
@@ -158,7 +158,7 @@ def test_a_server_that_refuses_administration_costs_one_warning(
     make_driver: MakeDriver, own_server: OwnServer
 ) -> None:
     """Managed servers refuse CLIENT, CONFIG, SLOWLOG and SCRIPT, proxies HELLO; everything still works."""
-    warnings: list[ServerWarning] = []
+    warnings: list[RedisWarning] = []
     driver = with_user(
         make_driver,
         own_server,

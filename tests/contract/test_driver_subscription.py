@@ -61,7 +61,7 @@ def test_silence_is_told_from_a_dead_connection(
     async def listen() -> None:
         async with subscribe(proxy.url, timeout=0.5) as messages:
             message = asyncio.ensure_future(anext(messages))
-            while ping_calls(redis_client) < pings + 3:  # noqa: ASYNC110 - the server counts, and tells nobody
+            while ping_calls(redis_client) < pings + 3:  # noqa: ASYNC110 - only the server knows the count
                 await asyncio.sleep(0)
             redis_client.publish("news", "late")
             assert b"late" == await message

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from pyasynq.events import ServerWarning
+    from pyasynq.events import RedisWarning
     from tests.fix_drivers import OwnServer
     from tests.fix_proxy import Proxy
 
@@ -53,7 +53,7 @@ def watch(test: Callable[[Watching], Coroutine[None, None, None]], url: str, **s
 
 
 def test_h14_a_push_into_an_empty_queue_is_noticed(redis_url: str, redis_client: redis.Redis) -> None:
-    """Whoever pushes; a queue that nobody armed, and a key beside it, are not reported."""
+    """Any push wakes it; an unarmed queue, or another key, is not reported."""
 
     async def test(watching: Watching) -> None:
         await watching.connected(PENDING, PAUSED)
@@ -125,7 +125,7 @@ def test_h14_arming_an_armed_key_costs_nothing(redis_url: str, redis_client: red
 def test_h14_after_a_lost_connection_every_watched_key_may_have_changed(
     proxy: Proxy, redis_client: redis.Redis
 ) -> None:
-    """What was pushed meanwhile is found, because the server looks; then it can be armed again."""
+    """Earlier pushes are found, because the server checks; then it can be armed again."""
 
     async def test(watching: Watching) -> None:
         await watching.connected(PENDING, PAUSED)
@@ -167,7 +167,7 @@ def test_h14_many_pushes_in_one_go_are_all_taken(redis_url: str, redis_client: r
 
 
 def test_h14_an_arm_that_is_not_confirmed_in_time_is_none(proxy: Proxy) -> None:
-    """A network that swallows everything: the caller polls, and the connection is made anew."""
+    """If the network drops everything: the caller polls, and the connection is made again."""
 
     async def test(watching: Watching) -> None:
         await watching.connected(PENDING)
@@ -184,7 +184,7 @@ def test_h14_where_redis_cannot_wake_anybody_one_warning_says_so(own_server: Own
     """A proxy that speaks RESP2 only, or a server that refuses CLIENT TRACKING: the caller polls."""
     own_server.stop()
     own_server.start("--rename-command", refused, "")
-    warnings: list[ServerWarning] = []
+    warnings: list[RedisWarning] = []
 
     async def test(watching: Watching) -> None:
         assert not await watching.watcher.arm(PENDING)
@@ -197,7 +197,7 @@ def test_h14_where_redis_cannot_wake_anybody_one_warning_says_so(own_server: Own
 
 
 def test_h14_a_server_that_is_not_there_yet_is_found_later(own_server: OwnServer) -> None:
-    """The watcher starts first; the wrong password of today is no refusal for ever either."""
+    """The watcher starts first; the wrong password of today does not refuse it permanently either."""
     own_server.stop()
 
     async def test(watching: Watching) -> None:

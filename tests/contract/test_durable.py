@@ -96,7 +96,7 @@ def test_tasks_that_need_no_replica_do_not_wait_for_one(
 def test_a_batch_waits_once_for_each_chunk_and_marks_what_is_not_durable(
     make_client: MakeClient, replicated: Replicated
 ) -> None:
-    """Those that did not ask are none of it; results stay true, since the tasks will run."""
+    """Calls without the option are not affected; results stay true, since the tasks will run."""
     tasks = [Task("a", durable=True), Task("b"), Task("c", queue="other", durable=3)]
     results = make_client(replicated.url, timeout=1.0).enqueue_many(tasks, on_error="return")
     assert [True, True, True] == [bool(result) for result in results]
@@ -177,13 +177,13 @@ def test_a_number_of_replicas_that_cannot_be_is_refused(
 
 
 def test_schedules_refuse_durable_tasks() -> None:
-    """Nobody could be told; a task that is declared so can be scheduled without."""
+    """An error could not be reported; a task declared so can be scheduled without the option."""
     app = App("redis://nowhere.invalid")
 
     @app.task("report", durable=True)
     async def report() -> None: ...
 
-    with pytest.raises(InvalidOptionError, match="say durable=False there"):
+    with pytest.raises(InvalidOptionError, match="set durable=False there"):
         Scheduler("redis://nowhere.invalid").register("@daily", "report", durable=True)
     with pytest.raises(InvalidOptionError, match="durable=True"):
         app.schedule("@daily", report.task())
@@ -202,13 +202,13 @@ def test_aggregators_refuse_durable_aggregates() -> None:
 
     with testing.use(app, config=ServerConfig(group_max_size=1)) as kit:
         kit.sync_client.enqueue("line", group="g")
-        with pytest.raises(InvalidOptionError, match="say durable=False there"):
+        with pytest.raises(InvalidOptionError, match="set durable=False there"):
             kit.drain_sync()
         assert 1 == kit.inspector.queue_info("default").aggregating
 
 
 def test_typed_tasks_are_durable_by_option(replicated: Replicated) -> None:
-    """Of the declaration or of the call."""
+    """It is an option of the declaration or of the call."""
     replica = replicated.add_replica()
     app = App(replicated.url)
 

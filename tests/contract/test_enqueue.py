@@ -20,14 +20,14 @@ BY_RULES = {"unique": 60, "on_duplicate": "ignore"}
 
 
 def test_tasks_join_the_end_of_the_queue_in_their_order(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the LPUSH, and a push at the wrong end."""
+    """Fails if the script no longer calls LPUSH or pushes at the wrong end."""
     tasks.pending("first")
     assert ["enqueued", "enqueued"] == statuses(enqueue(perform, composed("a"), composed("b")))
     assert ["first", "a", "b"] == tasks.ids("pending")
 
 
 def test_a_pending_task_is_a_hash_of_message_state_and_time(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET; a plain task has no lock and none of our own fields."""
+    """Fails if the script no longer calls HSET; a plain task has no lock and none of our own fields."""
     task = composed("a")
     enqueue(perform, task)
     assert {"msg": task.encoded, "state": b"pending", "pending_since": PENDING_SINCE} == tasks.fields("a")
@@ -41,7 +41,10 @@ def test_microseconds_are_padded_in_pending_since(perform: Perform, tasks: Tasks
 
 
 def test_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: the time written lies between before and after the call on this host."""
+    """Fails if the script no longer calls TIME.
+
+    The time written lies between before and after the call on this host.
+    """
     [run] = split_runs([composed("a")])
     before = time.time_ns()
     perform(registered(enqueue_run(run, now=None), run.queue))
@@ -52,7 +55,7 @@ def test_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
 def test_an_id_that_exists_in_any_state_is_a_conflict(
     perform: Perform, tasks: Tasks, state: TaskState
 ) -> None:
-    """Sees the loss of the EXISTS; the tasks beside it are enqueued, and the existing one stays as it was."""
+    """Fails if the script no longer calls EXISTS; other tasks are enqueued, the existing one is unchanged."""
     if state is TaskState.ACTIVE:
         tasks.active("b")
     else:
@@ -89,7 +92,10 @@ def test_w29_each_task_has_its_own_result_and_its_headers(perform: Perform, task
 def test_w25_a_task_stored_before_the_reply_was_lost_is_enqueued(
     redis_client: RedisClient, tasks: Tasks, perform: Perform
 ) -> None:
-    """Sees the loss of the HGET of the stored message: an id that another task has stays a conflict."""
+    """Fails if the script no longer reads the stored message (HGET).
+
+    An id that another task has stays a conflict.
+    """
     tasks.pending("b")
     results = enqueue(BlockingPerformer(redis_client, replay=True), composed("a"), composed("b", b"other"))
     assert ["enqueued", "conflict"] == statuses(results)

@@ -27,14 +27,14 @@ kinds = pytest.mark.parametrize("when", [{}, LATER], ids=["pending", "scheduled"
 def test_the_lock_belongs_to_the_task_and_expires(
     perform: Perform, redis_client: RedisClient, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the SET; a scheduled task's lock holds from its process time on."""
+    """Fails if the script no longer calls SET; a scheduled task's lock holds from its process time on."""
     assert ["enqueued"] == statuses(enqueue(perform, composed("a", unique=600, **when)))
     assert b"a" == redis_client.get(LOCK)
     assert set_to(660 if when else 600) == redis_client.ttl(LOCK)
 
 
 def test_a_pending_task_names_its_lock(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET and of the LPUSH."""
+    """Fails if the script no longer calls HSET or LPUSH."""
     task = composed("a", unique=600)
     enqueue(perform, composed("z", b"z", unique=600), task)
     assert {
@@ -48,7 +48,7 @@ def test_a_pending_task_names_its_lock(perform: Perform, tasks: Tasks) -> None:
 
 
 def test_a_scheduled_task_names_its_lock(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET and of the ZADD."""
+    """Fails if the script no longer calls HSET or ZADD."""
     task = composed("a", unique=600, **LATER)
     enqueue(perform, task)
     assert {
@@ -77,10 +77,10 @@ def test_a_held_lock_makes_a_duplicate(
 
 
 @kinds
-def test_d37_a_duplicate_names_the_task_that_holds_the_lock(
+def test_a_duplicate_names_the_task_that_holds_the_lock(
     perform: Perform, redis_client: RedisClient, when: dict[str, Any]
 ) -> None:
-    """Task and queue, which people can look at, and not the key of the lock."""
+    """Task and queue, which people can look at, and not the key of the lock. (D37)"""
     results = enqueue(perform, *(composed(name, unique=600, **when) for name in ("a", "b")))
     assert "task already exists: task 'a' in queue 'default' holds its lock" == str(results[1].error)
     assert LOCK not in str(results[1].error)
@@ -98,7 +98,10 @@ def test_d37_a_duplicate_names_the_task_that_holds_the_lock(
 def test_w02_h02_a_conflict_of_ids_leaves_no_lock(
     perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the EXISTS, and a lock that is taken before it: Asynq's stays for its whole time."""
+    """Fails if the script no longer calls EXISTS.
+
+    Or takes the lock before it: Asynq's lock stays for its whole time.
+    """
     tasks.pending("b")
     before = tasks.fields("b")
     results = enqueue(perform, composed("c", b"c", unique=600, **when), composed("b", unique=600, **when))
@@ -111,7 +114,7 @@ def test_w02_h02_a_conflict_of_ids_leaves_no_lock(
 def test_w25_a_unique_task_stored_before_the_reply_was_lost_is_enqueued(
     redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the HGET: neither the id nor its own lock stands in the way of the second call."""
+    """Fails if the script no longer calls HGET: neither the id nor its own lock blocks the second call."""
     tasks.pending("b")
     perform = BlockingPerformer(redis_client, replay=True)
     own, other = composed("a", unique=600, **when), composed("b", b"b", unique=600, **when)
@@ -123,7 +126,7 @@ def test_w25_a_unique_task_stored_before_the_reply_was_lost_is_enqueued(
 def test_w25_a_lock_of_the_same_id_counts_only_on_a_replay(
     perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the GET: a task that has come and gone may leave its lock; another's is no excuse."""
+    """Fails if the script no longer calls GET: the lock of a finished task does not block, another's does."""
     own, other = composed("a", unique=600, **when), composed("b", b"b", unique=600, **when)
     redis_client.set(own.lock, "a", ex=600)
     redis_client.set(other.lock, "c", ex=600)

@@ -56,7 +56,7 @@ def test_h05_a_later_lease_is_somebody_elses_once_go_may_have_the_task(
 
 @pytest.mark.parametrize(("left", "found"), [(1, True), (0, False), (-1, False)])
 def test_a_lease_that_has_lapsed_is_lost(perform: Perform, tasks: Tasks, left: int, found: bool) -> None:
-    """Although nobody has recovered the task yet."""
+    """The task has not been recovered yet."""
     tasks.active("a", lease=NOW.seconds + left)
     assert found is (find(perform) is not None)
 
@@ -85,7 +85,7 @@ def test_what_is_not_active_or_no_task_is_not_found(perform: Perform, tasks: Tas
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_without_a_lease_nothing_is_found(perform: Perform, tasks: Tasks) -> None:
-    """Nobody knows how long it would be ours; so for one without end."""
+    """The end of its lease is unknown; the same applies to a lease without an end."""
     tasks.active("a", lease=None)
     assert None is find(perform)
     tasks.client.zadd(tasks.keys.lease, {"a": "inf"})

@@ -1,4 +1,4 @@
-"""H9: a name outside the queue, or of something else than a string, is no lock, whoever wrote it.
+"""H9: a lock's name outside the queue, or a key that is not a string, is not touched.
 
 A cluster breaks off a script that touches a key of another slot, and every Redis one that takes a list for a
 string: behind the first writes that would lose a task.
@@ -54,7 +54,7 @@ no_lock = pytest.mark.parametrize("name", ["foo", "asynq:{other}:unique:x", A_LI
 
 
 class Deed(NamedTuple):
-    """What is done to a task in a state; the plan is told the name of the task's lock.
+    """A change to a task in a state; the plan gets the name of the task's lock.
 
     `rule` is what the hash says about the lock.
     """
@@ -155,7 +155,7 @@ def make_a_list(client: RedisClient, name: str) -> None:
 
 
 def outcome(perform: Perform, tasks: Tasks, deed: Deed, name: str) -> dict[str, Any]:
-    """Return what the deed leaves of a task with this lock, but for the lock and what names it."""
+    """Return the result of the change to a task with this lock, except the lock and its names."""
     tasks.client.flushall()
     put(tasks, deed, name)
     before = snapshot(tasks.client)

@@ -1,4 +1,4 @@
-"""H9: a name outside the groups of the queue is no aggregation set, whoever wrote it into the list of them.
+"""H9: a set's name outside the groups of the queue is ignored, no matter which client wrote it.
 
 A cluster breaks off a script that touches a key of another slot, and every Redis one that takes a string
 for a sorted set.
@@ -37,7 +37,7 @@ DEEDS: dict[str, Callable[[], Plan[Any]]] = {
 
 
 def outcome(perform: Perform, tasks: Tasks, deed: Callable[[], Plan[Any]], name: str) -> tuple[Any, Any]:
-    """Return what the deed returns and leaves of a member of a set, but for the list of sets."""
+    """Return the results of the change to a member of a set, except the list of sets."""
     tasks.client.flushall()
     tasks.client.sadd("asynq:queues", "default")
     tasks.in_set(STAGED.group, STAGED.id, "a")

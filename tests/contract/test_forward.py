@@ -25,7 +25,7 @@ def forwarded(perform: Perform, **arguments: Any) -> Forwarded:
 def test_due_tasks_join_the_end_of_the_queue_earliest_first(
     perform: Perform, tasks: Tasks, source: TaskState
 ) -> None:
-    """Sees the loss of the ZRANGEBYSCORE, the ZREM and the LPUSH: due at this second, not after it."""
+    """Fails if the script no longer calls ZRANGEBYSCORE, ZREM or LPUSH: due at this second, not after it."""
     tasks.pending("waiting")
     for task_id, score in (("now", NOW.seconds), ("next", NOW.seconds + 1), ("past", NOW.seconds - 9)):
         tasks.put(source, task_id, score=score)
@@ -36,7 +36,7 @@ def test_due_tasks_join_the_end_of_the_queue_earliest_first(
 
 @sources
 def test_a_forwarded_task_is_pending_since_now(perform: Perform, tasks: Tasks, source: TaskState) -> None:
-    """Sees the loss of the HSET; the rest of the hash stays."""
+    """Fails if the script no longer calls HSET; the rest of the hash stays."""
     tasks.put(source, "a", extra={"x:trace": b"last failure"})
     forwarded(perform)
     assert {
@@ -70,7 +70,7 @@ def test_all_due_tasks_are_moved_some_at_a_time(
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: NOW lies in its future."""
+    """Fails if the script no longer calls TIME: NOW lies in its future."""
     tasks.put(TaskState.SCHEDULED, "past", score=1)
     tasks.put(TaskState.SCHEDULED, "future")
     result = forwarded(perform, now=None)
@@ -80,7 +80,7 @@ def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -
 
 @pytest.mark.parametrize("field", ["group", "x:group"])
 def test_w04_h11_a_due_task_of_a_group_joins_it(perform: Perform, tasks: Tasks, field: str) -> None:
-    """Sees the loss of the HDEL, HSET, ZADD and SADD; without the last nobody would look for it."""
+    """Fails if the script no longer calls HDEL, HSET, ZADD or SADD; SADD makes the group known."""
     tasks.put(TaskState.SCHEDULED, "a", extra={field: "g1"}, group_key="g1")
     assert 1 == forwarded(perform).moved
     assert {
@@ -104,7 +104,7 @@ def test_an_empty_group_is_none(perform: Perform, tasks: Tasks) -> None:
 def test_h03_w15_a_due_id_without_a_task_is_dropped(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the DEL: writing a state would make a hash that blocks the id."""
+    """Fails if the script no longer calls DEL: writing a state would make a hash that blocks the id."""
     tasks.put(TaskState.SCHEDULED, "ghost", "remains", "a")
     redis_client.delete(tasks.keys.task("ghost"))
     redis_client.hdel(tasks.keys.task("remains"), "msg")
@@ -114,7 +114,7 @@ def test_h03_w15_a_due_id_without_a_task_is_dropped(
 
 
 def test_completed_tasks_are_deleted_when_their_retention_ends(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZRANGEBYSCORE, the ZREM and the DEL: at this second, not before it."""
+    """Fails if the script no longer calls ZRANGEBYSCORE, ZREM or DEL: at this second, not before it."""
     for task_id, ends in (("past", NOW.seconds - 9), ("now", NOW.seconds), ("next", NOW.seconds + 1)):
         tasks.put(TaskState.COMPLETED, task_id, score=ends, completed_at=ends - 60, retention=60)
     assert 2 == perform(delete_expired_completed("default", batch=100, now=NOW))
@@ -131,7 +131,7 @@ def test_completed_tasks_are_deleted_some_at_a_time(redis_client: RedisClient, t
 
 
 def test_h15_w23_without_a_time_redis_tells_when_retention_ends(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME."""
+    """Fails if the script no longer calls TIME."""
     tasks.put(TaskState.COMPLETED, "past", score=61, completed_at=1, retention=60)
     tasks.put(TaskState.COMPLETED, "future", completed_at=NOW.seconds - 60, retention=60)
     assert 1 == perform(delete_expired_completed("default", batch=100))

@@ -9,23 +9,26 @@ import pytest
 from pyasynq._broker.aggregation_sets import quarantine_member, read_set, release_sets, renew_sets
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import delete_expired_completed, forward
-from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, dequeue, find_dequeued
 from pyasynq._broker.doctoring.counters import raise_counter
 from pyasynq._broker.doctoring.groups import look_at_groups, mend_groups
 from pyasynq._broker.doctoring.keys import expire_endless, look_at_lock, release_lock
 from pyasynq._broker.doctoring.tasks import Settlement, judge, read_tasks, settle_damaged, walk
 from pyasynq._broker.doctoring.ticks import reset_tick
-from pyasynq._broker.doctoring.types import wrong_types
+from pyasynq._broker.doctoring.types import find_wrong_types
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
 from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
+from pyasynq._broker.inspecting.pace import ChunkPace
 from pyasynq._broker.inspecting.queues import count_tasks, pause_queue, unpause_queue
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.inspecting.tasks import get_task, scan_tasks
 from pyasynq._broker.inspecting.updates import update_payload, update_process_at
+from pyasynq._broker.inspecting.vitals import read_vitals
+from pyasynq._broker.inspecting.walks import Walk, walk_tasks
 from pyasynq._broker.leases import (
     PoisonTask,
     RecoverTask,
@@ -37,19 +40,24 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.operating.operations import advance_operation, order_operation, take_operation
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
     forget_entries,
     list_schedulers,
+    pause_entry,
     record_enqueue_event,
     write_scheduler_entries,
 )
 from pyasynq._broker.semaphore import acquire_token, release_token
+from pyasynq._broker.server_requests import ask_server
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq._redis.plan import CommandCall, Replay
+from pyasynq._wire.keys import operation_key
 from pyasynq.errors import RedisOutOfMemoryError
+from pyasynq.info import ServerAction
 from pyasynq.limits import QueueLimits
 from pyasynq.task import TaskState
 from tests.contract.aggregating import LIMITS, STAGED, finish
@@ -113,10 +121,13 @@ def prepare(tasks: Tasks) -> None:
     tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
     tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
     tasks.in_set(STAGED.group, STAGED.id, "staged")
+    operation = {"state": "running", "owner": "dead", "lease": EXPIRED, "fence": 3}
+    tasks.client.hset(operation_key("op"), mapping=operation)
+    tasks.client.expire(operation_key("op"), 60)
 
 
-ORDERED = Terms(Rules.ORDERED, QueueLimits(ordered=True))
-RATED = Terms(Rules.LIMITED, QueueLimits(concurrency=9, rate=0.001, burst=1))
+ORDERED = DequeueTerms(DequeueRules.ORDERED, QueueLimits(ordered=True))
+RATED = DequeueTerms(DequeueRules.LIMITED, QueueLimits(max_run=9, rate=0.001, burst=1))
 
 
 def take_without_tokens() -> Plan[Any]:
@@ -158,6 +169,11 @@ def poison() -> Plan[Any]:
     """Archive the task whose worker died."""
     task = PoisonTask("dead", TOKEN, EXPIRED, b"", NOW.ceiling, b"trace")
     return archive_poison("default", [task], max_size=9_999, cutoff=CUTOFF, now=NOW)
+
+
+def walk_inspected(state: str) -> Plan[Any]:
+    """Walk through the tasks of a state."""
+    return walk_tasks(Walk("default", state), now=NOW, pace=ChunkPace(), starts={})
 
 
 DRAINING: dict[str, Callable[[], Plan[Any]]] = {
@@ -202,16 +218,23 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "write_server_state": lambda: write_server_state(server(), [worker("a")], now=NOW),
     "clear_server_state": lambda: clear_server_state("host", 7, "abc"),
     "list_servers": lambda: list_servers(NOW),
+    "ask_server": lambda: ask_server("s", ServerAction.QUIET, now=NOW),
     "write_scheduler_entries": lambda: write_scheduler_entries("s", [entry("e")], now=NOW),
     "clear_scheduler_entries": lambda: clear_scheduler_entries("s"),
     "list_schedulers": lambda: list_schedulers(NOW),
+    "pause_entry": lambda: pause_entry("default", "e", pauses=True, now=NOW),
+    "unpause_entry": lambda: pause_entry("default", "e", pauses=False, now=NOW),
     "record_enqueue_event": lambda: record_enqueue_event("e", event()),
     "forget_entries": lambda: forget_entries("default", before=10, keep=()),
     "count_tasks": lambda: count_tasks("default", NOW),
+    "read_vitals": lambda: read_vitals("default", now=NOW),
     "scan_tasks": lambda: scan_tasks("default", TaskState.ACTIVE, 0, 10),
+    "walk_set": lambda: walk_inspected("archived"),
+    "walk_list": lambda: walk_inspected("pending"),
+    "read_tasks": lambda: walk_inspected("active"),
     "get_task": lambda: get_task("default", "waiting"),
     "groups": lambda: group_sizes("default"),
-    "read_types": lambda: wrong_types("default", [b"pending"]),
+    "read_types": lambda: find_wrong_types("default", [b"pending"]),
     "forget_groups": lambda: forget_empty_groups("default"),
     "run": lambda: run_tasks("default", ["due"], now=NOW),
     "archive_by_hand": lambda: archive_tasks("default", ["waiting"], limits=ARCHIVE, now=NOW),
@@ -240,6 +263,9 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "doctor_expire_endless": lambda: expire_endless(b"asynq:{low}:paused", seconds=60),
     "doctor_raise_counter": lambda: raise_counter("default", b"asynq:{default}:processed", 10**6),
     "doctor_reset_tick": lambda: reset_tick("default", b"gone", b"9", NOW.seconds),
+    "operation_take": lambda: take_operation("op", "a worker with a longer name", now=NOW),
+    "operation_advance": lambda: advance_operation("op", 3, {"done": 5}, now=NOW),
+    "operation_order": lambda: order_operation("op", "paused", ["running"]),
     "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 
@@ -253,7 +279,10 @@ def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
     full: Callable[[], None],
     plan: Callable[[], Plan[Any]],
 ) -> None:
-    """Sees the loss of the flag, and on Redis 6.2 that of the first write that frees memory."""
+    """Fails if the script no longer has the flag.
+
+    And on Redis 6.2 that of the first write that frees memory.
+    """
     prepare(tasks)
     expected = perform(plan())
     with_room = {key: redis_client.dump(key) for key in redis_client.keys("*")}

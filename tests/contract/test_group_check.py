@@ -63,7 +63,7 @@ def test_a_group_is_due_when_its_oldest_member_waits_for_the_longest_delay(
 
 
 def test_a_group_is_due_when_it_has_its_maximum_of_members(perform: Perform, tasks: Tasks) -> None:
-    """Exactly so many of the oldest are taken, and the group stays listed while it has others."""
+    """Exactly this many of the oldest are taken, and the group stays listed while it has others."""
     limits = GroupLimits(60, max_size=3)
     tasks.put(AGGREGATING, "a", "b", group="g", score=T)
     assert [] == check(perform, g=limits).sets
@@ -74,7 +74,7 @@ def test_a_group_is_due_when_it_has_its_maximum_of_members(perform: Perform, tas
 
 
 def test_a_group_that_is_still_due_says_so(perform: Perform, tasks: Tasks) -> None:
-    """Nobody rests then."""
+    """Without a due group the aggregator does not rest."""
     tasks.put(AGGREGATING, *"abcd", group="g", score=T)
     assert T == check(perform, g=GroupLimits(60, max_size=2)).next_due
     tasks.put(AGGREGATING, "e", group="h", score=T - 100)
@@ -93,7 +93,7 @@ def test_a_due_group_gives_no_more_than_its_maximum(perform: Perform, tasks: Tas
 def test_h11_a_group_without_a_maximum_gives_a_thousand_members_at_a_time(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """So many do not make it due; more than one ZADD and unpack can carry."""
+    """This many do not make it due; more than one ZADD and unpack can carry."""
     ids = [f"{number:04}" for number in range(2_501)]
     tasks.put(AGGREGATING, *ids, group="g", score=T)
     assert [] == check(perform, g=LIMITS).sets
@@ -165,7 +165,7 @@ def test_the_names_of_empty_groups_are_dropped(
 def test_h11_w31_a_member_without_a_message_is_dropped(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the HSTRLEN and the DEL: no blank task reaches the aggregator."""
+    """Fails if the script no longer calls HSTRLEN or DEL: no blank task reaches the aggregator."""
     tasks.put(AGGREGATING, "ghost", "remains", "z", group="g", score=T - 60)
     redis_client.delete(tasks.keys.task("ghost"))
     redis_client.hdel(tasks.keys.task("remains"), "msg")
@@ -174,7 +174,7 @@ def test_h11_w31_a_member_without_a_message_is_dropped(
     assert {} == tasks.fields("remains")
     redis_client.zadd(tasks.keys.group("h"), {"ghost": 1})
     redis_client.sadd(tasks.keys.groups, "h")
-    assert Checked([], None, NOW) == check(perform, h=LIMITS), "nothing but ghosts is no set"
+    assert Checked([], None, NOW) == check(perform, h=LIMITS), "a group of ghosts alone does not become a set"
     assert (set(), {}) == (tasks.groups(), tasks.members("h"))
 
 
@@ -192,7 +192,7 @@ def test_a_check_that_is_sent_again_returns_the_sets_that_it_made(
 
 
 def test_h15_without_a_time_redis_tells_whether_a_group_is_due(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: NOW lies in its future."""
+    """Fails if the script no longer calls TIME: NOW lies in its future."""
     tasks.put(AGGREGATING, "a", group="g", score=T - 60)
     tasks.put(AGGREGATING, "b", group="h", score=1_000)
     checked = perform(check_groups("default", [("g", LIMITS), ("h", LIMITS)], most_sets=2))

@@ -23,7 +23,10 @@ kinds = pytest.mark.parametrize("when", [{}, LATER], ids=["now", "scheduled"])
 
 
 def test_a_task_with_a_group_joins_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET, the ZADD and the SADD; a score that is rounded up cuts no grace short."""
+    """Fails if the script no longer calls HSET.
+
+    ZADD or SADD; a score that is rounded up cuts no grace short.
+    """
     one, two = composed("a", group="g:1"), composed("b", group="h")
     assert ["enqueued", "enqueued"] == statuses(enqueue(perform, one, two))
     assert {"msg": one.encoded, "state": b"aggregating", "group": b"g:1"} == tasks.fields("a")
@@ -35,7 +38,10 @@ def test_a_task_with_a_group_joins_it(perform: Perform, tasks: Tasks) -> None:
 def test_w05_h11_a_task_with_a_group_and_a_process_time_is_scheduled_for_its_group(
     perform: Perform, tasks: Tasks
 ) -> None:
-    """Sees the loss of the HSET and the ZADD; `group` itself would make a forwarder of Go strand the task."""
+    """Fails if the script no longer calls HSET or ZADD.
+
+    `group` itself would make a forwarder of Go strand the task.
+    """
     task = composed("a", group="g", **LATER)
     assert ["enqueued"] == statuses(enqueue(perform, task))
     assert {"msg": task.encoded, "state": b"scheduled", "x:group": b"g"} == tasks.fields("a")
@@ -47,7 +53,10 @@ def test_w05_h11_a_task_with_a_group_and_a_process_time_is_scheduled_for_its_gro
 def test_w09_h09_a_unique_task_of_a_group_names_its_lock(
     perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the SET and of the second HSET; those that delete the task release the lock then."""
+    """Fails if the script no longer calls SET and of the second HSET.
+
+    A script that deletes the task releases the lock then.
+    """
     assert ["enqueued"] == statuses(enqueue(perform, composed("a", group="g", unique=600, **when)))
     assert LOCK.encode() == tasks.fields("a")["unique_key"]
     assert (b"a", set_to(660 if when else 600)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
@@ -67,7 +76,10 @@ def test_a_task_of_a_group_without_a_lock_has_none(
 def test_w02_h02_a_conflict_of_ids_leaves_group_and_lock_alone(
     perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the EXISTS; the other task of the call is enqueued, and the position is right."""
+    """Fails if the script no longer calls EXISTS.
+
+    The other task of the call is enqueued, and the position is right.
+    """
     tasks.pending("b")
     before = tasks.fields("b")
     results = enqueue(
@@ -105,7 +117,7 @@ def test_a_held_lock_makes_a_duplicate_in_a_group(
 def test_w25_a_task_of_a_group_stored_before_the_reply_was_lost_is_enqueued(
     redis_client: RedisClient, tasks: Tasks, when: dict[str, Any], unique: dict[str, Any]
 ) -> None:
-    """Sees the loss of the HGET: neither the id nor its own lock stands in the way of the second call."""
+    """Fails if the script no longer calls HGET: neither the id nor its own lock blocks the second call."""
     tasks.pending("b")
     perform = BlockingPerformer(redis_client, replay=True)
     own, other = composed("a", group="g", **unique, **when), composed("b", b"b", group="g", **when)
@@ -117,7 +129,7 @@ def test_w25_a_task_of_a_group_stored_before_the_reply_was_lost_is_enqueued(
 def test_w25_a_lock_of_the_same_id_counts_for_a_group_only_on_a_replay(
     perform: Perform, redis_client: RedisClient, tasks: Tasks, when: dict[str, Any]
 ) -> None:
-    """Sees the loss of the GET: a task that has come and gone may leave its lock; another's is no excuse."""
+    """Fails if the script no longer calls GET: the lock of a finished task does not block, another's does."""
     own = composed("a", group="g", unique=600, **when)
     other = composed("b", b"b", group="g", unique=600, **when)
     redis_client.set(own.lock, "a", ex=600)
@@ -129,14 +141,14 @@ def test_w25_a_lock_of_the_same_id_counts_for_a_group_only_on_a_replay(
 
 
 def test_h15_without_a_time_redis_tells_when_a_member_joined(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: NOW lies in its future."""
+    """Fails if the script no longer calls TIME: NOW lies in its future."""
     [run] = split_runs([composed("a", group="g")])
     perform(registered(enqueue_run(run, now=None), run.queue))
     assert 1_700_000_000 < tasks.members("g")["a"] < NOW.seconds
 
 
 def test_a_member_of_a_group_has_no_process_time_yet() -> None:
-    """Whoever enqueued it is told so; a scheduled one is told the time at which it joins."""
+    """The caller of the enqueue gets the time; for a scheduled task it is the time at which it joins."""
     info = new_task_info(composed("a", group="g"), NOW)
     assert ("aggregating", "g", None) == (info.state.value, info.group, info.next_process_at)
     later = new_task_info(composed("a", group="g", **LATER), NOW)

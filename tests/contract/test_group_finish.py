@@ -45,7 +45,10 @@ def is_gone(tasks: Tasks) -> bool:
 
 
 def test_the_aggregate_becomes_pending_and_the_set_is_deleted(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of each write; it joins the end of the queue, with the id of the set."""
+    """Fails if the script no longer makes one of its writes.
+
+    It joins the end of the queue, with the id of the set.
+    """
     tasks.pending("waiting")
     assert Finish.DONE is perform(finish(STAGED))
     assert {"msg": message(), "state": b"pending", "pending_since": PENDING_SINCE} == tasks.fields(NEW)
@@ -88,7 +91,7 @@ def test_w05_the_aggregate_may_join_a_group_later(perform: Perform, tasks: Tasks
 
 
 def test_w09_the_aggregate_may_be_unique(perform: Perform, redis_client: RedisClient, tasks: Tasks) -> None:
-    """Sees the loss of the SET and of the HSET."""
+    """Fails if the script no longer calls SET or HSET."""
     assert Finish.DONE is perform(finish(STAGED, unique=600))
     assert (NEW.encode(), set_to(600)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
     assert LOCK.encode() == tasks.fields(NEW)["unique_key"]
@@ -122,7 +125,7 @@ def test_a_lock_that_another_task_holds_leaves_the_set_as_it_is(
 def test_the_lock_of_a_member_goes_to_the_aggregate(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """It is of equal type and payload; also when nobody knows that the member owns it."""
+    """The task has the same type and payload; also when it is unknown that the member owns it."""
     redis_client.set(LOCK, "b", ex=600)
     assert Finish.DONE is perform(finish(STAGED, unique=60))
     assert (NEW.encode(), set_to(60)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
@@ -131,7 +134,10 @@ def test_the_lock_of_a_member_goes_to_the_aggregate(
 def test_h11_w31_a_set_that_is_no_more_enqueues_nothing(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Sees the loss of the ZSCORE: its members are back in their group, or in a set of another server."""
+    """Fails if the script no longer calls ZSCORE.
+
+    Its members are back in their group, or in a set of another server.
+    """
     redis_client.zrem(tasks.keys.aggregation_sets, STAGED.key)
     before = {key: redis_client.dump(key) for key in redis_client.keys("*")}
     assert Finish.LOST is perform(finish(STAGED, unique=60))
@@ -142,7 +148,7 @@ def test_h11_w31_a_set_that_is_no_more_enqueues_nothing(
 def test_h11_an_aggregate_that_exists_was_made_before_and_only_the_set_is_deleted(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Only this set has made a task of this id. The lock stays with whoever has it."""
+    """Only this set has made a task of this id. The lock stays with its owner."""
     tasks.pending(NEW)
     before = tasks.fields(NEW)
     redis_client.set(LOCK, "x", ex=600)
@@ -188,7 +194,7 @@ def test_i18_the_queue_is_registered_again_if_it_was_removed(perform: Perform, t
 
 
 def test_h15_without_a_time_redis_tells_when_the_aggregate_came(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: NOW lies in its future."""
+    """Fails if the script no longer calls TIME: NOW lies in its future."""
     aggregate = compose(Task("digest"), {}, now=NOW, new_id=lambda: NEW)
     perform(registered(finish_set(STAGED, aggregate, locks=()), STAGED.queue))
     since = int(tasks.fields(NEW)["pending_since"])
@@ -214,7 +220,7 @@ def test_the_holder_of_the_lock_may_stand_for_the_aggregate(
 ) -> None:
     """The set ends and nothing new begins."""
     tasks.put(TaskState.SCHEDULED, "before", unique_key=LOCK)
-    assert Finish.STOOD_IN is perform(finish(STAGED, unique=60, on_duplicate=rule))
+    assert Finish.EXISTING_KEPT is perform(finish(STAGED, unique=60, on_duplicate=rule))
     assert {} == tasks.fields(NEW)
     assert b"before" == redis_client.get(LOCK)
     assert is_gone(tasks)
@@ -223,11 +229,11 @@ def test_the_holder_of_the_lock_may_stand_for_the_aggregate(
 def test_a_task_that_is_gone_stands_for_nothing(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Nobody would run what is in the set; whoever wants it dropped then says `ignore`."""
+    """The tasks in the set would not run; an aggregator that drops them says `ignore`."""
     redis_client.set(LOCK, "gone", ex=600)
     assert Finish.DUPLICATE is perform(finish(STAGED, unique=60, on_duplicate="return_existing"))
     assert not is_gone(tasks)
-    assert Finish.STOOD_IN is perform(finish(STAGED, unique=60, on_duplicate="ignore"))
+    assert Finish.EXISTING_KEPT is perform(finish(STAGED, unique=60, on_duplicate="ignore"))
     assert is_gone(tasks)
 
 
@@ -244,7 +250,7 @@ def test_the_holder_of_the_lock_may_take_the_payload_of_the_aggregate(
     assert Finish.DUPLICATE is perform(finish(STAGED, **options))
     tasks.client.delete(tasks.keys.scheduled, tasks.keys.task("other"))
     tasks.put(TaskState.SCHEDULED, "holder", unique_key=lock, score=NOW.seconds + 9, type="digest")
-    assert Finish.STOOD_IN is perform(finish(STAGED, **options))
+    assert Finish.EXISTING_KEPT is perform(finish(STAGED, **options))
     assert b"all" == decode_task_message(tasks.fields("holder")["msg"]).payload
     assert {"holder": NOW.seconds + 9} == tasks.scores("scheduled")
     assert {} == tasks.fields(NEW)
@@ -265,7 +271,7 @@ def test_h10_the_aggregate_may_replace_a_finished_task(perform: Perform, tasks: 
 
 
 def test_h09_the_aggregate_tells_for_how_long_it_asked(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the rule; one until its expiry is not named."""
+    """Fails if the script no longer applies the rule; one until its expiry is not named."""
     assert Finish.DONE is perform(finish(STAGED, unique=600, until="finish"))
     assert b"600 finish" == tasks.fields(NEW)["x:unique_ttl"]
 
@@ -283,19 +289,22 @@ MANY = [(f"gone-{number}", "") for number in range(2_000)]
 """More than one call takes; they own no lock."""
 
 
-def test_d47_locks_that_one_call_cannot_take_are_released_after_the_set(
+def test_locks_that_one_call_cannot_take_are_released_after_the_set(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the DEL; the last members of the list are in a call of their own."""
+    """Fails if the script no longer calls DEL.
+
+    The last members of the list are in a call of their own. (D47)
+    """
     redis_client.set(MEMBER_LOCK, "a", ex=600)
     assert Finish.DONE is perform(finish(STAGED, locks=[*MANY, ("a", MEMBER_LOCK)]))
     assert not redis_client.exists(MEMBER_LOCK)
 
 
-def test_d47_locks_stay_that_have_gone_to_somebody_else(
+def test_locks_stay_that_have_gone_to_somebody_else(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """To another task, or to one that has come back under its id."""
+    """To another task, or to one that has come back under its id. (D47)"""
     tasks.pending("back")
     redis_client.set(LOCK, "somebody", ex=600)
     redis_client.set(MEMBER_LOCK, "back", ex=600)
@@ -303,10 +312,10 @@ def test_d47_locks_stay_that_have_gone_to_somebody_else(
     assert (b"somebody", b"back") == (redis_client.get(LOCK), redis_client.get(MEMBER_LOCK))
 
 
-def test_d47_no_lock_is_released_while_the_set_is_there(
+def test_no_lock_is_released_while_the_set_is_there(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Nothing else has happened then, either."""
+    """Nothing else has happened then, either. (D47)"""
     redis_client.set(MEMBER_LOCK, "a", ex=600)
     tasks.pending("taken")
     assert Finish.CONFLICT is perform(finish(STAGED, task_id="taken", locks=[*MANY, ("a", MEMBER_LOCK)]))

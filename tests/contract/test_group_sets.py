@@ -62,7 +62,7 @@ def test_h11_w31_blank_members_are_not_read(perform: Perform, tasks: Tasks) -> N
 def test_a_large_set_is_read_page_by_page(
     redis_client: RedisClient, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page ends at so many members, or at so many bytes; one larger message is a page of its own."""
+    """A page ends at this many members, or at this many bytes; one larger message is a page of its own."""
     stage(tasks, *"abcdefg")
     perform = BlockingPerformer(redis_client)
     monkeypatch.setattr(sets_module, "MAX_TASKS", 3)
@@ -100,7 +100,7 @@ def test_a_set_that_is_no_more_is_lost_and_not_made_again(perform: Perform, task
 def test_w03_a_group_that_a_recoverer_of_go_has_filled_is_listed_again(
     perform: Perform, tasks: Tasks
 ) -> None:
-    """It puts the members back and leaves the name out, so nobody would look for them."""
+    """It puts the members back and leaves the name out, so they would not be checked."""
     tasks.put(TaskState.AGGREGATING, "a", group="user:1")
     tasks.client.delete(tasks.keys.groups)
     assert [GONE] == perform(renew_sets("default", [GONE], now=NOW))
@@ -108,7 +108,7 @@ def test_w03_a_group_that_a_recoverer_of_go_has_filled_is_listed_again(
 
 
 def test_h15_without_a_time_redis_tells_the_deadline(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME."""
+    """Fails if the script no longer calls TIME."""
     stage(tasks, "a")
     perform(renew_sets("default", [STAGED]))
     assert 1_700_000_000 < tasks.sets()[NAME] < NOW.seconds
@@ -138,7 +138,7 @@ def test_the_group_of_a_set_may_have_colons_in_its_name(perform: Perform, tasks:
 
 
 def test_what_is_no_set_is_taken_off_the_list(perform: Perform, tasks: Tasks) -> None:
-    """An empty set, another queue's, and what is no set's key: nothing else is touched, nothing is listed."""
+    """An empty set, another queue's, and a key that is not a set's: nothing is touched or listed."""
     keys = ("asynq:{low}:g:g:1", tasks.keys.group("g"), tasks.keys.aggregation_set("empty", "1"))
     tasks.client.zadd(tasks.keys.aggregation_sets, dict.fromkeys(keys, 1))
     tasks.put(TaskState.AGGREGATING, "a", group="g")
@@ -151,7 +151,7 @@ def test_what_is_no_set_is_taken_off_the_list(perform: Perform, tasks: Tasks) ->
 def test_all_stale_sets_are_reclaimed_some_at_a_time(
     redis_client: RedisClient, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call ends after so many sets, or when it has moved so many members; a set is never cut."""
+    """A call ends after this many sets, or when it has moved this many members; a set is never cut."""
     monkeypatch.setattr(sets_module, "_SETS_AT_ONCE", 2)
     monkeypatch.setattr(sets_module, "_RECLAIMED_MEMBERS", 3)
     for number in range(3):
@@ -168,7 +168,7 @@ def test_all_stale_sets_are_reclaimed_some_at_a_time(
 
 
 def test_h15_without_a_time_redis_tells_which_sets_are_stale(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: NOW lies in its future."""
+    """Fails if the script no longer calls TIME: NOW lies in its future."""
     stage(tasks, "a", stale_at=NOW.seconds)
     tasks.in_set("g", "1", "b", stale_at=1_000)
     assert Reclaimed(1, 1) == perform(reclaim_stale_sets("default"))

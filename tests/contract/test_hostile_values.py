@@ -1,4 +1,4 @@
-"""Values in Redis that nobody of us wrote stop no script: what stands beside them is worked on."""
+"""Values in Redis from other programs stop no script: the keys next to them are processed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import redis
 
 from pyasynq import App, TaskState, testing
 from pyasynq._broker.cancellation import request_cancelation
-from pyasynq._broker.dequeue import Rules, Terms, dequeue, find_dequeued
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, dequeue, find_dequeued
 from pyasynq._broker.inspecting.queues import count_tasks
 from pyasynq._broker.leases import RecoverTask, list_expired, list_unleased, recover
 from pyasynq._broker.locks import HeldLock, renew_locks
@@ -77,13 +77,13 @@ def test_ticks_that_are_no_numbers_are_forgotten(perform: Perform, redis_client:
 def test_stored_limits_that_are_no_numbers_are_none(
     perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
 ) -> None:
-    """Those of the server hold, and buckets begin anew."""
+    """The limits of the server apply, and buckets start full again."""
     tasks.pending("one", "two")
     redis_client.hset(
         "asynq:{default}:x:limits", mapping={"rate": hostile, "period": hostile, "concurrency": "5"}
     )
     redis_client.hset("asynq:{default}:x:bucket", mapping={"full_at": hostile, "turn": hostile})
-    terms = Terms(Rules.LIMITED, Queue(rate=1, burst=1).limits)
+    terms = DequeueTerms(DequeueRules.LIMITED, Queue(rate=1, burst=1).limits)
     taken = perform(dequeue("default", limit=9, token="t/1", terms=terms, now=NOW))
     assert ["one"] == [task.id for task in taken.tasks]
     again = perform(dequeue("default", limit=9, token="t/2", terms=terms, now=NOW))
@@ -95,7 +95,7 @@ def test_a_turn_that_is_no_number_is_given_anew(
 ) -> None:
     """To the first that waits for a token."""
     tasks.pending("one", "two")
-    terms = Terms(Rules.LIMITED, Queue(rate=1, burst=1).limits)
+    terms = DequeueTerms(DequeueRules.LIMITED, Queue(rate=1, burst=1).limits)
     perform(dequeue("default", limit=1, token="t/1", terms=terms, now=NOW))
     redis_client.hset("asynq:{default}:x:bucket", "turn", "soon")
     waits = perform(dequeue("default", limit=1, token="t/2", terms=terms, now=NOW)).wait

@@ -34,7 +34,7 @@ def test_an_unknown_queue_is_an_empty_one(perform: Perform) -> None:
 
 
 def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """Sees the loss of each LLEN, ZCARD and GET: all numbers differ."""
+    """Fails if the script no longer calls LLEN, ZCARD or GET: all numbers differ."""
     numbers = iter(range(100))
 
     def some(number: int) -> list[str]:
@@ -53,8 +53,20 @@ def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: Red
     redis_client.set(f"{tasks.keys.failed}:{DAY}", 8, ex=60)
     redis_client.set(tasks.keys.paused, 1)
     counts = perform(count_tasks("default", NOW.plus(1.5)))
-    assert QueueCounts("default", True, None, 1.5, 1, 2, 3, 4, 5, 6, 15, 2, 11, 8, 31, 13) == counts
+    expected = QueueCounts("default", True, None, 1.5, 1, 2, 3, 4, 5, 6, 15, 2, 11, 8, 31, 13, due=7)
+    assert expected == counts
     assert 36 == counts.size
+
+
+def test_only_tasks_whose_second_has_come_are_due(perform: Perform, tasks: Tasks) -> None:
+    """By the given time, and by that of Redis; both kinds of delayed tasks."""
+    for late, state in enumerate((TaskState.SCHEDULED, TaskState.RETRY), 1):
+        tasks.put(state, *(f"{state}{at}" for at in range(late)), score=NOW.seconds)
+        tasks.put(state, f"{state} next", score=NOW.seconds + 1)
+        tasks.put(state, f"{state} later", score=2**40)
+    tasks.put(TaskState.RETRY, "long ago", score=1)
+    assert 4 == perform(count_tasks("default", NOW)).due
+    assert 1 == perform(count_tasks("default")).due
 
 
 def test_w32_a_task_that_is_being_aggregated_is_counted_and_shown(perform: Perform, tasks: Tasks) -> None:
@@ -67,7 +79,10 @@ def test_w32_a_task_that_is_being_aggregated_is_counted_and_shown(perform: Perfo
 def test_latency_is_the_wait_of_the_next_task(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the LINDEX and of the HGET; a clock that lags gives 0, and so does an unknown time."""
+    """Fails if the script no longer calls LINDEX or HGET.
+
+    A clock that lags gives 0, and so does an unknown time.
+    """
     tasks.pending("next", "last")
     redis_client.hset(tasks.keys.task("last"), "pending_since", f"{NOW.seconds + 5}000000000")
     assert 2.0 == perform(count_tasks("default", NOW.plus(2))).latency
@@ -79,7 +94,7 @@ def test_latency_is_the_wait_of_the_next_task(
 
 
 def test_a_task_is_shown_with_all_that_is_known(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HMGET and of the ZSCORE."""
+    """Fails if the script no longer calls HMGET or ZSCORE."""
     tasks.active("a", crashes=1, extra={"result": b"r", "x:trace": b"t"})
     record = TaskRecord("a", message_bytes("a"), TaskState.ACTIVE, LEASE_SCORE, b"r", 1, b"t", TOKEN)
     assert record == perform(get_task("default", "a"))
@@ -124,7 +139,7 @@ def test_a_pending_task_has_no_score(perform: Perform, tasks: Tasks) -> None:
 def test_a_task_that_is_not_there_is_an_error(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, remains: dict[str, str]
 ) -> None:
-    """What is left of a hash is no task."""
+    """A remainder of a hash is not a task."""
     if remains:
         redis_client.hset(tasks.keys.task("a"), mapping=remains)
     with pytest.raises(TaskNotFoundError, match="id=a in queue 'default'"):
@@ -135,7 +150,7 @@ def test_a_task_that_is_not_there_is_an_error(
 def test_pages_come_in_the_order_in_which_tasks_are_taken(
     perform: Perform, tasks: Tasks, state: TaskState
 ) -> None:
-    """Sees the loss of the LRANGE and of the ZRANGE, and lists read from the wrong end."""
+    """Fails if the script no longer calls LRANGE or ZRANGE or reads lists from the wrong end."""
     for position, task_id in enumerate("abcde"):
         tasks.put(state, task_id, score=NOW.seconds + position)
 
@@ -199,7 +214,7 @@ def test_the_next_process_time_is_known_for_tasks_that_wait(perform: Perform, ta
 def test_memory_is_estimated_from_a_sample(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """Asynq's estimate: the average of 20 tasks times all of them, and the collection itself.
 
-    Sees the loss of each MEMORY USAGE, LLEN, LRANGE, ZCARD and ZRANGE.
+    Fails if the script no longer calls MEMORY USAGE, LLEN, LRANGE, ZCARD or ZRANGE.
     """
     assert 0 == perform(memory_usage("default", 0))
     keys, client, number = tasks.keys, redis_client, itertools.count()
@@ -276,7 +291,7 @@ def test_tasks_of_a_group_are_listed(perform: Perform, tasks: Tasks) -> None:
 
 
 def test_crashes_and_traceback_are_described(perform: Perform, tasks: Tasks) -> None:
-    """Bytes that are no UTF-8 do no harm."""
+    """Bytes that are not UTF-8 do no harm."""
     tasks.active("a", crashes=2, extra={"x:trace": b"line\xff"})
     info = decode_task_info(perform(get_task("default", "a")), NOW)
     assert (2, "line\N{REPLACEMENT CHARACTER}", None) == (info.crashes, info.traceback, info.in_state_since)

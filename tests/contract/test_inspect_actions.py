@@ -241,7 +241,7 @@ def test_what_is_left_of_a_hash_is_no_task(
 def test_a_state_that_nobody_knows_is_left_alone(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """It may be that of a newer peer; the names of other keys are no states either."""
+    """A newer peer may have written it; the names of other keys are not states either."""
     redis_client.hset(tasks.keys.task("a"), mapping={"msg": "m", "state": "frozen"})
     assert {"a": "frozen"} == perform(run("a")).refused
 
@@ -296,7 +296,7 @@ def test_only_tasks_of_the_state_that_is_asked_for_are_touched(
 def test_a_call_that_is_sent_again_tells_what_the_first_one_did(
     redis_client: RedisClient, tasks: Tasks, act: Any
 ) -> None:
-    """What is as it was asked for is done; what is in the way is still refused."""
+    """Tasks already in the requested state count as done; blocked ones are still refused."""
     tasks.put(TaskState.SCHEDULED, "a")
     tasks.active("b")
     assert Moved(1, {"b": "active"}) == BlockingPerformer(redis_client, replay=True)(act("a", "b"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LIMITS = ArchiveLimits(9_999, 0)
 LATER = NOW.plus(5)
-LONGEST_CALL_SECONDS = 0.050
+LONGEST_CALL_SECONDS = 0.010
 
 
 def run_all(state: str, *, group: str = "", progress: Any = None) -> Plan[BulkResult]:
@@ -103,10 +103,8 @@ def test_an_archive_by_hand_tells_how_much_it_trimmed(perform: Perform, tasks: T
 
 
 @pytest.mark.parametrize("state", ["pending", "scheduled", "aggregating"])
-def test_d43_more_than_the_archive_has_room_for_is_refused(
-    perform: Perform, tasks: Tasks, state: str
-) -> None:
-    """The error says how many tasks would be deleted; nothing was changed."""
+def test_more_than_the_archive_has_room_for_is_refused(perform: Perform, tasks: Tasks, state: str) -> None:
+    """The error says how many tasks would be deleted; nothing was changed. (D43)"""
     put(tasks, TaskState(state), *"abc")
     tasks.put(TaskState.ARCHIVED, "recent", score=LATER.seconds - 50)
     tasks.put(TaskState.ARCHIVED, "old", score=1)
@@ -118,8 +116,8 @@ def test_d43_more_than_the_archive_has_room_for_is_refused(
     assert BulkResult(3, 0, 2) == perform(archive_all(state, group=group_of(state), limits=limits, trim=True))
 
 
-def test_d43_as_many_as_there_is_room_for_are_archived(perform: Perform, tasks: Tasks) -> None:
-    """Tasks that are too old to be kept take no room."""
+def test_as_many_as_there_is_room_for_are_archived(perform: Perform, tasks: Tasks) -> None:
+    """Tasks that are too old to be kept take no room. (D43)"""
     tasks.pending(*"abc")
     tasks.put(TaskState.ARCHIVED, "old", score=1)
     assert BulkResult(3, 0, 1) == perform(archive_all("pending", limits=ArchiveLimits(3, 2)))
@@ -136,7 +134,7 @@ def test_d43_as_many_as_there_is_room_for_are_archived(perform: Perform, tasks: 
 def test_states_that_an_action_does_not_know_are_refused(
     perform: Perform, tasks: Tasks, act: Any, states: list[str]
 ) -> None:
-    """Those of Asynq; a group must be named for aggregating tasks."""
+    """The states are those of Asynq; a group must be named for aggregating tasks."""
     tasks.pending("a")
     for state in states:
         with pytest.raises(InvalidOptionError, match=r"^(state|group)="):
@@ -178,7 +176,7 @@ def test_progress_can_end_the_operation(perform: Perform, tasks: Tasks) -> None:
 def test_ids_without_a_task_are_dropped(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, state: str
 ) -> None:
-    """What is left of their hashes too; ids of tasks that are elsewhere leave this collection only."""
+    """The remainders of their hashes too; ids of tasks elsewhere are removed from this collection only."""
     put(tasks, TaskState(state), "a", "ghost", "strange", "remains")
     redis_client.delete(tasks.keys.task("ghost"))
     redis_client.hdel(tasks.keys.task("remains"), "msg")
@@ -282,14 +280,14 @@ ACTIONS: dict[str, Any] = {
 def test_w14_many_tasks_do_not_keep_others_waiting(
     redis_client: RedisClient, tasks: Tasks, action: str, state: str, number: int
 ) -> None:
-    """No script keeps Redis busy for 50 ms."""
+    """No script keeps Redis busy for 10 ms."""
     fill(tasks, state, number, unique=action == "delete")
     perform = Stopwatch(redis_client)
     told = []
     done = perform(ACTIONS[action](state, progress=lambda seen, total: told.append(seen)))
     assert BulkResult(number, 0) == done
     assert number // 1_000 == len(told)
-    assert number // 1_000 == len(perform.seconds)
+    assert number // 250 == len(perform.seconds)
     assert 0 < max(perform.seconds) < LONGEST_CALL_SECONDS
 
 

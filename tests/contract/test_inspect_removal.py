@@ -46,7 +46,7 @@ def leave_traces(tasks: Tasks) -> None:
 def test_w12_an_empty_queue_goes_with_all_its_traces(
     perform: Perform, redis_client: RedisClient, name: str
 ) -> None:
-    """Counters, locks, our own keys; the queues beside it stay."""
+    """Counters, locks, our own keys; other queues stay."""
     leave_traces(Tasks(redis_client, name))
     others = ["other", "defaul", "default2", "axb?\\c"]
     for other in others:
@@ -150,7 +150,7 @@ class Meddles(BlockingPerformer):
 def test_w12_a_task_that_is_enqueued_meanwhile_keeps_its_queue(
     tasks: Tasks, redis_client: RedisClient, name: str, when: int
 ) -> None:
-    """It stands in `asynq:queues` again, and no key of the task's is deleted."""
+    """It is listed in `asynq:queues` again, and no key of the task is deleted."""
     leave_traces(tasks)
     lock = tasks.keys.unique("t", b"x")
     perform = Meddles(redis_client, name, when, lambda: tasks.pending("a", unique_key=lock))

@@ -42,7 +42,7 @@ def announce(client: RedisClient, scheduler_id: str, *entries: bytes, lapses: in
 
 
 def test_entries_come_in_the_order_of_registration(perform: Perform, redis_client: RedisClient) -> None:
-    """Of all schedulers whose record has not lapsed; a record without entries is that of an idle one."""
+    """Entries of all schedulers whose record has not lapsed; without entries it is an idle scheduler's."""
     announce(redis_client, "s1", entry("a"), entry("b"))
     announce(redis_client, "s2", entry("c"))
     announce(redis_client, "idle")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
-from pyasynq._broker.inspecting.search import error_report, error_signature, search_tasks, type_report
+from pyasynq._broker.inspecting.reports import error_report, type_report
+from pyasynq._broker.inspecting.search import search_tasks
 from pyasynq._broker.inspecting.tasks import scan_tasks
+from pyasynq._error_signature import error_signature
 from pyasynq.errors import InvalidOptionError, QueueNotFoundError, UnknownOptionError
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import put
@@ -112,7 +114,7 @@ def test_ages_that_redis_does_not_tell_are_refused(
 
 
 def test_a_search_is_bounded_and_goes_on(perform: Perform, tasks: Tasks) -> None:
-    """Each call looks at so many tasks, whatever it finds."""
+    """Each call looks at this many tasks, with any number of matches."""
     for number in range(5):
         tasks.put(
             TaskState.ARCHIVED, f"{number}", score=NOW.seconds + number, type="t" if number % 2 else "u"
@@ -155,30 +157,30 @@ def test_searches_need_a_queue(perform: Perform) -> None:
     """A misspelt name must not look like an empty queue."""
     for plan in (
         search(),
-        error_report("default", "retry", scan=1, now=NOW),
-        type_report("default", scan=1, now=NOW),
+        error_report("default", "retry", scan=1, since=None, until=None, now=NOW),
+        type_report("default", scan=1, since=None, until=None, now=NOW),
     ):
         with pytest.raises(QueueNotFoundError):
             perform(plan)
 
 
-def test_one_reply_stays_within_4_mb(redis_client: RedisClient, tasks: Tasks) -> None:
+def test_one_reply_stays_within_1_mb(redis_client: RedisClient, tasks: Tasks) -> None:
     """Message, result and traceback count; a larger task comes alone. Several calls make one page."""
-    tasks.pending("a", "b", "c", payload=bytes(1_500_000))
-    tasks.put(TaskState.PENDING, "d", extra={"result": bytes(2_000_000)})
-    tasks.put(TaskState.PENDING, "e", extra={"x:trace": bytes(5_000_000)})
+    tasks.pending("a", "b", "c", payload=bytes(400_000))
+    tasks.put(TaskState.PENDING, "d", extra={"result": bytes(500_000)})
+    tasks.put(TaskState.PENDING, "e", extra={"x:trace": bytes(1_500_000)})
     perform = BlockingPerformer(redis_client)
     found = perform(scan_tasks("default", TaskState.PENDING, 0, 30))
     assert ["a", "b", "c", "d", "e"] == [record.id for record in found.records]
     assert (5, 3) == (found.positions, len(perform.calls))
 
 
-def test_a_reply_may_hold_exactly_4_mb(redis_client: RedisClient, tasks: Tasks) -> None:
+def test_a_reply_may_hold_exactly_1_mb(redis_client: RedisClient, tasks: Tasks) -> None:
     """One byte more is for the next call."""
-    size = len(message_bytes("a", payload=bytes(1_999_000)))
-    tasks.pending("a", "b", payload=bytes(1_999_000))
+    size = len(message_bytes("a", payload=bytes(499_000)))
+    tasks.pending("a", "b", payload=bytes(499_000))
     for more, calls in ((0, 1), (1, 2)):
-        redis_client.hset(tasks.keys.task("b"), "result", bytes(4_000_000 - 2 * size + more))
+        redis_client.hset(tasks.keys.task("b"), "result", bytes(1_000_000 - 2 * size + more))
         perform = BlockingPerformer(redis_client)
         perform(scan_tasks("default", TaskState.PENDING, 0, 30))
         assert calls == len(perform.calls)
@@ -193,7 +195,7 @@ def test_the_last_reply_is_known_to_be_the_last(redis_client: RedisClient, tasks
         assert (positions, 1) == (found.positions, len(perform.calls))
 
 
-def test_more_than_a_thousand_positions_are_looked_at_in_several_calls(
+def test_more_than_250_positions_are_looked_at_in_several_calls(
     redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """So none takes long."""
@@ -201,14 +203,14 @@ def test_more_than_a_thousand_positions_are_looked_at_in_several_calls(
     perform = BlockingPerformer(redis_client)
     page = perform(search(scan=5_000))
     assert (1_200, 1_200, None) == (len(page.tasks), page.scanned, page.cursor)
-    assert 3 == len(perform.calls)
+    assert 6 == len(perform.calls)
 
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_tasks_that_cannot_be_read_are_left_out(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """A message that is none, and a state that nobody knows."""
+    """The message is unreadable, and the state is unknown."""
     tasks.put(TaskState.ARCHIVED, "a", "b", "c")
     redis_client.hset(tasks.keys.task("a"), "msg", b"\xff")
     redis_client.hset(tasks.keys.task("b"), "state", "frozen")
@@ -249,7 +251,7 @@ def test_errors_are_grouped_by_what_is_alike(perform: Perform, tasks: Tasks) -> 
         )
     tasks.put(TaskState.ARCHIVED, "b", error_msg="refused")
     tasks.put(TaskState.ARCHIVED, "c", error_msg="")
-    report = perform(error_report("default", "archived", scan=100, now=NOW))
+    report = perform(error_report("default", "archived", scan=100, since=None, until=None, now=NOW))
     first, second = report.groups
     assert ("user <n> not found", 3, {"email": 2, "image": 1}) == (first.signature, first.count, first.types)
     assert ("a2", datetime.fromtimestamp(NOW.seconds - 98, UTC)) == (first.sample.id, first.latest)
@@ -260,11 +262,11 @@ def test_errors_are_grouped_by_what_is_alike(perform: Perform, tasks: Tasks) -> 
 def test_a_report_of_errors_is_bounded(perform: Perform, tasks: Tasks) -> None:
     """It says when it has not seen all, and is only for states with errors."""
     tasks.put(TaskState.RETRY, *"abc", error_msg="x")
-    report = perform(error_report("default", "retry", scan=2, now=NOW))
+    report = perform(error_report("default", "retry", scan=2, since=None, until=None, now=NOW))
     assert (2, 2, False) == (report.scanned, report.groups[0].count, report.is_complete)
     for state, scan in (("pending", 1), ("retry", 0)):
         with pytest.raises(InvalidOptionError):
-            perform(error_report("default", state, scan=scan, now=NOW))
+            perform(error_report("default", state, scan=scan, since=None, until=None, now=NOW))
 
 
 def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
@@ -273,7 +275,7 @@ def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
     tasks.put(TaskState.RETRY, "b", type="email", retried=2)
     tasks.put(TaskState.AGGREGATING, "c", "d", type="image", group="g")
     tasks.put(TaskState.AGGREGATING, "e", type="image", group="h")
-    report = perform(type_report("default", scan=10, now=NOW))
+    report = perform(type_report("default", scan=10, since=None, until=None, now=NOW))
     image, email = report.types
     assert ("image", {TaskState.AGGREGATING: 3}, 3, 0) == (
         image.type,
@@ -283,9 +285,9 @@ def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
     )
     assert ({TaskState.PENDING: 1, TaskState.RETRY: 1}, 2) == (email.counts, email.retried)
     assert (5, True) == (report.scanned, report.is_complete)
-    assert not perform(type_report("default", scan=1, now=NOW)).is_complete
+    assert not perform(type_report("default", scan=1, since=None, until=None, now=NOW)).is_complete
     with pytest.raises(InvalidOptionError):
-        perform(type_report("default", scan=0, now=NOW))
+        perform(type_report("default", scan=0, since=None, until=None, now=NOW))
 
 
 def test_the_bytes_of_a_message_hold_its_texts_as_they_are() -> None:
@@ -294,3 +296,96 @@ def test_the_bytes_of_a_message_hold_its_texts_as_they_are() -> None:
         text in message_bytes("a", type="t:é", payload=b"\x00p", error_msg="ü")
         for text in ("t:é".encode(), b"\x00p", "ü".encode())
     )
+
+
+def put_archived(tasks: Tasks, number: int) -> None:
+    """Archive tasks one second after another; the error of each has its own letter."""
+    for at in range(number):
+        error = f"error {chr(ord('a') + at)}"
+        tasks.put(TaskState.ARCHIVED, f"t{at}", error_msg=error, score=NOW.seconds - number + at)
+
+
+def ago(seconds: int) -> datetime:
+    """Return a time in the past."""
+    return datetime.fromtimestamp(NOW.seconds - seconds, UTC)
+
+
+def test_a_report_of_errors_begins_with_the_newest(perform: Perform, tasks: Tasks) -> None:
+    """It tells from when the tasks are that it looked at, and how many there were."""
+    put_archived(tasks, 10)
+    report = perform(error_report("default", "archived", scan=3, since=None, until=None, now=NOW))
+    assert ["error h", "error i", "error j"] == [group.signature for group in report.groups]
+    assert (3, 10, False) == (report.scanned, report.total, report.is_complete)
+    assert (ago(3), ago(1)) == (report.since, report.until)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "found"),
+    [(4, None, "ghij"), (None, 8, "abc"), (7, 5, "def"), (100, 50, ""), (0, None, "")],
+)
+def test_a_report_of_errors_takes_a_time_range(
+    perform: Perform, tasks: Tasks, since: int | None, until: int | None, found: str
+) -> None:
+    """Both ends count; Redis finds it, so nothing else is looked at."""
+    put_archived(tasks, 10)
+    times = {"since": None if since is None else ago(since), "until": None if until is None else ago(until)}
+    report = perform(error_report("default", "archived", scan=100, now=NOW, **times))
+    assert [f"error {letter}" for letter in found] == [group.signature for group in report.groups]
+    assert (len(found), len(found), True) == (report.scanned, report.total, report.is_complete)
+
+
+def test_errors_of_retry_tasks_are_chosen_by_their_last_failure(perform: Perform, tasks: Tasks) -> None:
+    """Their scores are the times they are due, so all of them are looked at."""
+    for at, failed in ((100, 50), (200, 5)):
+        tasks.put(
+            TaskState.RETRY,
+            f"t{at}",
+            error_msg=f"failed {chr(96 + failed)}",
+            last_failed_at=NOW.seconds - failed,
+            score=NOW.seconds + at,
+        )
+    report = perform(error_report("default", "retry", scan=9, since=ago(10), until=None, now=NOW))
+    [group] = report.groups
+    assert ("failed e", 2, ago(5), ago(5)) == (
+        group.signature,
+        report.scanned,
+        group.earliest,
+        group.latest,
+    )
+
+
+def test_tasks_without_an_error_are_told(perform: Perform, tasks: Tasks) -> None:
+    """Such as those that were archived by hand."""
+    tasks.put(TaskState.ARCHIVED, "a", "b", error_msg="")
+    report = perform(error_report("default", "archived", scan=9, since=None, until=None, now=NOW))
+    assert ((), 2, 2) == (report.groups, report.without_error, report.scanned)
+
+
+def test_a_report_of_types_takes_a_time_range(perform: Perform, tasks: Tasks) -> None:
+    """States whose tasks have no time are left out, and told."""
+    tasks.active("x")
+    tasks.put(TaskState.SCHEDULED, "y")
+    put_archived(tasks, 10)
+    report = perform(type_report("default", scan=100, since=ago(4), until=ago(2), now=NOW))
+    assert [{TaskState.ARCHIVED: 3}] == [one.counts for one in report.types]
+    assert {TaskState.ACTIVE, TaskState.SCHEDULED} == set(report.undated)
+    assert () == perform(type_report("default", scan=9, since=None, until=None, now=NOW)).undated
+
+
+@pytest.mark.parametrize("report", [error_report, type_report])
+def test_a_time_range_is_checked(report: Any) -> None:
+    """Before anything is asked."""
+    state = ("archived",) if report is error_report else ()
+    for since, until in ((datetime(2026, 1, 1), None), (ago(1), ago(2))):  # noqa: DTZ001 - on purpose
+        with pytest.raises(InvalidOptionError, match=r"^(since|until)="):
+            next(report("default", *state, scan=1, since=since, until=until, now=NOW))
+
+
+def test_the_groups_of_a_report_of_types_are_one_state(redis_client: RedisClient, tasks: Tasks) -> None:
+    """However many there are: a call for each of hundreds of thousands would take minutes."""
+    for number in range(30):
+        tasks.put(TaskState.AGGREGATING, f"t{number}", group=f"g{number}")
+    performer = BlockingPerformer(redis_client)
+    report = performer(type_report("default", scan=5, since=None, until=None, now=NOW))
+    assert (5, 30, False) == (report.scanned, report.total, report.is_complete)
+    assert len(performer.calls) < 30

@@ -108,7 +108,7 @@ def test_states_and_pages_that_do_not_exist_are_refused(
 
 
 def test_an_active_task_names_its_server_and_the_end_of_its_lease(ask: Ask, tasks: Tasks) -> None:
-    """Both stand in Redis; a server in Go does not write its name."""
+    """Both are in Redis; a server in Go does not write its name."""
     later = NOW.seconds + 20
     tasks.active("a", token="server-1/17", lease=later)
     tasks.active("b", token="", lease=NOW.seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,11 @@ from tests.run_async import run_async
 if TYPE_CHECKING:
     import pytest
 
+    from tests.fix_replica import Replicated
     from tests.invariants import RedisClient
 
 PAGE = Path(__file__).parents[2] / "docs" / "inspector.md"
-FIRST, *EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+FIRST, *EXAMPLES, REPLICA = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 PROGRAM = """
 from datetime import UTC, datetime, timedelta
 from pyasynq import Inspector
@@ -36,6 +38,7 @@ async def test_the_examples_run(
     """One after another, as they stand on the page."""
     emails = Tasks(redis_client, "emails")
     emails.put(TaskState.SCHEDULED, "welcome-1", "welcome-2", "welcome-3", "welcome-4")
+    emails.put(TaskState.RETRY, "welcome-5", "welcome-6")
     emails.put(TaskState.ARCHIVED, "old", error_msg="timeout after 30 s")
     gate = Gate()
     async with serving(redis_url, gate, ServerConfig(queues={"reports": 1})) as running:
@@ -50,9 +53,21 @@ async def test_the_examples_run(
         "     1 x timeout after <n> s  {'email:deliver': 1}",
         "ended archived",
         "2 of 2",
+        "requested",
+        "welcome-9: there is no such task",
     ):
         assert expected in printed.splitlines()
     assert {b"reports"} == redis_client.smembers("asynq:queues")
+
+
+@run_async
+async def test_the_example_about_replicas_runs(
+    replicated: Replicated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs a server of its own."""
+    replicated.add_replica()
+    await run(REPLICA, replicated.replica_url())
+    assert datetime.fromisoformat(capsys.readouterr().out.strip()) <= datetime.now(UTC)
 
 
 async def run(example: str, url: str) -> None:
@@ -67,4 +82,4 @@ async def run(example: str, url: str) -> None:
 
 def test_no_example_is_forgotten() -> None:
     """A page without code would pass."""
-    assert 6 == len(EXAMPLES)
+    assert 11 == len(EXAMPLES)

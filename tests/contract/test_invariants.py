@@ -29,7 +29,7 @@ def damage(expected: str) -> Callable[[Callable[[RedisClient, Tasks], object]], 
 
 
 def sound(client: RedisClient, tasks: Tasks) -> None:
-    """One task in each state, with everything that may stand beside it."""
+    """One task in each state, with every key that may exist together with it."""
     tasks.pending("pending", unique_key=LOCK)
     tasks.active("active", crashes=1)
     tasks.put(TaskState.SCHEDULED, "scheduled", extra={"x:group": "g"}, group_key="g")
@@ -213,6 +213,14 @@ damage("default: x:bucket has the unknown field weight")(
     lambda client, tasks: client.hset(tasks.keys.bucket, "weight", 1)
 )
 damage("default: x:bucket never expires")(lambda client, tasks: client.persist(tasks.keys.bucket))
+damage("asynq:x:audit says b'{}'")(
+    lambda client, tasks: client.xadd("asynq:x:audit", {"nonce": "n", "entry": "{}"})
+)
+damage("asynq:x:refused has the fields [b'entry'] at 1-1")(
+    lambda client, tasks: client.xadd("asynq:x:refused", {"entry": "{}"}, id="1-1")
+)
+damage("asynq:x:types never expires")(lambda client, tasks: client.hset("asynq:x:types", "t", "5 {}"))
+damage("asynq:x:types says b'{}' of b't'")(lambda client, tasks: client.hset("asynq:x:types", "t", "{}"))
 damage("default: key 'penting' is none of Asynq's or ours")(
     lambda client, tasks: client.lpush("asynq:{default}:penting", "a")
 )

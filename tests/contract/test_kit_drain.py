@@ -159,7 +159,7 @@ async def test_what_would_end_the_test_itself_is_wrapped(raised: BaseException) 
 
 
 def test_a_type_without_a_handler_and_a_wrong_payload_are_failures() -> None:
-    """Both are mistakes of whoever enqueues."""
+    """Both are mistakes of the enqueuing code."""
     app = make_app()
 
     @app.task("typed")
@@ -208,7 +208,7 @@ def test_middleware_and_lifespan_are_those_of_the_app() -> None:
 
 
 def test_plain_handlers_run_in_the_thread_of_a_plain_test() -> None:
-    """What belongs to that thread, such as the transaction of a Django test, is theirs too."""
+    """Objects of that thread, such as the transaction of a Django test, are shared with handlers."""
     app, threads = make_app(), []
     local = threading.local()
     local.transaction = "of the test"
@@ -327,8 +327,8 @@ def test_a_task_that_enqueues_itself_for_ever_is_found(monkeypatch: pytest.Monke
             kit.drain_sync()
 
 
-def test_d59_a_task_that_snoozes_without_a_delay_is_found_soon() -> None:
-    """After a hundred attempts, not after ten thousand."""
+def test_a_task_that_snoozes_without_a_delay_is_found_soon() -> None:
+    """After a hundred attempts, not after ten thousand. (D59)"""
     app = make_app()
     runs = 0
 
@@ -463,7 +463,7 @@ def test_time_that_passes_in_a_handler_counts_against_its_timeout(kind: str) -> 
 
 
 def test_ctrl_c_in_a_handler_ends_the_test() -> None:
-    """It is for whoever runs the test, and no failure of the task."""
+    """It is for the user who runs the test, and not a failure of the task."""
     app, fingers = make_app(), ["on the keys"]
 
     @app.task("interrupted")

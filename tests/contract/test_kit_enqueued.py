@@ -55,7 +55,7 @@ def test_arguments_with_the_names_of_options_have_a_place_of_their_own() -> None
 
 
 def test_a_failure_shows_what_is_most_like_it_and_how_it_differs() -> None:
-    """Those of the same type, the nearest first."""
+    """Tasks of the same type are shown, the most similar first."""
     with sound_kit(app, start=MONDAY) as kit:
         deliver.enqueue_sync(41, "goodbye")
         deliver.enqueue_sync(42, "goodbye")
@@ -134,7 +134,7 @@ def test_raw_payloads_are_compared_as_what_they_are() -> None:
         kit.sync_client.enqueue("json", b"[1, 2]")
         kit.assert_enqueued("raw", payload=b"\xff")
         kit.assert_enqueued("json", payload=[1, 2])
-        with pytest.raises(AssertionError, match="payload is no JSON"):
+        with pytest.raises(AssertionError, match="payload is not JSON"):
             kit.assert_enqueued("raw", payload={"a": 1})
         with pytest.raises(AssertionError, match=r"payload is b'\[1, 2\]', not b'x'"):
             kit.assert_enqueued(Task("json", b"x"))
@@ -151,14 +151,14 @@ def test_grouped_tasks_and_retries_wait_too() -> None:
 
 
 def test_more_than_a_page_is_seen() -> None:
-    """Of any number."""
+    """Any number of tasks may match."""
     with sound_kit(app) as kit:
         app.enqueue_many_sync(deliver.task(number) for number in range(1_001))
         kit.assert_enqueued(deliver, count=1_001)
 
 
 def test_what_is_no_task_is_refused_by_name() -> None:
-    """A function that nobody declared, and a type where only the handler's arguments can be checked."""
+    """The function was not declared, and only the handler's arguments of a type can be checked."""
 
     def forgotten() -> None: ...
 
@@ -180,8 +180,8 @@ def test_a_state_in_which_no_task_waits_is_refused(state: object) -> None:
 
 
 @pytest.mark.parametrize("assertion", ["assert_enqueued", "refute_enqueued"])
-def test_d33_a_failed_assertion_points_to_the_line_of_the_test(assertion: str) -> None:
-    """Pytest leaves out frames that say `__tracebackhide__`, as it does for its own."""
+def test_a_failed_assertion_points_to_the_line_of_the_test(assertion: str) -> None:
+    """Pytest leaves out frames that say `__tracebackhide__`, as it does for its own. (D33)"""
     with sound_kit(app) as kit:
         if assertion == "refute_enqueued":
             deliver.enqueue_sync(1)

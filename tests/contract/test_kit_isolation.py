@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def test_an_app_works_on_the_tests_database_only_within_the_block(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """What it had opened before is closed; afterwards it is where it was."""
+    """The connections that it had opened are closed; afterwards it has its own settings again."""
     app = App(redis_url)
 
     @app.task("work")
@@ -215,7 +215,7 @@ def test_the_server_can_be_stopped_and_starts_again() -> None:
 
 @run_async
 async def test_a_server_of_the_app_serves_the_tests_database() -> None:
-    """For a view that waits for its task: a real worker runs beside the test, by the clock of the kit."""
+    """For a view that waits for its task: a real worker runs next to the test, with the clock of the kit."""
     app = make_app()
     ran = asyncio.Event()
 

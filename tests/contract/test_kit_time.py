@@ -58,8 +58,8 @@ def test_time_stands_still_while_nobody_moves_it() -> None:
 @pytest.mark.parametrize(
     "span", [{"days": 3_000_000}, {"days": 1e30}, {"seconds": float("nan")}, {"hours": "1"}]
 )
-def test_d59_time_does_not_go_beyond_the_year_9999(method: str, span: dict[str, Any]) -> None:
-    """The clock stays where it is."""
+def test_time_does_not_go_beyond_the_year_9999(method: str, span: dict[str, Any]) -> None:
+    """The clock stays where it is. (D59)"""
     with sound_kit(make_app(), start=MONDAY) as kit:
         with pytest.raises(InvalidOptionError, match=r"9999|10000"):
             getattr(kit, method)(**span)
@@ -339,7 +339,7 @@ def test_a_pause_of_some_time_ends_by_itself() -> None:
 
 
 def test_time_that_passes_without_a_worker_leaves_all_to_the_next_one() -> None:
-    """What falls due meanwhile waits; a schedule skips what nobody fired, unless told otherwise."""
+    """Work that falls due waits; a schedule skips unfired ticks, unless told otherwise."""
     app = make_app()
 
     @app.cron("@every 1h", misfire="all")
@@ -501,10 +501,10 @@ def test_leases_of_a_dead_worker_count_against_a_limit_until_they_end(stored: bo
 
     def handler(task: Task) -> None: ...
 
-    config = ServerConfig(queues={"default": 1 if stored else Queue(concurrency=1)})
+    config = ServerConfig(queues={"default": 1 if stored else Queue(max_run=1)})
     with sound_kit(handler, config=config, start=MONDAY) as kit:
         if stored:
-            kit.inspector.set_queue_limits("default", concurrency=1)
+            kit.inspector.set_queue_limits("default", max_run=1)
         for number in range(2):
             kit.sync_client.enqueue("work", f"{number}".encode())
         kit.crash_worker()

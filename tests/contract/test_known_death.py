@@ -62,10 +62,10 @@ async def test_h08_a_task_that_a_peer_took_over_stays_with_it(
 
 
 @run_async
-async def test_d03_a_task_that_its_process_ran_alone_is_to_blame(
+async def test_a_task_that_its_process_ran_alone_is_to_blame(
     redis_url: str, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """The supervisor saw the process die, and it had no other task in any queue."""
+    """The supervisor saw the process die, and it had no other task in any queue. (D03)"""
     now = redis_client.time()[0]
     tasks.active("third", token="dead/1", lease=now + 30, crashes=2)
     tasks.active("alive", token="alive/1", lease=now + 30, crashes=2)
@@ -74,10 +74,10 @@ async def test_d03_a_task_that_its_process_ran_alone_is_to_blame(
 
 
 @run_async
-async def test_d03_a_task_of_another_queue_is_company(
+async def test_a_task_of_another_queue_is_company(
     redis_url: str, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Either of the two may have killed their process."""
+    """Either of the two may have killed their process. (D03)"""
     now = redis_client.time()[0]
     other = Tasks(redis_client, "other")
     tasks.active("a", token="dead/1", lease=now + 30, crashes=2)
@@ -90,7 +90,7 @@ async def test_d03_a_task_of_another_queue_is_company(
 async def test_h06_poison_is_archived_at_the_limit_of_its_type(
     redis_url: str, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Of the server, unless the type has one."""
+    """The crash limit is the server's, unless the type has one."""
     now = redis_client.time()[0]
     tasks.active("second", token="dead/1", lease=now + 30, crashes=1)
     tasks.active("third", token="dead/1!", lease=now + 30, crashes=2)

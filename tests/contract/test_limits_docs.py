@@ -50,7 +50,7 @@ async def test_limits_are_set_and_shown(redis_url: str, capsys: pytest.CaptureFi
         await run(three, inspector=inspector)
         await run(SHOWN, inspector=inspector)
     server = f"{running.server.id} asks for: rate 50/1s, burst 10"
-    stored = ["stored: concurrency 2, rate 10/1s, burst 1", "stored: nothing"]
+    stored = ["stored: max_run 2, rate 10/1s, burst 1", "stored: nothing"]
     assert [stored[0], server, stored[1], server] == capsys.readouterr().out.splitlines()
 
 

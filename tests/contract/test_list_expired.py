@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.leases import ExpiredTask, confirm_begin, list_expired, list_of_server, list_unleased
+from pyasynq._broker.leases import ExpiredTask, confirm_begin, list_expired, list_server_tasks, list_unleased
 from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
@@ -24,14 +24,14 @@ def ids(found: list[ExpiredTask]) -> list[str]:
 
 
 def test_h08_own_tasks_are_listed_five_seconds_after_their_lease(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZRANGEBYSCORE: at five seconds, not at four."""
+    """Fails if the script no longer calls ZRANGEBYSCORE: at five seconds, not at four."""
     tasks.active("at", lease=NOW.seconds - 5, crashes=2)
     tasks.active("before", lease=NOW.seconds - 4)
     assert [ExpiredTask("at", message_bytes("at"), 2, TOKEN, NOW.seconds - 5)] == expired(perform)
 
 
 def test_h08_tasks_of_go_are_listed_thirty_seconds_after_their_lease(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HMGET: without a token Go's own grace counts."""
+    """Fails if the script no longer calls HMGET: without a token Go's own grace counts."""
     tasks.active("before", token="", lease=NOW.seconds - 29)
     tasks.active("at", token="", lease=NOW.seconds - 30)
     tasks.active("own", lease=NOW.seconds - 6)
@@ -89,7 +89,7 @@ def test_h21_w22_one_undecodable_message_hides_no_other_task(perform: Perform, t
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME."""
+    """Fails if the script no longer calls TIME."""
     tasks.active("past", lease=int(time.time()) - 10)
     tasks.active("future", lease=int(time.time()) + 20)
     assert ["past"] == ids(expired(perform, now=None))
@@ -99,7 +99,7 @@ def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -
 def test_h07_active_tasks_without_a_lease_are_listed(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the LRANGE, the ZMSCORE and the HMGET; Asynq never finds them."""
+    """Fails if the script no longer calls LRANGE, ZMSCORE or HMGET; Asynq never finds them."""
     tasks.active("leased")
     tasks.active("own", lease=None, crashes=1)
     tasks.active("go", lease=None, token="")
@@ -138,14 +138,17 @@ def test_h08_tasks_of_a_server_are_found_by_its_tokens(perform: Perform, tasks: 
     tasks.active("b", token="abc/2")
     tasks.active("other", token="abcd/1")
     tasks.active("go", token="")
-    found = perform(list_of_server("default", server_id="abc"))
+    found = perform(list_server_tasks("default", server_id="abc"))
     assert {("a", "abc/1", LEASE_SCORE), ("b", "abc/2", LEASE_SCORE)} == {
         (task.id, task.token, task.lease_score) for task in found
     }
 
 
-def test_d29_an_attempt_that_begins_is_noted_if_it_owns_its_task(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HGET and of the HSET; a second call, after a lost reply, does the same again."""
+def test_an_attempt_that_begins_is_noted_if_it_owns_its_task(perform: Perform, tasks: Tasks) -> None:
+    """Fails if the script no longer calls HGET or HSET; a second call, after a lost reply, repeats it.
+
+    Defect D29.
+    """
     tasks.active("a", token="dead/1+", lease=NOW.seconds - 60)
     assert [True] == [one.was_only_taken for one in expired(perform)]
     assert not perform(confirm_begin("default", "a", "dead/2+"))
@@ -157,10 +160,8 @@ def test_d29_an_attempt_that_begins_is_noted_if_it_owns_its_task(perform: Perfor
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_d29_other_servers_confirm_nothing_and_their_tasks_count_as_begun(
-    perform: Perform, tasks: Tasks
-) -> None:
-    """Servers without such a limit, consumers, and workers in Go."""
+def test_other_servers_confirm_nothing_and_their_tasks_count_as_begun(perform: Perform, tasks: Tasks) -> None:
+    """Servers without such a limit, consumers, and workers in Go. (D29)"""
     tasks.active("a", token="dead/1", lease=None)
     assert [False] == [one.was_only_taken for one in perform(list_unleased("default"))]
     tasks.active("b", token="dead/1+", lease=None)

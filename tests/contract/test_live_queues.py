@@ -61,7 +61,7 @@ async def test_an_added_queue_is_served_in_all_respects(redis_url: str, redis_cl
     at_once = dataclasses.replace(QUICK, lease=1, own_slack=0, aggregation_interval=0.1)
     async with serving(redis_url, handle, config, at_once) as running:
         client = running.client
-        await running.server.add_queue("new", Queue(priority=7, concurrency=3))
+        await running.server.add_queue("new", Queue(priority=7, max_run=3))
         for task_type in ("plain", "fails"):
             await client.enqueue(task_type, queue="new")
         await client.enqueue("later", queue="new", process_in=1)
@@ -75,7 +75,7 @@ async def test_an_added_queue_is_served_in_all_respects(redis_url: str, redis_cl
         async with Inspector(redis_url) as inspector:
             [shown] = await inspector.servers()
         assert {"default": 1, "new": 7} == dict(shown.queues)
-        assert 3 == shown.limits["new"].concurrency
+        assert 3 == shown.limits["new"].max_run
         assert ["default"] == list(running.server.config.queues)
 
 
@@ -218,7 +218,7 @@ async def test_limits_of_an_added_and_of_a_changed_queue_hold(redis_url: str) ->
     config = ServerConfig(concurrency=20, shutdown_timeout=5)
     async with serving(redis_url, handle, config) as one, serving(redis_url, handle, config) as two:
         for running in (one, two):
-            await running.server.add_queue("few", Queue(concurrency=1))
+            await running.server.add_queue("few", Queue(max_run=1))
         for limit in (1, 2):
             most = 0
             ids = [f"{limit}-{number}" for number in range(60)]
@@ -230,7 +230,7 @@ async def test_limits_of_an_added_and_of_a_changed_queue_hold(redis_url: str) ->
                     wait.cancel()
             assert most <= limit
             for running in (one, two):
-                await running.server.set_queue("few", Queue(concurrency=2))
+                await running.server.set_queue("few", Queue(max_run=2))
 
 
 @run_async
@@ -418,7 +418,7 @@ async def test_many_queues_come_and_go_under_load_and_nothing_is_lost(redis_url:
     async def come_and_go(running: Running, numbers: list[int], others: list[Running]) -> None:
         for one in numbers:
             queue = f"q{one}"
-            await running.server.add_queue(queue, Queue(priority=1 + one % 5, concurrency=(None, 2)[one % 2]))
+            await running.server.add_queue(queue, Queue(priority=1 + one % 5, max_run=(None, 2)[one % 2]))
             ids = [f"{queue}-{place}" for place in range(5)]
             await running.client.enqueue_many(Task("t", queue=queue, task_id=task_id) for task_id in ids)
             # Whatever has not begun is left to the next server.

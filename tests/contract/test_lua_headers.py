@@ -9,15 +9,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pyasynq._broker.aggregation_sets import release_locks
+from pyasynq._broker.attempt_counts import count_attempts
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.inspecting.actions import delete_tasks
 from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.queues import memory_usage
+from pyasynq._broker.inspecting.tasks import find_tasks
+from pyasynq._broker.operating.acts import Step, set_aside_step, undo_step
+from pyasynq._broker.operating.audit import write_audit, write_refusal
+from pyasynq._broker.operating.moves import hold_and_take, release_step
+from pyasynq._broker.operating.operations import (
+    advance_operation,
+    create_operation,
+    order_operation,
+    take_operation,
+)
 from pyasynq._broker.schedules import begin_entries
 from pyasynq._broker.scripts import ALL_SCRIPTS, load_script
 from pyasynq._broker.task_events import publish_events
-from pyasynq._redis.plan import Plan, Replay, ScriptCall
+from pyasynq._broker.task_types import publish_types, renew_types
+from pyasynq._redis.plan import Plan, Replay, ScriptCall, ask
 from pyasynq._wire.keys import hash_slot
+from pyasynq.task_types import TaskTypeInfo
 from tests.contract.aggregating import STAGED
 from tests.contract.enqueueing import composed
 from tests.contract.settling import archive
@@ -44,7 +57,7 @@ every_script = pytest.mark.parametrize("name", SCRIPTS)
 
 
 class Header(NamedTuple):
-    """What a script's header declares; `tail` is what repeats at the end of ARGV, `first` where it begins."""
+    """Declarations in the headers of scripts; `Each:` repeats at the end of ARGV, `From:` names the start."""
 
     keys: list[str]
     args: list[str]
@@ -83,9 +96,9 @@ def _numbered(lines: list[str], table: str) -> list[str]:
 
 @every_script
 def test_a_header_has_the_fixed_form(name: str) -> None:
-    """Flags line if it drains; a sentence; keys; arguments; what it returns; fragments."""
+    """Flags line if it drains or only reads; a sentence; keys; arguments; what it returns; fragments."""
     lines, _ = parts_of(name)
-    form = r"(#!lua flags=allow-oom )?S(K)*(A)*(T)?R(U)?"
+    form = r"(#!lua flags=(allow-oom|no-writes) )?S(K)*(A)*(T)?R(U)?"
     kinds = {"-- KEYS[": "K", "-- ARGV[": "A", "-- Returns: ": "R", "-- Uses: ": "U"}
     letters = ""
     for line in lines:
@@ -160,22 +173,41 @@ def test_a_fragment_is_one_function_of_its_name(fragment: str) -> None:
 def test_every_file_is_a_script_with_a_name_in_python() -> None:
     """No file is forgotten, and none is there in vain."""
     assert SCRIPTS == sorted(script.name for script in ALL_SCRIPTS)
-    assert set(FRAGMENTS) == {fragment for name in NAMES for fragment in header_of(name).uses}
+    used = {fragment for name in NAMES for fragment in header_of(name).uses}
+    assert set(FRAGMENTS) == used | {"take_step"}  # `as_step` puts it in front of scripts
 
 
 def test_only_scripts_that_enqueue_do_not_drain() -> None:
-    """Everything else goes on while Redis is full."""
+    """And those that put tasks back. Everything else goes on while Redis is full."""
     enqueueing = {"task/enqueue", "task/enqueue_unique", "task/schedule", "task/schedule_unique"}
     enqueueing |= {"task/enqueue_by_rules", "schedule/begin", "schedule/fire"}
-    enqueueing |= {"group/add", "group/schedule", "event/publish"}
+    enqueueing |= {"group/add", "group/schedule", "event/publish", "type/publish", "type/renew"}
+    enqueueing |= {"operate/hold", "operate/undo", "operation/create", "attempt/count"}
     assert enqueueing == {script.name for script in ALL_SCRIPTS if not script.drains}
+
+
+_READING = {
+    *("EXISTS", "GET", "HGET", "HMGET", "LINDEX", "LLEN", "LRANGE", "MEMORY", "PTTL", "SCARD", "SMEMBERS"),
+    *("SRANDMEMBER", "SSCAN", "TIME", "TYPE", "ZCARD", "ZCOUNT", "ZRANGE", "ZREVRANGE", "ZREVRANK", "ZSCORE"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if name.startswith("inspect/")])
+def test_scripts_of_the_inspector_that_only_read_say_so(name: str) -> None:
+    """They run on a replica, and for a user who may only read; the server holds them to it."""
+    script = load_script(name)
+    commands = set(re.findall(r"redis\.p?call\(\s*'(\w+)'", script.plain.text.decode()))
+
+    assert script.only_reads is (commands <= _READING)
 
 
 @every_script
 def test_the_two_forms_differ_in_the_flags_line(name: str) -> None:
     """Redis 6.2 knows no such line; fragments stand between it and the body."""
     script = load_script(name)
-    flags = b"#!lua flags=allow-oom\n" if script.drains else b""
+    flags = b""
+    if script.drains:
+        flags = b"#!lua flags=no-writes\n" if script.only_reads else b"#!lua flags=allow-oom\n"
     assert script.form(True).text == flags + script.form(False).text
     assert script.form(False).text.decode().endswith(parts_of(name)[1])
     assert (script.form(True).sha == script.form(False).sha) is not script.drains
@@ -196,6 +228,7 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(archive([claim("b")], cutoff=10))
     perform(delete_all("default", "completed", group="", progress=None))
     perform(memory_usage("default", 0))
+    perform(find_tasks("default", ["a"], now=NOW))
     put_locked_as_go_does(tasks)
     perform(delete_tasks("default", ["locked"]))
     for plan in DRAINING.values():
@@ -208,7 +241,29 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(fire_tick())
     perform(release_locks(STAGED, [("gone", "lock")]))
     perform(publish_events("default", [b"{}"], max_length=10))
+    perform(publish_types([TaskTypeInfo("t")]))
+    perform(_without_ledger(set_aside_step(Step("e", 1), "default", ["a"], "")))
+    tasks.pending("moves")
+    perform(hold_and_take("e", "default", "other", "moves", ""))
+    perform(_without_ledger(release_step(Step("e", 3), "other", {"moves": "place"})))
+    perform(_without_ledger(undo_step(Step("e", 2), "default", ["a"], "e")))
+    perform(create_operation("e", {"state": "running"}, now=NOW))
+    perform(take_operation("e", "me", now=NOW))
+    perform(advance_operation("e", 1, {"done": 1}, now=NOW))
+    perform(order_operation("e", "paused", ["running"]))
+    perform(write_audit(b'{"at":1}'))
+    perform(write_refusal(b'{"at":1}', "mira"))
+    perform(renew_types(["t"]))
+    perform(count_attempts("default", {"t": [1]}, now=NOW))
     return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}
+
+
+def _without_ledger(plan: Plan[Any]) -> Plan[Any]:
+    """Return the call of a step as it is without the ledger, whose key comes first and arguments last."""
+    call = next(plan)
+    assert isinstance(call, ScriptCall)
+    script = load_script(call.script.name)
+    return ask(ScriptCall(script, call.keys[1:], call.args[:-2], call.replay))
 
 
 def test_python_passes_what_the_headers_declare(calls: dict[str, ScriptCall]) -> None:
@@ -229,7 +284,7 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
     """`pending` is the pending list, and so on; only a few keys may be one of several."""
     for name, call in calls.items():
         for declared, key in zip(header_of(name).keys, call.keys, strict=True):
-            suffix = key.rpartition("}:")[2]
+            suffix = re.sub(r"^x:stats:(\w+):\d+$", r"\1", key.rpartition("}:")[2])
             if declared.endswith("_today"):
                 assert re.fullmatch(declared.removesuffix("_today") + r":\d{4}-\d\d-\d\d", suffix), name
             elif declared not in {
@@ -244,8 +299,11 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
                 "target",
                 "scheduler",
                 "semaphore",
+                "request",
+                "operation",
             }:
-                assert declared == suffix.removeprefix("x:").partition(":e")[0].removeprefix(HISTORY), name
+                bare = suffix.removeprefix("asynq:x:").removeprefix("x:").partition(":e")[0]
+                assert declared == bare.removeprefix(HISTORY), name
 
 
 def test_all_keys_of_a_call_are_in_one_slot(calls: dict[str, ScriptCall]) -> None:

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.doctoring.groups import known_groups
+from pyasynq._broker.doctoring.groups import list_known_groups
 from pyasynq._broker.groups import list_groups
-from pyasynq._broker.inspecting.group_counts import GroupCounts, describe_groups, group_sizes
+from pyasynq._broker.inspecting.group_counts import (
+    GroupCounts,
+    describe_groups,
+    group_sizes,
+    list_group_page,
+)
 from pyasynq._broker.inspecting.queues import count_tasks, queue_info
 from pyasynq._broker.inspecting.removal import remove_queue
-from pyasynq.errors import QueueNotEmptyError
+from pyasynq._broker.inspecting.reports import type_report
+from pyasynq.errors import InvalidOptionError, QueueNotEmptyError
 from tests.factories import NOW
 from tests.fix_broker import BlockingPerformer
 
@@ -62,18 +68,18 @@ def put_groups(tasks: Tasks, number: int, *, members: int = 1) -> None:
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_d24_up_to_1_000_groups_are_counted_at_once(counting: CountingPerformer, tasks: Tasks) -> None:
-    """And the number is of this moment."""
+def test_up_to_1_000_groups_are_counted_at_once(counting: CountingPerformer, tasks: Tasks) -> None:
+    """And the number is of this moment. (D24)"""
     put_groups(tasks, 1_000, members=2)
     counts = counting(count_tasks("default", NOW))
     assert (2_000, 1_000, None) == (counts.aggregating, counts.groups, counts.aggregating_at)
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_d24_more_groups_are_counted_in_parts_and_the_number_has_its_time(
+def test_more_groups_are_counted_in_parts_and_the_number_has_its_time(
     counting: CountingPerformer, tasks: Tasks
 ) -> None:
-    """The first answers are estimates; then it is the last complete count, which began a while ago."""
+    """The first answers are estimates; then it is the last complete count, which began a while ago. (D24)"""
     put_groups(tasks, MANY, members=2)
     memory = GroupCounts()
 
@@ -90,8 +96,8 @@ def test_d24_more_groups_are_counted_in_parts_and_the_number_has_its_time(
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_d24_the_inspector_tells_when_it_counted(counting: CountingPerformer, tasks: Tasks) -> None:
-    """A dashboard can show how old the number is; the memory goes by it."""
+def test_the_inspector_tells_when_it_counted(counting: CountingPerformer, tasks: Tasks) -> None:
+    """A dashboard can show how old the number is; the memory goes by it. (D24)"""
     put_groups(tasks, MANY)
     info = counting(queue_info("default", now=NOW))
     assert (NOW.to_datetime(), MANY) == (info.aggregating_at, info.aggregating)
@@ -99,28 +105,65 @@ def test_d24_the_inspector_tells_when_it_counted(counting: CountingPerformer, ta
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_d24_groups_are_listed_in_parts(counting: CountingPerformer, tasks: Tasks) -> None:
-    """For people, and for the aggregator."""
+def test_groups_are_listed_in_parts(counting: CountingPerformer, tasks: Tasks) -> None:
+    """For people, and for the aggregator. (D24)"""
     put_groups(tasks, MANY)
     assert dict.fromkeys(sorted(f"g{at}" for at in range(MANY)), 1) == counting(group_sizes("default"))
     assert sorted(f"g{at}" for at in range(MANY)) == counting(list_groups("default"))
-    groups, sets = counting(known_groups("default"))
+    groups, sets = counting(list_known_groups("default"))
     assert (MANY, 0) == (len(groups), len(sets))
 
 
-def test_d24_a_queue_with_many_names_of_empty_groups_is_removed(
+def test_a_queue_with_many_names_of_empty_groups_is_removed(
     counting: CountingPerformer, tasks: Tasks
 ) -> None:
-    """The names are forgotten in parts."""
+    """The names are forgotten in parts. (D24)"""
     put_groups(tasks, MANY, members=0)
     assert 0 == counting(remove_queue("default", force=False, progress=None))
     assert [] == tasks.client.keys("*")
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_d24_a_queue_with_tasks_in_many_groups_is_kept(counting: CountingPerformer, tasks: Tasks) -> None:
-    """The error says how many there are."""
+def test_a_queue_with_tasks_in_many_groups_is_kept(counting: CountingPerformer, tasks: Tasks) -> None:
+    """The error says how many there are. (D24)"""
     put_groups(tasks, MANY)
     with pytest.raises(QueueNotEmptyError, match=f"{MANY:,}|{MANY}"):
         counting(remove_queue("default", force=False, progress=None))
     assert MANY == tasks.client.scard(tasks.keys.groups)
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d24_groups_are_listed_in_pages(counting: CountingPerformer, tasks: Tasks) -> None:
+    """Each group is on one page at least; a page tells how many groups there are."""
+    put_groups(tasks, MANY)
+    names: set[str] = set()
+    cursor, pages = "", 0
+    while True:
+        page = counting(list_group_page("default", cursor, 1_000))
+        names |= {group.name for group in page.groups}
+        cursor, pages = page.cursor, pages + 1
+        assert (MANY, {1}) == (page.total, {group.size for group in page.groups})
+        if not cursor:
+            break
+    assert {f"g{at}" for at in range(MANY)} == names
+    assert 8 <= pages <= 20
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_a_cursor_of_groups_is_checked(counting: CountingPerformer, tasks: Tasks) -> None:
+    """It comes from outside."""
+    put_groups(tasks, 1)
+    for cursor, page_size in (("x", 1), ("-1", 1), (str(2**64), 1), ("", 0), ("", 1_001)):
+        with pytest.raises(InvalidOptionError):
+            counting(list_group_page("default", cursor, page_size))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_d24_a_report_of_types_looks_at_a_part_of_many_groups(
+    counting: CountingPerformer, tasks: Tasks
+) -> None:
+    """And asks for no more pages of groups than it needs."""
+    put_groups(tasks, MANY)
+    report = counting(type_report("default", scan=100, since=None, until=None, now=NOW))
+    assert (100, False) == (report.scanned, report.is_complete)
+    assert len(counting.calls) < 150

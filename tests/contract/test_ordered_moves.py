@@ -1,4 +1,4 @@
-"""The head of an ordered queue comes back in front, whoever puts it back."""
+"""The head of an ordered queue goes back to the front, no matter which call puts it back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def failed(task_id: str, retry_at: int) -> RetryTask:
 
 
 def test_a_task_that_was_tried_is_forwarded_to_the_front(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the RPUSH: it is still the head, and others became pending after it."""
+    """Fails if the script no longer calls RPUSH: it is still the head, and others became pending after it."""
     tasks.pending("second", "third")
     tasks.put(TaskState.RETRY, "head", score=NOW.seconds)
     assert Forwarded(1, None, NOW) == perform(forward("default", now=NOW))
@@ -39,7 +39,7 @@ def test_a_task_that_was_tried_is_forwarded_to_the_front(perform: Perform, tasks
 
 
 def test_several_are_forwarded_in_the_order_in_which_they_were_due(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZRANGE. A queue that was made ordered late may have several."""
+    """Fails if the script no longer calls ZRANGE. A queue that was made ordered late may have several."""
     tasks.pending("last")
     for task_id, seconds in (("second", 8), ("first", 9), ("third", 7)):
         tasks.put(TaskState.RETRY, task_id, score=NOW.seconds - seconds)
@@ -90,7 +90,7 @@ def test_a_queue_that_is_not_ordered_takes_it_at_the_end(
 
 
 def test_a_head_that_is_run_by_hand_goes_to_the_front(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the RPUSH and of the HGET: the one that was named first is taken first."""
+    """Fails if the script no longer calls RPUSH or HGET: the one that was named first is taken first."""
     tasks.pending("third")
     tasks.put(TaskState.RETRY, "first", "second", score=NOW.seconds + 60)
     assert Moved(2, {}) == perform(run_tasks("default", ["first", "second"], now=NOW))

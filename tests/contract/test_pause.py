@@ -77,7 +77,7 @@ def test_a_queue_that_is_not_paused_cannot_go_on(perform: Perform) -> None:
 
 
 def test_calls_that_are_sent_again_find_their_own_work(redis_client: RedisClient) -> None:
-    """They are no errors then."""
+    """Refusals are then not errors."""
     again = BlockingPerformer(redis_client, replay=True)
     again(pause())
     again(queues.unpause_queue("default"))

@@ -64,7 +64,7 @@ def registered(manager: PeriodicTaskManager) -> list[str]:
 
 @run_async
 async def test_entries_are_what_the_provider_returns(redis_url: str) -> None:
-    """What is gone is unregistered, what is new registered, and the rest keeps its entry."""
+    """Missing tasks are unregistered, new ones registered, and the rest keeps its entry."""
     provider = Provider(HOURLY)
     async with PeriodicTaskManager(redis_url, provider) as manager:
         [(first, task)] = manager.scheduler.entries.items()
@@ -207,8 +207,8 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
 
 
 @run_async
-async def test_d60_every_fires_although_the_payload_changes_at_every_sync(redis_url: str) -> None:
-    """The entry is another one each time, and goes on with the ticks of the one before."""
+async def test_every_fires_although_the_payload_changes_at_every_sync(redis_url: str) -> None:
+    """The entry is another one each time, and goes on with the ticks of the one before. (D60)"""
     clock = Clock()
     answers = itertools.count()
 
@@ -235,8 +235,8 @@ async def round_of(manager: PeriodicTaskManager) -> None:
 
 
 @run_async
-async def test_d60_an_entry_that_replaces_another_is_fired_at_no_tick_of_the_past(redis_url: str) -> None:
-    """Nor twice for one that was fired, though missed ticks are made up for."""
+async def test_an_entry_that_replaces_another_is_fired_at_no_tick_of_the_past(redis_url: str) -> None:
+    """Nor twice for one that was fired, though missed ticks are made up for. (D60)"""
     clock = Clock()
     provider = Provider(PeriodicTaskConfig("@every 10s", Task("report", b"1"), misfire="all"))
     fired: list[float] = []

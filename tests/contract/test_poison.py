@@ -30,7 +30,7 @@ def archived(perform: Perform, *tasks: PoisonTask, **arguments: Any) -> Settled:
 
 
 def test_h06_poison_is_archived_with_a_clean_slate(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HDEL, the HSETs and the ZADD: a run by hand starts without crashes."""
+    """Fails if the script no longer calls HDEL, HSET or ZADD: a run by hand starts without crashes."""
     tasks.active("a", lease=EXPIRED, crashes=2)
     assert Settled(frozenset(), 0) == archived(perform, poison("a"))
     assert {"msg": failed_bytes("a", 0), "state": b"archived", "x:trace": b"died with it"} == tasks.fields(
@@ -69,7 +69,7 @@ def test_h04_poison_whose_lease_has_not_ended_stays(perform: Perform, tasks: Tas
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: this lease lies in the future of Redis."""
+    """Fails if the script no longer calls TIME: this lease lies in the future of Redis."""
     tasks.active("a", lease=EXPIRED)
     assert {"a"} == archived(perform, poison("a"), now=None).refused
 
@@ -123,7 +123,7 @@ def test_h21_w22_an_expired_task_with_an_undecodable_message_is_archived_as_it_i
 def test_h21_w22_a_taken_task_with_an_undecodable_message_is_quarantined(
     perform: Perform, tasks: Tasks
 ) -> None:
-    """Its bytes stay and the reason says why; whoever has it by now is not disturbed."""
+    """Its bytes stay and the reason is stored; the current owner of the task is not disturbed."""
     tasks.active("bad", extra={"msg": b"\xff\xff"})
     tasks.active("other", token="server/2", extra={"msg": b"\xff\xff"})
     for task_id, refused in (("bad", frozenset()), ("other", {"other"})):

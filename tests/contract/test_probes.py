@@ -1,4 +1,4 @@
-"""What probes are told while a node of Redis is away."""
+"""Answers to probes while a node of Redis is unreachable."""
 
 from __future__ import annotations
 
@@ -8,37 +8,36 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.supervisor.vitals import Vitals
-from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.cluster.slot_map import find_slot
 from pyasynq._wire.keys import SERVERS, queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.events import QueuesAsked, SignOfLife
-from tests.fix_cluster import Cluster
 from tests.fix_engine import do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.fix_cluster import Cluster
+
+SETTINGS = EngineSettings(heartbeat_interval=1.0, look_interval=0.5)
 
 
-@pytest.fixture
-def harmed() -> Iterator[Cluster]:
-    """A cluster without replicas, to stop a node of; no other node takes its slots over."""
-    with Cluster() as cluster:
-        yield cluster
-
-
+@pytest.mark.usefixtures("impatient")
 @run_async
-async def test_d46_a_node_that_is_away_takes_its_own_queues_from_a_worker_and_not_its_life(
-    harmed: Cluster,
+async def test_a_node_that_is_away_takes_its_own_queues_from_a_worker_and_not_its_life(
+    cluster: Cluster,
 ) -> None:
-    """The node of the server records is silent: the worker is live, and ready for its other queue."""
-    node = harmed.owner(slot_of(SERVERS))
-    owners = {f"q{number}": harmed.owner(slot_of(queue_keys(f"q{number}").pending)) for number in range(100)}
+    """The node of the server records is silent: the worker is live, and ready for its other queue. (D46)"""
+    node = cluster.owner(find_slot(SERVERS))
+    owners = {
+        f"q{number}": cluster.owner(find_slot(queue_keys(f"q{number}").pending)) for number in range(100)
+    }
     gone = next(queue for queue, owner in owners.items() if owner is node)
     here = next(queue for queue, owner in owners.items() if owner is not node)
     vitals = Vitals(1, 42, "active")
-    async with serving(harmed.url, do_nothing, ServerConfig(queues={gone: 1, here: 1})) as running:
+    config = ServerConfig(queues={gone: 1, here: 1})
+    async with serving(cluster.url, do_nothing, config, SETTINGS) as running:
         vitals.watch(running.server.events)
         await running.recorder.wait(QueuesAsked, lambda asked: not asked.unreachable, new=True)
         node.signal(signal.SIGSTOP)

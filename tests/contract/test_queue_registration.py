@@ -12,7 +12,7 @@ from pyasynq._broker.aggregation_sets import AggregationSet, Finish, finish_set
 from pyasynq._broker.registrar_async import AsyncRegistrar
 from pyasynq._broker.registrar_blocking import BlockingRegistrar
 from pyasynq._broker.schedules import fire
-from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.cluster.slot_map import find_slot
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
@@ -20,18 +20,17 @@ from pyasynq.config import ServerConfig
 from pyasynq.task import Task, TaskState
 from tests.contract.enqueueing import composed
 from tests.factories import NOW
-from tests.fix_cluster import Cluster
 from tests.fix_engine import do_nothing, serving
 from tests.run_async import run_async
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyasynq._redis.plan import Plan
-    from pyasynq.events import ServerWarning
+    from pyasynq.events import RedisWarning
     from tests.factories import Tasks
-    from tests.fix_cluster import Node
+    from tests.fix_cluster import Cluster, Node
     from tests.fix_drivers import ClientFace, OwnServer
     from tests.invariants import RedisClient
 
@@ -45,7 +44,7 @@ def listed(client: RedisClient) -> set[bytes]:
 def test_a_queue_is_listed_with_its_first_task(
     redis_url: str, redis_client: RedisClient, make_client: Callable[..., ClientFace]
 ) -> None:
-    """Sees the loss of the SADD, also in a cluster, where the name follows the task."""
+    """Fails if the script no longer calls SADD, also in a cluster, where the name follows the task."""
     client = make_client(redis_url)
     client.enqueue(Task("t", queue="critical"))
     wait_until(lambda: {b"critical"} == listed(redis_client), "the queue is listed")
@@ -70,8 +69,8 @@ def test_w08_d48_a_queue_that_was_removed_is_listed_again_with_its_next_task(
 
 
 @pytest.mark.single_server("in a cluster the name is on another node")
-def test_d48_the_name_travels_in_the_pipeline_of_the_tasks(redis_url: str, redis_client: RedisClient) -> None:
-    """A client that enqueues now and then makes one round trip for both."""
+def test_the_name_travels_in_the_pipeline_of_the_tasks(redis_url: str, redis_client: RedisClient) -> None:
+    """A client that enqueues now and then makes one round trip for both. (D48)"""
     batches: list[int] = []
 
     class Counting(BlockingDriver):
@@ -94,7 +93,7 @@ def test_a_name_that_redis_refuses_is_a_warning_and_the_task_is_enqueued(own_ser
     """A user without the right to the set loses no task, and learns what is missing, once."""
     with own_server.connect() as raw:
         raw.execute_command("ACL", "SETUSER", "u", "on", ">p", "~asynq:{*", "+@all")
-        warnings: list[ServerWarning] = []
+        warnings: list[RedisWarning] = []
         url = own_server.url.replace("unix://", "unix://u:p@")
         driver = BlockingDriver(parse_redis_url(url), on_warning=warnings.append)
         registrar = BlockingRegistrar(driver)
@@ -109,8 +108,8 @@ def test_a_name_that_redis_refuses_is_a_warning_and_the_task_is_enqueued(own_ser
 
 
 @run_async
-async def test_d45_a_worker_registers_its_queues_that_have_tasks(redis_url: str, tasks: Tasks) -> None:
-    """For a client that died before it could; a queue without tasks or history is not made up."""
+async def test_a_worker_registers_its_queues_that_have_tasks(redis_url: str, tasks: Tasks) -> None:
+    """For a client that died before it could; a queue without tasks or history is not made up. (D45)"""
     tasks.put(TaskState.SCHEDULED, "a", score=NOW.seconds + 3_600)
     tasks.client.delete(ALL_QUEUES)
     config = ServerConfig(queues={"default": 1, "empty": 1})
@@ -121,26 +120,19 @@ async def test_d45_a_worker_registers_its_queues_that_have_tasks(redis_url: str,
     assert {b"default"} == listed(tasks.client)
 
 
-@pytest.fixture
-def harmed() -> Iterator[Cluster]:
-    """A cluster without replicas, to stop a node of; no other node takes its slots over."""
-    with Cluster() as cluster:
-        yield cluster
-
-
 def other_queue(cluster: Cluster) -> tuple[Node, str]:
     """Return the node of the set of names, and a queue on another one."""
-    node = cluster.owner(slot_of(ALL_QUEUES))
+    node = cluster.owner(find_slot(ALL_QUEUES))
     queues = (f"q{number}" for number in range(100))
-    return node, next(q for q in queues if cluster.owner(slot_of(queue_keys(q).pending)) is not node)
+    return node, next(q for q in queues if cluster.owner(find_slot(queue_keys(q).pending)) is not node)
 
 
-def test_d45_an_enqueue_needs_the_node_of_its_queue_alone(
-    harmed: Cluster, make_client: Callable[..., ClientFace]
+def test_an_enqueue_needs_the_node_of_its_queue_alone(
+    cluster: Cluster, make_client: Callable[..., ClientFace]
 ) -> None:
-    """The node of `asynq:queues` is silent; when it is back, it is told, without another enqueue."""
-    node, queue = other_queue(harmed)
-    client = make_client(harmed.url, timeout=2.0)
+    """The node of `asynq:queues` is silent; when it is back, it is told, without another enqueue. (D45)"""
+    node, queue = other_queue(cluster)
+    client = make_client(cluster.url, timeout=2.0)
     client.ping()
     node.signal(signal.SIGSTOP)
     try:
@@ -149,15 +141,15 @@ def test_d45_an_enqueue_needs_the_node_of_its_queue_alone(
         assert all(client.enqueue_many(Task("t", queue=queue) for _ in range(20)))
     finally:
         node.signal(signal.SIGCONT)
-    with harmed.client() as raw:
+    with cluster.client() as raw:
         wait_until(lambda: {queue.encode()} == listed(raw), "the queue is listed")
 
 
 @run_async
-async def test_d45_schedulers_and_aggregators_need_the_node_of_their_queue_alone(harmed: Cluster) -> None:
-    """What they write is there at once, and the queue is listed when the node is back."""
-    node, queue = other_queue(harmed)
-    driver = AsyncDriver(parse_redis_url(harmed.url), timeout=2.0)
+async def test_schedulers_and_aggregators_need_the_node_of_their_queue_alone(cluster: Cluster) -> None:
+    """Their keys are written at once, and the queue is listed when the node is back. (D45)"""
+    node, queue = other_queue(cluster)
+    driver = AsyncDriver(parse_redis_url(cluster.url), timeout=2.0)
     registrar = AsyncRegistrar(driver)
     node.signal(signal.SIGSTOP)
     try:
@@ -169,7 +161,7 @@ async def test_d45_schedulers_and_aggregators_need_the_node_of_their_queue_alone
         assert Finish.LOST is await registrar.run_one(plan, queue)
     finally:
         node.signal(signal.SIGCONT)
-    with harmed.client() as raw:
+    with cluster.client() as raw:
         while {queue.encode()} != listed(raw):  # noqa: ASYNC110 - pytest's time-out bounds it
             await asyncio.sleep(0.01)
     await driver.close()

@@ -1,4 +1,4 @@
-"""What earlier releases left in Redis is gone on with: every task of theirs, in every state.
+"""Data of earlier releases in Redis is still processed: every task, in every state.
 
 `python -m tools.record_release` writes one file for each release. A peer of the next release, too, may write
 what this one does not know: that is kept.
@@ -104,7 +104,7 @@ def test_what_was_finished_can_be_read_and_run_again(past: Past) -> None:
 
 
 def test_locks_are_held_by_their_tasks_until_those_have_run(past: Past) -> None:
-    """Those of type and payload, and those with a name of their own."""
+    """Locks of type and payload, and locks with an explicit name."""
     plain: EnqueueOptions = {"unique": 60}
     named: EnqueueOptions = {"unique": 60, "unique_key": "k"}
     for options in (plain, named):
@@ -117,7 +117,7 @@ def test_locks_are_held_by_their_tasks_until_those_have_run(past: Past) -> None:
 def test_queues_are_paused_limited_and_ordered_as_they_were(past: Past) -> None:
     """The head of the ordered queue runs before what is behind it, though it is a retry."""
     limits = past.kit.inspector.queue_info("limited").limits
-    assert (2, 1.0) == (limits.concurrency, limits.rate)
+    assert (2, 1.0) == (limits.max_run, limits.rate)
     past.kit.advance_sync(hours=2)
     assert past.recorded.ran.index("head") < past.recorded.ran.index("behind")
     assert "paused" not in past.recorded.ran
@@ -135,7 +135,7 @@ def test_a_tick_that_was_fired_is_not_fired_again_and_the_next_one_is_in_time(pa
 
 
 def test_fields_of_a_newer_peer_are_kept_through_a_crash_and_a_retry(past: Past) -> None:
-    """In the hash, and in the message, which is written anew."""
+    """The lock is set in the hash, and in the message, which is rewritten."""
     past.recorded.failing = True
     past.kit.advance_sync(minutes=2, raises=False)
     for key in ("asynq:{crashes}:t:active", "asynq:{default}:t:retry"):

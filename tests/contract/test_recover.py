@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.leases import Recovered, RecoverTask, list_of_server, recover
+from pyasynq._broker.leases import Recovered, RecoverTask, list_server_tasks, recover
 from tests.factories import LEASE_SCORE, NOW, PENDING_SINCE, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
@@ -31,7 +31,7 @@ def dump(redis_client: RedisClient) -> dict[bytes, bytes]:
 
 
 def test_h08_recovered_tasks_come_first_in_the_order_given(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the RPUSH, the LREM and the ZREM, and a push at the wrong end."""
+    """Fails if the script no longer calls RPUSH, LREM or ZREM or pushes at the wrong end."""
     tasks.pending("waiting")
     tasks.active("a", "b", "c", lease=EXPIRED)
     tasks.active("runs")
@@ -43,7 +43,7 @@ def test_h08_recovered_tasks_come_first_in_the_order_given(perform: Perform, tas
 def test_h06_h23_a_recovered_task_has_one_more_crash_and_spent_no_retry(
     perform: Perform, tasks: Tasks
 ) -> None:
-    """Sees the loss of the HINCRBY, the HSET and the HDEL; Asynq spends a retry."""
+    """Fails if the script no longer calls HINCRBY, HSET or HDEL; Asynq spends a retry."""
     tasks.active("a", lease=EXPIRED)
     tasks.active("b", lease=EXPIRED, crashes=2)
     assert {"a": 1, "b": 3} == recovered(perform, seen("a"), seen("b"))
@@ -63,7 +63,10 @@ def test_h06_h23_a_recovered_task_has_one_more_crash_and_spent_no_retry(
 def test_h04_a_task_that_is_not_as_it_was_seen_stays(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, other: RecoverTask
 ) -> None:
-    """Sees the loss of the HMGET and of the ZSCORE: Asynq pulls it from under the worker that has it."""
+    """Fails if the script no longer calls HMGET or ZSCORE.
+
+    Asynq pulls it from under the worker that has it.
+    """
     tasks.active("a", lease=EXPIRED)
     before = dump(redis_client)
     assert {} == recovered(perform, other)
@@ -90,7 +93,7 @@ def test_h08_the_tasks_of_a_server_known_to_be_dead_need_not_wait(perform: Perfo
     """Without a cutoff, but only with a token that names it; Go's keep their grace."""
     tasks.active("a", token="dead/1")
     tasks.active("go", token="", lease=NOW.seconds - 29)
-    found = perform(list_of_server("default", server_id="dead"))
+    found = perform(list_server_tasks("default", server_id="dead"))
     looked_at = [
         *(seen(*task[:1], task.token, task.lease_score) for task in found),
         seen("go", "", NOW.seconds - 29),
@@ -99,7 +102,7 @@ def test_h08_the_tasks_of_a_server_known_to_be_dead_need_not_wait(perform: Perfo
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: this lease lies in the future of Redis."""
+    """Fails if the script no longer calls TIME: this lease lies in the future of Redis."""
     tasks.active("a", lease=LEASE_SCORE)
     assert {} == recovered(perform, seen("a", lease_score=LEASE_SCORE), now=None)
 
@@ -114,7 +117,10 @@ def test_h07_an_active_task_without_a_lease_is_recovered(perform: Perform, tasks
 
 
 def test_h03_a_ghost_is_dropped(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """Sees the loss of the DEL: id and lease go, and what is left of a hash that would block the id."""
+    """Fails if the script no longer calls DEL.
+
+    Id and lease go, and what is left of a hash that would block the id.
+    """
     tasks.active("ghost", "remains", lease=EXPIRED)
     redis_client.delete(tasks.keys.task("ghost"))
     redis_client.hdel(tasks.keys.task("remains"), "msg")

@@ -13,7 +13,7 @@ from pyasynq.config import ServerConfig
 from pyasynq.context import context
 from pyasynq.doctor import Doctor
 from pyasynq.errors import RedisPermissionError
-from pyasynq.events import Outcome, RoundFailed, ServerWarning, TaskRecovered
+from pyasynq.events import Outcome, RedisWarning, RoundFailed, TaskRecovered
 from tests.factories import Tasks
 from tests.fix_engine import QUICK, serving
 from tests.invariants import check_invariants
@@ -93,7 +93,7 @@ async def test_h22_a_managed_server_costs_one_warning_each_way(own_server: OwnSe
         url = own_server.url.replace("unix://", "unix://bob:pw@")
         async with serving(url, handle, POLLED, SETTINGS) as running:
             await work(running)
-            warnings = running.recorder.of(ServerWarning)
+            warnings = running.recorder.of(RedisWarning)
             assert ["command_refused", "wakeup_refused"] == sorted(warning.code for warning in warnings)
             assert WARNINGS.keys() == {warning.code for warning in warnings}
             for warning in warnings:
@@ -110,7 +110,7 @@ async def test_a_server_without_resp3_costs_one_warning(own_server: OwnServer) -
     own_server.connect().close()
     async with serving(own_server.url, handle, POLLED, SETTINGS) as running:
         await work(running)
-        assert ["wakeup_refused"] == [warning.code for warning in running.recorder.of(ServerWarning)]
+        assert ["wakeup_refused"] == [warning.code for warning in running.recorder.of(RedisWarning)]
         assert [] == running.recorder.of(RoundFailed)
 
 
@@ -133,7 +133,7 @@ async def test_a_proxy_that_does_not_know_a_command_costs_at_most_its_warning(
     proxy.hide(*hidden)
     async with serving(proxy.url, handle, POLLED, SETTINGS) as running:
         await work(running)
-        warnings = running.recorder.of(ServerWarning)
+        warnings = running.recorder.of(RedisWarning)
         assert warned == sorted(warning.code for warning in warnings)
         for warning in warnings:
             assert re.fullmatch(WARNINGS[warning.code], warning.message), "docs/redis.md says otherwise"
@@ -165,7 +165,7 @@ async def test_a_missing_right_costs_its_warning(own_server: OwnServer, right: s
         url = own_server.url.replace("unix://", "unix://bob:pw@")
         async with serving(url, handle, POLLED, SETTINGS) as running:
             await work(running)
-            [warning] = running.recorder.of(ServerWarning)
+            [warning] = running.recorder.of(RedisWarning)
             assert ("wakeup_refused" if "tracking" in right else "command_refused") == warning.code
             assert [] == running.recorder.of(RoundFailed)
         check_invariants(admin)
@@ -198,7 +198,7 @@ async def test_a_whole_server_works_on_a_unix_socket_in_a_database(
         url = own_server.url.replace("unix://", f"unix://{login}") + f"?db={database}"
         async with serving(url, handle, POLLED, SETTINGS) as running:
             await work(running)
-            assert [] == running.recorder.of(ServerWarning)
+            assert [] == running.recorder.of(RedisWarning)
             assert [] == running.recorder.of(RoundFailed)
         assert [f"db{database}"] == list(admin.info("keyspace"))
 

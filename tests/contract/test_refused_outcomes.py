@@ -72,10 +72,10 @@ async def in_state(running: Running, tasks: Tasks, state: str) -> None:
 
 @pytest.mark.single_server
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
-def test_d04_a_value_that_redis_refuses_for_its_size_is_an_error_of_its_own_call(
+def test_a_value_that_redis_refuses_for_its_size_is_an_error_of_its_own_call(
     redis_url: str, small_values: None, kind: str
 ) -> None:
-    """Redis closes the connection; its last words say why, and the other calls are sent again."""
+    """Redis closes the connection; its last words say why, and the other calls are sent again. (D04)"""
     plans = [
         write_result("q", "a", "t", data, lease_score=1)
         for data in (b"x", bytes(MEGABYTE + 1), b"x", bytes(8 * MEGABYTE), b"x")
@@ -102,10 +102,10 @@ def test_d04_a_value_that_redis_refuses_for_its_size_is_an_error_of_its_own_call
 
 @pytest.mark.single_server
 @run_async
-async def test_d04_a_result_that_redis_refuses_is_an_ordinary_failure_of_the_task(
+async def test_a_result_that_redis_refuses_is_an_ordinary_failure_of_the_task(
     redis_url: str, tasks: Tasks, small_values: None
 ) -> None:
-    """It is not sent again and again; the task is retried, and others are not held up."""
+    """It is not sent again and again; the task is retried, and others are not held up. (D04)"""
 
     async def handle(task: Task) -> bytes:
         return bytes(2 * MEGABYTE) if task.payload == b"large" else b"small"
@@ -127,10 +127,10 @@ async def test_d04_a_result_that_redis_refuses_is_an_ordinary_failure_of_the_tas
 
 @pytest.mark.single_server
 @run_async
-async def test_d04_a_failure_that_redis_refuses_archives_its_task_unchanged(
+async def test_a_failure_that_redis_refuses_archives_its_task_unchanged(
     redis_url: str, tasks: Tasks, small_values: None
 ) -> None:
-    """A payload just under the limit leaves no room for an error in the message."""
+    """A payload just under the limit leaves no room for an error in the message. (D04)"""
 
     async def handle(task: Task) -> None:
         raise ValueError("x" * 1000)
@@ -146,10 +146,10 @@ async def test_d04_a_failure_that_redis_refuses_archives_its_task_unchanged(
 
 @pytest.mark.single_server
 @run_async
-async def test_d04_an_outcome_that_breaks_the_connection_without_a_word_ends_as_a_failure(
+async def test_an_outcome_that_breaks_the_connection_without_a_word_ends_as_a_failure(
     redis_url: str, tasks: Tasks, small_buffers: None
 ) -> None:
-    """It is sent alone, and blamed when Redis answers something else right after it."""
+    """It is sent alone, and blamed when Redis answers something else right after it. (D04)"""
 
     async def handle(task: Task) -> bytes:
         return bytes(3 * MEGABYTE) if task.payload == b"large" else b"small"
@@ -192,10 +192,10 @@ def refuse(running: Running, *names: str, error: Exception = NOT_NOW) -> None:
 
 
 @run_async
-async def test_d04_a_settle_that_is_answered_with_an_error_again_and_again_ends_as_a_failure(
+async def test_a_settle_that_is_answered_with_an_error_again_and_again_ends_as_a_failure(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """As managed servers answer with errors of their own what they will not take."""
+    """As managed servers answer with errors of their own what they will not take. (D04)"""
 
     async def handle(task: Task) -> bytes:
         return b"done"
@@ -229,10 +229,10 @@ async def test_an_outcome_that_redis_refuses_fails_no_round_of_a_service(
 
 
 @run_async
-async def test_d04_an_attempt_of_which_nothing_can_be_written_is_left_to_be_recovered(
+async def test_an_attempt_of_which_nothing_can_be_written_is_left_to_be_recovered(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """Its lease is not renewed any more, and shutdown does not wait for it."""
+    """Its lease is not renewed any more, and shutdown does not wait for it. (D04)"""
 
     async def handle(task: Task) -> None: ...
 
@@ -246,10 +246,10 @@ async def test_d04_an_attempt_of_which_nothing_can_be_written_is_left_to_be_reco
 
 @pytest.mark.single_server
 @run_async
-async def test_d04_a_consumer_hears_that_redis_refuses_its_result(
+async def test_a_consumer_hears_that_redis_refuses_its_result(
     redis_url: str, tasks: Tasks, small_values: None
 ) -> None:
-    """From the call that settles; its attempt has failed."""
+    """From the call that settles; its attempt has failed. (D04)"""
     async with consuming(redis_url, ConsumerConfig(retry_delay=3600)) as c:
         await c.client.enqueue("t", task_id="a", retention=60)
         async with c.consumer.take(wait=5) as [attempt]:
@@ -263,10 +263,10 @@ async def test_d04_a_consumer_hears_that_redis_refuses_its_result(
 
 
 @run_async
-async def test_d04_a_result_over_max_result_is_an_ordinary_failure_and_is_not_sent(
+async def test_a_result_over_max_result_is_an_ordinary_failure_and_is_not_sent(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """Only where it would be kept."""
+    """Only where it would be kept. (D04)"""
 
     async def handle(task: Task) -> bytes:
         return bytes(11)
@@ -281,8 +281,8 @@ async def test_d04_a_result_over_max_result_is_an_ordinary_failure_and_is_not_se
 
 
 @run_async
-async def test_d04_write_result_refuses_what_is_over_max_result(redis_url: str, tasks: Tasks) -> None:
-    """Before anything is sent, from coroutines and threads."""
+async def test_write_result_refuses_what_is_over_max_result(redis_url: str, tasks: Tasks) -> None:
+    """Before anything is sent, from coroutines and threads. (D04)"""
     app, raised = App(redis_url), []
 
     @app.task("coroutine")
@@ -305,10 +305,10 @@ async def test_d04_write_result_refuses_what_is_over_max_result(redis_url: str, 
 
 
 @run_async
-async def test_d04_a_consumer_keeps_the_attempt_whose_result_is_over_max_result(
+async def test_a_consumer_keeps_the_attempt_whose_result_is_over_max_result(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """It may settle it with a smaller one."""
+    """It may settle it with a smaller one. (D04)"""
     async with consuming(redis_url, ConsumerConfig(max_result=10)) as c:
         await c.client.enqueue("t", task_id="a", retention=60)
         async with c.consumer.take(wait=5) as [attempt]:
@@ -321,8 +321,8 @@ async def test_d04_a_consumer_keeps_the_attempt_whose_result_is_over_max_result(
 
 
 @run_async
-async def test_d04_max_result_holds_in_child_processes(serve: Serve) -> None:
-    """The limit holds for a handler's return value and for results that it writes."""
+async def test_max_result_holds_in_child_processes(serve: Serve) -> None:
+    """The limit holds for a handler's return value and for results that it writes. (D04)"""
     async with serve(ServerConfig(concurrency=4, max_result=10, retry_delay=3600)) as running:
         await child_tasks.large.options(task_id="returned").enqueue(how="return")
         await child_tasks.large.options(task_id="written").enqueue(how="write")
@@ -331,8 +331,8 @@ async def test_d04_max_result_holds_in_child_processes(serve: Serve) -> None:
             assert isinstance(finished.error, ResultTooLargeError)
 
 
-def test_d04_max_result_holds_in_the_test_kit() -> None:
-    """As in a server, and in the context of a handler that is called as a function."""
+def test_max_result_holds_in_the_test_kit() -> None:
+    """As in a server, and in the context of a handler that is called as a function. (D04)"""
     app = make_app()
 
     @app.task("large", result_ttl=60)
@@ -348,7 +348,7 @@ def test_d04_max_result_holds_in_the_test_kit() -> None:
 
 
 @pytest.mark.parametrize("value", [0, True, "8 MB", 600_000_000])
-def test_d04_max_result_is_a_number_of_bytes_that_redis_can_take(value: Any) -> None:
-    """Checked where it is given."""
+def test_max_result_is_a_number_of_bytes_that_redis_can_take(value: Any) -> None:
+    """Checked where it is given. (D04)"""
     with pytest.raises(InvalidOptionError, match="max_result"):
         ServerConfig(max_result=value)

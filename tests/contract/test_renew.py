@@ -24,7 +24,7 @@ def renewed(perform: Perform, *claims: Claim, now: Instant | None = LATER, **arg
 
 
 def test_a_renewal_moves_the_ends_of_leases(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZADD; leases that were not asked for stay."""
+    """Fails if the script no longer calls ZADD; leases that were not asked for stay."""
     tasks.active("a", "b", "c")
     assert Renewed(RENEWED_SCORE, LATER, []) == renewed(perform, claim("a"), claim("b"))
     assert {"a": RENEWED_SCORE, "b": RENEWED_SCORE, "c": LEASE_SCORE} == tasks.scores("lease")
@@ -39,7 +39,7 @@ def test_the_length_of_a_lease_is_the_callers(perform: Perform, tasks: Tasks) ->
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of TIME: the clock of this host's program does not matter."""
+    """Fails if the script no longer calls TIME: the clock of this host's program does not matter."""
     tasks.active("a", lease=int(time.time()) + 5)
     before = time.time_ns() // 1000
     result = renewed(perform, claim("a"), now=None)
@@ -49,7 +49,7 @@ def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -
 
 
 def test_h05_w16_a_task_that_is_not_ours_any_more_is_lost(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HGET and of the ZSCORE: Asynq ignores what its renewal found."""
+    """Fails if the script no longer calls HGET or ZSCORE: Asynq ignores what its renewal found."""
     tasks.active("other", token="server/2")
     tasks.active("go", token="")
     tasks.active("later", lease=LEASE_SCORE + 1)
@@ -70,7 +70,7 @@ def test_h05_a_lease_up_to_what_was_asked_for_is_renewed(
 
 
 def test_w16_a_lease_that_vanished_is_written_again(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the LPOS: the task is still active with our token."""
+    """Fails if the script no longer calls LPOS: the task is still active with our token."""
     tasks.active("b", "a", lease=None)
     assert [] == renewed(perform, claim("a"), claim("b")).lost
     assert {"a": RENEWED_SCORE, "b": RENEWED_SCORE} == tasks.scores("lease")
@@ -88,7 +88,7 @@ def test_w16_a_task_that_left_active_gets_no_lease(
 
 
 def test_a_renewal_that_is_sent_again_finds_its_own_score(redis_client: RedisClient, tasks: Tasks) -> None:
-    """The later lease is our first run's, since our claim has not lapsed: nobody else can have the task."""
+    """The later lease is our first run's, since our claim has not lapsed: no other worker has the task."""
     tasks.active("a")
     assert [] == renewed(BlockingPerformer(redis_client, replay=True), claim("a")).lost
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_the_last_result_written_wins(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET."""
+    """Fails if the script no longer calls HSET."""
     tasks.active("a")
     assert perform(write_result("default", "a", TOKEN, b"\x00half", lease_score=LEASE_SCORE))
     assert perform(write_result("default", "a", TOKEN, b"all", lease_score=LEASE_SCORE))
@@ -23,7 +23,10 @@ def test_the_last_result_written_wins(perform: Perform, tasks: Tasks) -> None:
 def test_h05_w15_a_result_is_written_only_by_the_attempt_that_runs_the_task(
     perform: Perform, tasks: Tasks, token: str
 ) -> None:
-    """Sees the loss of the HMGET: Asynq makes a hash of a result alone, which blocks the id."""
+    """Fails if the script no longer calls HMGET.
+
+    Asynq makes a hash of a result alone, which blocks the id.
+    """
     tasks.active("a", token=token)
     assert not perform(write_result("default", "a", TOKEN, b"data", lease_score=LEASE_SCORE))
     assert not perform(write_result("default", "gone", TOKEN, b"data", lease_score=LEASE_SCORE))
@@ -40,7 +43,10 @@ def test_h05_a_token_left_standing_on_a_waiting_task_writes_nothing(perform: Per
 
 
 def test_h05_a_result_is_not_written_over_a_task_that_go_runs(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the ZSCORE: Go's dequeue leaves our token, and only its later lease tells."""
+    """Fails if the script no longer calls ZSCORE.
+
+    Go's dequeue leaves our token, and only its later lease tells.
+    """
     tasks.active("a", lease=LEASE_SCORE + 60)
     assert not perform(write_result("default", "a", TOKEN, b"late", lease_score=LEASE_SCORE))
     assert perform(write_result("default", "a", TOKEN, b"mine", lease_score=LEASE_SCORE + 60))
@@ -48,7 +54,7 @@ def test_h05_a_result_is_not_written_over_a_task_that_go_runs(perform: Perform, 
 
 
 def test_h02_a_result_is_written_without_a_lease(perform: Perform, tasks: Tasks) -> None:
-    """A missing lease entry is nobody else's."""
+    """A missing lease entry does not belong to another worker."""
     tasks.active("a", lease=None)
     assert perform(write_result("default", "a", TOKEN, b"mine", lease_score=LEASE_SCORE))
     tasks.client.zadd(tasks.keys.lease, {"a": LEASE_SCORE})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_a_scheduled_task_is_a_hash_of_message_and_state(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET and of the ZADD; it is not pending since any time."""
+    """Fails if the script no longer calls HSET or ZADD; it is not pending since any time."""
     task = composed("a", process_in=60)
     assert ["enqueued"] == statuses(enqueue(perform, task))
     assert {"msg": task.encoded, "state": b"scheduled"} == tasks.fields("a")
@@ -33,7 +33,7 @@ def test_h13_a_due_time_is_the_first_whole_second_that_is_not_too_early(
 
 
 def test_an_id_that_exists_is_not_scheduled(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the EXISTS."""
+    """Fails if the script no longer calls EXISTS."""
     tasks.pending("a")
     before = tasks.fields("a")
     results = enqueue(perform, composed("a", process_in=60), composed("b", process_in=60))
@@ -46,7 +46,7 @@ def test_an_id_that_exists_is_not_scheduled(perform: Perform, tasks: Tasks) -> N
 def test_w25_a_task_scheduled_before_the_reply_was_lost_is_enqueued(
     redis_client: RedisClient, tasks: Tasks, perform: Perform
 ) -> None:
-    """Sees the loss of the HGET that compares the stored message."""
+    """Fails if the script no longer compares the stored message (HGET)."""
     tasks.pending("b")
     replay = BlockingPerformer(redis_client, replay=True)
     first, other = composed("a", process_in=60), composed("b", b"other", process_in=60)

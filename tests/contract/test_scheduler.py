@@ -30,10 +30,10 @@ from pyasynq.errors import (
 from pyasynq.events import (
     FutureTickIgnored,
     HookFailed,
+    RedisWarning,
     RoundFailed,
     RoundFinished,
     SchedulerStateChanged,
-    ServerWarning,
     ShutdownHung,
     TickFailed,
     TickFired,
@@ -41,7 +41,8 @@ from pyasynq.events import (
 )
 from pyasynq.scheduler import Scheduler
 from pyasynq.server import ServerState
-from pyasynq.task import Task, TaskInfo
+from pyasynq.task import Task, TaskInfo, TaskState
+from tests.factories import Tasks
 from tests.fake_clock import FakeClock
 from tests.run_async import run_async
 from tests.waiting import set_to
@@ -88,7 +89,7 @@ class Running:
             FutureTickIgnored,
             HookFailed,
             RoundFailed,
-            ServerWarning,
+            RedisWarning,
             ShutdownHung,
         ):
             events.subscribe(kind, self.seen.append)
@@ -224,7 +225,7 @@ async def test_h18_a_tick_is_not_fired_again_after_its_task_is_done(
 def test_h18_missed_ticks_are_made_up_for_as_asked(
     redis_url: str, redis_client: RedisClient, clock: Clock, misfire: Any, expected: list[int]
 ) -> None:
-    """From the tick that is stored, whoever fired it."""
+    """It starts at the stored tick, no matter which scheduler fired it."""
     every = "@every 100s"
 
     async def test() -> None:
@@ -245,10 +246,10 @@ def test_h18_missed_ticks_are_made_up_for_as_asked(
 
 
 @run_async
-async def test_d29_a_restart_of_a_second_leaves_no_tick_out(
+async def test_a_restart_of_a_second_leaves_no_tick_out(
     redis_url: str, redis_client: RedisClient, clock: Clock
 ) -> None:
-    """Though missed ticks are skipped: this one is not late enough."""
+    """Though missed ticks are skipped: this one is not late enough. (D29)"""
     async with Running(redis_url, clock) as one:
         await one.register(EVERY, "t")
         assert [10] == await one.move(10)
@@ -262,10 +263,10 @@ async def test_d29_a_restart_of_a_second_leaves_no_tick_out(
 
 
 @run_async
-async def test_d12_a_last_tick_in_the_future_is_reported_and_silences_nothing(
+async def test_a_last_tick_in_the_future_is_reported_and_silences_nothing(
     redis_url: str, redis_client: RedisClient, clock: Clock
 ) -> None:
-    """A clock of Redis that was wrong once would keep the entry from being fired for years."""
+    """A clock of Redis that was wrong once would keep the entry from being fired for years. (D12)"""
     entry = Scheduler(redis_url).register(EVERY, "t")
     redis_client.hset("asynq:{default}:x:ticks", entry, seconds(10**8)[0])
     async with Running(redis_url, clock) as one, Running(redis_url, clock) as other:
@@ -580,6 +581,7 @@ async def test_a_scheduler_starts_once(redis_url: str, clock: Clock) -> None:
     assert ["active", "stopped", "closed"] == states
 
 
+@pytest.mark.usefixtures("impatient")
 @run_async
 async def test_a_start_without_redis_fails_and_leaves_nothing(tmp_path_factory: Any) -> None:
     """The caller is told."""
@@ -636,8 +638,8 @@ async def test_an_entry_that_cannot_be_fired_does_not_hinder_the_others(
 
 
 @run_async
-async def test_d53_a_shutdown_does_not_wait_for_a_hook_that_hangs(redis_url: str, clock: Clock) -> None:
-    """It says which one; so a program can end, and the entries are taken away."""
+async def test_a_shutdown_does_not_wait_for_a_hook_that_hangs(redis_url: str, clock: Clock) -> None:
+    """It says which one; so a program can end, and the entries are taken away. (D53)"""
     called = asyncio.Event()
 
     async def hang(task: Task) -> None:
@@ -658,8 +660,8 @@ async def test_d53_a_shutdown_does_not_wait_for_a_hook_that_hangs(redis_url: str
 
 
 @run_async
-async def test_d53_a_stop_does_not_wait_for_a_hook_that_hangs(redis_url: str, clock: Clock) -> None:
-    """As a shutdown does not."""
+async def test_a_stop_does_not_wait_for_a_hook_that_hangs(redis_url: str, clock: Clock) -> None:
+    """As a shutdown does not. (D53)"""
     called = asyncio.Event()
 
     async def hang(task: Task) -> None:
@@ -676,11 +678,61 @@ async def test_d53_a_stop_does_not_wait_for_a_hook_that_hangs(redis_url: str, cl
 
 
 @run_async
-async def test_d60_schedulers_of_two_zones_have_entries_of_their_own(redis_url: str, clock: Clock) -> None:
-    """Each fires nine o'clock of its own zone."""
+async def test_schedulers_of_two_zones_have_entries_of_their_own(redis_url: str, clock: Clock) -> None:
+    """Each fires nine o'clock of its own zone. (D60)"""
     berlin, tokyo = (
         Scheduler(redis_url, SchedulerConfig(location=zone), clock=clock)
         for zone in ("Europe/Berlin", "Asia/Tokyo")
     )
     assert berlin.register("0 9 * * *", "t") != tokyo.register("0 9 * * *", "t")
     assert berlin.register(EVERY, "t") == tokyo.register(EVERY, "t")
+
+
+@run_async
+async def test_a_scheduler_forwards_due_tasks_of_the_queues_that_it_is_told(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """So a scaler sees them while there is no worker; other queues stay as they are."""
+    for name in ("told", "other"):
+        Tasks(redis_client, name).put(TaskState.SCHEDULED, "late", score=1)
+        Tasks(redis_client, name).put(TaskState.RETRY, "again", score=1)
+    scheduler = Scheduler(redis_url, SchedulerConfig(forward_queues=("told",)))
+    ended = asyncio.Event()
+    scheduler.events.subscribe(
+        RoundFinished, lambda event: ended.set() if event.service == "forwarder" else None
+    )
+    async with scheduler:
+        await ended.wait()
+    assert {b"late", b"again"} == set(redis_client.lrange("asynq:{told}:pending", 0, -1))
+    assert [] == redis_client.lrange("asynq:{other}:pending", 0, -1)
+
+
+@run_async
+async def test_the_forwarder_of_a_scheduler_rests_until_the_next_task_is_due(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Five seconds at most."""
+    for name, after in (("soon", 2), ("later", 1_000)):
+        due = int(redis_client.time()[0]) + after
+        Tasks(redis_client, name).put(TaskState.SCHEDULED, "x", score=due)
+    rests = {}
+    for name in ("soon", "later"):
+        scheduler = Scheduler(redis_url, SchedulerConfig(forward_queues=(name,)))
+        first: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+        def note(event: RoundFinished, first: asyncio.Future[float] = first) -> None:
+            if event.service == "forwarder" and not first.done():
+                first.set_result(event.rest)
+
+        scheduler.events.subscribe(RoundFinished, note)
+        async with scheduler:
+            rests[name] = await first
+    assert rests["soon"] <= 2
+    assert 5 == rests["later"]
+
+
+@pytest.mark.parametrize("names", ["emails", [" "], [5], None])
+def test_what_cannot_be_names_of_queues_is_refused(names: Any) -> None:
+    """A single name is not a sequence of names."""
+    with pytest.raises(InvalidOptionError, match="forward_queues"):
+        SchedulerConfig(forward_queues=names)

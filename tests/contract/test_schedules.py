@@ -53,7 +53,7 @@ def entry(entry_id: str, **changes: Any) -> SchedulerEntry:
 
 
 def event(task_id: str = "x", second: int = 0) -> SchedulerEnqueueEvent:
-    """Return an enqueue, so many seconds after the first."""
+    """Return an enqueue, this many seconds after the first."""
     return SchedulerEnqueueEvent(task_id=task_id, enqueue_time=MOMENT + timedelta(seconds=second))
 
 
@@ -70,7 +70,7 @@ def fire_tick(
 
 
 def status(fired: Fired) -> str | None:
-    """Return the word for what became of a task; None for a tick that was fired before."""
+    """Return the word for the outcome of a task; None for a tick that was fired before."""
     return None if fired.result is None else fired.result.status.value
 
 
@@ -104,7 +104,7 @@ def test_h18_a_tick_whose_lock_is_no_string_is_not_lost(
 def test_h18_a_tick_is_fired_once_also_after_its_task_is_done(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, tick: int
 ) -> None:
-    """Whoever comes second, with the same tick or an earlier one, enqueues nothing."""
+    """The second scheduler, with the same tick or an earlier one, enqueues nothing."""
     perform(fire_tick(100))
     redis_client.delete(tasks.keys.task("a"), tasks.keys.pending)
     assert Fired(None, 100) == perform(fire_tick(tick, "b"))
@@ -158,7 +158,7 @@ def test_h18_a_member_of_a_group_may_be_for_later(perform: Perform, tasks: Tasks
 def test_h18_a_unique_task_takes_its_lock_with_the_tick(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, options: dict[str, Any]
 ) -> None:
-    """Of pending and of scheduled tasks."""
+    """The limits apply to pending and to scheduled tasks."""
     wanted = composed("a", unique=30, **options)
     assert "enqueued" == status(perform(fire_tick(unique=30, **options)))
     lock = wanted.lock
@@ -389,10 +389,10 @@ def test_h10_a_tick_may_replace_a_finished_task(perform: Perform, tasks: Tasks) 
     assert (["a"], []) == (tasks.ids("pending"), tasks.ids("archived"))
 
 
-def test_d12_a_last_tick_in_the_future_does_not_keep_a_tick_from_being_fired(
+def test_a_last_tick_in_the_future_does_not_keep_a_tick_from_being_fired(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """It is replaced, so that the next scheduler knows that this tick was fired."""
+    """It is replaced, so that the next scheduler knows that this tick was fired. (D12)"""
     tick = NOW.seconds
     redis_client.hset(TICKS, "e", tick + 301)
     assert ("enqueued", tick) == (status(fired := perform(fire_tick(tick))), fired.last)
@@ -401,20 +401,26 @@ def test_d12_a_last_tick_in_the_future_does_not_keep_a_tick_from_being_fired(
 
 
 @pytest.mark.parametrize(("tick", "ahead"), [(0, 300), (900, 0), (900, 300)])
-def test_d12_a_last_tick_up_to_five_minutes_after_now_or_the_tick_is_believed(
+def test_a_last_tick_up_to_five_minutes_after_now_or_the_tick_is_believed(
     perform: Perform, redis_client: RedisClient, tasks: Tasks, tick: int, ahead: int
 ) -> None:
-    """After a fail-over the clock of Redis may be behind, and the estimate of a scheduler ahead of it."""
+    """After a fail-over the clock of Redis may be behind, and the estimate of a scheduler ahead of it.
+
+    Defect D12.
+    """
     last = NOW.seconds + tick + ahead
     redis_client.hset(TICKS, "e", last)
     assert Fired(None, last) == perform(fire_tick(NOW.seconds + tick))
     assert [] == tasks.ids("pending")
 
 
-def test_d60_a_new_entry_takes_over_the_ticks_of_the_one_that_it_replaces(
+def test_a_new_entry_takes_over_the_ticks_of_the_one_that_it_replaces(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of both HSETs; the old ones stay, for schedulers that still have the old entry."""
+    """Fails if the script no longer calls HSET.
+
+    The old ones stay, for schedulers that still have the old entry. (D60)
+    """
     old = {"old": 20, "old:since": 7}
     redis_client.hset(TICKS, mapping=old)
     begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
@@ -423,16 +429,16 @@ def test_d60_a_new_entry_takes_over_the_ticks_of_the_one_that_it_replaces(
     assert expected == {field.decode(): int(tick) for field, tick in redis_client.hgetall(TICKS).items()}
 
 
-def test_d60_an_entry_that_is_known_keeps_its_own_ticks(perform: Perform, redis_client: RedisClient) -> None:
-    """Another scheduler has begun it before."""
+def test_an_entry_that_is_known_keeps_its_own_ticks(perform: Perform, redis_client: RedisClient) -> None:
+    """Another scheduler has begun it before. (D60)"""
     redis_client.hset(TICKS, mapping={"old": 20, "old:since": 7, "new:since": 9, "late": 11})
     predecessors = {"new": "old", "late": "old"}
     begun = perform(begin_entries("default", ["new", "late"], predecessors=predecessors, now=NOW))
     assert [EntryTicks(None, 9), EntryTicks(11, NOW.seconds)] == begun.ticks
 
 
-def test_d60_an_entry_whose_predecessor_is_unknown_counts_from_now(perform: Perform) -> None:
-    """As one without a predecessor does."""
+def test_an_entry_whose_predecessor_is_unknown_counts_from_now(perform: Perform) -> None:
+    """As one without a predecessor does. (D60)"""
     begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
     assert [EntryTicks(None, NOW.seconds)] == begun.ticks
     assert [EntryTicks(None, NOW.seconds)] == perform(
@@ -440,10 +446,10 @@ def test_d60_an_entry_whose_predecessor_is_unknown_counts_from_now(perform: Perf
     ).ticks
 
 
-def test_d60_a_predecessor_that_was_never_fired_hands_on_its_beginning(
+def test_a_predecessor_that_was_never_fired_hands_on_its_beginning(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """And no last tick."""
+    """And no last tick. (D60)"""
     redis_client.hset(TICKS, "old:since", 7)
     begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
     assert [EntryTicks(None, 7)] == begun.ticks

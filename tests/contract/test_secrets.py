@@ -13,7 +13,7 @@ import pyasynq.sync
 from pyasynq._redis.driver import AsyncDriver, BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import PyasynqError, RedisAuthenticationError
-from pyasynq.events import ServerWarning
+from pyasynq.events import RedisWarning
 from tests.fix_engine import do_nothing, serving
 from tests.fix_listener import Listener, be_silent, hang_up, reset, say
 from tests.fix_tls import Certificates, TlsFront
@@ -114,7 +114,7 @@ async def test_a_server_logs_none(own_server: OwnServer) -> None:
     while not await listens(url):
         pass
     async with serving(url, do_nothing) as running:
-        warning = await running.recorder.wait(ServerWarning)
+        warning = await running.recorder.wait(RedisWarning)
         assert "wakeup_refused" == warning.code
         assert is_clean(warning.message)
         assert is_clean(repr(running.server) + repr(vars(running.server)))
@@ -131,7 +131,7 @@ async def listens(url: str) -> bool:
 
 
 def test_representations() -> None:
-    """Of everything that knows the URL."""
+    """The repr of each object that knows the URL is checked."""
     url = f"rediss://bob:{QUOTED}@h:1/0?ssl_certfile=/c&ssl_password={QUOTED}"
     target = parse_redis_url(url)
     knowing = [

@@ -52,7 +52,7 @@ def acquire(perform: Perform, task_id: str, *, deadline: int = LATER, now: Insta
 
 
 def test_as_many_tasks_get_a_token_as_there_are(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the ZCARD and of the ZADD; the score is the deadline."""
+    """Fails if the script no longer calls ZCARD or ZADD; the score is the deadline."""
     assert [True, True, False] == [acquire(perform, task_id) for task_id in "abc"]
     assert {"a": LATER, "b": LATER} == tokens(redis_client)
 
@@ -73,7 +73,7 @@ def test_a_holder_that_asks_again_moves_its_deadline_unless_all_are_taken(
 def test_a_token_lapses_in_the_second_after_its_deadline(
     perform: Perform, redis_client: RedisClient, expected: bool, after: int
 ) -> None:
-    """Sees the loss of the ZREMRANGEBYSCORE: what a crash has left is taken by others."""
+    """Fails if the script no longer calls ZREMRANGEBYSCORE: what a crash has left is taken by others."""
     for task_id in "ab":
         acquire(perform, task_id)
     assert expected is acquire(perform, "c", now=Instant(LATER + after, 999_999), deadline=LATER + 60)
@@ -81,7 +81,7 @@ def test_a_token_lapses_in_the_second_after_its_deadline(
 
 
 def test_a_token_is_given_back(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the ZREM; who holds none is told."""
+    """Fails if the script no longer calls ZREM; who holds none is told."""
     acquire(perform, "a")
     assert perform(release_token("api", "a"))
     assert {} == tokens(redis_client)
@@ -98,10 +98,10 @@ def test_w29_a_lost_reply_changes_no_answer(perform: Perform, redis_client: Redi
     assert {"b": LATER} == tokens(redis_client)
 
 
-def test_d29_a_token_is_given_back_by_the_attempt_that_took_it(
+def test_a_token_is_given_back_by_the_attempt_that_took_it(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the ZSCORE: the deadline tells the attempts at a task apart."""
+    """Fails if the script no longer calls ZSCORE: the deadline tells the attempts at a task apart. (D29)"""
     acquire(perform, "a")
     acquire(perform, "a", deadline=LATER + 5)
     assert not perform(release_token("api", "a", deadline=LATER))
@@ -111,10 +111,13 @@ def test_d29_a_token_is_given_back_by_the_attempt_that_took_it(
 
 
 @run_async
-async def test_d29_an_attempt_that_lost_its_lease_leaves_the_token_of_the_next_one(
+async def test_an_attempt_that_lost_its_lease_leaves_the_token_of_the_next_one(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Its block ends after the second attempt at the task has begun, in the same process or another one."""
+    """Its block ends after the second attempt at the task has begun, in the same process or another one.
+
+    Defect D29.
+    """
     now = datetime.now(UTC).replace(microsecond=0)
     later = int(now.timestamp()) + 120
     semaphore, other = (Semaphore(redis_url, scope="api", max_tokens=2) for _ in range(2))
@@ -141,7 +144,7 @@ async def test_d29_an_attempt_that_lost_its_lease_leaves_the_token_of_the_next_o
 
 
 def test_h15_tokens_lapse_by_the_clock_of_redis(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of TIME."""
+    """Fails if the script no longer calls TIME."""
     redis_client.zadd(KEY, {"lapsed": 1_700_000_000})
     perform(acquire_token("api", 2, "a", deadline=LATER))
     assert ["a"] == list(tokens(redis_client))
@@ -166,7 +169,7 @@ def test_a_semaphore_that_cannot_work_is_refused(option: str, settings: dict[str
 async def test_outside_of_handlers_the_holder_and_its_deadline_are_given(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Without them there is nobody to hold the token."""
+    """Without them no holder could have the token."""
     semaphore = Semaphore(redis_url, scope="api", max_tokens=1)
     until = datetime.now(UTC) + timedelta(minutes=1)
     assert await semaphore.acquire(task_id="a", deadline=until)

@@ -55,14 +55,14 @@ _AFTER_FAIL_OVER = 20.0
 
 
 def ours(node: Node) -> set[str]:
-    """Return the names of our connections to a server, but for those of the drivers that all tests share."""
+    """Return the names of our connections to a server, except those of the drivers that all tests share."""
     clients = node.client.client_list()
     return {client["name"] for client in clients if client["name"].startswith("pyasynq-")}
 
 
 def follows(url: str, node: Node) -> bool:
     """Whether this process takes a server for the primary of a group."""
-    return not primary_watch.watch_of(parse_redis_url(url)).suspects(("127.0.0.1", node.port))
+    return not primary_watch.get_watch(parse_redis_url(url)).suspects(("127.0.0.1", node.port))
 
 
 def threads() -> set[threading.Thread]:
@@ -96,7 +96,7 @@ def locked(sentinel_group: SentinelGroup) -> Iterator[SentinelGroup]:
 def test_each_kind_of_server_gets_its_own_login(
     locked: SentinelGroup, make_client: Callable[..., ClientFace]
 ) -> None:
-    """What stands before the hosts is for Redis, the parameters are for the Sentinels."""
+    """Credentials before the hosts are for Redis; the parameters are for the Sentinels."""
     url = locked.url("worker:r3dis@", database=3, sentinel_username="watcher", sentinel_password="s3ntinel")
     make_client(url).enqueue("t", task_id="1")
     assert ["db3"] == list(locked.primary.client.info("keyspace"))
@@ -139,7 +139,7 @@ def test_a_wrong_name_of_the_primary_is_an_error_at_once(
 ) -> None:
     """It names the one that the Sentinels know."""
     client = make_client(sentinel_group.url(master="task"), timeout=60)
-    with pytest.raises(ConfigurationError, match=r"knows no primary 'task': correct master= .*'tasks'"):
+    with pytest.raises(ConfigurationError, match=r"does not know primary 'task': correct master= .*'tasks'"):
         client.ping()
 
 
@@ -149,7 +149,7 @@ def test_a_redis_is_no_sentinel(
     """The likeliest wrong address of all."""
     port = sentinel_group.primary.port
     client = make_client(f"redis-sentinel://127.0.0.1:{port}?master={NAME}", timeout=60)
-    with pytest.raises(ConfigurationError, match=f"what answers at 127.0.0.1:{port} is no Sentinel"):
+    with pytest.raises(ConfigurationError, match=f"the server at 127.0.0.1:{port} is not a Sentinel"):
         client.ping()
 
 
@@ -179,14 +179,14 @@ def test_one_sentinel_that_answers_is_enough_and_is_asked_first_from_then_on(
     url = sentinel_group.url()
     client = make_client(url)
     client.ping()
-    _, port = primary_watch.watch_of(parse_redis_url(url)).sentinels()[0]
+    _, port = primary_watch.get_watch(parse_redis_url(url)).sentinels()[0]
     assert sentinel_group.sentinels[2].port == port
 
 
 def test_an_old_primary_that_still_works_gets_nothing_more(
     sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
 ) -> None:
-    """What it takes is lost when it becomes a replica; idle connections to it are not used again."""
+    """Commands that it accepts are lost when it becomes a replica; idle connections to it are not reused."""
     sentinel_group.tune(*LONG)
     url = sentinel_group.url()
     client = make_client(url)
@@ -217,7 +217,7 @@ async def test_everything_of_a_worker_leaves_an_old_primary_that_still_works(
         while ours(sentinel_group.primary) != names:
             await running.next_round("heartbeater")
         old = await asyncio.to_thread(sentinel_group.fail_over)
-        await asyncio.to_thread(wait_until, lambda: not ours(old), "nobody at the old primary")
+        await asyncio.to_thread(wait_until, lambda: not ours(old), "no connection at the old primary")
         assert "master" == old.client.info("replication")["role"], "it was told before we looked"
         while ours(sentinel_group.primary) != names:
             await running.next_round("heartbeater")
@@ -248,7 +248,7 @@ def test_a_replica_that_a_sentinel_of_the_past_names_is_refused(
     """What it says of itself decides."""
     past, present, _ = sentinel_group.sentinels
     primary, replica = sentinel_group.primary, sentinel_group.replicas[0]
-    # Of the same name, the Sentinels would tell one another what they know.
+    # With the same name, the Sentinels would exchange their data.
     for sentinel, named in ((past, replica), (present, primary)):
         sentinel.client.execute_command("SENTINEL", "MONITOR", "other", "127.0.0.1", named.port, "3")
     try:
@@ -264,7 +264,7 @@ def test_a_replica_that_a_sentinel_of_the_past_names_is_refused(
 
 
 def test_the_watch_ends_with_the_last_client(sentinel_group: SentinelGroup) -> None:
-    """And begins anew with the next one."""
+    """The next one starts from the beginning."""
     url = sentinel_group.url(database=7)
     before = threads()
     for _ in range(2):
@@ -341,13 +341,13 @@ class Producer:
             self._news.notify_all()
 
     async def acknowledges(self, count: int) -> None:
-        """Wait until Redis has taken so many more tasks."""
+        """Wait until Redis has taken this many more tasks."""
         wanted = len(self.acknowledged) + count
         async with self._news:
             await self._news.wait_for(lambda: len(self.acknowledged) >= wanted)
 
     async def secures(self, count: int) -> None:
-        """Wait until so many more tasks are safe."""
+        """Wait until this many more tasks are safe."""
         wanted = len(self.secured) + count
         async with self._news:
             await self._news.wait_for(lambda: len(self.secured) >= wanted)
@@ -374,7 +374,7 @@ async def test_a_fail_over_loses_nothing_that_the_replicas_had(
         await producer.secures(200)
         old = await asyncio.to_thread(getattr(sentinel_group, happens))
         async with asyncio.timeout(_AFTER_FAIL_OVER):
-            # What an old primary has acknowledged after the fail-over is not to be waited for.
+            # Writes that an old primary acknowledged after the fail-over are not waited for.
             await asyncio.to_thread(wait_until, lambda: not follows(url, old), "a process that follows")
             await producer.acknowledges(30)
             await running.finished(next(filter(None, reversed(producer.acknowledged))))
@@ -390,7 +390,7 @@ async def test_a_fail_over_loses_nothing_that_the_replicas_had(
     client = sentinel_group.primary.client
     client.delete("asynq:mark")
     check_invariants(client)
-    # What the old primary alone knew is over; the recoverer finds these when their leases lapse.
+    # Writes that only the old primary had are lost; the recoverer finds these tasks when their leases lapse.
     assert set(Tasks(client).ids("active")) <= runs.keys()
 
 
@@ -456,7 +456,7 @@ def test_an_old_primary_that_still_works_is_left_over_tls(
         client.enqueue("t", task_id="1")
         sentinel.execute_command("SENTINEL", "REMOVE", "behind-tls")
         sentinel.execute_command("SENTINEL", "MONITOR", "behind-tls", "127.0.0.1", other.port, "3")
-        watch = primary_watch.watch_of(parse_redis_url(url))
+        watch = primary_watch.get_watch(parse_redis_url(url))
         wait_until(lambda: watch.suspects(("127.0.0.1", one.port)), "a process that follows")
         client.enqueue("t", task_id="2")
         assert not watch.suspects(("127.0.0.1", other.port))

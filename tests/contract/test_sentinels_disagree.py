@@ -59,15 +59,15 @@ class ToldSentinel(Listener):
         )
 
 
-def test_d63_a_sentinel_that_was_silent_is_heard_again(
+def test_a_sentinel_that_was_silent_is_heard_again(
     sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
 ) -> None:
-    """The thread that asks every second tries it, though the others are enough."""
+    """The thread that asks every second tries it, though the others are enough. (D63)"""
     url = sentinel_group.url()
     dead = sentinel_group.sentinels[1]
     address = ("127.0.0.1", dead.port)
     make_client(url).ping()
-    watch = primary_watch.watch_of(parse_redis_url(url))
+    watch = primary_watch.get_watch(parse_redis_url(url))
     dead.kill()
     wait_until(lambda: watch.is_silent(address), "a Sentinel that is known to be silent")
     assert address == watch.sentinels()[-1]
@@ -90,10 +90,10 @@ def two_primaries(tmp_path: Path) -> Iterator[tuple[Node, Node]]:
 
 
 @pytest.mark.parametrize("stale", [0, 1, 2])
-def test_d63_sentinels_that_disagree_lead_to_the_primary_of_the_highest_epoch(
+def test_sentinels_that_disagree_lead_to_the_primary_of_the_highest_epoch(
     two_primaries: tuple[Node, Node], make_client: Callable[..., ClientFace], stale: int
 ) -> None:
-    """One has not heard of a fail-over, and the old primary goes on answering."""
+    """One has not heard of a fail-over, and the old primary goes on answering. (D63)"""
     old, new = two_primaries
     with contextlib.ExitStack() as stack:
         sentinels = [stack.enter_context(ToldSentinel(old.port, 3)) for _ in range(3)]
@@ -103,7 +103,7 @@ def test_d63_sentinels_that_disagree_lead_to_the_primary_of_the_highest_epoch(
         for sentinel in sentinels:
             if sentinel is not sentinels[stale]:
                 sentinel.primary, sentinel.epoch = new.port, 7
-        watch = primary_watch.watch_of(parse_redis_url(url.format(0)))
+        watch = primary_watch.get_watch(parse_redis_url(url.format(0)))
         address = ("127.0.0.1", new.port)
         wait_until(lambda: not watch.suspects(address), "a process that knows of the new primary")
         client.enqueue("t", task_id="after")

@@ -1,4 +1,4 @@
-"""Handlers in child processes, on a real Redis: what they get, and what becomes of what they say."""
+"""Handlers in child processes, on a real Redis: their input, and their results and reports."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ async def test_the_context_is_that_of_the_attempt(redis_url: str, serve: Serve) 
                 "queue": "default",
                 "retried": 0,
                 "max_retry": 7,
+                "has_waited": True,
                 "headers": {"a": "b"},
                 "state_is_of_this_process": True,
                 "tasks_of_this_state": tasks,

@@ -34,7 +34,7 @@ SOON = 0.2
 
 
 async def started(path: Path) -> list[int]:
-    """Wait for what a handler writes, beside the loop."""
+    """Wait for the line that a handler writes, in a thread."""
     return await asyncio.to_thread(written, path)
 
 
@@ -44,10 +44,13 @@ async def taken(running: Running, task_id: str) -> None:
 
 
 @run_async
-async def test_d07_a_child_that_answers_out_of_turn_is_killed_with_its_task(
+async def test_a_child_that_answers_out_of_turn_is_killed_with_its_task(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A forked copy of a handler answers first, or during the next task; no result is another task's."""
+    """A forked copy of a handler answers first, or during the next task; no result is another task's.
+
+    Defect D07.
+    """
     path = str(tmp_path / "go")
     async with serve(ServerConfig(concurrency=1)) as running:
         copied = await work.copy_itself.enqueue("")
@@ -75,7 +78,7 @@ async def test_d07_a_child_that_answers_out_of_turn_is_killed_with_its_task(
 async def test_a_child_that_dies_fails_the_attempt_and_nothing_else(
     redis_url: str, serve: Serve, how: str, exit_code: int | None, signal: str | None, text: str
 ) -> None:
-    """It spends a retry, is no crash of the worker, and the next task gets another child."""
+    """It uses up a retry, is not a crash of the worker, and the next task gets another child."""
     async with serve() as running:
         before = await (await work.where.enqueue()).result(timeout=30)
         handle = await work.die.enqueue(how)
@@ -183,8 +186,8 @@ async def test_a_child_that_says_what_cannot_be_read_is_killed(
         await (await work.where.enqueue()).result(timeout=30)
 
     assert isinstance(error, ChildProcessDiedError)
-    assert "was killed: it said something that cannot be read" in str(error)
-    assert "said something that cannot be read, and is killed" in caplog.text
+    assert "was killed: it sent an unreadable message" in str(error)
+    assert "sent an unreadable message and is killed" in caplog.text
 
 
 @run_async

@@ -256,7 +256,7 @@ async def described(url: str, task_id: str = "a") -> TaskInfo:
 
 @run_async
 async def test_the_inspector_tells_of_each_attempt_that_did_not_succeed(redis_url: str) -> None:
-    """When, where, what came of it and the beginning of the error; a kept success keeps them."""
+    """The attempt has its time, server, outcome and the start of the error; a kept success keeps them."""
     runs = []
 
     async def handle(task: Task) -> Snooze | str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._clock import Instant
-from pyasynq._redis.facts import ServerFacts, require_supported, server_facts
+from pyasynq._redis.facts import RedisFacts, read_redis_facts, require_supported
 from pyasynq.errors import RedisPermissionError, RedisVersionError
 
 if TYPE_CHECKING:
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 
-def facts_of(info: bytes) -> ServerFacts:
+def facts_of(info: bytes) -> RedisFacts:
     """Return what is made of a reply to INFO."""
-    plan = server_facts()
+    plan = read_redis_facts()
     next(plan)
     plan.send(info)
     try:
@@ -28,7 +28,7 @@ def facts_of(info: bytes) -> ServerFacts:
 def test_the_server_under_test_is_known(perform: Perform, redis_client: RedisClient) -> None:
     """Name, version, policy, uptime and clock are its own."""
     info = redis_client.info()
-    facts = perform(server_facts())
+    facts = perform(read_redis_facts())
     version = info.get("valkey_version", info["redis_version"])
     assert ("valkey" if "valkey_version" in info else "redis") == facts.name
     assert version == ".".join(map(str, facts.version))
@@ -40,17 +40,17 @@ def test_the_server_under_test_is_known(perform: Perform, redis_client: RedisCli
 def test_valkey_tells_its_own_version() -> None:
     """It also says which Redis it is compatible with."""
     info = b"# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.0-rc1\r\nuptime_in_seconds:12\r\n"
-    assert ServerFacts("valkey", (9, 1, 0), "", 12, Instant(2_000_000_000, 5)) == facts_of(info)
+    assert RedisFacts("valkey", (9, 1, 0), "", 12, Instant(2_000_000_000, 5)) == facts_of(info)
 
 
 def test_a_server_that_refuses_info_is_taken_for_a_redis_7() -> None:
     """`-@dangerous`, as access lists of managed servers have it, takes INFO away."""
-    plan = server_facts()
+    plan = read_redis_facts()
     next(plan)
     plan.throw(RedisPermissionError("command INFO was refused"))
     with pytest.raises(StopIteration) as end:
         plan.send([b"2000000000", b"5"])
-    assert ServerFacts("redis", (7, 0), "", 0, Instant(2_000_000_000, 5)) == end.value.value
+    assert RedisFacts("redis", (7, 0), "", 0, Instant(2_000_000_000, 5)) == end.value.value
     require_supported(end.value.value)
 
 

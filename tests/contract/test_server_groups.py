@@ -74,7 +74,7 @@ async def enqueue(running: Running, group: str, *payloads: bytes, **options: Any
 
 
 async def aggregated(running: Running, times: int) -> None:
-    """Wait until so many sets have become tasks."""
+    """Wait until this many sets have become tasks."""
     while len(running.recorder.of(TasksAggregated)) < times:
         await running.recorder.wait(TasksAggregated, new=True)
 
@@ -188,10 +188,10 @@ async def test_a_function_that_returns_no_task_has_failed(redis_url: str, tasks:
 
 
 @run_async
-async def test_d29_the_backoff_of_a_group_that_is_gone_is_forgotten(
+async def test_the_backoff_of_a_group_that_is_gone_is_forgotten(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
-    """Groups may be named after users, and those whose aggregation failed are deleted by hand."""
+    """Groups may be named after users, and those whose aggregation failed are deleted by hand. (D29)"""
     async with aggregating(redis_url, later) as running:
         assert running.server._engine is not None
         aggregator = running.server._engine._aggregator
@@ -365,7 +365,7 @@ async def test_a_shutdown_waits_for_an_aggregation(redis_url: str, tasks: Tasks)
 @pytest.mark.parametrize("plain", [False, True])
 @run_async
 async def test_a_shutdown_puts_back_what_takes_too_long(redis_url: str, tasks: Tasks, plain: bool) -> None:
-    """At once, not after two minutes, and nobody is waited for any longer."""
+    """They end at once, not after two minutes, and are not waited for."""
     begun, end = threading.Event(), threading.Event()
 
     def make(group: str, members: list[Task]) -> Task:
@@ -412,7 +412,7 @@ async def test_h21_a_member_that_cannot_be_decoded_does_not_hold_up_the_others(
 async def test_h01_a_lost_connection_does_not_make_the_function_run_twice(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """What it made is written when Redis is back, once."""
+    """The result is written once, when Redis is back."""
     calls = []
     with Proxy(redis_url) as proxy:
 
@@ -486,7 +486,7 @@ async def test_w05_h11_a_scheduled_task_joins_its_group_when_it_is_due(redis_url
 
 @run_async
 async def test_w03_h11_a_server_without_an_aggregator_reclaims_too(redis_url: str, tasks: Tasks) -> None:
-    """Tasks of a set are in nobody's sight; in their group they can be looked at and run singly."""
+    """Tasks of a set are not listed; in their group they can be listed and run singly."""
     tasks.in_set("g", "dead", "a", "b", stale_at=1)
     async with serving(redis_url, do_nothing, settings=AT_ONCE) as running:
         assert ("default", 1, 2) == await running.recorder.wait(SetsReclaimed)

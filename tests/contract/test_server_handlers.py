@@ -190,7 +190,7 @@ async def test_an_attempt_that_is_cancelled_in_its_first_step_is_broken_off(
 
 @run_async
 async def test_the_task_factory_of_the_loop_makes_the_tasks_of_handlers(redis_url: str) -> None:
-    """Whoever traces or names tasks sees these too."""
+    """Middleware that traces or names tasks sees these too."""
     made: list[str] = []
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **settings: Any) -> asyncio.Task[Any]:

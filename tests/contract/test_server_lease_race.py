@@ -13,7 +13,7 @@ from pyasynq._engine.lease.renewal import Renewal
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.run.outcome import DONE, REQUEUE, Decision
-from pyasynq._engine.run.record import Record
+from pyasynq._engine.run.settle_record import Record
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.settle.settle_queue import SettleQueue
 from pyasynq._redis.driver import BlockingDriver

@@ -68,7 +68,7 @@ async def test_h05_a_stolen_token_cancels_the_handler_and_nothing_is_written(
 async def test_h09_the_heartbeat_renews_the_locks_of_running_tasks(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
-    """Of those that have one; until their success, which releases them."""
+    """Locks of tasks that have one are renewed until their success, which releases them."""
     gate = Gate()
     lock = tasks.keys.unique("t", b"")
     async with serving(redis_url, gate) as running:
@@ -176,7 +176,7 @@ class LeapingClock(SystemClock):
 async def test_a_task_whose_lease_lapsed_before_its_handler_began_is_not_begun(redis_url: str) -> None:
     """Its process was stopped when it had just taken it; by now another worker may run it.
 
-    Nobody has it here, so it is put back, and run when it is taken again.
+    The task has no handler here, so it is put back, and run when it is taken again.
     """
     clock = LeapingClock()
     begun: list[str] = []
@@ -236,10 +236,10 @@ async def test_w19_leases_are_renewed_while_the_record_of_the_server_cannot_be_w
 
 
 @run_async
-async def test_d37_h26_a_blocked_loop_renews_and_is_reported_with_task_and_stack(
+async def test_h26_a_blocked_loop_renews_and_is_reported_with_task_and_stack(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """The heartbeat has a thread of its own."""
+    """The heartbeat has a thread of its own. (D37)"""
     leases: list[int] = []
 
     async def block_the_loop(task: Task) -> None:

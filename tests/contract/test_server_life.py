@@ -22,7 +22,7 @@ from pyasynq.errors import (
     RedisUnavailableError,
     ServerStateError,
 )
-from pyasynq.events import Events, RoundFailed, RoundFinished, ServerStateChanged, ServerWarning
+from pyasynq.events import Events, RedisWarning, RoundFailed, RoundFinished, ServerStateChanged
 from pyasynq.server import Server
 from tests.fix_engine import QUICK, Recorder, do_nothing, make_server, serving
 from tests.run_async import run_async
@@ -79,7 +79,7 @@ async def test_h22_a_redis_that_evicts_is_warned_about(redis_url: str, redis_cli
     redis_client.config_set("maxmemory-policy", "allkeys-lru")
     try:
         async with serving(redis_url, do_nothing) as running:
-            warnings = running.recorder.of(ServerWarning)
+            warnings = running.recorder.of(RedisWarning)
             assert ["eviction"] == [warning.code for warning in warnings]
             assert "allkeys-lru" in warnings[0].message
     finally:
@@ -149,6 +149,7 @@ async def test_run_ends_when_somebody_else_shuts_the_server_down(redis_url: str)
     assert 0 == await running
 
 
+@pytest.mark.usefixtures("impatient")
 @run_async
 async def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
     """The address is named; the server is closed."""
@@ -200,7 +201,7 @@ async def test_h20_a_service_that_cannot_do_its_work_rests_longer_and_longer(own
 @run_async
 async def test_what_is_no_handler_is_refused(redis_url: str) -> None:
     """The error names the type of what was given."""
-    with pytest.raises(ConfigurationError, match="got int"):
+    with pytest.raises(ConfigurationError, match="not int"):
         await Server(redis_url).start(42)  # type: ignore[arg-type]
 
 

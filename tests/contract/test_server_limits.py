@@ -42,13 +42,13 @@ class Crowd:
 
 
 async def enqueue(url: str, queue: str, number: int) -> None:
-    """Enqueue so many tasks."""
+    """Enqueue this many tasks."""
     async with Client(url) as client:
         await client.enqueue_many(Task("t", queue=queue, task_id=f"{queue}{at}") for at in range(number))
 
 
 async def all_finished(recorder: object, number: int) -> None:
-    """Wait until so many attempts have ended."""
+    """Wait until this many attempts have ended."""
     while len(recorder.of(TaskFinished)) < number:  # type: ignore[attr-defined]
         await recorder.wait(TaskFinished, new=True)  # type: ignore[attr-defined]
 
@@ -57,7 +57,7 @@ async def all_finished(recorder: object, number: int) -> None:
 async def test_a_server_runs_no_more_of_a_queue_than_its_limit(redis_url: str) -> None:
     """Though it has slots for more, and takes the next as soon as one ends: it needs no report for that."""
     crowd = Crowd()
-    config = ServerConfig(queues={"one": Queue(concurrency=2)}, concurrency=10)
+    config = ServerConfig(queues={"one": Queue(max_run=2)}, concurrency=10)
     await enqueue(redis_url, "one", 6)
     async with serving(redis_url, crowd, config, PATIENT) as running:
         async with asyncio.timeout(5):
@@ -76,7 +76,7 @@ async def test_two_servers_share_a_limit_and_the_second_is_woken_when_the_first_
 ) -> None:
     """The first is told to take no more; Redis reports the end of its lease, no poll does."""
     first, second = Crowd(), Crowd()
-    config = ServerConfig(queues={"one": Queue(concurrency=1)})
+    config = ServerConfig(queues={"one": Queue(max_run=1)})
     async with serving(redis_url, first, config, PATIENT) as one:
         await enqueue(redis_url, "one", 2)
         async with asyncio.timeout(5):
@@ -98,11 +98,11 @@ async def test_two_servers_share_a_limit_and_the_second_is_woken_when_the_first_
 
 @run_async
 async def test_a_slot_whose_lease_has_lapsed_is_taken_without_a_report(redis_url: str, tasks: Tasks) -> None:
-    """A killed worker tells nobody; the wait ends with its lease."""
+    """A killed worker sends no message; the wait ends with its lease."""
     tasks.pending("b")
     seconds = int(tasks.client.time()[0])
     tasks.active("a", lease=seconds + 2)
-    config = ServerConfig(queues={"default": Queue(concurrency=1)})
+    config = ServerConfig(queues={"default": Queue(max_run=1)})
     async with serving(redis_url, do_nothing, config, PATIENT) as running:
         async with asyncio.timeout(10):
             await running.finished("b")
@@ -123,7 +123,7 @@ async def test_a_limited_queue_leaves_its_slots_to_the_others(redis_url: str, st
             await crowd(task)
 
     config = ServerConfig(
-        queues={"slow": Queue(priority=9, concurrency=1), "fast": 1}, concurrency=4, strict_priority=strict
+        queues={"slow": Queue(priority=9, max_run=1), "fast": 1}, concurrency=4, strict_priority=strict
     )
     await enqueue(redis_url, "slow", 3)
     await enqueue(redis_url, "fast", 50)
@@ -166,7 +166,7 @@ async def test_an_override_is_obeyed_by_servers_that_were_started_without_limits
     crowd = Crowd()
     config = ServerConfig(queues={"one": 1})
     async with Inspector(redis_url) as inspector, serving(redis_url, crowd, config, PATIENT) as running:
-        await inspector.set_queue_limits("one", concurrency=1)
+        await inspector.set_queue_limits("one", max_run=1)
         await enqueue(redis_url, "one", 4)
         crowd.let_go.release()
         await all_finished(running.recorder, 1)
@@ -174,7 +174,7 @@ async def test_an_override_is_obeyed_by_servers_that_were_started_without_limits
             while (queue := running.queues[0]).state.watch is not Watch.HOLDERS:
                 await running.next_round("processor")
         assert (1, 1, True) == (crowd.running, crowd.most, queue.state.is_limited)
-        await inspector.set_queue_limits("one", concurrency=None)
+        await inspector.set_queue_limits("one", max_run=None)
         async with asyncio.timeout(5):
             while crowd.running < 3:
                 await running.next_round("processor")
@@ -189,7 +189,7 @@ async def test_an_override_is_obeyed_by_servers_that_were_started_without_limits
 @run_async
 async def test_new_tasks_wake_a_limited_queue_that_has_run_empty(redis_url: str) -> None:
     """It was held before, and what was watched then is not what is watched now."""
-    config = ServerConfig(queues={"one": Queue(concurrency=1)}, task_check_interval=1_000)
+    config = ServerConfig(queues={"one": Queue(max_run=1)}, task_check_interval=1_000)
     async with serving(redis_url, do_nothing, config, PATIENT) as running:
         for number in range(3):
             await running.client.enqueue_many(
@@ -204,7 +204,7 @@ async def test_new_tasks_wake_a_limited_queue_that_has_run_empty(redis_url: str)
 async def test_a_server_without_limits_on_a_limited_queue_is_reported_once(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """It is one in Go, and breaks them. Nobody is asked about it while no queue has limits."""
+    """It is one in Go, and breaks them. No query is made while no queue has limits."""
     until = int(redis_client.time()[0]) + 60
     for server_id, queues, engine in (
         ("go", {"one": 1, "two": 1}, ""),

@@ -49,10 +49,10 @@ async def all_watched(running: Running) -> None:
 @pytest.mark.parametrize("concurrency", [1, 100])
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "weighted"])
 @run_async
-async def test_d61_a_task_costs_few_dequeue_calls_however_many_queues_are_empty(
+async def test_a_task_costs_few_dequeue_calls_however_many_queues_are_empty(
     redis_url: str, monkeypatch: pytest.MonkeyPatch, *, strict: bool, concurrency: int
 ) -> None:
-    """The end of the last running task is not a reason to ask the other queues."""
+    """The end of the last running task is not a reason to ask the other queues. (D61)"""
     queues = {f"q{number}": number + 1 for number in range(QUEUES)}
     config = ServerConfig(queues=queues, concurrency=concurrency, strict_priority=strict)
     async with serving(redis_url, do_nothing, config, NO_POLLS) as running:

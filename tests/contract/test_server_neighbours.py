@@ -16,7 +16,7 @@ from pyasynq import sync
 from pyasynq._broker.dequeue import Dequeued
 from pyasynq._engine.services.sender import Sender
 from pyasynq._redis.addresses import format_address
-from pyasynq._redis.cluster.slot_map import slot_of
+from pyasynq._redis.cluster.slot_map import find_slot
 from pyasynq._wire.keys import queue_keys
 from pyasynq.client import Client
 from pyasynq.config import SchedulerConfig, ServerConfig
@@ -102,10 +102,10 @@ async def aggregate(running: Running, tasks: Tasks) -> None:
     ids=["recoverer", "forwarder", "janitor", "aggregator"],
 )
 @run_async
-async def test_d02_a_queue_that_cannot_be_asked_holds_up_no_other(
+async def test_a_queue_that_cannot_be_asked_holds_up_no_other(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks, service: str, key: str, work: object
 ) -> None:
-    """Each service reports the queue, and works on with the rest."""
+    """Each service reports the queue, and works on with the rest. (D02)"""
     async with serving(redis_url, do_nothing, CONFIG, AT_ONCE) as running:
         redis_client.set(getattr(queue_keys("broken"), key), "of the wrong type")
         failed = await running.recorder.wait(RoundFailed, lambda event: event.service == service)
@@ -118,10 +118,10 @@ async def test_d02_a_queue_that_cannot_be_asked_holds_up_no_other(
 
 
 @run_async
-async def test_d02_a_queue_that_gives_no_tasks_holds_up_no_other(
+async def test_a_queue_that_gives_no_tasks_holds_up_no_other(
     redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """The processor reports it alone, and does not rest from the others."""
+    """The processor reports it alone, and does not rest from the others. (D02)"""
     pending = queue_keys("broken").pending
     redis_client.set(pending, "of the wrong type")
     async with serving(redis_url, do_nothing, CONFIG, AT_ONCE) as running:
@@ -140,10 +140,8 @@ async def test_d02_a_queue_that_gives_no_tasks_holds_up_no_other(
 
 
 @run_async
-async def test_d02_a_queue_is_asked_again_when_it_is_mended(
-    redis_url: str, redis_client: redis.Redis
-) -> None:
-    """Its back-off ends, and its delayed tasks run."""
+async def test_a_queue_is_asked_again_when_it_is_mended(redis_url: str, redis_client: redis.Redis) -> None:
+    """Its back-off ends, and its delayed tasks run. (D02)"""
     async with serving(redis_url, do_nothing, CONFIG, AT_ONCE) as running:
         broken = queue_keys("broken").scheduled
         redis_client.set(broken, "of the wrong type")
@@ -155,15 +153,15 @@ async def test_d02_a_queue_is_asked_again_when_it_is_mended(
 
 
 @run_async
-async def test_d02_services_of_other_nodes_do_not_wait_for_a_silent_one(own_cluster: Cluster) -> None:
-    """While the first call to a stopped node waits for its time-out, they do round after round."""
-    queues = await asyncio.to_thread(queues_of_each_node, own_cluster)
+async def test_services_of_other_nodes_do_not_wait_for_a_silent_one(cluster: Cluster) -> None:
+    """While the first call to a stopped node waits for its time-out, they do round after round. (D02)"""
+    queues = await asyncio.to_thread(queues_of_each_node, cluster)
     config = ServerConfig(queues=dict.fromkeys(queues, 1), concurrency=10, janitor_interval=1)
-    silent = own_cluster.primaries[0]
+    silent = cluster.primaries[0]
     settings = dataclasses.replace(AT_ONCE, lease=30, look_interval=0.02)
-    async with serving(own_cluster.url, do_nothing, config, settings) as running:
+    async with serving(cluster.url, do_nothing, config, settings) as running:
         nodes = {event.node for event in running.recorder.of(RoundFinished) if event.service == "recoverer"}
-        while nodes != {format_address(one.address) for one in own_cluster.primaries}:
+        while nodes != {format_address(one.address) for one in cluster.primaries}:
             event = await running.recorder.wait(RoundFinished, new=True)
             nodes |= {event.node} if event.service == "recoverer" else set()
         silent.signal(signal.SIGSTOP)
@@ -205,18 +203,22 @@ class Counts:
             await self._changed.wait()
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("strict", [False, True], ids=["weighted", "strict"])
 @run_async
-async def test_d01_tasks_of_other_nodes_run_while_one_is_silent(own_cluster: Cluster, strict: bool) -> None:
-    """Hundreds of them end before the first call to the stopped node has failed; then all of them run."""
-    queues = await asyncio.to_thread(queues_of_each_node, own_cluster)
+async def test_tasks_of_other_nodes_run_while_one_is_silent(cluster: Cluster, strict: bool) -> None:
+    """Hundreds of them end before the first call to the stopped node has failed; then all of them run.
+
+    Defect D01.
+    """
+    queues = await asyncio.to_thread(queues_of_each_node, cluster)
     silent_queue, *others = queues
-    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
+    silent = cluster.owner(find_slot(queue_keys(silent_queue).pending))
     # The most urgent queue is that of the silent node, which may not keep all slots for itself.
     priorities = {queue: len(queues) - place for place, queue in enumerate(queues)}
     config = ServerConfig(queues=priorities, concurrency=10, strict_priority=strict)
     counts = Counts(queues)
-    async with serving(own_cluster.url, counts, config) as running:
+    async with serving(cluster.url, counts, config) as running:
         for queue in queues:
             await running.client.enqueue(Task("t", queue.encode(), queue=queue))
         await counts.reach(dict.fromkeys(queues, 1))
@@ -235,11 +237,11 @@ async def test_d01_tasks_of_other_nodes_run_while_one_is_silent(own_cluster: Clu
 
 
 @run_async
-async def test_d01_tasks_that_come_too_late_from_a_slow_node_go_back(
-    own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+async def test_tasks_that_come_too_late_from_a_slow_node_go_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks of another node have taken their slots; they run after these, in their old order."""
-    slow, other, _ = await asyncio.to_thread(queues_of_each_node, own_cluster)
+    """Tasks of another node have taken their slots; they run after these, in their old order. (D01)"""
+    slow, other, _ = await asyncio.to_thread(queues_of_each_node, cluster)
     answered, go_on, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
     exchange = Sender._exchange
 
@@ -260,7 +262,7 @@ async def test_d01_tasks_that_come_too_late_from_a_slow_node_go_back(
 
     monkeypatch.setattr(Sender, "_exchange", hold_first_tasks)
     config = ServerConfig(queues={slow: 1, other: 1}, concurrency=2, prefetch=0)
-    async with serving(own_cluster.url, handle, config) as running:
+    async with serving(cluster.url, handle, config) as running:
         await running.client.enqueue_many([Task("t", queue=slow, task_id=name) for name in ("a", "b")])
         await answered.wait()
         await running.client.enqueue_many([Task("t", queue=other, task_id=name) for name in ("c", "d")])
@@ -278,11 +280,11 @@ async def test_d01_tasks_that_come_too_late_from_a_slow_node_go_back(
 
 
 @run_async
-async def test_d01_enqueues_for_other_nodes_do_not_wait_for_a_silent_one(own_cluster: Cluster) -> None:
-    """Their calls travel in batches of their own."""
-    silent_queue, *others = await asyncio.to_thread(queues_of_each_node, own_cluster)
-    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
-    async with Client(own_cluster.url) as client:
+async def test_enqueues_for_other_nodes_do_not_wait_for_a_silent_one(cluster: Cluster) -> None:
+    """Their calls travel in batches of their own. (D01)"""
+    silent_queue, *others = await asyncio.to_thread(queues_of_each_node, cluster)
+    silent = cluster.owner(find_slot(queue_keys(silent_queue).pending))
+    async with Client(cluster.url) as client:
         for queue in others:
             await client.enqueue(Task("t", queue=queue))
         silent.signal(signal.SIGSTOP)
@@ -297,11 +299,11 @@ async def test_d01_enqueues_for_other_nodes_do_not_wait_for_a_silent_one(own_clu
         await waiting
 
 
-def test_d01_threads_do_not_wait_for_a_silent_node_of_others(own_cluster: Cluster) -> None:
-    """The same, for the blocking client."""
-    silent_queue, *others = queues_of_each_node(own_cluster)
-    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
-    with sync.Client(own_cluster.url) as client, ThreadPoolExecutor() as threads:
+def test_threads_do_not_wait_for_a_silent_node_of_others(cluster: Cluster) -> None:
+    """The same, for the blocking client. (D01)"""
+    silent_queue, *others = queues_of_each_node(cluster)
+    silent = cluster.owner(find_slot(queue_keys(silent_queue).pending))
+    with sync.Client(cluster.url) as client, ThreadPoolExecutor() as threads:
         for queue in others:
             client.enqueue(Task("t", queue=queue))
         silent.signal(signal.SIGSTOP)
@@ -317,11 +319,11 @@ def test_d01_threads_do_not_wait_for_a_silent_node_of_others(own_cluster: Cluste
 
 
 @run_async
-async def test_d01_ticks_for_other_nodes_do_not_wait_for_a_silent_one(own_cluster: Cluster) -> None:
-    """Each node has a ticker of its own."""
-    silent_queue, *others = await asyncio.to_thread(queues_of_each_node, own_cluster)
-    silent = own_cluster.owner(slot_of(queue_keys(silent_queue).pending))
-    scheduler = Scheduler(own_cluster.url, SchedulerConfig(heartbeat_interval=1))
+async def test_ticks_for_other_nodes_do_not_wait_for_a_silent_one(cluster: Cluster) -> None:
+    """Each node has a ticker of its own. (D01)"""
+    silent_queue, *others = await asyncio.to_thread(queues_of_each_node, cluster)
+    silent = cluster.owner(find_slot(queue_keys(silent_queue).pending))
+    scheduler = Scheduler(cluster.url, SchedulerConfig(heartbeat_interval=1))
     recorder = Recorder(scheduler.events)
     for queue in [silent_queue, *others]:
         scheduler.register("@every 1s", Task("t", queue=queue))

@@ -209,7 +209,7 @@ async def test_burst_waits_for_the_head(redis_url: str) -> None:
 
 @run_async
 async def test_max_tasks_ends_in_front_of_the_next(redis_url: str, tasks: Tasks) -> None:
-    """Exactly so many are taken."""
+    """Exactly this many are taken."""
     await enqueue(redis_url, "abc")
     journal = Journal()
     assert 0 == await make_server(redis_url, config(max_tasks=2)).run(journal, signals=False)
@@ -230,7 +230,7 @@ async def test_a_rate_holds_for_an_ordered_queue_too(redis_url: str) -> None:
 
 @run_async
 async def test_other_queues_are_served_meanwhile(redis_url: str) -> None:
-    """The head of the ordered queue holds back nobody else, weighted or strict."""
+    """The head of the ordered queue does not hold back other queues, weighted or strict."""
     gate = Gate()
     mux = Mux()
     mux.handle("wait", gate)

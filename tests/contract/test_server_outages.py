@@ -38,9 +38,10 @@ PERSISTENT = ("--appendonly", "yes", "--appendfsync", "always")
 SLOW_LEASES = dataclasses.replace(QUICK, syncer_interval=0.05)
 
 
+@pytest.mark.usefixtures("impatient")
 @run_async
 async def test_h20_a_redis_that_is_restarted_loses_nothing(own_server: OwnServer) -> None:
-    """What ended meanwhile is written when Redis is back, and new tasks are taken; nothing runs twice."""
+    """Outcomes of the outage are written when Redis is back, and new tasks are taken; nothing runs twice."""
     own_server.stop()
     own_server.start(*PERSISTENT)
     runs: Counter[str] = Counter()
@@ -133,10 +134,10 @@ async def test_w21_a_redis_that_is_away_is_asked_with_growing_rests(own_server: 
 
 
 @run_async
-async def test_d18_a_worker_is_ready_within_two_seconds_of_the_first_good_answer(
+async def test_a_worker_is_ready_within_two_seconds_of_the_first_good_answer(
     own_server: OwnServer,
 ) -> None:
-    """Although Redis has answered every call with an error, and far more beats failed than rounds."""
+    """Although Redis has answered every call with an error, and far more beats failed than rounds. (D18)"""
     vitals = Vitals(1, 42, "active")
     with own_server.connect() as admin:
         async with serving(own_server.url, do_nothing) as running:

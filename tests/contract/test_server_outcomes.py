@@ -1,4 +1,4 @@
-"""What becomes of tasks on a real Redis, for each way an attempt can end."""
+"""Outcomes of tasks on a real Redis, for each way an attempt can end."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_w36_the_last_attempt_archives(redis_url: str, tasks: Tasks) -> No
 async def test_w36_a_task_that_its_handler_revokes_counts_as_processed_and_not_as_failed(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """As in Asynq: whoever revokes a task has nothing against how it went."""
+    """As in Asynq: a revoked task does not count as a failure."""
 
     async def handle(task: Task) -> None:
         raise RevokeTask
@@ -234,10 +234,10 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_retried(
 
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
 @run_async
-async def test_d37_a_timeout_says_its_limit_and_where_the_handler_stood(
+async def test_a_timeout_says_its_limit_and_where_the_handler_stood(
     redis_url: str, tasks: Tasks, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    """In the log and in the kept traceback, through all coroutines; Redis' message keeps Go's words."""
+    """In the log and in the kept traceback, through all coroutines; Redis' message keeps Go's words. (D37)"""
     ended = threading.Event()
 
     async def fetch() -> None:

@@ -73,7 +73,7 @@ class Runs(Counter[str]):
 
 
 async def drain(url: str, handler: Any, config: ServerConfig, number: int) -> None:
-    """Enqueue so many tasks, named by their numbers, and run a server on them."""
+    """Enqueue this many tasks, named by their numbers, and run a server on them."""
     async with Client(url) as client:
         await client.enqueue_many(Task("t", task_id=str(one)) for one in range(number))
     assert 0 == await make_server(url, config).run(handler, signals=False)
@@ -93,7 +93,7 @@ async def test_a_second_pipeline_leaves_while_the_first_is_under_way(
 
 
 @pytest.mark.parametrize(
-    "queue", [Queue(concurrency=1_000), Queue(rate=1_000_000, burst=1_000_000), Queue(ordered=True)]
+    "queue", [Queue(max_run=1_000), Queue(rate=1_000_000, burst=1_000_000), Queue(ordered=True)]
 )
 @run_async
 async def test_limited_and_ordered_queues_are_asked_by_one_pipeline_at_a_time(
@@ -111,7 +111,7 @@ async def test_limited_and_ordered_queues_are_asked_by_one_pipeline_at_a_time(
 async def test_two_pipelines_take_no_more_than_max_tasks(
     redis_url: str, tasks: Tasks, pipelines: Pipelines
 ) -> None:
-    """What the other one may bring is reserved."""
+    """The tasks that the other pipeline may bring are reserved."""
     runs = Runs()
     await drain(redis_url, runs, ServerConfig(concurrency=SLOTS, max_tasks=333), 1_000)
     assert (2, 333) == (pipelines.most, runs.total())
@@ -250,7 +250,7 @@ class Company:
 async def test_h06_suspects_run_beside_nobody_with_two_pipelines(
     redis_url: str, tasks: Tasks, pipelines: Pipelines
 ) -> None:
-    """A suspect waits for the other pipeline, and nothing is asked for beside it."""
+    """A suspect waits for the other pipeline, and no other task is requested."""
     company = Company(lambda _number: 1)
     await run_with_suspects(redis_url, tasks, company, {150, 350}, ServerConfig(concurrency=SLOTS))
     assert 2 == pipelines.most

@@ -56,7 +56,7 @@ class Handler:
         await self.open.wait()
 
     async def have_begun(self, number: int) -> None:
-        """Wait until so many have begun."""
+        """Wait until this many have begun."""
         while len(self.begun) < number:
             self._one_more.clear()
             await self._one_more.wait()
@@ -83,7 +83,7 @@ def waiting(server: Server) -> list[Attempt]:
 
 
 def learn(server: Server, *, seconds: float, times: int) -> None:
-    """Tell a server that so many tasks have taken so long, whatever they take on this machine."""
+    """Tell a server that this many tasks have taken so long, whatever they take on this machine."""
     assert server._engine is not None
     for _ in range(times):
         server._engine._slots._prefetch.ended(seconds)
@@ -99,7 +99,7 @@ async def enqueue_long(running: Running, **options: object) -> None:
 
 
 async def taken_ahead(running: Running, handler: Handler, number: int) -> None:
-    """Wait until so many tasks wait for a slot."""
+    """Wait until this many tasks wait for a slot."""
     await handler.have_begun(2)
     while len(waiting(running.server)) != number:
         await running.next_round("processor")
@@ -107,7 +107,7 @@ async def taken_ahead(running: Running, handler: Handler, number: int) -> None:
 
 @run_async
 async def test_short_tasks_are_taken_before_there_is_a_slot(redis_url: str, tasks: Tasks) -> None:
-    """They are active, run in their order, and nobody sees more workers than there are slots."""
+    """They are active, run in their order, and no more workers are shown than there are slots."""
     handler = Handler()
     async with two_slots(redis_url, handler) as running, Inspector(redis_url) as inspector:
         await enqueue_long(running)
@@ -217,10 +217,10 @@ async def test_a_task_that_somebody_else_has_by_now_is_dropped_silently(
 
 
 @run_async
-async def test_d29_a_task_that_may_run_only_once_begins_only_if_redis_agrees(
+async def test_a_task_that_may_run_only_once_begins_only_if_redis_agrees(
     redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """Somebody else has it by now, and this server has not noticed yet."""
+    """Somebody else has it by now, and this server has not noticed yet. (D29)"""
     handler = Handler()
     async with two_slots(redis_url, handler, ServerConfig(concurrency=2, crash_limit=0)) as running:
         await enqueue_long(running)
@@ -236,7 +236,7 @@ async def test_d29_a_task_that_may_run_only_once_begins_only_if_redis_agrees(
 
 @run_async
 async def test_a_task_whose_lease_has_lapsed_is_put_back_and_not_run(redis_url: str, tasks: Tasks) -> None:
-    """Nobody has taken it meanwhile: its lease is renewed, and it goes the usual way."""
+    """It was not taken by another worker: its lease is renewed, and it runs as usual."""
     handler = Handler()
     async with two_slots(redis_url, handler) as running:
         await enqueue_long(running)
@@ -293,12 +293,12 @@ async def test_the_time_of_a_task_begins_with_its_handler(redis_url: str) -> Non
     "config",
     [
         ServerConfig(concurrency=2, prefetch=0),
-        ServerConfig(concurrency=2, queues={"default": Queue(concurrency=1_000)}),
+        ServerConfig(concurrency=2, queues={"default": Queue(max_run=1_000)}),
         ServerConfig(concurrency=2, queues={"default": Queue(rate=1_000_000, burst=1_000_000)}),
-        ServerConfig(concurrency=2, queues={"default": 2, "other": Queue(concurrency=1_000)}),
+        ServerConfig(concurrency=2, queues={"default": 2, "other": Queue(max_run=1_000)}),
         ServerConfig(concurrency=2, queues={"default": 2, "other": 1}, strict_priority=True),
     ],
-    ids=["switched off", "concurrency", "rate", "beside a limited queue", "strict priority"],
+    ids=["switched off", "concurrency", "rate", "next to a limited queue", "strict priority"],
 )
 @run_async
 async def test_nothing_is_taken_ahead_where_it_could_do_harm(
@@ -317,7 +317,7 @@ async def test_nothing_is_taken_ahead_where_it_could_do_harm(
 
 @run_async
 async def test_nothing_is_taken_ahead_in_front_of_a_suspect(redis_url: str, tasks: Tasks) -> None:
-    """The suspect runs beside nobody; what stands in front of it runs before."""
+    """The suspect runs alone; the tasks in front of it run before."""
     together: list[set[str]] = []
     now: set[str] = set()
 
@@ -379,8 +379,8 @@ async def test_queues_get_their_shares_of_what_is_taken_ahead(redis_url: str) ->
 
 @run_async
 async def test_a_consumer_takes_nothing_ahead(redis_url: str, tasks: Tasks) -> None:
-    """Whoever pulls says how many."""
-    from pyasynq.consumer import Consumer  # noqa: PLC0415 - beside servers everywhere else
+    """The caller of a pull chooses the number."""
+    from pyasynq.consumer import Consumer  # noqa: PLC0415 - needed only here
 
     async with Client(redis_url) as client, Consumer(redis_url) as consumer:
         await client.enqueue_many(Task("t", task_id=str(one)) for one in range(2_000))
@@ -403,10 +403,10 @@ async def test_an_idle_server_stays_with_one_task_at_a_time(redis_url: str) -> N
 
 
 @run_async
-async def test_d26_what_was_taken_from_a_paused_queue_and_not_started_goes_back(
+async def test_what_was_taken_from_a_paused_queue_and_not_started_goes_back(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """In its old order; what waits from another queue stays."""
+    """In its old order; what waits from another queue stays. (D26)"""
     handler = Handler()
     config = ServerConfig(queues={"default": 1, "other": 1}, concurrency=2)
     async with two_slots(redis_url, handler, config) as running, Inspector(redis_url) as inspector:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._redis.facts import check_health
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
+from pyasynq.errors import ReplyLostError
 from pyasynq.events import (
     GhostsDropped,
     MessageQuarantined,
@@ -24,13 +27,14 @@ from pyasynq.events import (
 )
 from pyasynq.mux import Mux
 from pyasynq.task import Task, TaskState
+from tests.factories import Tasks
 from tests.fix_engine import QUICK, do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
     import redis
 
-    from tests.factories import Tasks
+    from tests.fix_drivers import OwnServer
     from tests.fix_engine import Running
 
 AT_ONCE = dataclasses.replace(QUICK, lease=1, own_slack=0, foreign_slack=0, unleased_grace=0.3)
@@ -128,10 +132,13 @@ async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
     ],
 )
 @run_async
-async def test_d03_a_task_is_poison_when_it_crashed_alone_or_three_times_as_often(
+async def test_a_task_is_poison_when_it_crashed_alone_or_three_times_as_often(
     redis_url: str, tasks: Tasks, token: str, begun: str, crashes: int, is_poison: bool
 ) -> None:
-    """The limit is 3; an attempt was alone if its token says so, unless others were taken alongside it."""
+    """The limit is 3; an attempt was alone if its token says so, unless others were taken alongside it.
+
+    Defect D03.
+    """
     extra = {"x:begun": begun} if begun else {}
     tasks.active("a", token=token, lease=int(time.time()) - 1, crashes=crashes, extra=extra)
     settings = dataclasses.replace(AT_ONCE, silence_share=1e-9)
@@ -147,10 +154,13 @@ async def test_d03_a_task_is_poison_when_it_crashed_alone_or_three_times_as_ofte
 
 @pytest.mark.parametrize("limit", [0, 1])
 @run_async
-async def test_d29_a_task_that_was_only_prefetched_is_run_and_not_archived(
+async def test_a_task_that_was_only_prefetched_is_run_and_not_archived(
     redis_url: str, tasks: Tasks, limit: int
 ) -> None:
-    """Its server confirms beginnings, as its token says, and this one is not; three crashes are too many."""
+    """Its server confirms beginnings, as its token says, and this one is not; three crashes are too many.
+
+    Defect D29.
+    """
     ended = int(time.time()) - 1
     tasks.active("taken", token="dead/9+", lease=ended, crashes=1)
     tasks.active("begun", token="dead/9+", lease=ended, extra={"x:begun": "dead/9+"})
@@ -166,8 +176,8 @@ async def test_d29_a_task_that_was_only_prefetched_is_run_and_not_archived(
 
 
 @run_async
-async def test_d29_a_handler_begins_after_redis_knows_of_it(redis_url: str, tasks: Tasks) -> None:
-    """Tasks with a crash limit of 0 or 1 only; the others are not slowed down."""
+async def test_a_handler_begins_after_redis_knows_of_it(redis_url: str, tasks: Tasks) -> None:
+    """Tasks with a crash limit of 0 or 1 only; the others are not slowed down. (D29)"""
     seen: dict[str, tuple[bytes | None, bytes]] = {}
 
     async def handle(task: Task) -> None:
@@ -237,6 +247,37 @@ async def test_h08_the_recoverer_waits_for_a_lease_after_redis_was_restarted(
             await running.next_round("recoverer")
         assert [] == running.recorder.of(TaskRecovered)
     assert ["a"] == tasks.ids("active")
+
+
+@pytest.mark.long
+@run_async
+async def test_the_recoverer_waits_for_a_lease_after_an_outage_that_was_longer_than_one(
+    own_server: OwnServer,
+) -> None:
+    """Live workers could not renew; the wait begins when Redis answers again, not when it went away."""
+    settings = dataclasses.replace(AT_ONCE, lease=2, look_interval=1.0)
+    async with serving(own_server.url, do_nothing, settings=settings) as running:
+        engine = running.server._engine
+        assert engine is not None
+        engine._driver._state.timeout = 0.2
+        [recoverer] = [one for one in engine._started if one.name == "recoverer"]
+        with own_server.connect() as client:
+            while client.info("server")["uptime_in_seconds"] <= settings.lease:  # noqa: ASYNC110 - as it says
+                await asyncio.sleep(0.05)
+            Tasks(client).active("a", token="live/1", lease=int(time.time()) + 1)
+        await running.next_round("queue_look")
+        own_server.signal(signal.SIGSTOP)
+        # A call of another service fails first, and the recoverer hears of it before the next look.
+        with pytest.raises(ReplyLostError):
+            await engine._driver.run(check_health())
+        recoverer.wake()
+        await asyncio.sleep(settings.lease * 1.2)
+        own_server.signal(signal.SIGCONT)
+        back_at = time.monotonic()
+        await recovered(running, "a")
+        assert time.monotonic() - back_at > settings.lease * 0.9
+        await running.finished("a")
+        await running.settled()
 
 
 @pytest.mark.parametrize("state", ["pending", "active"])

@@ -104,7 +104,7 @@ async def test_h01_the_lease_of_a_task_whose_settle_is_outstanding_is_renewed(
 async def test_w20_outcomes_are_tried_again_although_new_ones_keep_coming(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """The syncer has a fixed rhythm, where Asynq's starts anew with each request."""
+    """The syncer has a fixed rhythm; Asynq's starts again with each request."""
 
     async def handle(task: Task) -> None:
         del task

@@ -162,10 +162,10 @@ async def test_a_start_that_is_cancelled_at_its_very_end_leaves_nothing_running(
 
 
 @run_async
-async def test_d08_leases_are_renewed_while_the_lifespan_is_left(
+async def test_leases_are_renewed_while_the_lifespan_is_left(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
-    """So the task of a thread that runs on is not run by another server meanwhile."""
+    """So the task of a thread that runs on is not run by another server meanwhile. (D08)"""
     begun, end = threading.Event(), threading.Event()
     leaving, may_leave = asyncio.Event(), asyncio.Event()
 
@@ -204,10 +204,10 @@ async def test_d08_leases_are_renewed_while_the_lifespan_is_left(
 
 
 @run_async
-async def test_d14_a_lifespan_that_does_not_end_is_given_up_in_a_program_of_somebody_else(
+async def test_a_lifespan_that_does_not_end_is_given_up_in_a_program_of_somebody_else(
     redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """It is cancelled, then left behind; an event says where it waits."""
+    """It is cancelled, then left behind; an event says where it waits. (D14)"""
     may_end = asyncio.Event()
 
     @asynccontextmanager

@@ -42,8 +42,11 @@ class Notes:
 
 
 @run_async
-async def test_d03_long_suspects_do_not_starve_the_others(redis_url: str, tasks: Tasks) -> None:
-    """Two kills of the worker made suspects of 12 harmless long tasks; the tasks behind them go first."""
+async def test_long_suspects_do_not_starve_the_others(redis_url: str, tasks: Tasks) -> None:
+    """Two kills of the worker made suspects of 12 harmless long tasks; the tasks behind them go first.
+
+    Defect D03.
+    """
     started: list[str] = []
     end = asyncio.Event()
 
@@ -68,10 +71,11 @@ async def test_d03_long_suspects_do_not_starve_the_others(redis_url: str, tasks:
 
 
 @run_async
-async def test_d03_others_start_beside_a_suspect_when_its_silence_is_over(
-    redis_url: str, tasks: Tasks
-) -> None:
-    """Its token says that it is alone; Redis knows that it is not before the first of the others starts."""
+async def test_others_start_beside_a_suspect_when_its_silence_is_over(redis_url: str, tasks: Tasks) -> None:
+    """Its token says that it is alone; Redis knows that it is not before the first of the others starts.
+
+    Defect D03.
+    """
     tasks.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
     notes = Notes(tasks)
     async with serving(redis_url, notes, settings=AT_ONCE) as running:
@@ -88,10 +92,13 @@ async def test_d03_others_start_beside_a_suspect_when_its_silence_is_over(
 
 @pytest.mark.parametrize("longest", [0.01, 0.2])
 @run_async
-async def test_d03_a_suspect_starts_beside_a_task_that_does_not_end(
+async def test_a_suspect_starts_beside_a_task_that_does_not_end(
     redis_url: str, tasks: Tasks, longest: float
 ) -> None:
-    """After a silence that did not see its end, or without one because it has run for long; without proof."""
+    """After a silence that did not see its end, or without one because it has run for long; without proof.
+
+    Defect D03.
+    """
     notes = Notes(tasks)
     settings = dataclasses.replace(AT_ONCE, silence_longest=longest)
     async with serving(redis_url, notes, settings=settings) as running:
@@ -106,8 +113,8 @@ async def test_d03_a_suspect_starts_beside_a_task_that_does_not_end(
 
 
 @run_async
-async def test_d03_a_suspect_waits_for_the_end_of_those_that_run(redis_url: str, tasks: Tasks) -> None:
-    """Nothing is taken meanwhile, also from another queue."""
+async def test_a_suspect_waits_for_the_end_of_those_that_run(redis_url: str, tasks: Tasks) -> None:
+    """Nothing is taken meanwhile, also from another queue. (D03)"""
     notes = Notes(tasks)
     settings = dataclasses.replace(AT_ONCE, silence_longest=1_000.0, silence_least=1.0)
     config = ServerConfig(queues={"default": 1, "second": 9}, concurrency=10, shutdown_timeout=5)

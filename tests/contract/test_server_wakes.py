@@ -109,7 +109,7 @@ async def test_one_of_many_servers_leaves_a_task_to_others_and_then_takes_it(
 async def test_a_task_begins_before_its_queue_is_watched_again(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for the watch, and somebody may wait for the task."""
+    """No caller waits for the watch, but one may wait for the task."""
     began = False
     before_watches = []
     read_tracked = ServerWatcher._read_tracked

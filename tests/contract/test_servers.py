@@ -56,14 +56,14 @@ def worker(task_id: str) -> WorkerInfo:
 
 
 def test_a_server_shows_itself_and_its_tasks(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the SET and of the HSET."""
+    """Fails if the script no longer calls SET or HSET."""
     perform(write_server_state(server(), [worker("a"), worker("b")], now=NOW))
     assert server().encode() == redis_client.get(SERVER)
     assert {b"a": worker("a").encode(), b"b": worker("b").encode()} == redis_client.hgetall(WORKERS)
 
 
 def test_records_vanish_ten_seconds_later(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the ZADDs and of the EXPIRE; the second is rounded up."""
+    """Fails if the script no longer calls ZADD or EXPIRE; the second is rounded up."""
     perform(write_server_state(server(), [worker("a")], now=NOW))
     assert [set_to(10)] * 2 == [redis_client.ttl(SERVER), redis_client.ttl(WORKERS)]
     scores = [redis_client.zrange(key, 0, -1, withscores=True) for key in ("asynq:servers", "asynq:workers")]
@@ -72,7 +72,7 @@ def test_records_vanish_ten_seconds_later(perform: Perform, redis_client: RedisC
 
 
 def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the DEL: tasks that ended are not shown any more."""
+    """Fails if the script no longer calls DEL: tasks that ended are not shown any more."""
     perform(write_server_state(server(), [worker("a"), worker("b")], now=NOW))
     perform(write_server_state(server(status="stopped"), [worker("b")], ttl=20, now=NOW))
     assert [b"b"] == redis_client.hkeys(WORKERS)
@@ -82,10 +82,8 @@ def test_a_later_record_replaces_an_earlier_one(perform: Perform, redis_client: 
     assert 0 == redis_client.exists(WORKERS), "without tasks there is no hash"
 
 
-def test_d47_a_server_with_very_many_tasks_shows_all_of_them(
-    perform: Perform, redis_client: RedisClient
-) -> None:
-    """They take several calls, of which the first removes what was there."""
+def test_a_server_with_very_many_tasks_shows_all_of_them(perform: Perform, redis_client: RedisClient) -> None:
+    """They take several calls, of which the first removes what was there. (D47)"""
     perform(write_server_state(server(), [worker("old")], now=NOW))
     perform(write_server_state(server(), [worker(str(number)) for number in range(2_000)], now=NOW))
     assert {str(number).encode() for number in range(2_000)} == set(redis_client.hkeys(WORKERS))
@@ -94,7 +92,7 @@ def test_d47_a_server_with_very_many_tasks_shows_all_of_them(
 def test_servers_are_counted_without_those_whose_heartbeat_has_lapsed(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """Nobody may have removed those yet."""
+    """These may still exist."""
     redis_client.zadd("asynq:servers", {"gone": NOW.seconds - 1, "just there": NOW.seconds})
     assert 1 == perform(count_servers(NOW))
     perform(write_server_state(server(), [worker("a")], now=NOW))
@@ -102,7 +100,7 @@ def test_servers_are_counted_without_those_whose_heartbeat_has_lapsed(
 
 
 def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of TIME."""
+    """Fails if the script no longer calls TIME."""
     perform(write_server_state(server(), []))
     seconds = redis_client.time()[0]
     assert seconds + 9 <= redis_client.zscore("asynq:servers", SERVER) <= seconds + 11
@@ -120,11 +118,21 @@ def test_a_closing_server_removes_its_records(perform: Perform, redis_client: Re
 
 
 def test_running_servers_are_listed_with_their_tasks(perform: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the ZREMRANGEBYSCORE and of the ZRANGE: a record of this second still counts."""
+    """A record of this second still counts, and looking changes nothing."""
     perform(write_server_state(server(), [worker("a")], now=NOW))
     redis_client.zadd("asynq:servers", {"asynq:servers:{gone}": NOW.seconds - 1, SERVER: NOW.seconds})
     assert [LiveServer(server(), [worker("a")])] == perform(list_servers(NOW))
-    assert [SERVER.encode()] == redis_client.zrange("asynq:servers", 0, -1)
+    assert 2 == redis_client.zcard("asynq:servers")
+
+
+def test_a_heartbeat_forgets_records_that_have_lapsed(perform: Perform, redis_client: RedisClient) -> None:
+    """Ten at a time, those of servers that were killed; one of this second still counts."""
+    lapsed = {f"asynq:servers:{{gone{number}}}": NOW.seconds - 1 for number in range(15)}
+    redis_client.zadd("asynq:servers", lapsed | {"asynq:servers:{last}": NOW.seconds})
+    perform(write_server_state(server(), [], now=NOW))
+    assert 15 + 1 - 10 + 1 == redis_client.zcard("asynq:servers")
+    perform(write_server_state(server(), [], now=NOW))
+    assert [b"asynq:servers:{last}", SERVER.encode()] == redis_client.zrange("asynq:servers", 0, -1)
 
 
 def test_records_that_cannot_be_read_are_left_out(perform: Perform, redis_client: RedisClient) -> None:

@@ -28,14 +28,14 @@ clearing = pytest.mark.parametrize("settle", [complete, retry, archive])
 
 
 def test_a_done_task_is_gone(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """Sees the loss of the DEL."""
+    """Fails if the script no longer calls DEL."""
     tasks.active("a", "b")
     perform(done([claim("a"), claim("b")]))
     assert [] == redis_client.keys("*:t:*")
 
 
 def test_a_completed_task_is_kept_for_its_retention(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET and of the ZADD."""
+    """Fails if the script no longer calls HSET or ZADD."""
     tasks.active("a", retention=RETENTION)
     perform(complete([claim("a")]))
     assert {"msg": completed_bytes("a"), "state": b"completed"} == tasks.fields("a")
@@ -46,7 +46,10 @@ def test_a_completed_task_is_kept_for_its_retention(perform: Perform, tasks: Tas
 def test_a_result_is_written_when_there_is_one(
     perform: Perform, tasks: Tasks, result: bytes | None, expected: bytes
 ) -> None:
-    """Sees the loss of the HSET; None keeps what the handler wrote while it ran, empty bytes are a result."""
+    """Fails if the script no longer calls HSET.
+
+    None keeps what the handler wrote while it ran, empty bytes are a result.
+    """
     tasks.active("a", extra={"result": b"early"})
     perform(complete([claim("a")], result=result))
     assert expected == tasks.fields("a")["result"]
@@ -56,7 +59,7 @@ def test_a_result_is_written_when_there_is_one(
 def test_a_finished_task_releases_its_lock(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, finish: Any
 ) -> None:
-    """Sees the loss of the DEL of the lock."""
+    """Fails if the script no longer deletes the lock."""
     tasks.active("a", unique_key=LOCK)
     redis_client.hdel(tasks.keys.task("a"), "unique_key")
     perform(finish([claim("a")], unique_key=LOCK))
@@ -68,7 +71,7 @@ def test_a_finished_task_releases_its_lock(
 def test_a_lock_of_another_task_stays(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, finish: Any
 ) -> None:
-    """Sees the loss of the GET: ours had expired, and the next task has it now."""
+    """Fails if the script no longer calls GET: ours had expired, and the next task has it now."""
     tasks.active("a")
     redis_client.set(LOCK, "b", ex=60)
     perform(finish([claim("a")], unique_key=LOCK))
@@ -85,7 +88,7 @@ def test_finished_tasks_count_as_processed(perform: Perform, tasks: Tasks, finis
 
 
 def test_a_retried_task_waits_for_its_time(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSETs and of the ZADD."""
+    """Fails if the script no longer calls HSET or ZADD."""
     tasks.active("a")
     perform(retry([claim("a")], trace=b"Traceback"))
     assert {"msg": failed_bytes("a"), "state": b"retry", "x:trace": b"Traceback"} == tasks.fields("a")
@@ -111,7 +114,7 @@ def test_without_a_failure_nothing_is_counted(perform: Perform, tasks: Tasks) ->
 
 
 def test_an_archived_task_is_kept_and_counted_as_failed(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSETs and of the ZADD."""
+    """Fails if the script no longer calls HSET or ZADD."""
     tasks.active("a", "b")
     assert 0 == perform(archive([claim("a"), claim("b")], trace=b"Traceback")).trimmed
     assert {"msg": failed_bytes("a"), "state": b"archived", "x:trace": b"Traceback"} == tasks.fields("a")
@@ -134,7 +137,7 @@ def test_the_lock_of_a_failed_task_stays(
 def test_h06_an_attempt_that_ended_clears_token_and_crashes(
     perform: Perform, tasks: Tasks, settle: Any
 ) -> None:
-    """Sees the loss of the HDEL: only crashes in a row count."""
+    """Fails if the script no longer calls HDEL: only crashes in a row count."""
     tasks.active("a", crashes=2)
     perform(settle([claim("a")]))
     assert {"msg", "state"} == tasks.fields("a").keys()
@@ -151,7 +154,7 @@ def test_a_failure_without_a_traceback_keeps_no_older_one(
 
 
 def test_requeued_tasks_come_first_in_the_order_given(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the RPUSH, and a push at the wrong end."""
+    """Fails if the script no longer calls RPUSH or pushes at the wrong end."""
     tasks.pending("waiting")
     tasks.active("a", "b", "c")
     perform(requeue([claim("a"), claim("b"), claim("c")]))
@@ -167,7 +170,7 @@ def test_thousands_of_requeued_tasks_keep_their_order(redis_client: RedisClient,
 
 
 def test_h23_w13_a_requeued_task_is_pending_since_now(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET and of the HDEL. Asynq writes no time, so latency reads 0."""
+    """Fails if the script no longer calls HSET or HDEL. Asynq writes no time, so latency reads 0."""
     tasks.active("a", crashes=1, extra={"result": b"half"})
     before = tasks.fields("a")
     perform(requeue([claim("a")]))

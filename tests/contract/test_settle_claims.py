@@ -24,7 +24,7 @@ def dump(redis_client: RedisClient) -> dict[bytes, bytes]:
 def test_a_settled_task_is_not_active_and_has_no_lease(
     perform: Perform, tasks: Tasks, settle: Settle
 ) -> None:
-    """Sees the loss of the LREM and of the ZREM; tasks beside it keep theirs."""
+    """Fails if the script no longer calls LREM or ZREM; tasks next to it keep their entries."""
     tasks.active("a", "b", "c")
     assert frozenset() == perform(settle([claim("b")])).refused
     assert ["a", "c"] == tasks.ids("active")
@@ -35,7 +35,10 @@ def test_a_settled_task_is_not_active_and_has_no_lease(
 def test_h05_a_claim_that_does_not_hold_is_refused(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, settle: Settle
 ) -> None:
-    """Sees the loss of the HGET and of the ZMSCORE: another token, none, or a later lease is not ours."""
+    """Fails if the script no longer calls HGET or ZMSCORE.
+
+    Another token, none, or a later lease is not ours.
+    """
     tasks.active("other", token="server/2")
     tasks.active("go", token="")
     tasks.active("later", lease=LEASE_SCORE + 1)
@@ -180,7 +183,7 @@ def test_h24_w14_one_occurrence_is_removed_from_the_end_where_old_tasks_stand(
 def test_h01_w01_a_call_that_is_sent_again_settles_once(
     redis_client: RedisClient, tasks: Tasks, settle: Settle
 ) -> None:
-    """What the first run settled is not refused; what it refused is refused again; nothing counts twice."""
+    """Tasks settled by the first run are not refused, refused ones are refused again; none counts twice."""
     tasks.active("a", "b")
     tasks.active("other", token="server/2")
     claims = [claim("a"), claim("other"), claim("b")]

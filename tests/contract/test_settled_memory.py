@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import Mux, context
-from pyasynq._engine.run.record import drop_frames
+from pyasynq._engine.run.settle_record import drop_frames
 from pyasynq.config import ServerConfig
 from pyasynq.events import TaskFinished
 from tests.fix_engine import serving
@@ -74,10 +74,10 @@ KINDS = {one.__name__: one for one in (in_task_group, in_cycle, as_context)}
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("doors", ["plain", "middleware", "error_handler"])
 @run_async
-async def test_d65_a_failed_attempt_is_free_without_the_collector(
+async def test_a_failed_attempt_is_free_without_the_collector(
     redis_url: str, tasks: Tasks, kind: str, doors: str
 ) -> None:
-    """It lets go of its task, its payload and the frames of its handler, for any error."""
+    """It lets go of its task, its payload and the frames of its handler, for any error. (D65)"""
     left: list[weakref.ref[Any]] = []
 
     async def handle(task: Task) -> None:
@@ -116,8 +116,8 @@ async def test_d65_a_failed_attempt_is_free_without_the_collector(
 
 
 @run_async
-async def test_d65_a_settled_attempt_drops_its_payload(redis_url: str, tasks: Tasks) -> None:
-    """An object that keeps its context, such as a cancelled timer, keeps only what a context shows."""
+async def test_a_settled_attempt_drops_its_payload(redis_url: str, tasks: Tasks) -> None:
+    """An object that keeps its context, such as a cancelled timer, keeps only what a context shows. (D65)"""
     kept: list[Any] = []
 
     async def handle(task: Task) -> None:
@@ -139,8 +139,8 @@ async def test_d65_a_settled_attempt_drops_its_payload(redis_url: str, tasks: Ta
     )
 
 
-def test_d65_an_error_with_attributes_of_the_same_names_drops_its_frames() -> None:
-    """Nothing that the class of an error says is believed."""
+def test_an_error_with_attributes_of_the_same_names_drops_its_frames() -> None:
+    """Nothing that the class of an error says is believed. (D65)"""
 
     class Odd(ExceptionGroup[ValueError]):
         exceptions: Any = property(lambda self: 1 / 0)

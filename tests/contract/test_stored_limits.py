@@ -31,14 +31,14 @@ def stored(tasks: Tasks) -> dict[bytes, bytes]:
 
 
 def test_limits_are_stored_as_texts_that_people_can_read(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HSET; what is stored comes back."""
+    """Fails if the script no longer calls HSET; what is stored comes back."""
     expected = QueueLimits(3, 100.0, 60.0, 5)
     assert expected == perform(set_limits("default", 3, 100, timedelta(minutes=1), 5))
     assert {b"concurrency": b"3", b"rate": b"100.0", b"period": b"60.0", b"burst": b"5"} == stored(tasks)
 
 
 def test_each_limit_is_set_and_removed_by_itself(perform: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the HDEL; None removes, and what is not given stays."""
+    """Fails if the script no longer calls HDEL; None removes, and what is not given stays."""
     perform(set_limits("default", 3, UNCHANGED, None, None))
     assert QueueLimits(3, 50.0, 1.0, 5) == perform(set_limits("default", UNCHANGED, 50, 1.0, None))
     assert QueueLimits(None, 50.0, 1.0, 5) == perform(set_limits("default", None, UNCHANGED, None, None))
@@ -60,13 +60,13 @@ def test_settings_of_other_kinds_stay(perform: Perform, tasks: Tasks) -> None:
     ("option", "settings"),
     [
         ("queue", {"queue": " "}),
-        ("concurrency", {"concurrency": 0}),
+        ("max_run", {"max_run": 0}),
         ("rate", {"rate": 0}),
         ("period", {"rate": 1, "period": 0}),
         ("burst", {"rate": 1, "burst": 0}),
         ("burst", {"burst": 5}),
         ("period", {"period": 60}),
-        ("period", {"concurrency": 1, "period": 1}),
+        ("period", {"max_run": 1, "period": 1}),
         ("burst", {"rate": None, "burst": 5}),
     ],
 )
@@ -88,11 +88,11 @@ async def test_the_inspector_shows_what_is_stored_and_what_each_server_asks_for(
 ) -> None:
     """So that one sees which of them wins."""
     tasks.put(TaskState.ARCHIVED, "a")
-    config = ServerConfig(queues={"default": Queue(concurrency=5, rate=50), "low": 1})
+    config = ServerConfig(queues={"default": Queue(max_run=5, rate=50), "low": 1})
     async with Inspector(redis_url) as inspector, serving(redis_url, do_nothing, config) as running:
         await running.next_round("heartbeater")
         assert UNLIMITED == (await inspector.queue_info("default")).limits
-        assert QueueLimits(2) == await inspector.set_queue_limits("default", concurrency=2)
+        assert QueueLimits(2) == await inspector.set_queue_limits("default", max_run=2)
         assert QueueLimits(2) == (await inspector.queue_info("default")).limits
         [server] = await inspector.servers("default")
     assert ("pyasynq", {"default": 1, "low": 1}) == (server.engine, server.queues)
@@ -103,7 +103,7 @@ def test_removing_a_queue_removes_its_limits_and_tokens(redis_url: str, tasks: T
     """W12: nothing is left behind, that of ours neither."""
     tasks.client.sadd("asynq:queues", "default")
     with BlockingInspector(redis_url) as inspector:
-        inspector.set_queue_limits("default", concurrency=1)
+        inspector.set_queue_limits("default", max_run=1)
         tasks.client.hset(tasks.keys.bucket, "full_at", 1)
         tasks.client.expire(tasks.keys.bucket, 60)
         inspector.remove_queue("default")

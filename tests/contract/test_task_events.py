@@ -1,4 +1,4 @@
-"""The stream of events of a queue: how it is written, bounded and read, and that nobody suffers from it."""
+"""Event stream of a queue: it is written, bounded and read, and delays no other work."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_many_events_are_read_in_pieces(perform: Perform) -> None:
 
 
 def test_a_reader_is_told_when_events_may_be_missing(perform: Perform, redis_client: RedisClient) -> None:
-    """What it saw last is gone, so others may be gone too; the events that are kept follow."""
+    """The last event it saw is gone, so others may be gone too; the kept events follow."""
     perform(publish_events("default", [event_bytes(task_id="a")], max_length=10))
     mark = perform(read_events("default", FIRST_MARK)).mark
     redis_client.xtrim(STREAM, maxlen=0, approximate=False)
@@ -145,7 +145,7 @@ def test_what_is_no_event_is_passed_over(
 
 
 def test_an_event_is_small_json() -> None:
-    """What is empty is left out; this is a promise to others who read the stream."""
+    """Empty fields are left out; this is a promise to other readers of the stream."""
     assert (
         b'{"kind":"retried","queue":"q","at":2000000000.25,"task_id":"a","retried":0,"error":"\xc3\xa9"}'
         == (encode_event("retried", "q", NOW, task_id="a", type="", retried=0, error="é"))
@@ -156,7 +156,7 @@ def test_an_event_is_small_json() -> None:
 def test_enqueued_tasks_are_published_by_clients_that_were_told_to(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Those that were enqueued, in their order; a conflict is none of them."""
+    """Events of the enqueued tasks, in their order; a conflict has none."""
     tasks.pending("b")
     [run] = split_runs([composed("a"), composed("b"), composed("c")])
     others = perform(registered(enqueue_and_publish(run, now=NOW, max_length=10), run.queue))
@@ -235,7 +235,7 @@ async def handle(task: Task) -> bytes | None:
 
 
 async def take(redis_url: str, count: int, *queues: str, **arguments: Any) -> list[TaskEvent]:
-    """Follow from the oldest event on until so many have come."""
+    """Follow from the oldest event on until this many have come."""
     taken: list[TaskEvent] = []
     async with Inspector(redis_url) as inspector:
         async for event in inspector.follow(*queues, **arguments):
@@ -273,7 +273,7 @@ async def test_a_follower_sees_what_happens_to_tasks(redis_url: str, redis_clien
 
 @run_async
 async def test_a_consumer_publishes_too(redis_url: str, redis_client: RedisClient, tasks: Tasks) -> None:
-    """What becomes of the tasks that it hands out."""
+    """Outcomes of the tasks that it returns."""
     tasks.pending("a", "b", type="report")
     config = ConsumerConfig(publish_events=True)
     async with consuming(redis_url, config) as c, c.consumer.take("default", limit=2) as attempts:
@@ -382,7 +382,7 @@ async def test_what_cannot_be_published_is_kept_or_counted(
 
 @run_async
 async def test_a_full_buffer_drops_and_counts(redis_url: str, redis_client: RedisClient) -> None:
-    """While Redis is slow or away, memory stays bounded and nobody waits."""
+    """While Redis is slow or unreachable, memory stays bounded and no caller waits."""
     _, running = await publishing(redis_url, event_buffer=3, events_at_once=2)
     for number in range(10):
         running.server.events.emit(TaskRecovered("default", str(number), 1, "s"))
@@ -557,7 +557,7 @@ def read_nothing() -> Any:
 
 
 def test_events_are_not_written_into_a_full_redis(own_server: OwnServer) -> None:
-    """They do not drain it; whoever publishes them goes on without."""
+    """They do not drain it; their publishers continue without events."""
     with own_server.connect() as redis_client:
         redis_client.config_set("maxmemory", 1)
         with pyasynq.sync.Client(own_server.url) as client:

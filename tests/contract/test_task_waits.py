@@ -1,4 +1,4 @@
-"""Waiting for the end of a task, whoever ends it: woken by Redis, and by a poll where that fails."""
+"""Waits for the end of a task, by any process: woken by Redis, and by polls as a fallback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import pyasynq.sync
 from pyasynq._broker.waits import task_waits_async, watched_task
-from pyasynq._broker.waits.endings import end_of_missing
+from pyasynq._broker.waits.endings import classify_missing
 from pyasynq._redis.key_watcher import ServerWatcher, Watcher
 from pyasynq._wire.messages import encode_task_message, new_task_message
 from pyasynq.client import Client
@@ -97,7 +97,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def watched(redis_client: RedisClient, keys: int = 1) -> None:
-    """Wait until Redis watches so many keys."""
+    """Wait until Redis watches this many keys."""
     await until(lambda: redis_client.info("stats")["tracking_total_keys"] >= keys)
 
 
@@ -187,7 +187,7 @@ async def test_a_task_that_vanishes_sooner_than_its_retention_allows_was_deleted
 async def test_a_task_of_a_short_retention_may_have_been_completed_unseen(
     redis_url: str, redis_client: RedisClient, tasks: Tasks, no_polls: None
 ) -> None:
-    """One second is counted from the second in which it ended: nobody can be sure."""
+    """One second counts from the second in which it ended, because the fraction is unknown."""
     tasks.active("a", retention=1)
     async with Client(redis_url) as client:
         waiting = asyncio.create_task(client.wait("default", "a"))
@@ -258,7 +258,7 @@ async def test_a_timeout_of_zero_looks_once(redis_url: str, tasks: Tasks) -> Non
 
 @run_async
 async def test_a_look_without_redis_is_an_error_and_a_wait_goes_on(redis_url: str) -> None:
-    """Nobody asks at the other end of this address."""
+    """This address is never contacted."""
     async with Client("redis://127.0.0.1:1", timeout=0.05) as client:
         with pytest.raises(RedisUnavailableError):
             await client.wait("default", "a", 0)
@@ -291,12 +291,12 @@ async def test_nothing_is_left_of_a_wait_that_was_cancelled_or_timed_out(
             await cancelled
         with pytest.raises(WaitTimeoutError):
             await client.wait("default", "b", 0.01)
-        [home] = client._waits._homes.all()
+        [home] = client._waits._per_loop.all()
         assert {} == home._watched
         await until(lambda: home._runner is None)
         await until(lambda: all(one["name"] != WATCHER for one in redis_client.client_list()))
         await until(lambda: 1 == len(asyncio.all_tasks()))
-        # And it begins anew.
+        # And it begins again.
         waiting = asyncio.create_task(client.wait("default", "a"))
         await asyncio.sleep(0)
         vanish(tasks, "a")
@@ -307,7 +307,7 @@ async def test_nothing_is_left_of_a_wait_that_was_cancelled_or_timed_out(
 async def test_thousands_of_waits_share_one_connection_and_write_nothing(
     redis_url: str, redis_client: RedisClient, tasks: Tasks, no_polls: None
 ) -> None:
-    """Those who wait for the same task too; each gets its own answer."""
+    """Several callers that wait for the same task each get their own answer."""
     ids = [f"t{number}" for number in range(2_000)]
     with redis_client.pipeline(transaction=False) as pipeline:
         for task_id in ids:
@@ -387,7 +387,7 @@ async def test_one_wait_that_ends_does_not_disturb_another_for_the_same_task(
 async def test_a_cut_connection_is_made_anew_and_nothing_is_missed(
     proxy: Proxy, redis_client: RedisClient, tasks: Tasks, no_polls: None
 ) -> None:
-    """What changed meanwhile is found after it, because all tasks are looked at then."""
+    """Changes during the outage are found after it, because all tasks are read then."""
     tasks.active("a", retention=60)
     async with Client(proxy.url) as client:
         reading = asyncio.create_task(client.result("default", "a"))
@@ -465,27 +465,27 @@ def test_where_redis_does_not_tell_of_changes_waits_poll(
                 return await reading
 
         assert b"done" == asyncio.run(wait())
-    told = [record.message for record in caplog.records if "does not tell of changes" in record.message]
+    told = [record.message for record in caplog.records if "does not report changes" in record.message]
     assert 1 == len(told)
-    assert told[0].endswith("who waits for a task polls instead")
+    assert told[0].endswith("waits for tasks poll instead")
 
 
 def test_what_vanished_was_deleted_only_if_it_cannot_have_been_completed_and_expired() -> None:
     """A retention is counted from the whole second in which the task ended."""
-    assert TaskEnd.DELETED is end_of_missing(60, 58.9)
-    assert TaskEnd.GONE is end_of_missing(60, 59.0)
-    assert TaskEnd.GONE is end_of_missing(1, 0.0)
-    assert TaskEnd.GONE is end_of_missing(0, 0.0)
-    assert TaskEnd.GONE is end_of_missing(None, 0.0)
+    assert TaskEnd.DELETED is classify_missing(60, 58.9)
+    assert TaskEnd.GONE is classify_missing(60, 59.0)
+    assert TaskEnd.GONE is classify_missing(1, 0.0)
+    assert TaskEnd.GONE is classify_missing(0, 0.0)
+    assert TaskEnd.GONE is classify_missing(None, 0.0)
 
 
 def test_the_first_changes_are_looked_at_at_once_and_more_of_them_together() -> None:
     """Twenty times a second, counted from the last look."""
     task = watched_task.WatchedTask("default", "a", "k")
     task.looked = 100.0
-    assert [100.01] * 10 == [task.changed(100.01) for _ in range(10)]
-    assert pytest.approx(100.05) == task.changed(100.01)
-    assert 101.0 == task.changed(101.0)
+    assert [100.01] * 10 == [task.note_change(100.01) for _ in range(10)]
+    assert pytest.approx(100.05) == task.note_change(100.01)
+    assert 101.0 == task.note_change(101.0)
 
 
 def test_polls_without_pushes_come_further_and_further_apart() -> None:
@@ -500,7 +500,7 @@ def test_polls_without_pushes_come_further_and_further_apart() -> None:
 
 
 def test_a_restart_of_redis_is_waited_out(own_server: OwnServer) -> None:
-    """The task ends after it; nobody has to ask again."""
+    """The task ends after it; no other call is needed."""
     durable = ("--appendonly", "yes")
     own_server.stop()
     own_server.start(*durable)
@@ -605,7 +605,7 @@ def test_a_blocking_wait_that_begins_while_its_client_is_closed_leaves_no_thread
 def test_closing_a_blocking_client_ends_the_waits_of_its_threads(
     redis_url: str, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """Nobody hangs."""
+    """No call hangs."""
     tasks.pending("a")
     client = pyasynq.sync.Client(redis_url)
     seen: list[BaseException] = []

@@ -55,7 +55,7 @@ def connections(client: redis.Redis) -> int:
 def test_calls_go_over_one_connection(
     make_driver: MakeDriver, tls: TlsFront, certificates: Certificates, redis_client: redis.Redis
 ) -> None:
-    """The tickets that TLS 1.3 sends unasked are no reason to connect anew."""
+    """The tickets that TLS 1.3 sends unasked are no reason to connect again."""
     driver = make_driver(tls.url(ssl_ca_certs=certificates.authority))
     before = connections(redis_client)
     assert [b"a", b"b", b"c"] == [driver.run(echo(word)) for word in "abc"]
@@ -83,7 +83,7 @@ def test_a_client_enqueues(
     [{"ssl_cert_reqs": "none"}, {"ssl_cert_reqs": "CERT_NONE", "ssl_check_hostname": "true"}],
 )
 def test_checks_can_be_switched_off(make_driver: MakeDriver, tls: TlsFront, options: dict[str, str]) -> None:
-    """For a trial; whoever sits between may then read and change everything."""
+    """For trials only; an attacker in between may then read and change everything."""
     assert b"a" == make_driver(tls.url(**options)).run(echo("a"))
 
 
@@ -190,7 +190,7 @@ def encrypted_key(path: str, password: bytes, folder: Path) -> str:
 def test_an_encrypted_key_needs_its_password(
     make_driver: MakeDriver, redis_url: str, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Without it there is an error, and nobody is asked at a terminal; the password appears nowhere."""
+    """Without it there is an error, and no prompt appears at a terminal; the password appears nowhere."""
     certificate, key = certificates.client
     key = encrypted_key(key, b"s3cr3t word", tmp_path)
     with TlsFront(redis_url, certificates.server, client_authority=certificates.authority) as front:

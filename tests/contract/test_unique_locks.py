@@ -69,7 +69,7 @@ def test_h09_a_lock_that_holds_longer_stays(once: Perform, redis_client: RedisCl
 def test_h09_a_task_that_lost_its_lock_does_not_touch_it_when_it_is_taken(
     once: Perform, redis_client: RedisClient, until: str
 ) -> None:
-    """It is somebody else's by now, or nobody's."""
+    """The lock belongs to another task by now, or does not exist."""
     enqueue(once, unique("a", until=until))
     redis_client.set(KEY, "somebody", ex=5)
     take(once)
@@ -170,7 +170,7 @@ def test_h09_a_retry_without_a_lock_looks_at_none(once: Perform, redis_client: R
 
 
 def test_h09_a_retry_leaves_a_lock_that_is_not_its_own(once: Perform, redis_client: RedisClient) -> None:
-    """Sees the loss of the owner check."""
+    """Fails if the script no longer checks the owner."""
     item = bring_into(once, "active")
     redis_client.set(KEY, "somebody", ex=5)
     once(retry(item))
@@ -269,7 +269,7 @@ def test_h09_a_task_that_is_archived_keeps_its_lock_only_by_the_rule_of_asynq(
 def test_h09_an_archived_task_leaves_a_lock_that_is_not_its_own(
     once: Perform, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the owner check."""
+    """Fails if the script no longer checks the owner."""
     item = bring_into(once, "active", until="finish")
     redis_client.set(KEY, "somebody", ex=5)
     once(archive(item))
@@ -280,7 +280,7 @@ def test_h09_an_archived_task_leaves_a_lock_that_is_not_its_own(
 def test_h09_only_time_ends_a_lock_until_its_expiry(
     once: Perform, redis_client: RedisClient, finish: Callable[[Any], Plan[Any]]
 ) -> None:
-    """Message and hash do not name it, so nobody else can."""
+    """Message and hash do not name it, so no other call can."""
     item = bring_into(once, "active", until="expiry", retention=60)
     redis_client.expire(KEY, 7)
     once(finish(item))

@@ -110,7 +110,7 @@ def test_a_message_does_not_grow_with_each_replacement(once: Perform, tasks: Tas
     ],
 )
 def test_fields_that_nobody_knows_survive(once: Perform, tasks: Tasks, field: bytes) -> None:
-    """Of every kind that there is; they end where the protobuf library says."""
+    """Bytes of every kind; they end where the protobuf library says."""
     enqueue(once, unique("a", b"old"))
     stored = tasks.fields("a")["msg"]
     tasks.client.hset(tasks.keys.task("a"), "msg", field + stored + field)
@@ -157,7 +157,7 @@ def test_a_task_that_waits_takes_the_process_time(once: Perform, tasks: Tasks, s
 
 
 def test_a_group_keeps_its_name_while_it_has_other_tasks(once: Perform, tasks: Tasks) -> None:
-    """Sees the loss of the EXISTS."""
+    """Fails if the script no longer calls EXISTS."""
     bring_into(once, "aggregating")
     enqueue(once, composed("other", b"x", group="g"))
     replace(once, process_in=40)
@@ -199,7 +199,7 @@ def test_a_lock_is_prolonged_and_never_cut_short(
 def test_one_that_does_not_wait_is_named_with_its_state(
     once: Perform, redis_client: RedisClient, state: str, word: str
 ) -> None:
-    """So that nobody believes that the payload is going to be run."""
+    """Otherwise the caller would believe that the payload will be run."""
     if state == "gone":
         redis_client.set(KEY, "a", ex=60)
     else:
@@ -208,7 +208,7 @@ def test_one_that_does_not_wait_is_named_with_its_state(
     assert isinstance(result.error, DuplicateTaskError)
     assert ("a", KEY) == (result.error.holder, result.error.unique_key)
     assert (
-        f"task 'a' in queue 'default' holds its lock; it takes no other payload, since it is {word}"
+        f"task 'a' in queue 'default' holds its lock; it cannot take another payload, since it is {word}"
         in str(result.error)
     )
 

@@ -1,4 +1,4 @@
-"""Enqueueing by rules: what stands in the way of a task, and what is told of it."""
+"""Enqueueing by rules: existing tasks that block a task, and the reports about them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_id_of_another_task_is_a_conflict(once: Perform, tasks: Tasks, rule: 
 def test_w25_what_was_enqueued_is_enqueued_when_it_is_sent_again(
     redis_client: RedisClient, once: Perform, tasks: Tasks, rule: str
 ) -> None:
-    """Waiting, or long gone with its lock left; another's lock is no excuse."""
+    """Waiting, or long gone with its lock left; another task's lock still blocks."""
     again = Replaying(redis_client)
     tasks.pending("z")
     item = unique("a", on_duplicate=rule)
@@ -225,7 +225,7 @@ def test_h10_a_lock_that_another_task_holds_leaves_the_finished_one(once: Perfor
 def test_h10_a_lock_that_has_gone_to_another_task_stays_with_it(
     once: Perform, redis_client: RedisClient
 ) -> None:
-    """Sees the loss of the owner check."""
+    """Fails if the script no longer checks the owner."""
     bring_into(once, "archived", "a")
     redis_client.set(KEY, "somebody", ex=60)
     assert ["enqueued"] == statuses(enqueue(once, composed("a", b"new", on_conflict="replace_finished")))

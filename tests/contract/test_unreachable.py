@@ -130,12 +130,13 @@ def echo(word: str) -> Plan[Any]:
     return (yield CommandCall(("ECHO", word), None, Replay.SAFE))
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("behave", [hang_up, reset, None])
 def test_the_command_line_prints_one_line(behave: Behaviour | None) -> None:
     """With the address, without the password and without a traceback."""
     with Listener(behave) as listener:
         result = CliRunner().invoke(main, ["ping", "--redis", listener.url])
-    assert 1 == result.exit_code
+    assert 5 == result.exit_code
     assert 1 == result.stderr.count("\n")
     assert result.stderr.startswith(f"Error: Redis at {listener.address} cannot be reached: ")
     assert "s3cr3t" not in result.output

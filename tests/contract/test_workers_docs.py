@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "workers.md"
-QUEUES, EXAMPLE = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+EXAMPLE, QUEUES = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 
 
 @run_async

@@ -153,17 +153,18 @@ def test_a_group_of_the_wrong_type_keeps_all_tasks_of_the_call_out(
     assert [b"asynq:{default}:g:g"] == redis_client.keys("*")
 
 
-def test_many_new_attempts_that_cannot_be_stored_stay_active(
-    damage_allowed: None, perform: Perform, redis_client: RedisClient, tasks: Tasks
+@pytest.mark.parametrize("first", [0, 120], ids=["oldest", "newest"])
+def test_attempts_that_cannot_be_stored_stay_active_in_their_order(
+    damage_allowed: None, perform: Perform, redis_client: RedisClient, tasks: Tasks, first: int
 ) -> None:
     """The newest of many active tasks are found from the other end of the list, and go back to it."""
-    old, new = [f"o{n}" for n in range(120)], [f"n{n}" for n in range(25)]
-    tasks.active(*old, *new)
+    ids = [f"{number}" for number in range(145)]
+    tasks.active(*ids)
     redis_client.xadd(tasks.keys.completed, {"not": "what belongs here"})
     with pytest.raises(RedisReplyError, match="WRONGTYPE"):
-        perform(complete([claim(task_id) for task_id in new]))
-    assert [*old, *new] == tasks.ids("active")
-    assert {*old, *new} == tasks.scores("lease").keys()
+        perform(complete([claim(task_id) for task_id in ids[first : first + 25]]))
+    assert ids == tasks.ids("active")
+    assert {*ids} == tasks.scores("lease").keys()
 
 
 @pytest.mark.parametrize("count", [b"many", b"1.5"])

@@ -26,6 +26,7 @@ from tests.fix_worker import enqueue
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
@@ -89,16 +90,19 @@ def _task(random: random.Random, task_id: str) -> Task:
 
 
 def drop_settles_of(victim: str, patch: pytest.MonkeyPatch) -> None:
-    """Let servers forget what came of one task."""
-    put = SettleQueue.put
+    """Let servers forget the outcome of one task, on each of the two ways to a settle."""
 
-    def put_others(settles: SettleQueue, attempt: Attempt, *outcome: Any) -> None:
-        if attempt.id == victim:
-            settles._roster.remove(attempt)
-        else:
-            put(settles, attempt, *outcome)
+    def put_others(put: Callable[..., None]) -> Callable[..., None]:
+        def put_unless_victim(settles: SettleQueue, attempt: Attempt, *outcome: Any) -> None:
+            if attempt.id == victim:
+                settles._roster.remove(attempt)
+            else:
+                put(settles, attempt, *outcome)
 
-    patch.setattr(SettleQueue, "put", put_others)
+        return put_unless_victim
+
+    for name in ("put", "put_done"):
+        patch.setattr(SettleQueue, name, put_others(getattr(SettleQueue, name)))
 
 
 class EnqueueDeleted(SmallRun):

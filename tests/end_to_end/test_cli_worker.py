@@ -57,7 +57,7 @@ async def chain_async(user_id: int) -> None:
 
 @app.task("forget")
 async def forget() -> str:
-    return "nobody keeps this"
+    return "not kept"
 
 
 @app.task("odd", retention=60)
@@ -108,7 +108,7 @@ def test_results_are_kept_only_with_retention_and_only_as_json(
     redis_url: str,
     redis_client: redis.Redis,
 ) -> None:
-    """What JSON cannot carry is reported, and the task has succeeded all the same."""
+    """A value that JSON does not support is reported, and the task still succeeds."""
     odd = enqueue(redis_url, "odd")
     with sync.Client(redis_url) as client:
         forgotten = client.enqueue("forget").id
@@ -218,7 +218,7 @@ def test_a_worker_publishes_events_when_it_is_told_to(
 
 
 def test_further_modules_declare_tasks(folder: Path, redis_url: str, redis_client: redis.Redis) -> None:
-    """Those of the command line and those that the app names."""
+    """The queues of the command line and those that the app names."""
     (folder / "base.py").write_text("from pyasynq import App\napp = App(modules=['one'])\n")
     for name in ("one", "two"):
         (folder / f"{name}.py").write_text(
@@ -291,12 +291,19 @@ def test_reload_restarts_the_worker_when_a_file_changes(
     assert 2 == len(re.findall(r"INFO    closed$", worker.text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
-@pytest.mark.parametrize("options", [(), ("--processes", "1")])
-def test_d57_a_reloaded_worker_ends_with_its_parent(
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [
+        (signal.SIGKILL, ()),
+        pytest.param(signal.SIGKILL, ("--processes", "1"), marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, (), marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, ("--processes", "1"), marks=pytest.mark.long),
+    ],
+)
+def test_a_reloaded_worker_ends_with_its_parent(
     folder: Path, redis_url: str, number: signal.Signals, options: tuple[str, ...]
 ) -> None:
-    """For any reason, and with the processes that it has started."""
+    """For any reason, and with the processes that it has started. (D57)"""
     with WorkerProcess(folder, redis_url, "worker", "shop:app", "--reload", *options) as worker:
         worker.wait_for("opened")
         children = psutil.Process(worker.pid).children(recursive=True)
@@ -323,10 +330,10 @@ logging.config.dictConfig({
 """
 
 
-def test_d27_a_dict_config_of_the_app_neither_silences_the_worker_nor_is_doubled(
+def test_a_dict_config_of_the_app_neither_silences_the_worker_nor_is_doubled(
     folder: Path, redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """Though it disables the loggers that exist, as it does unless told otherwise."""
+    """Though it disables the loggers that exist, as it does unless told otherwise. (D27)"""
     (folder / "shop.py").write_text(DICT_CONFIG + SHOP)
     enqueue(redis_url, "fail")
     enqueue(redis_url, "deliver", b'{"user_id":1}', queue="critical")

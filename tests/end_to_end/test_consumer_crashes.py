@@ -39,7 +39,7 @@ asyncio.run(main())
 def test_h06_h08_what_a_killed_consumer_held_is_pending_again(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Taken and leased alike: at the front, unchanged but for the counted crash, within the promise."""
+    """Taken and leased alike: at the front, unchanged except the counted crash, within the promise."""
     ids = enqueue(redis_url, "mark", "mark", "mark", max_retry=0)
     before = [task_field(redis_client, task_id, "msg") for task_id in ids]
     with Program(sys.executable, "-c", PROGRAM, redis_url, "hold") as victim:

@@ -41,7 +41,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 class RunningDemo:
-    """A `pyasynq demo` of a process of its own, whose descendants can be found whatever became of it."""
+    """A `pyasynq worker` process whose descendants can be found even after its end."""
 
     def __init__(self, *arguments: str | Path, temporary: Path, stdout: int = subprocess.PIPE) -> None:
         self.mark = uuid.uuid4().hex

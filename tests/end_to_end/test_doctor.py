@@ -1,4 +1,4 @@
-"""The doctor beside a busy system, and its command."""
+"""The doctor on a busy system, and its command."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_findings_are_explained_and_nothing_is_changed(
     """Exit code 1, for cron."""
     code, out, err = invoke("--redis", redis_url)
     assert (1, "") == (code, err)
-    assert "Queue default\n  error: ghost (7)\n    These ids stand in a queue although" in out
+    assert "Queue default\n  error: ghost (7)\n    These ids are in a queue, but no task" in out
     assert "ghost0, " in out
     assert "and 2 more" in out
     assert "    --fix: drops the ids and what is left of their hashes.\n" in out
@@ -152,10 +152,10 @@ def test_ctrl_c_ends_a_repair_and_what_was_repaired_is_told(
 
 
 @pytest.mark.long
-def test_what_cannot_be_checked_is_exit_code_2() -> None:
+def test_what_cannot_be_checked_is_exit_code_5() -> None:
     """With the address and the cause."""
     code, out, err = invoke("--redis", "redis://127.0.0.1:1/0")
-    assert (2, "") == (code, out)
+    assert (5, "") == (code, out)
     assert "Error: could not check:" in err
     assert "127.0.0.1:1" in err
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_checked_is_exit_code_2() -> None:
     ("arguments", "message"),
     [
         (["--yes"], "--yes answers the question of --fix; give both"),
-        (["--fix"], "--fix asks before it writes, and nobody is here to answer; give --yes too"),
+        (["--fix"], "--fix asks before it writes, and there is no terminal to answer at; give --yes too"),
         (["--archive-max-size", "0"], "0 is not in the range x>=1"),
     ],
 )

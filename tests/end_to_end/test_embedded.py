@@ -102,7 +102,7 @@ def using(*paths: Path | str) -> Iterator[list[User]]:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process exists and is more than an entry that nobody has collected."""
+    """Return whether a process exists and is not a zombie."""
     listed = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
@@ -292,7 +292,7 @@ def test_a_start_while_the_last_user_leaves_gets_a_server(data: Path) -> None:
 
 
 def test_a_killed_server_is_started_anew_by_the_next_start(data: Path) -> None:
-    """What it had handed to the operating system is there again."""
+    """Data that it had passed to the operating system is restored."""
     with EmbeddedServer(data) as server:
         call(server.url, "SET", "key", "value")
         killed, guardian = server.pid, guardian_of(server)
@@ -458,7 +458,7 @@ def test_who_joins_gets_the_port_that_there_is(data: Path) -> None:
         for wanted in (None, 0, port):
             with EmbeddedServer(data, port=wanted) as joined:
                 assert server.url == joined.url
-        with pytest.raises(EmbeddedServerError, match=f"listens on port {port}, so port 1 cannot be had"):
+        with pytest.raises(EmbeddedServerError, match=f"listens on port {port}, so port 1 is impossible"):
             EmbeddedServer(data, port=1).start()
     with EmbeddedServer(data), pytest.raises(EmbeddedServerError, match="listens on a unix socket only"):
         EmbeddedServer(data, port=0).start()
@@ -539,8 +539,8 @@ def test_another_program_than_last_time_is_named_when_it_cannot_start(data: Path
         "\\u0000",
     ],
 )
-def test_d29_whatever_the_state_file_holds_the_folder_can_be_started(data: Path, state: str) -> None:
-    """A crash may have cut it off, and another program may have written it."""
+def test_whatever_the_state_file_holds_the_folder_can_be_started(data: Path, state: str) -> None:
+    """A crash may have cut it off, and another program may have written it. (D29)"""
     with EmbeddedServer(data):
         pass
     (data / "server.json").write_text(state)

@@ -91,7 +91,7 @@ def enqueue(url: str, task_type: str, *, timeout: int = 300) -> str:
 def test_children_end_with_their_worker_and_so_does_what_they_have_started(
     redis_url: str, folder: Path, options: tuple[str, ...]
 ) -> None:
-    """SIGKILL of the worker's process leaves nobody to clean up."""
+    """A SIGKILL of the worker leaves no process that could clean up."""
     with worker(folder, redis_url, *options) as work:
         enqueue(redis_url, "hang")
         child, parent, grandchild = written(folder / "pids")
@@ -112,10 +112,10 @@ def test_children_end_with_their_worker_and_so_does_what_they_have_started(
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only on Linux: elsewhere they are not found")
 @pytest.mark.parametrize("how", ["timeout", "stop", "kill"])
-def test_d29_processes_with_a_session_of_their_own_end_with_the_child_and_the_worker(
+def test_processes_with_a_session_of_their_own_end_with_the_child_and_the_worker(
     redis_url: str, folder: Path, how: str
 ) -> None:
-    """At the task's timeout, at shutdown, and when a supervised worker is killed; orphans as well."""
+    """At the task's timeout, at shutdown, and when a supervised worker is killed; orphans as well. (D29)"""
     with worker(folder, redis_url, "--processes", "1", "--shutdown-timeout", "0") as work:
         enqueue(redis_url, "escape", timeout=1 if how == "timeout" else 300)
         child, parent, session, orphan = written(folder / "pids")
@@ -195,5 +195,5 @@ def test_an_app_in_the_main_module_is_refused_at_the_start(redis_url: str, folde
         assert 1 == work.end()
 
     assert "the worker could not start" in work.text
-    assert "task 'hang' has executor='process', and its module is '__main__' here" in work.text
+    assert "task 'hang' has executor='process', but its module is '__main__'" in work.text
     assert "pyasynq worker MODULE:APP" in work.text

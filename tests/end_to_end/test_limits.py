@@ -47,12 +47,12 @@ def test_four_workers_keep_a_rate_together(redis_url: str, tmp_path: Path) -> No
 def test_a_worker_says_which_limits_it_asks_for(redis_url: str, tmp_path: Path) -> None:
     """On its first line."""
     (tmp_path / "shop.py").write_text(SHOP)
-    options = ("--queues", "deliver=3,default", "--queue-concurrency", "deliver=1", "--queue-rate")
+    options = ("--queues", "deliver=3,default", "--queue-max-run", "deliver=1", "--queue-rate")
     with WorkerProcess(tmp_path, redis_url, "worker", "shop:app", *options, "deliver=100/m+5") as worker:
         line = worker.wait_for("queues")
         worker.terminate()
         assert 0 == worker.wait()
-    assert "queues deliver=3 (concurrency 1, rate 100/60s, burst 5), default=1, concurrency 100" in line
+    assert "queues deliver=3 (max_run 1, rate 100/60s, burst 5), default=1, concurrency 100" in line
 
 
 def test_limits_of_a_queue_that_is_not_served_are_wrong_usage(redis_url: str, tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def start_workers(redis_url: str) -> Iterator[Callable[[bool], Workers]]:
 def test_h06_exactly_the_tasks_that_kill_their_worker_end_as_poison(
     redis_url: str, start_workers: Callable[[bool], Workers], in_groups: bool
 ) -> None:
-    """Of 1,000 tasks without a single retry 5 kill their process: these are archived, 995 are completed.
+    """Among 1,000 tasks without retries 5 kill their process: these are archived, 995 are completed.
 
-    Sees the loss of: the count in the hash that recovery raises; the rule that a task one crash below the
+    Fails without: the count in the hash that recovery raises; the rule that a task one crash below the
     limit runs alone, without which its neighbours would be archived with it; the proof in its token.
     """
     poisonous = {f"task-{number}" for number in random.Random(6).sample(range(TASKS), POISONOUS)}

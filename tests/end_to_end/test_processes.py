@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from pyasynq import sync
+from pyasynq.info import RequestStatus
+from pyasynq.supervisor import WORKER_VARIABLE
 from tests.fix_worker import CONTAINER, ROOT, Program, active, enqueue, may_unshare, pending, task_field
 from tests.ports import free_port
 from tests.waiting import wait_until
@@ -34,6 +37,10 @@ kept = []
 
 def tell(what):
     os.write(1, f"{what} {os.getpid()}\\n".encode())  # in one piece: others write too
+
+@app.on_error
+def failed(end):
+    tell(f"failed {end.task_type} {type(end.error).__name__} archived={end.outcome == 'archived'}")
 
 @app.task("mark")
 async def mark() -> None:
@@ -74,7 +81,7 @@ class Workers(Program):
         super().__init__(*prefix, *command, PYTHONPATH=path, PYASYNQ_REDIS_URL=url)
 
     def wait_until_ready(self, times: int) -> None:
-        """Wait until so many children in all have said that they take tasks."""
+        """Wait until this many children in all have said that they take tasks."""
         self.wait_for("takes tasks", times=times)
 
     @property
@@ -141,7 +148,9 @@ def test_h08_tasks_of_a_killed_child_are_pending_at_once(
         wait_until(lambda: pending(redis_client), seconds=SOON)
         [task_id] = pending(redis_client)
         assert b"1" == task_field(redis_client, task_id, "x:crashes")
-        workers.wait_for(rf"worker \d \(pid {victim}\) was ended by SIGKILL; another one starts in 1 s")
+        # The supervisor knows no app: a living child calls the hooks.
+        workers.wait_for("^failed wait WorkerDiedError archived=False")
+        workers.wait_for(rf"worker \d \(pid {victim}\) was ended by SIGKILL; restarting in 1 s")
         workers.wait_for("^started", times=3)
         assert victim not in map(int, workers.all("started (.*)")[2:])
         workers.release.touch()
@@ -149,13 +158,14 @@ def test_h08_tasks_of_a_killed_child_are_pending_at_once(
         [poison] = enqueue(redis_url, "die", retention=60)
         workers.wait_for(f"task {poison} of queue default was archived as poison: its worker crashed 1 time")
         assert b"archived" == task_field(redis_client, poison, "state")
+        workers.wait_for("^failed die WorkerDiedError archived=True")
         assert 0 == workers.terminate()
 
 
 def test_a_reload_replaces_all_children_and_loses_no_task(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """What the old ones cannot finish is put back, and run by the new ones; the exit code is clean."""
+    """Tasks that old workers cannot finish are put back, and run by new ones; the exit code is clean."""
     options = ("--processes", "2", "--concurrency", "1", "--shutdown-timeout", "0")
     with Workers(tmp_path, redis_url, *options) as workers:
         workers.wait_until_ready(2)
@@ -202,10 +212,20 @@ def test_a_child_is_recycled_after_so_many_tasks_and_for_its_memory(
 
 def test_children_that_cannot_start_end_the_supervisor_with_code_5(tmp_path: Path, redis_url: str) -> None:
     """After five of them, saying why."""
+    (tmp_path / "nonsense.py").write_text(
+        f"import os\nif {WORKER_VARIABLE!r} in os.environ:\n    raise ValueError('not in a child')\n"
+    )
     with Workers(tmp_path, redis_url, "nonsense", "--processes", "5") as workers:
         assert 5 == workers.end()
-    assert "there is no module 'nonsense'" in workers.text
+    assert "ValueError: not in a child" in workers.text
     assert "at least 5 deaths within a minute" in workers.text
+
+
+def test_an_app_that_cannot_be_imported_starts_no_children(tmp_path: Path, redis_url: str) -> None:
+    """The command ends with the reason, as with one process."""
+    with Workers(tmp_path, redis_url, "not_there", "--processes", "5") as workers:
+        assert 1 == workers.end()
+    assert "there is no module 'not_there'" in workers.text
 
 
 def test_children_shut_down_when_their_supervisor_is_killed(
@@ -245,7 +265,7 @@ def test_a_second_int_ends_all_at_once(tmp_path: Path, redis_url: str, redis_cli
         [task_id] = enqueue(redis_url, "wait")
         workers.wait_for("^started")
         workers.send(signal.SIGINT)
-        workers.wait_for("waits up to 8 s")
+        workers.wait_for("waiting up to 8 s")
         children = [psutil.Process(pid) for pid in workers.children if psutil.pid_exists(pid)]
         workers.send(signal.SIGINT)
         assert 130 == workers.end(within=5)
@@ -270,10 +290,10 @@ def test_a_supervisor_is_content_to_be_process_1(
 
 
 @pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")
-def test_d20_a_single_worker_waits_for_orphans_as_process_1(
+def test_a_single_worker_waits_for_orphans_as_process_1(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """And leaves to its handlers the processes that they have started and wait for."""
+    """And leaves to its handlers the processes that they have started and wait for. (D20)"""
     with Workers(tmp_path, redis_url, prefix=CONTAINER) as worker:
         worker.wait_for("concurrency 100")
         [init] = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
@@ -325,10 +345,11 @@ def test_the_hangup_of_a_closed_terminal_is_no_reload(tmp_path: Path, redis_url:
     assert "reloading" not in said.read_text()
 
 
-def test_d46_probes_under_a_supervisor_tell_of_redis_in_ready_alone(
+@pytest.mark.long
+def test_probes_under_a_supervisor_tell_of_redis_in_ready_alone(
     tmp_path: Path, own_server: OwnServer
 ) -> None:
-    """A restart would lose the outcomes that wait for Redis."""
+    """A restart would lose the outcomes that wait for Redis. (D46)"""
     own_server.connect().close()
     port = free_port()
     with Workers(tmp_path, own_server.url, "--processes", "1", "--health-port", str(port)) as workers:
@@ -340,3 +361,25 @@ def test_d46_probes_under_a_supervisor_tell_of_redis_in_ready_alone(
         own_server.start()
         wait_until(lambda: 200 == probe(port, "/ready"))
         assert 0 == workers.terminate()
+
+
+def test_an_operator_who_stops_one_process_stops_the_worker(
+    tmp_path: Path, redis_url: str, redis_client: RedisClient
+) -> None:
+    """The supervisor ends all children instead of starting another one; tasks that run are finished."""
+    with Workers(tmp_path, redis_url, "--processes", "2", "--concurrency", "1") as workers:
+        workers.wait_until_ready(2)
+        enqueue(redis_url, "wait", "wait")
+        workers.wait_for("started", times=2)
+        with sync.Inspector(redis_url) as inspector:
+            wait_until(lambda: len(inspector.servers()) == 2, "both servers have written their records")
+            [server, _] = inspector.servers()
+            result = inspector.stop_server(server.id)
+            assert (server.id, RequestStatus.REQUESTED) == (result.server_id, result.status)
+            workers.wait_for("an operator asks worker [12] .* to stop: all workers end")
+            workers.release.touch()
+            assert 0 == workers.end()
+            assert [] == inspector.servers()
+    assert 2 == len(workers.all("(ended) "))
+    assert 2 == len(workers.all(r".*pid \d+\) (started)"))
+    assert [] == pending(redis_client)

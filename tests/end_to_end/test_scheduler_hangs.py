@@ -95,15 +95,15 @@ def provider(function: str) -> str:
         pytest.param(provider("refuse_to_end"), "the provider refuse_to_end", 3, id="provider that stays"),
     ],
 )
-def test_d53_term_ends_a_scheduler_in_which_something_hangs(
+def test_term_ends_a_scheduler_in_which_something_hangs(
     program: str, named: str, code: int, redis_url: str, tmp_path: Path
 ) -> None:
-    """Within its limits, and with a line that says what hung."""
+    """Within its limits, and with a line that says what hung. (D53)"""
     assert (code, True) == end_of(program, named, [signal.SIGTERM], redis_url, tmp_path)
 
 
-def test_d53_a_second_term_changes_nothing(redis_url: str, tmp_path: Path) -> None:
-    """The scheduler ends within its limits all the same."""
+def test_a_second_term_changes_nothing(redis_url: str, tmp_path: Path) -> None:
+    """The scheduler ends within its limits all the same. (D53)"""
     program, named = hook("refuse_to_end"), "the hook pre_enqueue"
     assert (3, True) == end_of(program, named, [signal.SIGTERM] * 2, redis_url, tmp_path)
 

@@ -75,6 +75,7 @@ def test_a_worker_may_be_a_scheduler_too(folder: Path, redis_url: str, redis_cli
     assert 0 == redis_client.zcard("asynq:schedulers")
 
 
+@pytest.mark.long
 def test_a_scheduler_without_redis_says_so(folder: Path, tmp_path: Path) -> None:
     """And ends with code 1."""
     with WorkerProcess(folder, f"unix://{tmp_path}/none", "scheduler", "shop:app") as scheduler:

@@ -24,9 +24,9 @@ def redis_seconds(client: RedisClient) -> float:
 def test_h06_h08_tasks_of_a_killed_worker_are_pending_within_ten_seconds_after_their_lease(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """At the front, unchanged but for the counted crash; of all settings only the lease is shorter here.
+    """At the front, unchanged except the counted crash; of all settings only the lease is shorter here.
 
-    A crash is no failure: they have no retries left, and another worker runs them to their end.
+    A crash is not a failure: they have no retries left, and another worker runs them to their end.
     """
     with Worker(redis_url, engine={"lease": 2}) as finder:
         # It goes on to recover what others leave.

@@ -79,7 +79,7 @@ def test_a_server_that_is_too_old_is_told_in_one_line() -> None:
 def test_h26_a_handler_that_cannot_be_stopped_ends_its_worker_with_code_4(
     redis_url: str, redis_client: RedisClient, kind: str
 ) -> None:
-    """What else runs is put back; the stuck task keeps its lease, whose end will count as a crash."""
+    """Other running tasks are put back; the stuck task keeps its lease, whose end will count as a crash."""
     with Worker(
         redis_url, engine=QUICK, overdue_limit=0.5, shutdown_timeout=0.1, cancel_timeout=0.1
     ) as worker:

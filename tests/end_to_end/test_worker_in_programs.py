@@ -187,7 +187,7 @@ def test_an_asyncio_client_works_in_forked_children_and_goes_on_in_the_parent(
 def test_a_client_and_an_app_serve_one_event_loop_after_the_other(
     redis_url: str, redis_client: RedisClient, loop: str
 ) -> None:
-    """They connect anew in each, and nothing is left to warn of."""
+    """They connect again in each, and nothing is left to warn of."""
     with program(TWO_LOOPS, redis_url, loop) as looping:
         assert 0 == looping.end(), looping.text
     assert [36] == lengths(redis_client, "default")

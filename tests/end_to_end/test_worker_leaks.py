@@ -22,7 +22,7 @@ def is_empty(redis_client: RedisClient) -> bool:
 
 
 def test_ten_thousand_tasks_leave_nothing_in_the_process(redis_url: str, redis_client: RedisClient) -> None:
-    """Of coroutines and threads, of successes, failures and tasks that nobody knows."""
+    """Coroutines and threads, successes, failures and tasks of unknown types."""
     kinds = ["nothing", "nothing-in-thread", "nothing", "raise", "nobody", "nothing"]
     with Worker(redis_url, concurrency=CONCURRENCY, log_level="CRITICAL") as worker:
         for number in (FEW, MANY):
@@ -32,7 +32,7 @@ def test_ten_thousand_tasks_leave_nothing_in_the_process(redis_url: str, redis_c
                     for at in range(number)
                 )
                 assert all(client.enqueue_many(made))
-                # The report runs alone: others that still run beside it are no leak.
+                # The report runs alone: other coroutines that still run are not a leak.
                 wait_until(lambda: is_empty(redis_client))
                 client.enqueue("report", task_id=f"report-{number}")
             worker.wait_for("report", times=1 if number == FEW else 2)

@@ -23,8 +23,8 @@ BLOCKS = {name: PAGE[start:end].splitlines() for name, start, end in worker_outp
 
 
 @pytest.mark.parametrize("name", sorted(worker_output.SCENARIOS))
-def test_d36_the_page_shows_what_a_worker_writes(name: str) -> None:
-    """`make worker-output` writes it again."""
+def test_the_page_shows_what_a_worker_writes(name: str) -> None:
+    """`make worker-output` writes it again. (D36)"""
     recorded = worker_output.record(name)
     assert not worker_output.differs(name, BLOCKS[name], recorded), "\n".join(recorded)
 
@@ -36,10 +36,10 @@ app = App()
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_d22_nothing_that_others_wrote_reaches_a_log_raw(
+def test_nothing_that_others_wrote_reaches_a_log_raw(
     tmp_path: Path, redis_url: str, redis_client: redis.Redis, log_format: str
 ) -> None:
-    """Types, ids and queues of tasks that this worker does not know; other scripts stay as they are."""
+    """Types, ids and queues of tasks that this worker does not know; other scripts stay as they are. (D22)"""
     (tmp_path / "shop.py").write_text(SHOP)
     queue = f"q{HOSTILE_TEXTS[0]}"
     texts = [*HOSTILE_TEXTS, *INNOCENT_TEXTS]
@@ -61,10 +61,10 @@ def test_d22_nothing_that_others_wrote_reaches_a_log_raw(
         assert not any("ERROR   all is lost" in line and "forged" not in line for line in lines)
 
 
-def test_d22_nothing_that_others_wrote_reaches_a_terminal_raw(
+def test_nothing_that_others_wrote_reaches_a_terminal_raw(
     tmp_path: Path, redis_url: str, redis_client: redis.Redis
 ) -> None:
-    """The doctor shows names from Redis, and errors show what was typed."""
+    """The doctor shows names from Redis, and errors show what was typed. (D22)"""
     for text in HOSTILE_TEXTS:
         redis_client.sadd("asynq:queues", f"q{text}")
         redis_client.lpush(f"asynq:{{q{text}}}:pending", f"ghost-{text}")

@@ -23,7 +23,7 @@ NEVER = 600.0
 
 
 def fill(url: str, **numbers: int) -> None:
-    """Put so many tasks into each queue."""
+    """Put this many tasks into each queue."""
     with sync.Client(url) as client:
         for queue, number in numbers.items():
             results = client.enqueue_many(Task("count", queue=queue) for _ in range(number))

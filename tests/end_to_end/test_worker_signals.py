@@ -1,4 +1,4 @@
-"""What signals do to a worker process, and what becomes of its tasks."""
+"""Effects of signals on a worker process and its tasks."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_unfinished_coroutine_is_cancelled_cleans_up_and_its_task_goes_back_t
         worker.wait_for("started", times=4)
         with Monitor(redis_client) as monitor:
             assert 3 == worker.terminate()
-    assert "worker stopping: waits up to 100 ms for 4 tasks" in worker.text
+    assert "worker stopping: waiting up to 100 ms for 4 tasks" in worker.text
     assert "4 tasks that did not finish are back at the front of the queue" in worker.text
     assert ids[:4] == sorted(worker.all("cleaned (.*)"), key=ids.index)
     assert ids == pending(redis_client)

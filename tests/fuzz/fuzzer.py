@@ -1,4 +1,4 @@
-"""What a fuzzer is: values from a strategy, a function that takes them, and the errors it may answer with.
+"""A fuzzer: values from a strategy, a function that takes them, and the errors it may raise.
 
 Hypothesis draws the values. Atheris, where it is installed, looks for inputs that reach new lines: it hands
 bytes to `from_bytes`, or through Hypothesis to the same strategy. Whatever is raised besides what is allowed
@@ -62,7 +62,7 @@ def fuzzer(
 
 def load() -> dict[str, Fuzzer]:
     """Import all fuzzers, and what they are about."""
-    for module in ("given", "live", "payloads", "stored"):
+    for module in ("foreign", "given", "live", "payloads", "queries", "stored"):
         importlib.import_module(f"tests.fuzz.{module}")
     return FUZZERS
 
@@ -79,7 +79,7 @@ def answer(plan: Plan[Any], replies: Sequence[Reply]) -> object:
 
 
 def as_text(data: bytes) -> str:
-    """Return any bytes as a text, those that are no UTF-8 with lone surrogates."""
+    """Return any bytes as text, invalid UTF-8 with lone surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 

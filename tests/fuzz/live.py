@@ -1,4 +1,4 @@
-"""Fuzzers on a real server: names of all kinds, and values that nobody of us wrote."""
+"""Fuzzers on a real server: names of all kinds, and values from other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyasynq._broker.dequeue import dequeue
 from pyasynq._broker.inspecting.tasks import Scanned, scan_tasks
 from pyasynq._broker.leases import list_expired, list_unleased
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._broker.task_records import task_infos
+from pyasynq._broker.task_records import decode_task_infos
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.embedded import EmbeddedServer
@@ -173,7 +173,7 @@ def live_damage(damages: list[tuple[str, str, Any, bytes]]) -> None:
         except PyasynqError:
             continue
         if isinstance(found, Scanned):
-            list(task_infos(found.records, NOW))
+            list(decode_task_infos(found.records, NOW))
     for name in inspector.queues():
         try:
             inspector.queue_info(name)

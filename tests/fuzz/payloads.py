@@ -157,7 +157,7 @@ def result(case: tuple[str, bytes]) -> None:
     PayloadEncodingError,
 )
 def argument(case: tuple[str, Any]) -> None:
-    """What a caller hands in is encoded so that a worker can decode it, or refused with its name."""
+    """A caller's input is encoded so that a worker can decode it, or refused with its name."""
     name, value = case
     data = ONE_EACH[name].encode((), {name: value})
     ONE_EACH[name].decode(data)

@@ -1,4 +1,4 @@
-"""Fuzzers for what stands in Redis: messages, records, hash fields, streams, limits."""
+"""Fuzzers for data in Redis: messages, records, hash fields, streams, limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import FIRST_MARK, Mark, decode_event, read_events
 from pyasynq._broker.task_records import decode_task_info
 from pyasynq._clock import Instant
-from pyasynq._redis.facts import server_facts
+from pyasynq._redis.facts import read_redis_facts
 from pyasynq._redis.session import redis_version, version_numbers
 from pyasynq._wire.engine_text import decode_engine
 from pyasynq._wire.history import decode_attempts, decode_progress
@@ -184,8 +184,8 @@ def server_version(info: bytes) -> None:
     """INFO of any server, or of a proxy that makes one up."""
     version_numbers(redis_version(b"redis_version:" + info))
     version_numbers(redis_version(info))
-    answer(server_facts(), [info, [b"1", b"2"]])
-    answer(server_facts(), [b"redis_version:7.0\r\nuptime_in_seconds:" + info, [b"1", b"2"]])
+    answer(read_redis_facts(), [info, [b"1", b"2"]])
+    answer(read_redis_facts(), [b"redis_version:7.0\r\nuptime_in_seconds:" + info, [b"1", b"2"]])
 
 
 @fuzzer(TEXTS | UTF8.map(lambda text: f"Header({text})") | UTF8.map(lambda text: f"Deadline({text})"))

@@ -44,14 +44,20 @@ class Asynqmon:
 
     def ask(self, method: str, path: str) -> Reply:
         """Make a request."""
+        status, body = self.ask_raw(method, path)
+        return Reply(status, json.loads(body) if body.startswith(("{", "[")) else body or None)
+
+    def ask_raw(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+        """Make a request; return status and text of the answer."""
+        place, _, query = path.partition("?")
+        address = quote(f"/api/{place}", safe="/:") + (f"?{query}" if query else "")
         connection = http.client.HTTPConnection(self._address, timeout=_PATIENCE)
         try:
-            connection.request(method, quote(f"/api/{path}", safe="/:"))
+            connection.request(method, address, body)
             response = connection.getresponse()
-            body = response.read().decode()
+            return response.status, response.read().decode()
         finally:
             connection.close()
-        return Reply(response.status, json.loads(body) if body.startswith(("{", "[")) else body or None)
 
     def __enter__(self) -> Self:
         return self

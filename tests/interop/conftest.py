@@ -7,6 +7,7 @@ import pytest
 
 from tests.interop.asynqmon_program import SOURCE as ASYNQMON
 from tests.interop.asynqmon_program import Asynqmon
+from tests.interop.collector_program import SOURCE as COLLECTOR
 from tests.interop.database import Database
 from tests.interop.go_peer import SOURCE as PEER
 from tests.interop.go_peer import GoMissingError, GoPeer, build_program, find_go
@@ -59,6 +60,12 @@ def peer_program(programs: Path) -> Path:
 def asynqmon(programs: Path) -> Path:
     """The compiled asynqmon."""
     return build_program(ASYNQMON, programs)
+
+
+@pytest.fixture(scope="session")
+def collector(programs: Path) -> Path:
+    """The compiled exporter with Asynq's collector."""
+    return build_program(COLLECTOR, programs)
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ for _, key in ipairs(redis.call('KEYS', 'asynq:*')) do
     value = redis.call('LRANGE', key, 0, -1)
   elseif kind == 'set' then
     value = redis.call('SMEMBERS', key)
+  elseif kind == 'stream' then
+    value = redis.call('XLEN', key)
   else
     value = redis.call('GET', key)
   end

@@ -67,7 +67,7 @@ SEQUENCES: st.SearchStrategy[list[list[int]]] = st.lists(
 
 @dataclass
 class View:
-    """What there is, for choosing."""
+    """Existing names, to choose from."""
 
     places: dict[Task, Place] = field(default_factory=dict)
     held: dict[str, Task] = field(default_factory=dict)
@@ -403,5 +403,5 @@ _SINGLE: dict[Callable[[Pick, View], Step | None], int] = {
     _bare("queues"): 3,
 }
 _WEIGHTED = [make for make, weight in _SINGLE.items() for _ in range(weight)]
-# What stands in for a step that makes no sense is the next one in the list, and is to be any.
+# A step that makes no sense is replaced by the next one in the list.
 random.Random(1).shuffle(_WEIGHTED)

@@ -68,7 +68,7 @@ FAULTS = (
         "task/retry",
         "failures = failures + is_failure",
         "failures = failures + 1",
-        "an error that is no failure is counted",
+        "an error that is not a failure is counted",
     ),
     Fault(
         "task/delete_expired",

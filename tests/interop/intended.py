@@ -25,7 +25,7 @@ class Intended(NamedTuple):
         key, part: regular expressions that match all of it.
         holds: whether the two values are what is intended.
         reason: what is better.
-        beside: another part of the same key that must differ too.
+        also: another part of the same key that must differ too.
     """
 
     number: str
@@ -34,12 +34,12 @@ class Intended(NamedTuple):
     part: str
     holds: Callable[[Any, Any], bool]
     reason: str
-    beside: str = ""
+    also: str = ""
 
     def covers(self, step: Step, found: Difference, all_found: Collection[Difference]) -> bool:
         """Return whether this is why a step made a difference, among all that it made."""
         return (
-            not self.beside or any((found.key, self.beside) == (one.key, one.part) for one in all_found)
+            not self.also or any((found.key, self.also) == (one.key, one.part) for one in all_found)
         ) and (
             (not self.operations or step.operation in self.operations.split())
             and re.fullmatch(self.key, found.key, re.DOTALL) is not None
@@ -140,9 +140,9 @@ QUIET = (
     Intended("H6", "", TASK, "x:crashes", _only_ours, "how many workers died with the task"),
     Intended("W5", "", TASK, "x:group", _only_ours, "the group that a scheduled task is to join"),
     Intended("H9", "", TASK, "x:unique_ttl", _only_ours, "for how long the lock is to be renewed"),
-    Intended("H6", "", TASK, "x:attempts", _only_ours, "what became of the newest attempts"),
+    Intended("H6", "", TASK, "x:attempts", _only_ours, "the outcomes of the newest attempts"),
     Intended("H6", "", TASK, "x:trace", _only_ours, "the traceback of the last failure"),
-    Intended("H16", "", CANCELLATIONS, EACH, _only_ours, "a call that nobody hears is written down"),
+    Intended("H16", "", CANCELLATIONS, EACH, _only_ours, "a request without a listener is stored"),
 )
 """Fields that Asynq does not know; they stay while both databases go on."""
 
@@ -156,7 +156,7 @@ LOUD = (
     Intended(
         "W8", "enqueue aggregate", "asynq:queues", EACH, _only_ours, "a queue that was removed is named again"
     ),
-    Intended("W9", "enqueue", TASK, "unique_key", _only_ours, "whoever deletes the task finds its lock"),
+    Intended("W9", "enqueue", TASK, "unique_key", _only_ours, "a later delete finds its lock"),
     Intended(
         "W9", "aggregate delete_all", LOCK, WHOLE_KEY, _only_theirs, "who deletes a task releases its lock"
     ),
@@ -181,17 +181,17 @@ LOUD = (
         "W5", "forward", TASK, "group", _only_ours, "a scheduled task of a group joins it when it is due"
     ),
     Intended("W5", "forward", TASK, "state", _becomes(b"pending", b"aggregating"), "it joins its group"),
-    Intended("W5", "forward", TASK, "pending_since", _only_theirs, "it joins its group", beside="state"),
+    Intended("W5", "forward", TASK, "pending_since", _only_theirs, "it joins its group", also="state"),
     Intended("W5", "forward", PENDING, f"value|{WHOLE_KEY}", _fewer, "it joins its group"),
     Intended("W5", "forward", GROUP, EACH, _only_ours, "it joins its group"),
     Intended("W4", "forward", GROUPS, EACH, _only_ours, "a group that has members is named"),
     Intended("W3", "recover", GROUPS, EACH, _only_ours, "a group that has members is named"),
-    Intended("H6", "recover", TASK, "state", _becomes(b"retry", b"pending"), "a crash is no failure"),
-    Intended("H6", "recover", TASK, "state", _becomes(b"archived", b"pending"), "a crash is no failure"),
+    Intended("H6", "recover", TASK, "state", _becomes(b"retry", b"pending"), "a crash is not a failure"),
+    Intended("H6", "recover", TASK, "state", _becomes(b"archived", b"pending"), "a crash is not a failure"),
     Intended("H6", "recover", TASK, "state", _becomes(b"retry", b"archived"), "three crashes are too many"),
     Intended("H6", "recover", TASK, "msg.retried", _one_less, "a crash spends no retry"),
     Intended(
-        "H6", "recover", TASK, "msg.error_msg|msg.last_failed_at", _never_failed, "a crash is no failure"
+        "H6", "recover", TASK, "msg.error_msg|msg.last_failed_at", _never_failed, "a crash is not a failure"
     ),
     Intended("H6", "recover", TASK, "pending_since", _only_ours, "a crashed task is pending again at once"),
     Intended(
@@ -200,7 +200,7 @@ LOUD = (
     Intended("H6", "recover", DELAYED, EACH, _only_theirs, "a crashed task is pending again at once"),
     Intended("H6", "recover", ARCHIVED, EACH, _only_theirs, "a task is archived at its third crash"),
     Intended("H6", "recover", ARCHIVED, EACH, _only_ours, "a task is archived at its third crash"),
-    Intended("H6", "recover", COUNTER, f"value|{WHOLE_KEY}", _counted, "a crash is no failure"),
+    Intended("H6", "recover", COUNTER, f"value|{WHOLE_KEY}", _counted, "a crash is not a failure"),
     Intended("H6", "recover", TASK, "msg.error_msg", _poisoned, "a task is archived at its third crash"),
     Intended("W10", "archive_task archive_all", TASK, WHOLE_KEY, _only_theirs, "what is trimmed is deleted"),
     Intended(

@@ -1,6 +1,6 @@
 """Two databases in comparable form, and where they differ.
 
-What is brought to one form is listed here, field by field; everything else must be equal:
+Normalized fields are listed here, field by field; everything else must be equal:
 
 - times (scores, `pending_since`, TTLs, `last_failed_at`, `completed_at`) may differ by TOLERANCE;
 - the ids of aggregation sets are replaced by those of their members, the ids of tasks that one side has made
@@ -57,7 +57,7 @@ class Difference(NamedTuple):
 
 
 class Names:
-    """What is called differently on every run, by what it is."""
+    """Values that differ on every run, by their kind."""
 
     def __init__(self, entries: Mapping[str, Entry], shared: Collection[str]) -> None:
         self._names: dict[str, str] = {}

@@ -11,10 +11,11 @@ from pyasynq import RevokeTask, ServerConfig, SkipRetry, Task, context
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine import Engine
 from pyasynq._engine.handlers.routes import OneRoute
-from pyasynq._engine.run.attempt import Phase, ServerStopping
+from pyasynq._engine.lease.lease_errors import ServerStopping
+from pyasynq._engine.run.attempt import Phase
 from pyasynq._engine.services.subscriber import Subscriber
 from pyasynq._engine.settings import EngineSettings
-from pyasynq._redis.facts import ServerFacts
+from pyasynq._redis.facts import RedisFacts
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import (
     DuplicateTaskError,
@@ -76,7 +77,7 @@ class Ending(NamedTuple):
 class StillEngine:
     """A server that is put together and not started: its services do their rounds when they are told."""
 
-    def __init__(self, url: str, config: ServerConfig, facts: ServerFacts) -> None:
+    def __init__(self, url: str, config: ServerConfig, facts: RedisFacts) -> None:
         self.endings: asyncio.Queue[Ending] = asyncio.Queue()
         self.engine = Engine(
             parse_redis_url(url),
@@ -186,7 +187,7 @@ class OurSide:
 
     async def _build(self) -> None:
         # A recoverer rests for a while after Redis was started; this one was started long ago.
-        facts = ServerFacts("redis", (7,), "", _LONG_AGO, SYSTEM_CLOCK.now())
+        facts = RedisFacts("redis", (7,), "", _LONG_AGO, SYSTEM_CLOCK.now())
         self._background = StillEngine(self._url, self._config, facts)
         grouping = replace(
             self._config,
@@ -225,7 +226,7 @@ class OurSide:
         try:
             return Answer(getattr(self, f"_{step.operation}")(**step.arguments))
         except RedisError:
-            raise  # that Redis cannot be asked is no refusal
+            raise  # that Redis cannot be reached is not a refusal
         except PyasynqError as error:
             return Answer(None, _REFUSALS.get(type(error), "other"))
 
@@ -329,9 +330,9 @@ class OurSide:
         return [task_view(one) for one in found]
 
     def _queue_info(self, queue: str) -> Any:
-        found = self._inspector.queue_info(queue)
+        found = self._inspector.queue_info(queue, memory=True)
         info = {**asdict(found), "size": found.size, "latency": found.latency.total_seconds()}
-        for name in ("queue", "memory_usage", "timestamp", "paused_until", "limits"):
+        for name in ("queue", "memory_usage", "memory_at", "timestamp", "paused_until", "limits", "due"):
             del info[name]
         return info
 

@@ -20,7 +20,7 @@ COUNT = int(os.environ.get("SEQUENCES") or 500)
 """How many each test draws."""
 
 NIGHTLY = 5_000
-"""From so many sequences on, each entry of a list of exceptions must have been needed."""
+"""From this many sequences on, each entry of a list of exceptions must have been needed."""
 
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("SHRINK", "1") != "0" else (Phase.generate,)
 """A failure is made as short as it can be, unless SHRINK is 0."""

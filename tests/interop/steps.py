@@ -1,4 +1,4 @@
-"""What a step is, what a side answers, and what both sides of a comparison agree on."""
+"""Steps, answers of a side, and the parts that both sides of a comparison share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RETRY_DELAY = 25
 GRACE_PERIOD = 25
 MAX_DELAY = 75
 MAX_SIZE = 3
-"""Of groups. All waits are multiples of 50 s, so that no decision hangs on how long a step takes."""
+"""Names of groups. All waits are multiples of 50 s, so that no decision hangs on how long a step takes."""
 
 WAIT = 50
 

@@ -23,7 +23,7 @@ def test_a_sequence_leaves_the_same_redis(
     databases: tuple[Database, Database],
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Key by key, but for what the list of intended differences has; and both sides answer the same."""
+    """Key by key, except what the list of intended differences has; and both sides answer the same."""
     with closing(OurSide(databases[1].url)) as our_side:
         lockstep = Lockstep(go_side, databases[0], our_side, databases[1])
         run_sequences(lockstep.run, record_property)

@@ -24,7 +24,7 @@ K = FindingKind
 LEASES = "asynq:{default}:lease"
 QUARTER = 91 * 86_400
 _OF_THE_MACHINE = {K.SLOW_SCRIPT, K.UNSERVED_QUEUE}
-"""Nobody serves the queues here while the doctor looks, and time was made to pass."""
+"""No server serves the queues here while the doctor looks, and time was advanced."""
 
 
 class Stock:

@@ -30,7 +30,7 @@ def enqueue(peer: GoPeer, task_id: str, **options: Any) -> None:
 
 
 def test_asynq_says_of_an_unknown_queue_that_it_has_no_groups(go_peer: GoPeer) -> None:
-    """Of all questions about a queue this is the only one that does not look whether there is one."""
+    """This is the only question about a queue that does not check whether the queue exists."""
     assert not go_peer.groups(queue="unknown")
     for question, more in (
         (go_peer.queue_info, {}),
@@ -70,7 +70,7 @@ def test_asynq_replaces_the_payload_of_scheduled_tasks_only(go_peer: GoPeer, red
 
 
 def test_asynq_looks_at_groups_in_the_order_of_a_set(go_peer: GoPeer, client: RedisClient) -> None:
-    """Redis tells the members of a set in any order, so that of the aggregates is nobody's promise."""
+    """Redis returns the members of a set in any order, so the order of the aggregates is not guaranteed."""
     for name in ("b", "a"):
         enqueue(go_peer, name, group=name)
     assert b"set" == client.type("asynq:{default}:groups")

@@ -100,7 +100,7 @@ def test_nothing_is_lost_when_workers_of_both_kinds_are_killed(
 def test_h08_a_python_recoverer_leaves_the_task_of_a_go_worker_until_asynqs_own_cutoff(
     go_peer: GoPeer, peer_program: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Beside it, the task of a Python worker whose lease ended at the same time is recovered."""
+    """In the same round, the task of a Python worker whose lease ended at the same time is recovered."""
     with (
         Worker(redis_url, engine=QUICK) as finder,
         closing(GoPeer(peer_program, redis_url)) as go_victim,

@@ -105,7 +105,7 @@ async def test_a_server_with_limits_reports_a_server_in_go_that_knows_none(
     """And not the one on another queue."""
     await _start_server(go_peer, queues={"deliver": 1, "mail": 1})
     [record] = await _until(lambda: _ask(go_peer, "servers"))
-    config = ServerConfig(queues={"deliver": Queue(concurrency=1), "default": 1})
+    config = ServerConfig(queues={"deliver": Queue(max_run=1), "default": 1})
     async with serving(redis_url, do_nothing, config) as running:
         found = await running.recorder.wait(LimitsIgnored)
         assert ("deliver", record["pid"]) == (found.queue, found.pid)
@@ -229,7 +229,7 @@ async def test_h19_a_type_that_only_go_knows_is_left_to_go(
 async def test_the_history_of_a_task_is_kept_while_go_runs_it(
     go_peer: GoPeer, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Of Go's own attempts there is the last error, as Asynq has it."""
+    """The record of Go's attempts is only the last error, as in Asynq."""
 
     async def fail(task: Task) -> None:
         raise ValueError(task.type)

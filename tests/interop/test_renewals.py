@@ -1,6 +1,6 @@
 """What a heartbeat does to leases.
 
-Asynq's comes every five seconds by a timer that cannot be set, so it is no step of the drawn sequences;
+Asynq's comes every five seconds by a timer that cannot be set, so it is not a step of the drawn sequences;
 there, time passes for tasks that are held as if their workers had renewed them.
 """
 
@@ -39,7 +39,7 @@ def test_a_renewal_leaves_the_same_leases(peer_program: Path, databases: tuple[D
     """The lease of a task that is held lasts 30 s again.
 
     One that somebody has removed comes back with us, while the task is active and names our attempt (H7).
-    With Asynq it does not, and nobody recovers the task when its worker dies.
+    With Asynq it does not, and the task is not recovered when its worker dies.
     """
     for one in databases:
         one.clear()

@@ -58,7 +58,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def enqueue_here(place: Place, count: int) -> list[str]:
-    """Enqueue so many tasks into each queue, and return all ids."""
+    """Enqueue this many tasks into each queue, and return all ids."""
     tasks = [Task("mark", queue=queue, task_id=f"{queue}-py{n}") for queue in QUEUES for n in range(count)]
     with sync.Client(place.url) as client:
         assert all(client.enqueue_many(tasks))

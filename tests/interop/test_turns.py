@@ -22,7 +22,7 @@ def test_any_turns_leave_a_sound_redis(
     databases: tuple[Database, Database],
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Nothing is lost, and the invariants hold after each step, but for what Asynq is known to leave."""
+    """Nothing is lost, and the invariants hold after each step, except what Asynq is known to leave."""
     with closing(OurSide(databases[0].url)) as our_side:
         mixed = Mixed({ASYNQ: go_side, PYASYNQ: our_side}, databases[0])
         run_sequences(mixed.run, record_property)

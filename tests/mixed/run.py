@@ -46,7 +46,7 @@ BASE: Final = "cf79e1b"
 _WORKERS: Final = 2
 _WORKER_OPTIONS: Final = (
     *("tests.mixed.app:app", "--log-level", "warning"),
-    *("--queues", ",".join(QUEUES), "--queue-concurrency", f"{LIMITED_QUEUE}={LIMIT}"),
+    *("--queues", ",".join(QUEUES), "--queue-max-run", f"{LIMITED_QUEUE}={LIMIT}"),
 )
 _DRAIN_SECONDS: Final = 180.0
 """A killed worker's tasks are back after 40 seconds at most; the rest is for a busy machine."""

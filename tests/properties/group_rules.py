@@ -37,7 +37,7 @@ OPTIONS = st.fixed_dictionaries(
         "group": st.sampled_from(GROUPS),
     },
 )
-"""Of a new task: each of them may be missing."""
+"""Fields of a new task: each of them may be missing."""
 LIMITS = GroupLimits(grace=5, max_delay=15, max_size=2)
 
 

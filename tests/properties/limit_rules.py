@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from pyasynq._broker.dequeue import LimitedBy, Rules, Terms, dequeue
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, LimitedBy, dequeue
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq.limits import UNCHANGED
 from tests.properties.inspector_rules import InspectorRules
@@ -30,15 +30,15 @@ class LimitRules(InspectorRules):
 
     def take(self, limit: int, token: str) -> list[tuple[str, int]]:
         """Take tasks as a server does that learns of limits; return ids and crashes."""
-        terms = Terms()
-        rules = Rules.LIMITED if self.model.ordered is None else Rules.UNORDERED
-        limited = rules is Rules.UNORDERED or self.model.has_rate or self.model.concurrency is not None
+        terms = DequeueTerms()
+        rules = DequeueRules.LIMITED if self.model.ordered is None else DequeueRules.UNORDERED
+        limited = rules is DequeueRules.UNORDERED or self.model.has_rate or self.model.concurrency is not None
         waiting, now = bool(self.model.pending) and not self.model.paused, self.now.seconds
         slots, tokens = self.model.free_slots(now), self.model.free_tokens(now)
         if limited:
             refused = self.perform(dequeue("default", limit=limit, token=token, now=self.now))
             assert (rules, [], False) == (refused.rules, refused.tasks, refused.empty)
-            terms = Terms(rules)
+            terms = DequeueTerms(rules)
         result = self.perform(dequeue("default", limit=limit, token=token, terms=terms, now=self.now))
         left = len(self.model.pending) - len(result.tasks)
         if limited and waiting and left and min(slots, tokens) < limit:

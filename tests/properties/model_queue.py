@@ -38,7 +38,7 @@ class ModelTask:
     attempts: list[str] = field(default_factory=list)
     """What is told of each attempt that did not succeed, oldest first."""
     until: str = "success"
-    """When the lock goes; one until its expiry has no `unique_key`, since nobody but time releases it."""
+    """When the lock goes; one until its expiry has no `unique_key`, since it only expires."""
     has_rule: bool = False
     """Whether Redis remembers for how long the lock was asked for: as long as it may be the task's."""
     payload: bytes | None = None
@@ -66,7 +66,7 @@ class ModelQueue:
     sets: dict[str, int] = field(default_factory=dict)
     """Id of each aggregation set, and the second at which it is stale."""
     ordered: bool | None = None
-    """Whether tasks run one after the other; False and None are the same but for what is stored."""
+    """Whether tasks run one after the other; False and None differ only in the stored value."""
     concurrency: int | None = None
     has_rate: bool = False
     level: Fraction = Fraction(BURST)
@@ -81,7 +81,7 @@ class ModelQueue:
     def enqueue(
         self, task_id: str, unique_key: str, due: int, group: str, now: int, until: str = "success"
     ) -> str:
-        """Add a task: scheduled if it is due at a time, else in its group; return what becomes of it."""
+        """Add a task: scheduled if it is due at a time, else in its group; return the outcome."""
         if task_id in self.tasks:
             return "conflict"
         if unique_key in self.locks:
@@ -156,7 +156,7 @@ class ModelQueue:
         return taken
 
     def aggregate(self, set_id: str, unique_key: str, due: int, group: str, now: int) -> str:
-        """Replace a set by a task with the set's id; return what becomes of it."""
+        """Replace a set by a task with the set's id; return the outcome."""
         if set_id not in self.sets:
             return "LOST"
         members = [one for one, task in self.tasks.items() if task.set_id == set_id]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
-from pyasynq._broker.dequeue import LimitedBy, Rules, Terms, dequeue
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, LimitedBy, dequeue
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq.limits import UNCHANGED, QueueLimits
 from pyasynq.task import TaskState
@@ -39,7 +39,7 @@ class OrderRules(LimitRules):
 
     @invariant()
     def at_most_one_task_is_under_way_in_an_ordered_queue(self) -> None:
-        """Those apart that were when the order began."""
+        """Suspects that were alone when the order started."""
         if self.model.ordered:
             number = len(self.tried())
             assert number <= max(1, self.under_way)
@@ -49,13 +49,13 @@ class OrderRules(LimitRules):
         """Take the task in front as a server does that learns of the order; return ids and crashes."""
         if not self.model.ordered:
             return super().take(limit, token)
-        for terms in (Terms(), Terms(Rules.LIMITED, QueueLimits(concurrency=9))):
+        for terms in (DequeueTerms(), DequeueTerms(DequeueRules.LIMITED, QueueLimits(max_run=9))):
             refused = self.perform(dequeue("default", limit=limit, token=token, terms=terms, now=self.now))
-            assert (Rules.ORDERED, []) == (refused.rules, refused.tasks)
+            assert (DequeueRules.ORDERED, []) == (refused.rules, refused.tasks)
         is_held, tokens = bool(self.tried()), self.model.free_tokens(self.now.seconds)
-        terms = Terms(Rules.ORDERED)
+        terms = DequeueTerms(DequeueRules.ORDERED)
         result = self.perform(dequeue("default", limit=limit, token=token, terms=terms, now=self.now))
-        assert Rules.ORDERED is result.rules
+        assert DequeueRules.ORDERED is result.rules
         assert self.kept_back(result, is_held=is_held, tokens=tokens) is result.limited_by
         return [(task.id, task.crashes) for task in result.tasks]
 

@@ -98,8 +98,8 @@ def near_clock_changes(ticks: list[datetime], zone: zoneinfo.ZoneInfo) -> list[t
 
 
 @pytest.mark.parametrize(("name", "spec"), cases())
-def test_d58_all_ways_to_a_tick_find_the_same_ticks(name: str, spec: str) -> None:
-    """The next tick, the last one of an interval, and what a timetable fires."""
+def test_all_ways_to_a_tick_find_the_same_ticks(name: str, spec: str) -> None:
+    """The next tick, the last one of an interval, and what a timetable fires. (D58)"""
     zone = zoneinfo.ZoneInfo(name)
     schedule = parse_cron(spec, location=zone)
     ticks = walk(schedule)

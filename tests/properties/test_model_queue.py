@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 STEPS = int(os.environ.get("PYASYNQ_MODEL_STEPS", "0"))
 OFTEN_ENOUGH = STEPS // 200
 MOST_TIMES = 8
-"""So many times the steps are drawn at most, until the rarest operation has been drawn often enough."""
+"""Maximum number of draws of the steps, until the rarest operation has been drawn often enough."""
 # A slow machine manages 150 steps a second.
 TIME_LIMIT = max(120, STEPS * MOST_TIMES // 80)
 CHOICES = st.lists(st.integers(0, 30), min_size=1, max_size=2)

@@ -121,7 +121,7 @@ def test_equal_mappings_and_sets_are_equal_bytes(
     sets = Compiler().compile(GenericAlias(frozenset, (typed.annotation,)))
     maps = Compiler().compile(GenericAlias(dict, (str, typed.annotation)))
     assert to_bytes(maps.encode(dict(pairs))) == to_bytes(maps.encode(dict(shuffled_pairs)))
-    if len({repr(item) for item in items}) == len(set(items)):  # not 1.0 beside 1.00
+    if len({repr(item) for item in items}) == len(set(items)):  # not 1.0 next to 1.00
         assert to_bytes(sets.encode(frozenset(items))) == to_bytes(sets.encode(frozenset(shuffled)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyasynq._go_duration import format_go_duration, nanoseconds_of, parse_go_duration, timedelta_of
+from pyasynq._go_duration import format_go_duration, parse_go_duration, to_nanoseconds, to_timedelta
 from pyasynq._wire.go_quote import quote_go, unquote_go
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import (
@@ -186,8 +186,8 @@ def test_a_duration_comes_back_as_it_was(nanoseconds: int) -> None:
 @given(DURATIONS)
 def test_a_timedelta_comes_back_as_it_was(duration: timedelta) -> None:
     """Through nanoseconds and through text."""
-    assert duration == timedelta_of(nanoseconds_of(duration))
-    assert duration == timedelta_of(parse_go_duration(format_go_duration(duration)))
+    assert duration == to_timedelta(to_nanoseconds(duration))
+    assert duration == to_timedelta(parse_go_duration(format_go_duration(duration)))
 
 
 @given(TEXTS)
@@ -218,6 +218,6 @@ def test_any_text_is_an_option_or_reported(text: str) -> None:
 
 @given(TEXTS, TEXTS.filter(bool), TEXTS.filter(lambda text: text != "" and ":" not in text))
 def test_the_group_of_an_aggregation_set_is_found_for_any_name(queue: str, group: str, set_id: str) -> None:
-    """Whatever stands in the names of queue and group."""
+    """The names of queue and group may have any characters."""
     queue_names = queue_keys(queue)
-    assert group == queue_names.group_of_aggregation_set(queue_names.aggregation_set(group, set_id))
+    assert group == queue_names.find_group_of_set(queue_names.aggregation_set(group, set_id))

@@ -75,7 +75,7 @@ async def wrong_options() -> None:
     await deliver.enqueue(user_id=1, template="x", process_in=5)  # E: option among the arguments
     await app.enqueue("t", b"", retentoin=5)  # E: misspelt option
     await app.enqueue("t", "text")  # E: text for bytes
-    await app.enqueue_many([Task("t")], headers={"a": 1})  # E: header that is no text
+    await app.enqueue_many([Task("t")], headers={"a": 1})  # E: header that is not a text
     Task("t", b"", unique="1h")  # E: text for a duration
     Task("t", b"", unique=60, until="done")  # E: no such moment
     await deliver.options(unique=60, on_duplicate="skip").enqueue(1, "x")  # E: no such rule

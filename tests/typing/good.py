@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,10 @@ from pyasynq import (
     TaskInfo,
     TypedTask,
     context,
+    depends,
 )
+from pyasynq.info import CancelResult
+from pyasynq.task import TaskState
 from pyasynq.testing import Attempt, task_context, use
 
 
@@ -125,8 +128,8 @@ async def deduplicate() -> None:
     mode: OnDuplicate = "return_existing"
     handle = await tidy.options(unique=60, until="start", unique_key="tidy", on_duplicate=mode).enqueue()
     assert_type(handle, EnqueuedTask[int])
-    assert_type(handle.info.is_enqueued, bool)
-    assert_type(handle.info.enqueue_status, EnqueueStatus)
+    assert_type(handle.enqueued.is_enqueued, bool)
+    assert_type(handle.enqueued.enqueue_status, EnqueueStatus)
 
 
 async def schedule_them() -> None:
@@ -157,7 +160,10 @@ async def enqueue_them() -> None:
     assert_type(handle, EnqueuedTask[str])
     assert_type(await handle.result(timeout=5), str)
     assert_type(await handle.wait(timedelta(seconds=5)), FinishedTask)
-    assert_type(handle.info, TaskInfo)
+    assert_type(handle.enqueued, TaskInfo)
+    assert_type(await handle.info(), TaskInfo)
+    assert_type(await handle.state(), TaskState)
+    assert_type(await handle.cancel("archive", wait=1), CancelResult)
     assert_type(handle.id, str)
     await deliver.enqueue(42, "welcome", address=Address("Main Street"))
     later = deliver.options(process_in=timedelta(hours=24), task_id="a")
@@ -251,6 +257,34 @@ async def open_and_close() -> None:
     async with app as opened:
         assert_type(opened, App)
         await opened.ping()
+
+
+async def connect() -> AsyncIterator[Address]:
+    yield Address("a")
+
+
+@asynccontextmanager
+async def begin(connection: Address = depends(connect, per="worker")) -> AsyncGenerator[int, None]:
+    assert_type(connection, Address)
+    yield 1
+
+
+async def load_name() -> str:
+    return "a"
+
+
+@app.task("depending")
+async def depending(
+    user_id: int,
+    transaction: int = depends(begin),
+    name: str = depends(load_name),
+    size: int = depends(lambda: 1),
+) -> None: ...
+
+
+async def depend_on_them() -> None:
+    await depending.with_headers({"a": "b"}).with_options(queue="low").enqueue(user_id=1)
+    await depending(user_id=1, transaction=2)
 
 
 @app.aggregator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Coroutine
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 import pytest
 
 from pyasynq._app.client_middleware import blocking_middleware
-from pyasynq._engine.handlers.routes import AttemptRules
+from pyasynq._engine.handlers.routes import AttemptRules, HandlerRules
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
 from pyasynq.control import Retry, Snooze
@@ -26,8 +27,10 @@ from pyasynq.errors import (
     PayloadDecodingError,
     UnknownOptionError,
 )
+from pyasynq.limits import Queue
 from pyasynq.mux import Mux
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, TaskState
+from pyasynq.worker_config import WorkerConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -131,7 +134,7 @@ def test_enqueue_sends_the_arguments_and_returns_a_handle(monkeypatch: pytest.Mo
     assert b'{"user_id":42,"template":"welcome"}' == sent.payload
     assert {"queue": "critical", "max_retry": 5} == sent.options
     assert ("some-id", "critical") == (handle.id, handle.queue)
-    assert "email:deliver" == handle.info.type
+    assert "email:deliver" == handle.enqueued.type
 
 
 def test_enqueue_sync_sends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +178,7 @@ def test_enqueue_many_refuses_one_call_and_sends_the_others(monkeypatch: pytest.
 
 @pytest.mark.parametrize("way", ["enqueue_many", "enqueue_many_sync"])
 def test_enqueue_many_says_what_a_call_must_be(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """A call that is no mapping is refused in its result; a mapping instead of calls, at once."""
+    """A call that is not a mapping is refused in its result; a mapping instead of calls, at once."""
     task = app_on(FakeSender(), monkeypatch).task("email:deliver")(deliver)
 
     def enqueue_many(calls: Any) -> Any:
@@ -195,8 +198,8 @@ def test_enqueue_many_says_what_a_call_must_be(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("way", ["enqueue_many", "enqueue_many_sync"])
-def test_d06_calls_that_are_refused_raise_an_error(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """The other calls are sent, and the error has the results of all of them."""
+def test_calls_that_are_refused_raise_an_error(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """The other calls are sent, and the error has the results of all of them. (D06)"""
     sender = FakeSender()
     task = app_on(sender, monkeypatch).task("email:deliver")(deliver)
 
@@ -368,7 +371,7 @@ def test_the_queues_are_those_of_the_tasks_and_default() -> None:
     app.task("a", queue="low")(deliver)
     app.task("b", queue="critical")(resize)
     assert ("critical", "low") == app.queues
-    assert {"critical": 1, "default": 1, "low": 1} == app.default_weights()
+    assert {"critical": 1, "default": 1, "low": 1} == app.default_queues()
     assert ["a", "b"] == list(app.tasks)
 
 
@@ -404,7 +407,7 @@ def test_a_result_that_json_cannot_carry_is_dropped(caplog: pytest.LogCaptureFix
 
 
 def test_middleware_runs_outermost_first_around_handler_and_not_found() -> None:
-    """Those of the constructor come before those of `use`."""
+    """Middleware of the constructor comes before that of `use()`."""
     seen: list[str] = []
 
     def recorder(name: str) -> Any:
@@ -529,14 +532,14 @@ def test_the_rules_of_a_type_reach_its_route() -> None:
     app.task("a", retry_delay=delay, is_failure=is_failure, crash_limit=0)(deliver)
     route = app.route("a")
     assert route is not None
-    assert (delay, is_failure, 0) == (route.retry_delay, route.is_failure, route.crash_limit)
+    assert HandlerRules(delay, is_failure, 0) == route.rules
     with pytest.raises(InvalidOptionError, match="crash_limit=-1"):
         App(URL).task("a", crash_limit=-1)(deliver)
 
 
 @pytest.mark.parametrize("delay", [5, 5.0, timedelta(seconds=5)])
 def test_a_retry_delay_may_be_constant(delay: Any) -> None:
-    """Of a task type, of a pattern and of a server; zero is one too, and no text."""
+    """Durations of a task type, of a pattern and of a server; zero is valid too, text is not."""
     app, mux = App(URL), Mux()
     app.task("a", retry_delay=delay)(deliver)
     mux.handle("a", print, retry_delay=delay)
@@ -593,8 +596,8 @@ class Entity:
 
 
 @pytest.mark.parametrize("annotation", [Entity, list[Entity], Entity | None, Awaitable[Entity]], ids=str)
-def test_d11_a_return_type_without_json_is_refused_at_the_declaration(annotation: Any) -> None:
-    """Its results could never be kept; the error says what to write."""
+def test_a_return_type_without_json_is_refused_at_the_declaration(annotation: Any) -> None:
+    """Its results could never be kept; the error says what to write. (D11)"""
 
     async def load() -> Any: ...
 
@@ -608,10 +611,88 @@ def test_d11_a_return_type_without_json_is_refused_at_the_declaration(annotation
 @pytest.mark.parametrize(
     "annotation", [NoReturn, None, Awaitable[int], Coroutine[Any, Any, int | Snooze], Retry], ids=str
 )
-def test_d11_what_is_no_result_needs_no_json(annotation: Any) -> None:
-    """Nor does what is awaited to have one."""
+def test_what_is_no_result_needs_no_json(annotation: Any) -> None:
+    """Nor does what is awaited to have one. (D11)"""
 
     def work() -> Any: ...
 
     work.__annotations__["return"] = annotation
     App(URL).task("work")(work)
+
+
+def test_a_task_with_a_limit_has_a_queue_of_its_own() -> None:
+    """It is called like the type, unless the task names one."""
+    app = App()
+
+    @app.task("report:build", max_run=3)
+    async def build() -> None: ...
+
+    @app.task("mail:send", queue="mail", rate="50/m+5")
+    async def send() -> None: ...
+
+    @app.task("ledger:book", ordered=True)
+    async def book() -> None: ...
+
+    @app.task("mail:count", queue="mail")
+    async def count() -> None: ...
+
+    assert {
+        "default": 1,
+        "ledger:book": Queue(ordered=True),
+        "mail": Queue(rate=50, period=60, burst=5),
+        "report:build": Queue(max_run=3),
+    } == app.default_queues()
+    assert "report:build" == build.task().options["queue"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({"max_run": 3}, {"max_run": 5}, "max_run=3 by task 'one', and task 'two' says max_run=5"),
+        ({"rate": "1/s"}, {"rate": 2}, "rate=1.0 by task 'one', and task 'two' says rate=2"),
+        ({"ordered": True}, {"max_run": 2}, "an ordered queue runs one task at a time"),
+    ],
+)
+def test_two_tasks_that_limit_one_queue_differently_are_an_error(
+    first: dict[str, Any], second: dict[str, Any], message: str
+) -> None:
+    """At the declaration of the second; the same limit twice is none."""
+    app = App()
+    app.task("one", queue="q", **first)(lambda: None)
+    app.task("again", queue="q", **first)(lambda: None)
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        app.task("two", queue="q", **second)(lambda: None)
+
+
+def test_a_limit_of_the_app_and_one_of_a_task_must_be_alike() -> None:
+    """The app's is as good as another task's."""
+    app = App(queues={"mail": Queue(max_run=2)})
+    with pytest.raises(ConfigurationError, match=r"max_run=2 by App\(.*, and task 'x' says"):
+        app.task("x", queue="mail", max_run=3)(lambda: None)
+
+
+@pytest.mark.parametrize("limit", [{"max_run": 0}, {"rate": "often"}, {"rate": -1}, {"ordered": "yes"}])
+def test_a_limit_of_a_task_that_cannot_work_is_refused(limit: dict[str, Any]) -> None:
+    """Before there is a function."""
+    with pytest.raises(InvalidOptionError, match=next(iter(limit))):
+        App().task("x", **limit)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"worker": ServerConfig()}, {"queues": {"a": 0}}, {"queues": ["a"]}, {"version": 5}]
+)
+def test_wrong_settings_of_an_app_are_refused(settings: dict[str, Any]) -> None:
+    """By their names."""
+    with pytest.raises(InvalidOptionError, match=next(iter(settings))):
+        App(**settings)
+
+
+def test_a_configuration_without_queues_gets_those_of_the_app() -> None:
+    """Declared limits go to names that are given with a weight; a `Queue` stays as it is."""
+    app = App(queues={"mail": Queue(max_run=2)})
+    assert {"default": 1, "mail": Queue(max_run=2)} == app.complete(WorkerConfig()).queues
+    given: dict[str, int | Queue] = {"mail": 5, "other": Queue(rate=1)}
+    assert {"mail": Queue(priority=5, max_run=2), "other": Queue(rate=1)} == app.complete(
+        WorkerConfig(queues=given)
+    ).queues
+    assert {"mail": 5} == app.complete(ServerConfig(queues={"mail": 5})).queues

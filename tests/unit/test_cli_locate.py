@@ -91,8 +91,8 @@ def test_a_further_module_that_is_missing_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("reference", ["located_shop", "located_shop.py"])
-def test_d38_a_module_alone_lists_the_apps_in_it(folder: Path, reference: str) -> None:
-    """They are what could be meant."""
+def test_a_module_alone_lists_the_apps_in_it(folder: Path, reference: str) -> None:
+    """They are what could be meant. (D38)"""
     (folder / "located_shop.py").write_text(SHOP)
     with pytest.raises(
         ConfigurationError, match=r"write MODULE:APP, which is one of these: located_shop:app$"
@@ -100,8 +100,8 @@ def test_d38_a_module_alone_lists_the_apps_in_it(folder: Path, reference: str) -
         find_app(reference)
 
 
-def test_d38_an_import_that_fails_brings_the_traceback_of_the_users_code(folder: Path) -> None:
-    """From the first frame of the module on; without those of the import system and ours."""
+def test_an_import_that_fails_brings_the_traceback_of_the_users_code(folder: Path) -> None:
+    """From the first frame of the module on; without those of the import system and ours. (D38)"""
     (folder / "located_deep.py").write_text("def inner():\n    return 1 / 0\ninner()\n")
     with pytest.raises(AppImportError) as caught:
         find_app("located_deep:app")

@@ -66,8 +66,8 @@ def record_of(
     return record
 
 
-def test_d40_a_line_off_a_terminal_leaves_nothing_out(kiritimati: None) -> None:
-    """Full local time with offset, full task id, no wrapping, no colour."""
+def test_a_line_off_a_terminal_leaves_nothing_out(kiritimati: None) -> None:
+    """Full local time with offset, full task id, no wrapping, no colour. (D40)"""
     line = TextFormatter(terminal=False, colour=False).format(record_of("x" * 200, **TASK))
     assert line.endswith(f" INFO    [email 01234567-89ab-cdef-0123-456789abcdef low attempt 2] {'x' * 200}")
     assert line.startswith("2026-01-03T02:00:00.123+14:00 INFO ")
@@ -173,8 +173,11 @@ def failed_with(error: Exception) -> Any:
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 @pytest.mark.parametrize("terminal", [False, True])
-def test_d22_no_text_forges_a_record_or_reaches_the_terminal(text: str, terminal: bool) -> None:
-    """Further lines of messages, fields and tracebacks are indented, so that none looks like a record."""
+def test_no_text_forges_a_record_or_reaches_the_terminal(text: str, terminal: bool) -> None:
+    """Further lines of messages, fields and tracebacks are indented, so that none looks like a record.
+
+    Defect D22.
+    """
     record = record_of(text)
     record.__dict__.update(dict.fromkeys(TASK, text))
     record.exc_info = failed_with(ValueError(text))
@@ -185,8 +188,8 @@ def test_d22_no_text_forges_a_record_or_reaches_the_terminal(text: str, terminal
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
-def test_d22_json_carries_such_characters_as_escapes(text: str) -> None:
-    """A reader gets the text as it was, and the line is safe to look at."""
+def test_json_carries_such_characters_as_escapes(text: str) -> None:
+    """A reader gets the text as it was, and the line is safe to look at. (D22)"""
     record = record_of(text, **{**TASK, "task_type": text})
     record.exc_info = failed_with(ValueError(text))
     line = JsonFormatter().format(record)
@@ -197,8 +200,8 @@ def test_d22_json_carries_such_characters_as_escapes(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", INNOCENT_TEXTS)
-def test_d22_other_scripts_stay_as_they_are_in_both_formats(text: str) -> None:
-    """Chinese is text, too."""
+def test_other_scripts_stay_as_they_are_in_both_formats(text: str) -> None:
+    """Chinese is text, too. (D22)"""
     assert text in TextFormatter(terminal=False, colour=False).format(record_of(text))
     assert text in JsonFormatter().format(record_of(text))
 
@@ -206,8 +209,8 @@ def test_d22_other_scripts_stay_as_they_are_in_both_formats(text: str) -> None:
 # Several processes.
 
 
-def test_d36_every_line_names_its_process() -> None:
-    """In both formats; the number of the place is enough for a person."""
+def test_every_line_names_its_process() -> None:
+    """In both formats; the number of the place is enough for a person. (D36)"""
     pid = os.getpid()
     line = TextFormatter(terminal=False, colour=False, process="worker 2").format(record_of("on"))
     assert line.endswith(f" INFO    [worker 2, pid {pid}] on")

@@ -34,8 +34,8 @@ async def with_app(app: App) -> AsyncIterator[None]:
     yield
 
 
-def test_d38_a_lifespan_without_a_parameter_is_refused_with_what_to_write() -> None:
-    """An app's takes the app."""
+def test_a_lifespan_without_a_parameter_is_refused_with_what_to_write() -> None:
+    """An app's takes the app. (D38)"""
     with pytest.raises(
         ConfigurationError, match=r"lifespan 'without_app' must take one argument, the app: `async def"
     ):
@@ -43,8 +43,8 @@ def test_d38_a_lifespan_without_a_parameter_is_refused_with_what_to_write() -> N
     App(URL, lifespan=with_app)
 
 
-def test_d38_a_lifespan_of_a_server_takes_nothing() -> None:
-    """Only that of an app does."""
+def test_a_lifespan_of_a_server_takes_nothing() -> None:
+    """Only that of an app does. (D38)"""
     with pytest.raises(ConfigurationError, match="lifespan 'with_app' of a Server must take no argument"):
         Server(URL, lifespan=with_app)  # type: ignore[arg-type]
     Server(URL, lifespan=without_app)
@@ -73,16 +73,16 @@ async def three_arguments(task: Any, call_next: Any, extra: Any) -> None:
         lambda one: sync.Client(URL).use(one),
     ],
 )
-def test_d38_middleware_of_the_wrong_arity_is_refused_at_the_declaration(
+def test_middleware_of_the_wrong_arity_is_refused_at_the_declaration(
     use: Callable[[Any], object], middleware: Any
 ) -> None:
-    """It would fail every task."""
+    """It would fail every task. (D38)"""
     with pytest.raises(ConfigurationError, match=r"`async def m\(task, call_next\)`, and '.*' does not take"):
         use(middleware)
 
 
-def test_d38_a_class_method_is_refused_with_what_to_write() -> None:
-    """An object that is not a function is refused too."""
+def test_a_class_method_is_refused_with_what_to_write() -> None:
+    """An object that is not a function is refused too. (D38)"""
     app = App(URL)
     with pytest.raises(ConfigurationError, match=r"Shop.deliver' is a classmethod, .* declare a function"):
 
@@ -105,8 +105,8 @@ def test_what_does_not_tell_its_parameters_is_taken() -> None:
 
 
 @pytest.mark.parametrize("word", ["delay", "send", "kiq", "defer"])
-def test_d39_words_of_other_libraries_are_answered_with_ours(word: str) -> None:
-    """Still as an `AttributeError`, so that `hasattr` says no."""
+def test_words_of_other_libraries_are_answered_with_ours(word: str) -> None:
+    """Still as an `AttributeError`, so that `hasattr` says no. (D39)"""
     app = App(URL)
 
     @app.task("email:deliver")
@@ -121,14 +121,14 @@ def test_d39_words_of_other_libraries_are_answered_with_ours(word: str) -> None:
     assert (word, deliver) == (caught.value.name, caught.value.obj)
 
 
-def test_d39_options_have_their_word_too() -> None:
-    """Celery's `apply_async` takes them; anything else is an ordinary error."""
+def test_options_have_their_word_too() -> None:
+    """Celery's `apply_async` takes them; anything else is an ordinary error. (D39)"""
     app = App(URL)
 
     @app.task("email:deliver")
     def deliver(user_id: int) -> None: ...
 
-    with pytest.raises(AttributeError, match=r"write `await deliver\.options\(delay=\.\.\.\)\.enqueue"):
+    with pytest.raises(AttributeError, match=r"write `await deliver\.options\(process_in=\.\.\.\)\.enqueue"):
         getattr(deliver, "apply_async")  # noqa: B009 - type checkers know that there is none
     with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
         getattr(deliver, "nonsense")  # noqa: B009 - as above
@@ -137,17 +137,17 @@ def test_d39_options_have_their_word_too() -> None:
 # The command line.
 
 
-def test_d38_ping_without_a_url_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It knows of no app."""
+def test_ping_without_a_url_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows of no app. (D38)"""
     monkeypatch.delenv("PYASYNQ_REDIS_URL", raising=False)
     result = CliRunner().invoke(main, ["ping"])
     assert 2 == result.exit_code
-    assert "which Redis? Write  pyasynq ping --redis redis://localhost:6379/0" in result.stderr
-    assert "app" not in result.stderr
+    assert "which Redis? Give --redis redis://localhost:6379/0" in result.stderr
+    assert "MODULE:APP" not in result.stderr
 
 
-def test_d38_python_m_pyasynq_is_the_command() -> None:
-    """With its short option for the version."""
+def test_python_m_pyasynq_is_the_command() -> None:
+    """With its short option for the version. (D38)"""
     done = subprocess.run([sys.executable, "-m", "pyasynq", "-V"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("pyasynq 0.")
 
@@ -155,6 +155,6 @@ def test_d38_python_m_pyasynq_is_the_command() -> None:
 @pytest.mark.parametrize(
     "option", ["-c, --concurrency", "-q, --queues", "-p, --processes", "-b, --burst", "-l, --log-level"]
 )
-def test_d38_frequent_options_have_short_names(option: str) -> None:
-    """The help shows both."""
+def test_frequent_options_have_short_names(option: str) -> None:
+    """The help shows both. (D38)"""
     assert option in CliRunner().invoke(main, ["worker", "--help"]).output

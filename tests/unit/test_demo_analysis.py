@@ -74,7 +74,7 @@ def test_an_empty_file_has_no_figures() -> None:
 
 
 def test_the_figures_agree_with_the_syntax_tree() -> None:
-    """What tokens say is what Python's own parser says, on a package of the standard library."""
+    """The tokens match those of Python's own parser, on a package of the standard library."""
     for path in find_sources(standard_library() / "asyncio"):
         nodes = list(ast.walk(ast.parse(path.read_bytes())))
         functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]

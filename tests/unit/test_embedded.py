@@ -283,7 +283,7 @@ def test_a_chosen_program_that_is_too_old_is_an_error(line: str, make_program: P
 
 def test_a_chosen_program_that_is_something_else_is_an_error(make_program: ProgramMaker) -> None:
     """The error quotes what it said."""
-    with pytest.raises(ServerBinaryError, match=r"is no Valkey or Redis server.*and 'hello'"):
+    with pytest.raises(ServerBinaryError, match=r"is not a Valkey or Redis server.*and 'hello'"):
         inspect_binary(make_program("hello"))
 
 
@@ -298,11 +298,11 @@ def test_a_program_that_this_machine_cannot_run_is_an_error(tmp_path: Path) -> N
 
 def test_the_configuration_quotes_every_byte_of_a_path() -> None:
     """Spaces, quotes, line ends and letters beyond ASCII neither end the value nor begin a directive."""
-    assert r'"/a b\x22\x5c\x0aport 1\xc3\xa9\xff"' == launch.quoted('/a b"\\\nport 1é\udcff')
+    assert r'"/a b\x22\x5c\x0aport 1\xc3\xa9\xff"' == launch.quote_value('/a b"\\\nport 1é\udcff')
 
 
 def test_a_folder_has_an_append_only_file_and_memory_has_none(tmp_path: Path) -> None:
-    """What the server is told about keeping data."""
+    """Persistence settings of the server."""
     kept = launch.configuration(folder.DataFolder(tmp_path), "/s", port=None, password=None)
     assert 'appendonly "yes"' in kept
     assert 'appendfsync "everysec"' in kept

@@ -22,10 +22,10 @@ def put(folder: Path, name: str, answer: str) -> Path:
 
 
 @ONLY_POSIX
-def test_d49_pythons_are_found_where_version_managers_put_them(
+def test_pythons_are_found_where_version_managers_put_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On PATH, in pyenv's folder of this user, and in the one that PYENV_ROOT names."""
+    """On PATH, in pyenv's folder of this user, and in the one that PYENV_ROOT names. (D49)"""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     expected = {
         put(tmp_path / "bin", "python3.11", "echo 3 11 0 0 a"),
@@ -40,8 +40,8 @@ def test_d49_pythons_are_found_where_version_managers_put_them(
     assert tmp_path / "bin/python3.11-config" not in found
 
 
-def test_d49_the_newest_of_each_version_and_kind_is_chosen() -> None:
-    """Versions that are too old are left out; a free-threaded build counts as a kind of its own."""
+def test_the_newest_of_each_version_and_kind_is_chosen() -> None:
+    """Versions that are too old are left out; a free-threaded build counts as a kind of its own. (D49)"""
     old, first, second = (Python((3, *rest), False, "p") for rest in ((10, 9), (12, 1), (12, 10)))
     threaded = Python((3, 12, 3), True, "t")
     assert [second, threaded] == choose([first, None, old, threaded, second])
@@ -50,13 +50,13 @@ def test_d49_the_newest_of_each_version_and_kind_is_chosen() -> None:
 
 @ONLY_POSIX
 @pytest.mark.parametrize("answer", ["exit 127", "echo"])
-def test_d49_a_name_with_nothing_behind_it_is_no_python(tmp_path: Path, answer: str) -> None:
-    """As shims of version managers are."""
+def test_a_name_with_nothing_behind_it_is_no_python(tmp_path: Path, answer: str) -> None:
+    """As shims of version managers are. (D49)"""
     assert ask_python(put(tmp_path, "python3.12", answer)) is None
 
 
-def test_d49_this_python_says_what_it_is() -> None:
-    """And where the interpreter is that its environment was made from."""
+def test_this_python_says_what_it_is() -> None:
+    """And where the interpreter is that its environment was made from. (D49)"""
     python = ask_python(Path(sys.executable))
     assert python is not None
     assert sys.version_info[:3] == python.version

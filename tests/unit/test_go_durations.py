@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from pyasynq._go_duration import format_go_duration, parse_go_duration, timedelta_of
+from pyasynq._go_duration import format_go_duration, parse_go_duration, to_timedelta
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
@@ -91,4 +91,4 @@ def test_a_duration_that_go_cannot_hold_is_not_written() -> None:
 @pytest.mark.parametrize("nanoseconds", [1_999, -1_999])
 def test_parts_of_a_microsecond_are_cut_toward_zero(nanoseconds: int) -> None:
     """As Go converts to a coarser unit."""
-    assert timedelta(microseconds=1) == abs(timedelta_of(nanoseconds))
+    assert timedelta(microseconds=1) == abs(to_timedelta(nanoseconds))

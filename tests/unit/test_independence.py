@@ -24,8 +24,8 @@ print(signal.getsignal(signal.SIGINT).__name__, signal.getsignal(signal.SIGHUP).
 """
 
 
-def test_d40_tests_run_with_the_usual_signals_whatever_their_caller_ignores_or_blocks() -> None:
-    """A shell starts what runs in the background with SIGINT ignored, nohup ignores SIGHUP."""
+def test_tests_run_with_the_usual_signals_whatever_their_caller_ignores_or_blocks() -> None:
+    """A shell starts what runs in the background with SIGINT ignored, nohup ignores SIGHUP. (D40)"""
     shown = subprocess.run(
         [sys.executable, "-c", CALLER, SHOW], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
@@ -99,8 +99,11 @@ def hasty_assertions(source: str) -> list[int]:
     return sorted(set(found))
 
 
-def test_d40_no_assertion_bounds_how_much_real_time_may_pass() -> None:
-    """Another program may take the cores for seconds: show the cause of being quick, or allow `PATIENCE`."""
+def test_no_assertion_bounds_how_much_real_time_may_pass() -> None:
+    """Another program may take the cores for seconds: show the cause of being quick, or allow `PATIENCE`.
+
+    Defect D40.
+    """
     tiers = ("unit", "contract", "properties", "end_to_end", "typing")
     found = {
         f"{path.relative_to(ROOT)}:{line}"
@@ -112,8 +115,8 @@ def test_d40_no_assertion_bounds_how_much_real_time_may_pass() -> None:
     assert set() == found
 
 
-def test_d40_hasty_assertions_are_found_in_each_form() -> None:
-    """Elapsed time that is bounded above, and remaining time that is bounded below."""
+def test_hasty_assertions_are_found_in_each_form() -> None:
+    """Elapsed time that is bounded above, and remaining time that is bounded below. (D40)"""
     source = """
 def test() -> None:
     before = time.monotonic()
@@ -143,8 +146,11 @@ def exact_lifetimes(source: str) -> list[int]:
     ]
 
 
-def test_d40_no_comparison_expects_exactly_what_is_left_of_a_time() -> None:
-    """A TTL is a second less when the machine was busy for half a second: compare with `set_to(600)`."""
+def test_no_comparison_expects_exactly_what_is_left_of_a_time() -> None:
+    """A TTL is a second less when the machine was busy for half a second: compare with `set_to(600)`.
+
+    Defect D40.
+    """
     found = {
         f"{path.relative_to(ROOT)}:{line}"
         for path in (ROOT / "tests" / "contract").rglob("*.py")

@@ -9,6 +9,6 @@ from tests.interop.faults import FAULTS, PACKAGE, SCRIPTS, Fault
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.meaning)
 def test_the_line_of_a_fault_stands_in_its_script_once(fault: Fault) -> None:
-    """Whoever changes a script finds out here, and not by a run of minutes."""
+    """A change of a script shows here, and not only after a run of minutes."""
     source = (PACKAGE / SCRIPTS / f"{fault.script}.lua").read_text("utf-8")
     assert 1 == source.count(fault.right)

@@ -7,7 +7,7 @@ from tools.lua_tokens import LuaSyntaxError
 
 SCRIPT = """\
 #!lua flags=allow-oom
--- Move one id, if `a < b` holds; redis.call in a comment is no call.
+-- Move one id, if `a < b` holds; redis.call in a comment is not a call.
 -- KEYS[1] pending: the list
 
 local id = redis.call('RPOP', KEYS[1])
@@ -78,7 +78,7 @@ def test_a_comparison_moves_its_boundary(operator: str, swapped: str) -> None:
 
 
 def test_equality_and_strings_are_left_alone() -> None:
-    """`==` and `~=` are no boundaries, and text that looks like an operator is text."""
+    """`==` and `~=` are not boundaries, and text that looks like an operator is text."""
     assert [] == mutants_of('if a == \'<\' or a ~= "<=" then b("it\'s >", [[ >= ]]) end --[[ < ]]')
 
 

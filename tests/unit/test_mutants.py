@@ -23,10 +23,30 @@ def test_a_survivor_that_is_not_listed_is_reported() -> None:
 
 
 def test_a_listed_survivor_is_excused() -> None:
-    """It still counts as a survivor in the score."""
+    """It is reported with its reason, as a survivor."""
     verdict = judge([WRITE], {WRITE: False}, EXCUSE)
 
     assert ([WRITE], [], []) == verdict
+
+
+def test_a_listed_survivor_does_not_lower_the_score() -> None:
+    """A sample would otherwise fail by the luck of its draw."""
+    verdict = judge([WRITE], {WRITE: False}, EXCUSE)
+
+    assert (100.0, False) == (verdict.score(16), verdict.is_too_low(16))
+
+
+@pytest.mark.parametrize(
+    ("survivors", "tried", "is_too_low"), [(2, 16, False), (3, 16, True), (6, 60, False), (7, 60, True)]
+)
+def test_a_sample_fails_only_if_luck_does_not_explain_it(
+    survivors: int, tried: int, is_too_low: bool
+) -> None:
+    """With a share of 95 %, two survivors of 16 are common, and three are not."""
+    found = [Candidate("task/done", Mutant(line, f"line {line}", "delete", "")) for line in range(survivors)]
+    verdict = judge(found, dict.fromkeys(found, False), {})
+
+    assert is_too_low == verdict.is_too_low(tried)
 
 
 def test_an_entry_whose_mutant_is_killed_is_stale() -> None:

@@ -104,8 +104,8 @@ class PlainConstraint:
     ],
     ids=str,
 )
-def test_d10_what_would_arrive_changed_is_refused_at_the_declaration(annotation: Any, message: str) -> None:
-    """The error names the field and says why."""
+def test_what_would_arrive_changed_is_refused_at_the_declaration(annotation: Any, message: str) -> None:
+    """The error names the field and says why. (D10)"""
 
     def handler(argument: Any) -> None:
         del argument
@@ -174,8 +174,8 @@ class Positive(NamedTuple):
     ],
     ids=str,
 )
-def test_d10_what_pydantic_can_carry_comes_back_equal(annotation: Any, value: Any) -> None:
-    """Aliases, computed fields, serializers of the user's, constraints that hold."""
+def test_what_pydantic_can_carry_comes_back_equal(annotation: Any, value: Any) -> None:
+    """Aliases, computed fields, serializers of the user's, constraints that hold. (D10)"""
     codec = codec_of(annotation)
     assert {"argument": value} == codec.decode(codec.encode((value,), {}))
 
@@ -194,8 +194,11 @@ def test_d10_what_pydantic_can_carry_comes_back_equal(annotation: Any, value: An
     ],
     ids=str,
 )
-def test_d10_constraints_in_annotated_hold_on_both_sides(annotation: Any, value: Any, json: str) -> None:
-    """A producer that did not check and one in another language are refused alike, without the value."""
+def test_constraints_in_annotated_hold_on_both_sides(annotation: Any, value: Any, json: str) -> None:
+    """A producer that did not check and one in another language are refused alike, without the value.
+
+    Defect D10.
+    """
     codec = codec_of(annotation)
     with pytest.raises(PayloadEncodingError, match="refused it: value: ") as refused:
         codec.encode((value,), {})
@@ -253,18 +256,18 @@ def remembering() -> Remembering:
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_d10_a_model_that_would_arrive_changed_is_refused_when_it_is_sent(
+def test_a_model_that_would_arrive_changed_is_refused_when_it_is_sent(
     make: Callable[[], BaseModel], message: str
 ) -> None:
-    """A loss that no declaration shows is found by reading the payload back before it is sent."""
+    """A loss that no declaration shows is found by reading the payload back before it is sent. (D10)"""
     value = make()
     with pytest.raises(PayloadEncodingError, match=message) as refused:
         codec_of(type(value)).encode((value,), {})
     assert SECRET not in str(refused.value)
 
 
-def test_d10_a_validator_that_changes_a_parameter_is_refused() -> None:
-    """The handler would get another value than was sent, or another one on each way."""
+def test_a_validator_that_changes_a_parameter_is_refused() -> None:
+    """The handler would get another value than was sent, or another one on each way. (D10)"""
     codec = codec_of(Annotated[str, pydantic.AfterValidator(str.strip)])
     assert b'{"argument":"a"}' == codec.encode(("a",), {})
     with pytest.raises(PayloadEncodingError, match="expected str as its validators leave it"):

@@ -38,4 +38,4 @@ def test_without_the_accelerator_the_standard_library_writes_it_itself(
 ) -> None:
     """Another interpreter has none, or has one that is told other things."""
     monkeypatch.setattr(json.encoder, "c_make_encoder", accelerator)
-    assert ENCODER.encode == text._encode_of(ENCODER)
+    assert ENCODER.encode == text._make_encode(ENCODER)

@@ -1,4 +1,4 @@
-"""What each type looks like as JSON, that it comes back, and what is refused."""
+"""JSON of each type, its decoding, and refused values."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def in_reading_order(name: str) -> tuple[bool, bool, str]:
 
 
 def test_each_public_name_is_exported_exactly_once() -> None:
-    """A name has one home, and nobody has to ask which of two is meant."""
+    """A name has one module, so it is never ambiguous."""
     counted = Counter(imported_names())
 
     assert {} == {name: count for name, count in counted.items() if count > 1}
@@ -45,7 +45,7 @@ def test_no_two_public_names_mean_the_same_object() -> None:
 
 
 def test_all_is_complete_and_every_name_in_it_exists() -> None:
-    """What can be imported without an underscore is a promise, and every promise is listed."""
+    """Each name that can be imported without an underscore is a promise, and every promise is listed."""
     present = {
         name
         for name, value in vars(pyasynq).items()

@@ -42,6 +42,14 @@ def test_a_coroutine_is_called_as_the_function_that_it_is() -> None:
     assert b"7" == recorded.result
 
 
+def test_the_wait_is_what_the_test_says() -> None:
+    """None unless it says something."""
+    with task_context(waited=1.5):
+        assert 1.5 == context().waited
+    with task_context():
+        assert context().waited is None
+
+
 def test_a_plain_handler_is_called_as_the_function_that_it_is() -> None:
     """No event loop is needed."""
     with task_context() as recorded:

@@ -91,7 +91,7 @@ except pyasynq.PyasynqError as error:
     ],
 )
 def test_clients_work_but_for_what_windows_lacks(call: str, url: str, message: str) -> None:
-    """A client gets as far as its connection: here nobody listens."""
+    """A client gets as far as its connection: no server listens here."""
     code, out, err = run(CLIENTS.format(call.format(url)))
     assert (0, "") == (code, err)
     assert message in out

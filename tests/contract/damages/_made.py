@@ -1,4 +1,4 @@
-"""What a damage is, and how one is registered."""
+"""Damages: definition and registration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAST: Final = 1_600_000_000
 
 
 class Damage(NamedTuple):
-    """What is done to a sound database, what is found, and which keys differ once it is repaired."""
+    """A change to a sound database, its findings, and the keys that differ once it is repaired."""
 
     kind: FindingKind
     subjects: tuple[str, ...]

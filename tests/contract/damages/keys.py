@@ -1,4 +1,4 @@
-"""Groups, locks, counters, queues, servers: whatever is no task."""
+"""Groups, locks, counters, queues, servers: everything except tasks."""
 
 # ruff: noqa: D103 - the names say it
 
@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyasynq import Callback
+from pyasynq._broker.outbox import make_callback_id
+from pyasynq._wire.endings import encode_callback
 from pyasynq._wire.keys import server_key
 from pyasynq.task import TaskState
 from tests.contract.damages._made import LOCK, OVER, PAST, K, damage
@@ -14,6 +17,8 @@ from tests.factories import NOW, Tasks
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
+
+CALLBACK_ID: Final = make_callback_id("default", b"address")
 
 
 @damage(K.STRANDED_GROUP, "asynq:{default}:g:g")
@@ -153,6 +158,20 @@ def d12_ticks_in_the_future(client: RedisClient, tasks: Tasks) -> None:
 
 
 @damage(
+    K.UNTOLD_ENDING,
+    "address",
+    changed=[
+        *(f"asynq:{{reports}}:t:{CALLBACK_ID}", f"asynq:{{reports}}:x:once:{CALLBACK_ID}"),
+        *("asynq:{reports}:pending", "asynq:queues"),
+    ],
+)
+def end_that_its_callback_was_not_told(client: RedisClient, tasks: Tasks) -> None:
+    callback = encode_callback(Callback("ready", "reports"), "t", "n")
+    parts = [b"enqueue", b"%d" % PAST, b"id", b"succeeded", b"", b"", callback]
+    client.hset(tasks.keys.outbox, "address", b"".join(b"%d:%b," % (len(part), part) for part in parts))
+
+
+@damage(
     K.UNSERVED_QUEUE, "low", changed=["asynq:{low}:pending", "asynq:{low}:t:p", "asynq:queues"], queue="low"
 )
 def queue_that_nobody_serves(client: RedisClient, tasks: Tasks) -> None:
@@ -192,6 +211,15 @@ RECORDS: Final = ["asynq:servers", "asynq:servers:{host:7:abc}"]
 @damage(K.LIMITS_IGNORED, SERVER, changed=RECORDS)
 def limited_queue_that_a_server_in_go_serves(client: RedisClient, tasks: Tasks) -> None:
     put_server(client)
+
+
+@damage(
+    K.UNSERVED_TYPE, "misspelt", changed=[*RECORDS, "asynq:{default}:retry", "asynq:{default}:t:misspelt"]
+)
+def type_without_a_handler(client: RedisClient, tasks: Tasks) -> None:
+    put_server(client, engine='pyasynq {"types":["email:deliver"],"prefixes":["img:"]}')
+    for name in ("img:resize", "misspelt"):
+        tasks.put(TaskState.RETRY, name, type=name)
 
 
 @damage(K.DEAD_SERVER, "asynq:servers:{host:8:dead}", "asynq:schedulers:{host:8:dead}", queue="")

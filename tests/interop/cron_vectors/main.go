@@ -54,7 +54,7 @@ var specs = []string{
 // Cases of their own: spec, zone, instant.
 var others = [][3]string{
 	{"0 0 29 2 *", "UTC", "2019-06-01T00:00:00Z"},
-	{"0 0 29 2 *", "UTC", "2096-02-28T00:00:00Z"}, // 2100 is no leap year
+	{"0 0 29 2 *", "UTC", "2096-02-28T00:00:00Z"}, // 2100 is not a leap year
 	{"0 0 29 2 *", "UTC", "2097-01-01T00:00:00Z"}, // more than five years away
 	{"0 0 29 2 1", "Asia/Kolkata", "2024-01-01T00:00:00Z"},
 	{"0 0 30 2 *", "UTC", "2024-01-01T00:00:00Z"},

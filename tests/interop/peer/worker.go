@@ -80,7 +80,7 @@ func (s *steps) passed(one part, queue string, r response) {
 			s.taken <- r.err
 		}
 	case settles:
-		// What Asynq's syncer sends again is nobody's step.
+		// A retry by Asynq's syncer is not counted as a step.
 		select {
 		case s.settled <- r.err:
 		default:
@@ -134,7 +134,7 @@ func (s *server) finish(id string, how outcome) error {
 	}
 }
 
-// cancel calls for the worker's task and waits until what came of it is in Redis.
+// cancel calls for the worker's task and waits until its outcome is in Redis.
 func (s *server) cancel(p *peer, id string) error {
 	select {
 	case <-s.steps.settled: // of an attempt before

@@ -73,7 +73,7 @@ def test_threads_count_together(counters: Counters) -> None:
 
 
 def test_a_timed_task_leaves_its_delay(counters: Counters) -> None:
-    """By its number, whoever ran it; the others leave none."""
+    """A script is counted by its number, for any caller; other commands are not counted."""
     hit(1, time.time_ns() - 5_000_000)
     hit(0, 0)
 
@@ -100,7 +100,7 @@ def test_tasks_go_round_the_queues() -> None:
 
 
 def test_children_end_with_the_harness(tmp_path: Path) -> None:
-    """Those that children have started too, and those that do not listen."""
+    """The processes that children have started too, and those that ignore signals."""
     program = (
         "import signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

@@ -91,7 +91,7 @@ def test_without_a_task_between_them_there_is_no_cost() -> None:
 
 
 def test_a_drain_is_watched_from_the_first_task_to_the_last() -> None:
-    """The start of the worker is no part of it."""
+    """The start of the worker is not a part of it."""
     worker = observed((0, 0), (30, 1), (70, 1), (100, 1))
 
     watch(worker, 100)

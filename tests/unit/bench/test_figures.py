@@ -31,7 +31,7 @@ def test_a_percentile_of_one_value_is_that_value() -> None:
 
 @pytest.mark.parametrize(("values", "share"), [([], 0.5), ([1.0], 1.5), ([1.0], -0.1)])
 def test_a_percentile_that_cannot_be_is_refused(values: list[float], share: float) -> None:
-    """Of nothing there is none, and beyond 0 and 1 neither."""
+    """An empty list has no percentile, nor do shares below 0 or above 1."""
     with pytest.raises(ValueError, match="cannot be"):
         percentile(values, share)
 

@@ -55,7 +55,7 @@ MEASURED = (
 
 
 def test_a_table_has_medians_ranges_and_ratios_of_rounds() -> None:
-    """A column for the reference, one for the floor; a figure that nobody has gets none."""
+    """The reference has a column, and so has the floor; a missing figure has none."""
     lines = table_of(table(*MEASURED)).splitlines()
 
     assert "|  | rate, /s | times Asynq in Go | share of the floor |" in lines
@@ -144,7 +144,7 @@ def test_the_fastest_safe_peer_decides() -> None:
 
 
 def test_a_wake_costs_what_the_vain_ones_add() -> None:
-    """Whoever is woken reads the key again."""
+    """A woken client reads the key again."""
     found = results(*MEASURED)
     found.tables["wakes"] = Table("wakes", "Wakes", (COST, WOKEN))
     for number, cost, woken in ((1, 100.0, 4.0), (20, 480.0, 23.0), (200, 1_500.0, 54.0)):

@@ -54,7 +54,7 @@ def _failing() -> dict[str, float]:
 
 
 def test_each_round_begins_with_another_one() -> None:
-    """And every second one goes backwards, so that nobody always comes after the same."""
+    """Every second round is reversed, so that no contestant always follows the same one."""
     assert [["a", "b", "c"], ["a", "c", "b"], ["c", "a", "b"]] == [
         rotated(["a", "b", "c"], number) for number in range(3)
     ]
@@ -77,7 +77,7 @@ def test_each_contestant_is_measured_once_a_round() -> None:
 
 
 def test_a_failure_is_noted_and_the_others_go_on() -> None:
-    """What failed has no figures; after the second time it is left alone."""
+    """A failed contestant has no figures; after the second time it is skipped."""
     failures: list[str] = []
     runs = {"good": _recorder([], "good"), "bad": _failing}
 
@@ -91,8 +91,11 @@ def test_a_failure_is_noted_and_the_others_go_on() -> None:
     ] == failures
 
 
-def test_d42_a_bug_of_the_harness_ends_its_measurement_and_keeps_what_was_measured() -> None:
-    """The run goes on with the next measurement; the failure says what broke, and the traceback where."""
+def test_a_bug_of_the_harness_ends_its_measurement_and_keeps_what_was_measured() -> None:
+    """The run goes on with the next measurement; the failure says what broke, and the traceback where.
+
+    Defect D42.
+    """
     lines: list[str] = []
     failures: list[str] = []
     servers: dict[str, float] = {}
@@ -105,8 +108,8 @@ def test_d42_a_bug_of_the_harness_ends_its_measurement_and_keeps_what_was_measur
     assert "test_rounds.py" in lines[-1]
 
 
-def test_d42_a_measurement_that_cannot_begin_is_an_empty_table_and_a_failure() -> None:
-    """Such as one that starts a server of a kind that is not there."""
+def test_a_measurement_that_cannot_begin_is_an_empty_table_and_a_failure() -> None:
+    """Such as one that starts a server of a kind that is not there. (D42)"""
 
     @contextmanager
     def open_nothing(_: Scene) -> Iterator[list[Entry]]:
@@ -125,8 +128,8 @@ def test_d42_a_measurement_that_cannot_begin_is_an_empty_table_and_a_failure() -
 
 
 @pytest.mark.parametrize("length", Length)
-def test_d42_nothing_is_measured_on_a_server_that_is_not_there(length: Length) -> None:
-    """Without an installed Redis the embedded server is the main one, and there is no other."""
+def test_nothing_is_measured_on_a_server_that_is_not_there(length: Length) -> None:
+    """Without an installed Redis the embedded server is the main one, and there is no other. (D42)"""
     peers = (OURS, *ALL_PEERS)
     scene = Scene(cast("Any", Stage()), peers, (MAIN,), length)
 

@@ -144,15 +144,15 @@ PLANS: dict[str, tuple[Plan[Any], Callable[[ScriptCall], Any]]] = {
         lambda call: [1, 1, *[b"1", b"1"] * call.args.count("id")],
     ),
     "run": (run_tasks("q", ["id"] * ITEMS, now=NOW), lambda _: [0, []]),
-    "archived": (archive_tasks("q", ["id"] * ITEMS, limits=LIMITS, now=NOW), lambda _: [0, 0, 0, []]),
-    "delete": (delete_tasks("q", ["id"] * ITEMS), lambda _: [0, [], []]),
+    "archived": (archive_tasks("q", ["id"] * ITEMS, limits=LIMITS, now=NOW), lambda _: [0, 0, 0, [], []]),
+    "delete": (delete_tasks("q", ["id"] * ITEMS), lambda _: [0, [], [], []]),
     "publish": (publish_events("q", [b"event"] * ITEMS, max_length=1), lambda _: 0),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_d47_no_call_has_more_arguments_than_a_managed_server_takes(name: str) -> None:
-    """The calls together carry all 5,000 items."""
+def test_no_call_has_more_arguments_than_a_managed_server_takes(name: str) -> None:
+    """The calls together carry all 5,000 items. (D47)"""
     plan, reply = PLANS[name]
     found = sizes(plan, reply)
     assert max(found) <= MOST
@@ -173,10 +173,10 @@ def test_d47_no_call_has_more_arguments_than_a_managed_server_takes(name: str) -
     ],
     ids=str,
 )
-def test_d47_no_enqueue_has_more_arguments_than_a_managed_server_takes(
+def test_no_enqueue_has_more_arguments_than_a_managed_server_takes(
     options: dict[str, Any], *, durable: bool
 ) -> None:
-    """This holds for each kind of task."""
+    """This holds for each kind of task. (D47)"""
     extra = {"durable": True} if durable else {}
     items = [compose(Task("t", b""), {**options, **extra}, now=NOW) for _ in range(2_000)]
     batch = RunBatch(items, now=NOW, durable=durable)

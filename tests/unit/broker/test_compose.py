@@ -66,7 +66,7 @@ def test_a_blank_group_is_refused(group: Any) -> None:
 
 
 def test_what_is_known_of_it_is_what_the_message_says() -> None:
-    """Nobody has to decode what has just been encoded."""
+    """The encoded bytes need not be decoded again."""
     result = composed(Task("t", b"p", headers={"b": "1", "a": "2"}, queue="low", group="g"))
     message = decode_task_message(result.encoded)
     assert ("new", "t", b"p") == (result.id, result.type, result.payload)
@@ -141,7 +141,7 @@ def test_the_lock_of_a_unique_task_is_that_of_its_queue_type_and_payload() -> No
 
 
 def test_wrong_options_are_named() -> None:
-    """Those of the task and those of the call."""
+    """The options of the task and those of the call."""
     with pytest.raises(InvalidOptionError, match="max_retry"):
         composed(Task("t", max_retry=-1))
     with pytest.raises(UnknownOptionError, match="max_retry"):
@@ -193,7 +193,7 @@ def test_a_task_that_was_just_enqueued_is_described() -> None:
 
 
 def test_a_description_is_like_one_that_was_constructed() -> None:
-    """It is made without the constructor, for speed; nobody can tell."""
+    """It is made without the constructor, for speed, without a visible difference."""
     info = new_task_info(composed(Task("t", b"p", queue="low", headers={"a": "1"}, retention=60)), NOW)
     values = {field.name: getattr(info, field.name) for field in dataclasses.fields(TaskInfo)}
     assert TaskInfo(**values) == info == pickle.loads(pickle.dumps(info)) == copy.copy(info)

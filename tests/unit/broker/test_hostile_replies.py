@@ -1,4 +1,4 @@
-"""What somebody else wrote into Redis is left out, or said to be damaged; what stands beside it is read."""
+"""Damaged values of other programs are left out or reported; values next to them are read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyasynq._broker.inspecting.queues import history
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.leases import list_expired
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.stored import check_task_id, decode_name, number_of
+from pyasynq._broker.stored import check_task_id, decode_name, parse_number
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import decode_event
 from pyasynq._broker.task_records import decode_task_info
-from pyasynq._redis.facts import server_facts
+from pyasynq._redis.facts import read_redis_facts
 from pyasynq._redis.redis_py import pack_command
 from pyasynq._scheduler.entry import option_texts
 from pyasynq._wire.engine_text import decode_engine
@@ -81,7 +81,7 @@ def test_a_deeply_nested_event_is_none() -> None:
     "text", [b"", b"\xff", b"x retry t/1", b"1 retry", b"1 explode t/1", b"9" * 40 + b" retry t/1"]
 )
 def test_a_request_to_cancel_that_nobody_of_us_wrote_asks_for_nothing(text: bytes) -> None:
-    """The one beside it is read."""
+    """The value next to it is read."""
     found = answer(read_requests("default", ["damaged", "sound"]), [[text, b"7 retry t/1 2"]])
     assert {"sound": CancelRequest(7, "retry", "t/1 2")} == found
 
@@ -119,7 +119,9 @@ def test_a_stored_limit_that_cannot_be_read_is_none(reply: list[bytes | None], l
 
 def test_an_uptime_that_is_no_number_is_unknown() -> None:
     """Proxies make INFO up."""
-    facts: Any = answer(server_facts(), [b"redis_version:7.0\r\nuptime_in_seconds:long\r\n", [b"1", b"2"]])
+    facts: Any = answer(
+        read_redis_facts(), [b"redis_version:7.0\r\nuptime_in_seconds:long\r\n", [b"1", b"2"]]
+    )
     assert 0 == facts.uptime_seconds
 
 
@@ -134,13 +136,18 @@ def test_an_id_that_is_no_utf8_goes_back_to_redis_as_it_was() -> None:
 def test_a_task_whose_id_is_no_utf8_is_undecodable() -> None:
     """No record of a worker could name it, so it is quarantined; others are not."""
     check_task_id("ÿ", b"")
-    with pytest.raises(UndecodableMessageError, match="its id is no UTF-8"):
+    with pytest.raises(UndecodableMessageError, match="its id is not UTF-8"):
         check_task_id(DequeuedTask(decode_name(b"\xff"), b"message", 0, 0).id, b"message")
 
 
 def test_numbers_of_more_than_64_bits_are_none() -> None:
     """Python would read 4,300 digits, and refuse more with an error."""
-    assert [0, 0, -5, 7] == [number_of(b"9" * 21), number_of(None), number_of(b"-5"), number_of(7)]
+    assert [0, 0, -5, 7] == [
+        parse_number(b"9" * 21),
+        parse_number(None),
+        parse_number(b"-5"),
+        parse_number(7),
+    ]
 
 
 def test_a_schedule_with_a_duration_that_go_cannot_hold_is_refused() -> None:
@@ -150,5 +157,5 @@ def test_a_schedule_with_a_duration_that_go_cannot_hold_is_refused() -> None:
 
 
 def test_a_json_number_of_a_progress_may_be_huge() -> None:
-    """It is no date."""
+    """It is not a date."""
     assert decode_progress(json.dumps({"done": 1, "at": 10**400}).encode()) is None

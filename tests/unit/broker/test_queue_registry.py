@@ -6,8 +6,8 @@ from pyasynq._broker.queue_registry import QueueRegistry
 from tests.fake_clock import FakeClock
 
 
-def test_d48_names_travel_with_ten_batches_at_once_and_one_each_second() -> None:
-    """A busy client pays for one batch in many; others have their queues listed at once."""
+def test_names_travel_with_ten_batches_at_once_and_one_each_second() -> None:
+    """A busy client pays for one batch in many; others have their queues listed at once. (D48)"""
     clock = FakeClock()
     registry = QueueRegistry(clock.monotonic)
     clock.move(1_000.0)
@@ -23,8 +23,8 @@ def test_d48_names_travel_with_ten_batches_at_once_and_one_each_second() -> None
     assert 2 == count(1_000)
 
 
-def test_d45_a_new_name_always_travels() -> None:
-    """The program may end before it could follow."""
+def test_a_new_name_always_travels() -> None:
+    """The program may end before it could follow. (D45)"""
     registry = QueueRegistry()
     registry.confirm(["known"])
 
@@ -48,8 +48,8 @@ def test_a_call_takes_a_thousand_names() -> None:
     assert [1_000, 500, 0] == [len(registry.take()) for _ in range(3)]
 
 
-def test_d29_a_program_may_make_up_names_for_ever() -> None:
-    """It needs no more memory for them than for ten thousand."""
+def test_a_program_may_make_up_names_for_ever() -> None:
+    """It needs no more memory for them than for ten thousand. (D29)"""
     registry = QueueRegistry()
     for number in range(50_000):
         registry.confirm([f"q{number}"])

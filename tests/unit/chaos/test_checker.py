@@ -47,7 +47,7 @@ def test_an_acknowledged_task_that_is_nowhere_is_lost() -> None:
 
 @pytest.mark.parametrize("fate", [What.UNKNOWN, What.INTENDED])
 def test_a_task_of_an_unclear_enqueue_may_run_or_not(fate: What) -> None:
-    """Nobody was promised anything."""
+    """The enqueue was not acknowledged."""
     assert Verdict() == check(history(fate=fate), NOTHING)
     assert Verdict() == check(history(finished(7, 10), fate=fate), NOTHING)
     assert Verdict() == check(history(fate=fate), FinalState({"a": "pending"}))
@@ -101,7 +101,7 @@ def test_a_fault_that_cannot_be_the_cause_explains_nothing(fault: Fault) -> None
 
 
 def test_a_confirmed_outcome_must_not_be_undone_by_a_fault() -> None:
-    """The fault explains the second run, and that is no excuse for losing what was confirmed."""
+    """The fault explains the second run, but does not explain the loss of what was confirmed."""
     outage = Fault("outage", 20, 25)
     verdict = check(history(finished(7, 10), finished(8, 40), faults=(outage,)), NOTHING)
     assert "although Redis had confirmed its outcome before any fault" in verdict.problems[0]
@@ -121,12 +121,12 @@ def test_a_run_that_the_handler_asked_for_is_no_duplicate() -> None:
 
 
 def test_an_active_task_without_a_worker_is_a_problem() -> None:
-    """If it had ended, nobody wrote that down."""
+    """If it had ended, the end was not recorded."""
     ended = check(history(finished(7, 10, settled=False)), FinalState({"a": "active"}))
     begun = check(history(Run(7, 10)), FinalState({"a": "active"}))
     stem = "task a is active although no worker lives"
     assert [f"{stem}: it ran to its end, so its settle was dropped"] == ended.problems
-    assert [f"{stem}: nobody took it back"] == begun.problems
+    assert [f"{stem}: it was not put back"] == begun.problems
 
 
 def test_only_a_task_that_fails_or_crashes_its_worker_may_be_archived() -> None:

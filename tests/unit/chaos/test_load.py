@@ -41,7 +41,7 @@ class Answering:
     ids=["lost reply", "out of memory", "not durable"],
 )
 def test_an_error_says_whether_a_task_may_run(error: PyasynqError, fate: What, tmp_path: Path) -> None:
-    """So many more are enqueued, under other ids, until as many as wanted are acknowledged."""
+    """This many more are enqueued, under other ids, until as many as wanted are acknowledged."""
     recorder = Recorder(tmp_path)
     client: Any = Answering(error)
     producer = Producer(client, recorder, random.Random(1))

@@ -32,7 +32,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_records_of_many_processes_are_put_together(tmp_path: Path) -> None:
-    """Runs of a task stand in the order of their starts, wherever they ran."""
+    """Runs of a task are sorted by their starts, on all workers."""
     (tmp_path / "12-1.records").write_text("started 5.0 a\nfinished 6.0 a\n")
     (tmp_path / "11-1.records").write_text("started 9.0 a\n")
     assert [12, 11] == [run.pid for run in read_history(tmp_path).runs["a"]]

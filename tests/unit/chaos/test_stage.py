@@ -1,4 +1,4 @@
-"""What a chaos scenario knows of the work that is left."""
+"""Remaining work as a chaos scenario knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cron expression may be, what it means, and what is said about one that cannot be read."""
+"""Cron expressions: their syntax, their meaning, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_five_fields_are_minute_hour_day_month_and_weekday() -> None:
     ],
 )
 def test_a_day_needs_to_match_both_day_fields_only_if_one_is_starred(text: str, both: bool) -> None:
-    """A star that a step thins out is no star for this rule, and a full range is none either."""
+    """A star that a step thins out is not a star for this rule, nor is a full range."""
     assert both == calendar(text).both_days
 
 
@@ -156,20 +156,20 @@ def test_the_location_is_utc_if_none_is_given() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "value", "remedy"),
     [
-        ("0 0 * * 7", "day of week", "7", "no number from 0 to 6.*Sunday is 0"),
-        ("0 0 * * 5-7", "day of week", "5-7", "'7' in it is no number from 0 to 6.*Sunday is 0"),
+        ("0 0 * * 7", "day of week", "7", "not a number from 0 to 6.*Sunday is 0"),
+        ("0 0 * * 5-7", "day of week", "5-7", "'7' in it is not a number from 0 to 6.*Sunday is 0"),
         ("0 0 * * monday", "day of week", "monday", "nor one of sun mon tue wed thu fri sat"),
-        ("0 0 * * 5L", "day of week", "5L", "no number from 0 to 6"),
+        ("0 0 * * 5L", "day of week", "5L", "not a number from 0 to 6"),
         ("0 0 * january *", "month", "january", "nor one of jan feb"),
-        ("0 0 * 13 *", "month", "13", "no number from 1 to 12"),
-        ("0 0 0 * *", "day of month", "0", "no number from 1 to 31"),
-        ("0 24/2 * * *", "hour", "24/2", "'24' in it is no number from 0 to 23"),
-        ("60 * * * *", "minute", "60", "it is no number from 0 to 59"),
-        ("1,5- * * * *", "minute", "5-", "'' in it is no number from 0 to 59"),
-        ("-5 * * * *", "minute", "-5", "'' in it is no number from 0 to 59"),
-        ("٣ * * * *", "minute", "٣", "no number from 0 to 59"),
-        ("** * * * *", "minute", "**", "no number from 0 to 59"),
-        ("1e1 * * * *", "minute", "1e1", "no number from 0 to 59"),
+        ("0 0 * 13 *", "month", "13", "not a number from 1 to 12"),
+        ("0 0 0 * *", "day of month", "0", "not a number from 1 to 31"),
+        ("0 24/2 * * *", "hour", "24/2", "'24' in it is not a number from 0 to 23"),
+        ("60 * * * *", "minute", "60", "it is not a number from 0 to 59"),
+        ("1,5- * * * *", "minute", "5-", "'' in it is not a number from 0 to 59"),
+        ("-5 * * * *", "minute", "-5", "'' in it is not a number from 0 to 59"),
+        ("٣ * * * *", "minute", "٣", "not a number from 0 to 59"),
+        ("** * * * *", "minute", "**", "not a number from 0 to 59"),
+        ("1e1 * * * *", "minute", "1e1", "not a number from 0 to 59"),
         ("0 22-2 * * *", "hour", "22-2", "runs backwards; write 22-23,0-2"),
         ("0 0 * * fri-sun", "day of week", "fri-sun", "runs backwards; write 5-6,0-0"),
         ("1-2-3 * * * *", "minute", "1-2-3", "more than one -"),
@@ -199,19 +199,19 @@ def test_a_wrong_field_is_named_with_its_value_and_the_remedy(
         ("* * * *", "write five fields, not 4: minute, hour"),
         ("0 * * * * *", "write five fields, not 6: .*none for seconds or years"),
         ("TZ=UTC ", "write five fields, not 0"),
-        ("TZ=UTC", "put a space behind it and write five fields"),
+        ("TZ=UTC", "put a space after it and write five fields"),
         (" @daily", "remove the white space in front"),
         ("\tCRON_TZ=UTC @daily", "remove the white space in front"),
-        ("@Daily", "there are @yearly, .*@hourly and '@every 1h30m'"),
+        ("@Daily", "write @yearly, .*@hourly or '@every 1h30m'"),
         ("@daily ", "there is no such descriptor"),
         ("@reboot", "there is no such descriptor"),
         ("@every", "there is no such descriptor"),
-        ("@every 5 minutes", "'5 minutes': this is no duration .*; write it as in 1h30m"),
-        ("@every 1d", "this is no duration"),
-        ("@every 2562048h", "no duration of up to 292 years"),
-        ("* * * * *\0", r"'\\x00': this character has no place"),
-        ("*-\x1b * * * *", r"'\\x1b': this character has no place"),
-        ("*-\ud800 * * * *", r"'\\ud800': this character has no place"),
+        ("@every 5 minutes", "'5 minutes': this is not a duration .*; write it as in 1h30m"),
+        ("@every 1d", "this is not a duration"),
+        ("@every 2562048h", "not a duration of up to 292 years"),
+        ("* * * * *\0", r"'\\x00': this character is not allowed"),
+        ("*-\x1b * * * *", r"'\\x1b': this character is not allowed"),
+        ("*-\ud800 * * * *", r"'\\ud800': this character is not allowed"),
         ("TZ=Europe/Berlni * * * * *", "'Europe/Berlni': .*did you mean 'Europe/Berlin'"),
         ("TZ=qqqqqqqqqqqqqqqq * * * * *", "there is no such time zone; write an IANA name"),
         ("TZ=../UTC * * * * *", "there is no such time zone"),

@@ -70,7 +70,7 @@ def test_what_never_comes_is_none(text: str) -> None:
 
 
 def test_five_years_are_searched_and_the_rest_of_the_last() -> None:
-    """2100 is no leap year, so after 2096 comes 2104."""
+    """2100 is not a leap year, so after 2096 comes 2104."""
     schedule = parse_cron("0 0 29 2 *")
 
     assert None is schedule.next_after(datetime(2098, 12, 31, tzinfo=UTC))

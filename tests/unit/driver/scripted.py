@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.reply_errors import ReplyError
     from pyasynq.errors import PyasynqError
-    from pyasynq.events import ServerWarning
+    from pyasynq.events import RedisWarning
 
 Command: TypeAlias = "tuple[Argument, ...]"
 Answer: TypeAlias = "Received | list[Any] | str | ReplyError | PyasynqError | None"
@@ -63,7 +63,7 @@ class ScriptedServer:
         self.answers = list(answers)
         self.asked: list[str | list[Command]] = []
         self.now = 1000.0
-        self.warnings: list[ServerWarning] = []
+        self.warnings: list[RedisWarning] = []
         self.session = Session(is_open=is_open, last_used=self.now)
         self.state = DriverState(
             "redis:6379", "test", 5.0, SYSTEM_CLOCK, self.warnings.append, lambda: self.now

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def counting(rounds: int) -> Plan[list[int]]:
-    """A plan of so many calls that returns its replies."""
+    """A plan of this many calls that returns its replies."""
     total = []
     for number in range(rounds):
         reply = yield command("N", str(number))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def test_a_connection_is_back_before_the_next_thread_may_want_it() -> None:
     """Otherwise that thread finds none and opens one more: ten would not be the most there can be."""
     driver = BlockingDriver(parse_redis_url("redis://127.0.0.1:1"), timeout=0.01)
-    connections: BlockingPool = driver._home.connections  # type: ignore[assignment]
+    connections: BlockingPool = driver._own.connections  # type: ignore[assignment]
     idle_at_end: list[int] = []
 
     class Line(dict[Any, None]):

@@ -60,7 +60,7 @@ async def test_the_next_chunk_is_composed_while_one_is_on_its_way() -> None:
 
 @run_async
 async def test_a_sender_that_is_cancelled_leaves_a_chunk_on_its_way() -> None:
-    """Who waits for the results is told at once; what has left arrives."""
+    """A caller that waits for the results gets them at once; sent commands arrive."""
     driver = WaitingDriver()
     sender = sender_of(driver)
     await sender.send(chunk("a"))
@@ -76,7 +76,7 @@ async def test_a_sender_that_is_cancelled_leaves_a_chunk_on_its_way() -> None:
 
 @run_async
 async def test_a_chunk_that_close_had_no_patience_for_may_have_arrived() -> None:
-    """Nobody has cancelled the caller, who learns that the reply is lost."""
+    """The caller was not cancelled; it gets the error that the reply is lost."""
     driver = WaitingDriver()
     sender = sender_of(driver)
     await sender.send(chunk("a"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from redis.crc import key_slot
 
-from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, map_of, slot_of
+from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, find_slot, get_cluster_map, guard_key
 from pyasynq._redis.cluster.view import View
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import SERVERS, queue_keys, semaphore_key
@@ -46,7 +46,7 @@ def looks(nodes: ClusterMap, now: float = NOW) -> list[set[tuple[str, int]]]:
 
 
 def test_a_map_that_knows_its_seeds_alone_is_to_be_learned() -> None:
-    """Nobody serves anything yet, as far as it knows."""
+    """No known node serves the slot yet."""
     nodes = ClusterMap([A, B])
     assert nodes.doubted
     assert nodes.owner(0) is None
@@ -64,7 +64,7 @@ def test_what_a_node_tells_is_who_serves_what() -> None:
     assert [A, A, B, B] == [nodes.owner(slot) for slot in (0, 8191, 8192, SLOTS - 1)]
     assert (A, B) == nodes.primaries
     assert [[B, C, A]] == nodes.looks(NOW)
-    assert [8191, SLOTS - 1] == nodes.slots_of_primaries()
+    assert [8191, SLOTS - 1] == nodes.get_primary_slots()
 
 
 @pytest.mark.parametrize("name", [None, b"", b"?"])
@@ -95,10 +95,10 @@ def foreign(*nodes: tuple[bytes, int, bytes]) -> list[list[object]]:
     [foreign((b"c", 3, b"new"), (b"d", 4, b"id-d")), foreign((b"c", 3, b"id-c"), (b"d", 4, b"id-d"))],
     ids=["its address has another node", "the node itself has joined another cluster"],
 )
-def test_d60_a_former_node_that_belongs_to_another_cluster_is_not_believed(
+def test_a_former_node_that_belongs_to_another_cluster_is_not_believed(
     answer: list[list[object]],
 ) -> None:
-    """Its answer names no other node of ours; its address is forgotten, and our map stays."""
+    """Its answer names no other node of ours; its address is forgotten, and our map stays. (D60)"""
     nodes = learned()
     nodes.doubt(1, NOW)
     assert not nodes.learn([View(C, answer)], NOW)
@@ -107,29 +107,29 @@ def test_d60_a_former_node_that_belongs_to_another_cluster_is_not_believed(
     assert [{A, B}] == looks(nodes, LATER)
 
 
-def test_d60_a_node_whose_answer_names_a_node_of_ours_is_believed() -> None:
-    """The others were replaced since the map was learned."""
+def test_a_node_whose_answer_names_a_node_of_ours_is_believed() -> None:
+    """The others were replaced since the map was learned. (D60)"""
     nodes = learned()
     assert nodes.learn([View(C, foreign((b"d", 4, b"id-d"), (b"b", 2, b"id-b")))], NOW)
     assert ("d", 4) == nodes.owner(0)
 
 
-def test_d60_a_seed_is_always_believed() -> None:
-    """The user has named it; all nodes may have been replaced."""
+def test_a_seed_is_always_believed() -> None:
+    """The user has named it; all nodes may have been replaced. (D60)"""
     nodes = learned()
     assert nodes.learn([View(A, foreign((b"d", 4, b"id-d")))], NOW)
     assert ("d", 4) == nodes.owner(0)
 
 
-def test_d60_a_node_that_is_left_alone_is_believed() -> None:
-    """The cluster has shrunk to one node."""
+def test_a_node_that_is_left_alone_is_believed() -> None:
+    """The cluster has shrunk to one node. (D60)"""
     nodes = learned()
     assert nodes.learn([View(B, foreign((b"b", 2, b"id-b")))], NOW)
     assert (B,) == nodes.primaries
 
 
-def test_d50_of_two_owners_of_a_slot_the_one_with_the_higher_epoch_has_it() -> None:
-    """Whichever view comes first, as between nodes; other slots are merged from all views."""
+def test_of_two_owners_of_a_slot_the_one_with_the_higher_epoch_has_it() -> None:
+    """Whichever view comes first, as between nodes; other slots are merged from all views. (D50)"""
     stale = view(A, (A, 1), (B, 2), (C, 3))
     fresh = view(B, (D, 7), (B, 2), (C, 3))
     for views in ([stale, fresh], [fresh, stale]):
@@ -138,8 +138,8 @@ def test_d50_of_two_owners_of_a_slot_the_one_with_the_higher_epoch_has_it() -> N
         assert (D, B, C) == nodes.primaries
 
 
-def test_d50_without_epochs_a_node_that_is_asked_last_is_believed_last() -> None:
-    """As where the right to CLUSTER NODES is missing."""
+def test_without_epochs_a_node_that_is_asked_last_is_believed_last() -> None:
+    """As where the right to CLUSTER NODES is missing. (D50)"""
     nodes = ClusterMap([A, B])
     nodes.ask_last([A], NOW)
     stale = view(A, (A, 1), (B, 2), (C, 3), epochs=False)
@@ -148,8 +148,8 @@ def test_d50_without_epochs_a_node_that_is_asked_last_is_believed_last() -> None
     assert (D, B, C) == nodes.primaries
 
 
-def test_d50_a_node_that_knows_only_itself_does_not_empty_the_map() -> None:
-    """It says nothing of the slots of others, which stay where they were."""
+def test_a_node_that_knows_only_itself_does_not_empty_the_map() -> None:
+    """It says nothing of the slots of others, which stay where they were. (D50)"""
     nodes = ClusterMap([A])
     assert nodes.learn([view(A, (A, 1), (B, 2), (C, 3))], NOW)
     assert nodes.learn([View(A, [[0, 9, [b"a", 1, b"id-a", []]]])], NOW)
@@ -157,8 +157,8 @@ def test_d50_a_node_that_knows_only_itself_does_not_empty_the_map() -> None:
     assert nodes.learn([view(B, (D, 4), (B, 2), (C, 3))], NOW), "the others are still nodes of this cluster"
 
 
-def test_d50_slots_that_no_view_names_have_no_owner() -> None:
-    """The nodes know one another, and none serves the slots."""
+def test_slots_that_no_view_names_have_no_owner() -> None:
+    """The nodes know one another, and none serves the slots. (D50)"""
     nodes = ClusterMap([A])
     assert nodes.learn([view(A, (A, 1), (B, 2), (C, 3))], NOW)
     assert nodes.learn([View(A, [[0, 9, [b"a", 1, b"id-a"]], [10, 19, [b"b", 2, b"id-b"]]])], NOW)
@@ -166,8 +166,8 @@ def test_d50_slots_that_no_view_names_have_no_owner() -> None:
     assert nodes.owner(20) is None
 
 
-def test_d50_nodes_that_are_asked_last_take_no_calls_without_a_key() -> None:
-    """Unless all primaries are; then the one that has been so for the longest time."""
+def test_nodes_that_are_asked_last_take_no_calls_without_a_key() -> None:
+    """Unless all primaries are; then the one that has been so for the longest time. (D50)"""
     nodes = learned()
     nodes.ask_last([A], NOW)
     assert B == nodes.any_primary()
@@ -176,8 +176,8 @@ def test_d50_nodes_that_are_asked_last_take_no_calls_without_a_key() -> None:
     assert ClusterMap([A]).any_primary() is None
 
 
-def test_d50_who_told_a_map_that_led_to_an_error_is_asked_last() -> None:
-    """Its doubts may come from a call of before the map was learned; these say nothing of it."""
+def test_who_told_a_map_that_led_to_an_error_is_asked_last() -> None:
+    """Its doubts may come from a call of before the map was learned; these say nothing of it. (D50)"""
     nodes = learned()
     nodes.doubt(0, NOW)
     assert not nodes.is_late(A, NOW)
@@ -186,8 +186,8 @@ def test_d50_who_told_a_map_that_led_to_an_error_is_asked_last() -> None:
     assert [{B, C}, {A}] == looks(nodes)
 
 
-def test_d62_each_look_has_a_seed_as_long_as_any_is_left() -> None:
-    """Silent or not; only the first look leaves out what is silent."""
+def test_each_look_has_a_seed_as_long_as_any_is_left() -> None:
+    """Silent or not; only the first look leaves out what is silent. (D62)"""
     seeds = [("s1", 1), ("s2", 1), ("s3", 1)]
     nodes = ClusterMap(seeds)
     old = [(f"n{number}", 1) for number in range(8)]
@@ -199,8 +199,8 @@ def test_d62_each_look_has_a_seed_as_long_as_any_is_left() -> None:
     )
 
 
-def test_d62_a_seed_is_never_forgotten() -> None:
-    """However many nodes have come and gone since, of which those that are long gone are."""
+def test_a_seed_is_never_forgotten() -> None:
+    """However many nodes have come and gone since, of which those that are long gone are. (D62)"""
     nodes = ClusterMap([A])
     for number in range(30):
         fresh = [(f"n{number}-{place}", 1) for place in range(6)]
@@ -210,9 +210,9 @@ def test_d62_a_seed_is_never_forgotten() -> None:
 
 
 def test_moved_is_true_of_one_slot_and_makes_the_rest_doubtful() -> None:
-    """Who serves the slot now is asked first: others may not have heard of it yet."""
+    """The current owner of the slot is asked first: other nodes may not know it yet."""
     nodes = learned()
-    assert (C, False) == nodes.redirected("MOVED 7 c:3", A, NOW)
+    assert (C, False) == nodes.note_redirection("MOVED 7 c:3", A, NOW)
     assert [A, C, A] == [nodes.owner(slot) for slot in (6, 7, 8)]
     assert nodes.doubted
     assert C == nodes.looks(NOW)[0][0]
@@ -222,14 +222,14 @@ def test_moved_is_true_of_one_slot_and_makes_the_rest_doubtful() -> None:
 def test_moved_to_who_is_known_to_serve_it_says_nothing_new() -> None:
     """Another round has had the same answer, and the map has been learned since."""
     nodes = learned()
-    assert (B, False) == nodes.redirected("MOVED 9000 b:2", A, NOW)
+    assert (B, False) == nodes.note_redirection("MOVED 9000 b:2", A, NOW)
     assert not nodes.doubted
 
 
 def test_ask_is_for_this_once() -> None:
     """The slot is still on its way."""
     nodes = learned()
-    assert (B, True) == nodes.redirected("ASK 7 b:2", A, NOW)
+    assert (B, True) == nodes.note_redirection("ASK 7 b:2", A, NOW)
     assert A == nodes.owner(7)
     assert not nodes.doubted
 
@@ -245,7 +245,7 @@ def test_ask_is_for_this_once() -> None:
 )
 def test_addresses_of_redirections_are_read(reply: str, address: tuple[str, int]) -> None:
     """A node that does not know its name leaves it out."""
-    assert (address, False) == learned().redirected(reply, A, NOW)
+    assert (address, False) == learned().note_redirection(reply, A, NOW)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_addresses_of_redirections_are_read(reply: str, address: tuple[str, int]
 )
 def test_what_is_no_redirection_leads_nowhere(reply: str) -> None:
     """Whatever stands there: it is no reason to fail."""
-    assert learned().redirected(reply, A, NOW) is None
+    assert learned().note_redirection(reply, A, NOW) is None
 
 
 def test_a_doubt_that_is_older_than_the_map_is_none() -> None:
@@ -277,9 +277,9 @@ def test_a_doubt_that_is_older_than_the_map_is_none() -> None:
 
 def test_all_who_speak_to_a_cluster_as_one_user_share_a_map() -> None:
     """For as long as any of them is there."""
-    first, other = (map_of(parse_redis_url("redis-cluster://h1,h2")) for _ in range(2))
+    first, other = (get_cluster_map(parse_redis_url("redis-cluster://h1,h2")) for _ in range(2))
     assert first is other
-    assert first is not map_of(parse_redis_url("redis-cluster://u:p@h1,h2"))
+    assert first is not get_cluster_map(parse_redis_url("redis-cluster://u:p@h1,h2"))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_the_guard_of_a_key_is_another_key_in_its_slot(key: str) -> None:
     assert guard is not None
     assert guard != key
     assert guard.startswith("asynq:")
-    assert slot_of(key) == slot_of(guard) == key_slot(key.encode())
+    assert find_slot(key) == find_slot(guard) == key_slot(key.encode())
 
 
 @pytest.mark.parametrize("key", ["{}", "a}b", "a}b{c"])

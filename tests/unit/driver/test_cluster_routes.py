@@ -6,7 +6,7 @@ import pytest
 
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.cluster.routes import route
-from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, guard_key, slot_of
+from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, find_slot, guard_key
 from pyasynq._redis.cluster.view import QUESTIONS, View
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
@@ -40,7 +40,7 @@ def answer(code: str, text: str = "") -> UnsettledCall:
 class ScriptedCluster:
     """Answers rounds of visits from a list: for each visit in turn, its outcomes.
 
-    Who asks for the map is answered from `views`: CLUSTER SLOTS and the epochs of the owners, or an
+    Requests for the map are answered from `views`: CLUSTER SLOTS and the epochs of the owners, or an
     `UnsettledCall` or an error. Other nodes are gone.
     """
 
@@ -120,9 +120,9 @@ def test_calls_go_to_the_nodes_of_their_keys_together() -> None:
 def test_the_key_of_a_call_says_where_it_goes() -> None:
     """A script's first one, which all of its others share the slot of."""
     cluster = ScriptedCluster([[1], [2]])
-    keys = sorted(["{q0}:key", "{q3}:key", "{q1}:key", "{q2}:key"], key=slot_of)
+    keys = sorted(["{q0}:key", "{q3}:key", "{q1}:key", "{q2}:key"], key=find_slot)
     low, high = keys[0], keys[-1]
-    assert slot_of(low) < HALF <= slot_of(high)
+    assert find_slot(low) < HALF <= find_slot(high)
     script = ScriptCall(ONE, (low,), ("0",), Replay.SAFE)
     assert [1, 2] == cluster.route(script, CommandCall(("GET", high), high, Replay.SAFE))
     assert [[(A, "test/one"), (B, "GET")]] == cluster.visited
@@ -303,8 +303,8 @@ def cut_off(*, epochs: bool = True, known: bool = True) -> ScriptedCluster:
 
 
 @pytest.mark.parametrize("epochs", [True, False], ids=["epochs", "no right to see epochs"])
-def test_d50_a_primary_that_is_cut_off_does_not_hide_its_fail_over(epochs: bool) -> None:
-    """It answers with its old view, and refuses the call; the others know its successor."""
+def test_a_primary_that_is_cut_off_does_not_hide_its_fail_over(epochs: bool) -> None:
+    """It answers with its old view, and refuses the call; the others know its successor. (D50)"""
     cluster = cut_off(epochs=epochs)
     cluster.answers = [[[answer("CLUSTERDOWN")]], [["reply"]]]
     assert ["reply"] == cluster.route(at(LOW))
@@ -313,16 +313,16 @@ def test_d50_a_primary_that_is_cut_off_does_not_hide_its_fail_over(epochs: bool)
     assert 1 == cluster.pauses
 
 
-def test_d50_the_highest_epoch_is_believed_whoever_is_asked_first() -> None:
-    """A new process asks the seeds, and the one that is cut off is the first of them."""
+def test_the_highest_epoch_is_believed_whoever_is_asked_first() -> None:
+    """A new process asks the seeds, and the one that is cut off is the first of them. (D50)"""
     cluster = cut_off(known=False)
     cluster.answers = [[["reply"]]]
     assert ["reply"] == cluster.route(at(LOW))
     assert [[(A, "?"), (B, "?")], [(D, "x")]] == cluster.visited
 
 
-def test_d50_nodes_whose_view_led_to_an_error_are_asked_last() -> None:
-    """A and B are cut off together; C is asked only because their map was wrong."""
+def test_nodes_whose_view_led_to_an_error_are_asked_last() -> None:
+    """A and B are cut off together; C is asked only because their map was wrong. (D50)"""
     cluster = ScriptedCluster(seeds=(A, B, C))
     cluster.nodes.learn([View(A, BEFORE), View(B, BEFORE)], cluster.now)
     cluster.views = {A: BEFORE, B: BEFORE, C: AFTER}
@@ -347,8 +347,8 @@ def served_by(nodes: list[Address], *, ids: str = "") -> list[list[object]]:
 
 @pytest.mark.parametrize("ids", ["", "new-"], ids=["the same nodes", "new nodes"])
 @pytest.mark.parametrize("seed_was_silent", [False, True])
-def test_d62_a_cluster_under_new_addresses_is_found_by_its_seed(ids: str, seed_was_silent: bool) -> None:
-    """Every address of the past swallows what it is sent, and there are many of them."""
+def test_a_cluster_under_new_addresses_is_found_by_its_seed(ids: str, seed_was_silent: bool) -> None:
+    """Every address of the past swallows what it is sent, and there are many of them. (D62)"""
     seed = ("redis", 6379)
     cluster = ScriptedCluster(seeds=(seed,), known=False)
     for first in range(0, 60, 6):
@@ -366,8 +366,8 @@ def test_d62_a_cluster_under_new_addresses_is_found_by_its_seed(ids: str, seed_w
     assert [(new[0], "x")] == cluster.visited[-1]
 
 
-def test_d62_silent_nodes_are_remembered_across_calls() -> None:
-    """The second call asks other nodes for the map; the first one has found out which are silent."""
+def test_silent_nodes_are_remembered_across_calls() -> None:
+    """The second call asks other nodes for the map; the first one has found out which are silent. (D62)"""
     cluster = ScriptedCluster(seeds=(A, B, C, D, E), known=False)
     cluster.views = {D: MAP, E: MAP}
     cluster.slow = {A, B, C}

@@ -65,7 +65,7 @@ def test_an_error_belongs_to_its_own_call() -> None:
 
 
 def test_after_a_break_each_call_is_treated_by_its_replay() -> None:
-    """What may be sent again goes to whoever serves its slot by then."""
+    """A call that may be repeated goes to the node that then serves its slot."""
     node = ScriptedNode(Received([1], "broken pipe"))
     first, never, token = node.visit(call(), call(Replay.NEVER), call(Replay.BY_TOKEN))
     assert 1 == first

@@ -30,7 +30,7 @@ def task(payload: bytes = b"") -> Composed:
 
 
 def status(result: EnqueueResult | None) -> EnqueueStatus:
-    """Return what became of a task."""
+    """Return the outcome of a task."""
     return EnqueueStatus.ENQUEUED if result is None else result.status
 
 
@@ -40,7 +40,7 @@ async def enqueue(batcher: EnqueueBatcher, composed: Composed) -> EnqueueStatus:
 
 
 class Answer(NamedTuple):
-    """What came of plans, and of how many tasks they were."""
+    """Outcomes of plans, and the numbers of their tasks."""
 
     outcomes: list[Any]
     tasks: int
@@ -208,7 +208,7 @@ def test_a_call_cancelled_before_its_batch_left_is_not_sent() -> None:
 
 
 def test_a_failure_of_the_driver_is_every_callers() -> None:
-    """Nobody waits for ever."""
+    """No caller waits indefinitely."""
 
     async def run() -> None:
         driver = WaitingDriver()
@@ -224,7 +224,7 @@ def test_a_failure_of_the_driver_is_every_callers() -> None:
 
 
 def test_calls_end_with_a_task_that_is_cancelled_from_outside() -> None:
-    """Nobody has cancelled the callers: they learn which of them may have been served."""
+    """The callers were not cancelled: each learns whether its task may have been enqueued."""
 
     async def run() -> None:
         driver = WaitingDriver()
@@ -325,7 +325,7 @@ def test_threads_that_ask_while_a_batch_is_on_its_way_travel_together() -> None:
 
 
 def test_an_interrupted_leader_leaves_nobody_waiting() -> None:
-    """Those in its batch learn that the reply is lost; the next ones are sent by one of them."""
+    """Callers in its batch learn that the reply is lost; one of the next ones sends the rest."""
     driver = HeldDriver()
     driver.errors = [KeyboardInterrupt()]
     callers = Callers(blocking_batcher_of(driver))
@@ -336,7 +336,7 @@ def test_an_interrupted_leader_leaves_nobody_waiting() -> None:
 
 
 def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() -> None:
-    """Their tasks may be enqueued; whoever comes next leads again."""
+    """Their tasks may be enqueued; the next caller leads again."""
     driver = HeldDriver()
     driver.errors = [None, KeyboardInterrupt()]
     batcher = blocking_batcher_of(driver)
@@ -445,8 +445,8 @@ class ReenteringDriver(HeldDriver):
         return super().run_batch(plans)
 
 
-def test_d15_a_thread_that_is_sending_may_enqueue() -> None:
-    """It would wait for itself; so the inner call goes alone."""
+def test_a_thread_that_is_sending_may_enqueue() -> None:
+    """It would wait for itself; so the inner call goes alone. (D15)"""
     driver = ReenteringDriver()
     driver.open.set()
     driver.batcher = batcher = blocking_batcher_of(driver)
@@ -470,8 +470,11 @@ class OnceHeldDriver(HeldDriver):
         return outcomes
 
 
-def test_d15_a_thread_waits_for_its_turn_no_longer_than_the_timeout() -> None:
-    """The thread that sends may be in a signal handler that takes long; the next one sends meanwhile."""
+def test_a_thread_waits_for_its_turn_no_longer_than_the_timeout() -> None:
+    """The thread that sends may be in a signal handler that takes long; the next one sends meanwhile.
+
+    Defect D15.
+    """
     driver = OnceHeldDriver(timeout=0.05)
     batcher = blocking_batcher_of(driver)
     callers = Callers(batcher)
@@ -484,8 +487,8 @@ def test_d15_a_thread_waits_for_its_turn_no_longer_than_the_timeout() -> None:
     assert [EnqueueStatus.ENQUEUED] * 1 == callers.join()
 
 
-def test_d15_a_thread_does_not_wait_for_ever_for_a_batch_that_has_its_call() -> None:
-    """Whether the task was enqueued is unknown then."""
+def test_a_thread_does_not_wait_for_ever_for_a_batch_that_has_its_call() -> None:
+    """Whether the task was enqueued is unknown then. (D15)"""
     driver = OnceHeldDriver(timeout=0.05)
     driver.held = 2
     batcher = blocking_batcher_of(driver)
@@ -500,8 +503,8 @@ def test_d15_a_thread_does_not_wait_for_ever_for_a_batch_that_has_its_call() -> 
     assert [ReplyLostError, EnqueueStatus.ENQUEUED] == others.join()
 
 
-def test_d51_an_exception_in_the_thread_that_sends_is_no_outcome_of_other_threads() -> None:
-    """A job's time limit concerns that job; the others learn that the reply is lost."""
+def test_an_exception_in_the_thread_that_sends_is_no_outcome_of_other_threads() -> None:
+    """A job's time limit concerns that job; the others learn that the reply is lost. (D51)"""
 
     class TimeLimitError(Exception):
         pass

@@ -1,4 +1,4 @@
-"""What is sent for a durable call, and what its caller is told, without a server."""
+"""Calls and errors of a durable enqueue, without a server."""
 
 from __future__ import annotations
 

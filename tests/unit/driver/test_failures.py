@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pyasynq._redis.failures import failure_text, refusal_of, tls_fault, unlike_redis
+from pyasynq._redis.failures import explain_protocol_failure, explain_refusal, failure_text, tls_fault
 from pyasynq._redis.tls import TLSOptions
 from pyasynq._redis.url import RedisTarget
 from pyasynq.errors import RedisTLSError
@@ -69,24 +69,23 @@ CASES = {
     "no socket": Case(oserror(errno.ENOENT), "there is no such socket; start Redis, or correct the path"),
     "socket of another user": Case(
         oserror(errno.EACCES),
-        "this user may not use the socket; mend its permissions (unixsocketperm in redis.conf)",
+        "this user may not use the socket; correct its permissions (unixsocketperm in redis.conf)",
     ),
     "no way to the host": Case(
         oserror(errno.EHOSTUNREACH),
-        "there is no way to this host; correct the address, or mend the network",
+        "there is no route to this host; correct the address, or repair the network",
     ),
     "no way to the network": Case(
         oserror(errno.ENETUNREACH),
-        "there is no way to this network; correct the address, or mend the network",
+        "there is no route to this network; correct the address, or repair the network",
     ),
     "unknown name": Case(
         socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
-        "its name is not known (Name or service not known); correct it, or mend the name service",
+        "its name is not known (Name or service not known); correct it, or repair the name service",
     ),
     "time-out": Case(
         RedisTimeoutError("Timeout connecting"),
-        "no connection within 0.5 s; correct the address, or see whether a firewall swallows what is "
-        "sent to it",
+        "no connection within 0.5 s; correct the address, or check whether a firewall drops the packets",
     ),
     "time-out of TLS": Case(
         TimeoutError(),
@@ -105,7 +104,7 @@ CASES = {
     ),
     "another protocol": Case(
         InvalidResponse("Protocol Error: b'HTTP/1.1'"),
-        "what answers is no Redis (Protocol Error: b'HTTP/1.1'); correct the address",
+        "the server there is not Redis (Protocol Error: b'HTTP/1.1'); correct the address",
     ),
     "plain Redis on a rediss URL": Case(
         ssl_error("WRONG_VERSION_NUMBER"),
@@ -129,7 +128,7 @@ CASES = {
     ),
     "certificate for another name": Case(
         certificate_error(62, "Hostname mismatch"),
-        "its certificate is for another name (Hostname mismatch): connect by a name that stands in it, or "
+        "its certificate is for another name (Hostname mismatch): connect by a name that is in it, or "
         "give such a name as ssl_server_hostname= in the URL",
         WITH_TLS,
         is_tls=True,
@@ -149,14 +148,14 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(name: str) -> None:
     case = CASES[name]
     errors = [case.error] if name.startswith("time-out") else [case.error, wrapped(case.error)]
     for error in errors:
-        refusal = refusal_of(error, case.target, 0.5)
+        refusal = explain_refusal(error, case.target, 0.5)
         assert case.is_tls is isinstance(refusal, RedisTLSError)
         prefix = f"Redis at {case.target.address} cannot be reached: " if case.is_tls else ""
         assert prefix + case.message == str(refusal)
 
 
 def test_the_table_in_the_docs_has_each_of_these_messages_and_no_other() -> None:
-    """What varies is an ellipsis there."""
+    """Variable parts are shown as an ellipsis."""
     patterns = [re.escape(row).replace("…", ".+") for row in ROWS]
     for case in CASES.values():
         assert 1 == sum(re.fullmatch(pattern, case.message) is not None for pattern in patterns), case.message
@@ -198,12 +197,12 @@ def test_a_connection_that_only_ended_is_no_fault_of_tls(kind: type[ssl.SSLError
 
 
 def test_a_plain_url_on_a_tls_port_is_told_to_try_tls() -> None:
-    """The server hangs up on what is no greeting of TLS."""
-    assert "It may want TLS (rediss://)" in unlike_redis(
+    """The server closes a connection without a TLS greeting."""
+    assert "It may want TLS (rediss://)" in explain_protocol_failure(
         failure_text(RedisConnectionError("Connection closed"))
     )
-    refusal = refusal_of(hiredis.ProtocolError("Protocol error, got \\x15"), PLAIN, 0.5)
-    assert str(refusal).startswith("what answers is no Redis (Protocol error")
+    refusal = explain_refusal(hiredis.ProtocolError("Protocol error, got \\x15"), PLAIN, 0.5)
+    assert str(refusal).startswith("the server there is not Redis (Protocol error")
 
 
 @pytest.mark.parametrize(

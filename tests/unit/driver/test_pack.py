@@ -45,8 +45,8 @@ print(strikes)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
-def test_d51_a_signal_handler_that_raises_while_a_command_is_packed_crashes_nothing() -> None:
-    """In C, hiredis runs signal handlers for each number and does not look whether one raised."""
+def test_a_signal_handler_that_raises_while_a_command_is_packed_crashes_nothing() -> None:
+    """In C, hiredis runs signal handlers for each number and does not look whether one raised. (D51)"""
     ended = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False
     )

@@ -67,6 +67,6 @@ def test_the_hosts_end_where_path_or_parameters_begin(url: str, parts: tuple[str
 
 
 def test_an_address_is_shown_as_people_write_it() -> None:
-    """An IPv6 address stands in brackets."""
+    """An IPv6 address is in brackets."""
     assert format_address(("h1", 7000)) == "h1:7000"
     assert format_address(("::1", 7000)) == "[::1]:7000"

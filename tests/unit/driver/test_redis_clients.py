@@ -11,7 +11,7 @@ import redis.sentinel
 
 from pyasynq import App
 from pyasynq._redis.addresses import SentinelGroup
-from pyasynq._redis.clients import url_of
+from pyasynq._redis.clients import read_source_url
 from pyasynq._redis.tls import TLSOptions
 from pyasynq._redis.url import RedisTarget, parse_redis_url
 from pyasynq.errors import ConfigurationError
@@ -69,7 +69,7 @@ def test_a_client_of_redis_py_is_read(kind: Any, settings: dict[str, Any], targe
     "url", ["redis://bob:p%40w@h:1/2", "unix://:pw@/run/r.sock?db=3", "rediss://h/4?ssl_cert_reqs=none"]
 )
 def test_a_client_that_was_made_of_a_url_is_read(kind: Any, url: str) -> None:
-    """What redis-py takes from the URL is what pyasynq takes from it."""
+    """Pyasynq reads the same parameters from the URL as redis-py."""
     assert parse_redis_url(url) == parse_redis_url(kind.from_url(url))
 
 
@@ -92,12 +92,12 @@ def test_a_client_of_a_primary_under_sentinel_with_tls_is_read(kind: Any) -> Non
     sentinels = kind([("h1", 1)], sentinel_kwargs=options, **options)
     target = parse_redis_url(sentinels.master_for("m"))
     assert ("rediss-sentinel", TLSOptions(ca_certs=CA)) == (target.scheme, target.tls)
-    with pytest.raises(ConfigurationError, match="Sentinels whose settings of TLS are not those of Redis"):
-        url_of(kind([("h1", 1)], sentinel_kwargs={}, **options).master_for("m"))
-    with pytest.raises(ConfigurationError, match="Sentinels whose settings of TLS are not those of Redis"):
-        url_of(kind([("h1", 1)], sentinel_kwargs=options).master_for("m"))
-    with pytest.raises(ConfigurationError, match=r"hand in what `Sentinel.master_for` returns"):
-        url_of(sentinels.slave_for("m"))
+    with pytest.raises(ConfigurationError, match="Sentinels whose TLS settings differ from those of Redis"):
+        read_source_url(kind([("h1", 1)], sentinel_kwargs={}, **options).master_for("m"))
+    with pytest.raises(ConfigurationError, match="Sentinels whose TLS settings differ from those of Redis"):
+        read_source_url(kind([("h1", 1)], sentinel_kwargs=options).master_for("m"))
+    with pytest.raises(ConfigurationError, match=r"pass what `Sentinel.master_for` returns"):
+        read_source_url(sentinels.slave_for("m"))
 
 
 @pytest.mark.parametrize("settings", [{}, {"ssl": True, "ssl_cert_reqs": "none"}])
@@ -131,25 +131,25 @@ class _Credentials(redis.CredentialProvider):
         ({"redis_connect_func": print}, "has redis_connect_func, which"),
         ({"ssl": True, "ssl_ca_data": "PEM"}, "has ssl_ca_data, which"),
         ({"ssl": True, "ssl_ciphers": "ALL"}, "has ssl_ciphers, which"),
-        ({"password": b"bytes"}, "has a password that is no text"),
+        ({"password": b"bytes"}, "has a password that is not text"),
         (
             {"connection_pool": redis.ConnectionPool(connection_class=_OwnConnection)},
-            "has connections of a class of their own, _OwnConnection",
+            "has a connection class of its own, _OwnConnection",
         ),
     ],
 )
 def test_a_client_that_cannot_be_read_says_why(settings: dict[str, Any], says: str) -> None:
     """Nothing is left out in silence: with other settings it would be another connection."""
     with pytest.raises(ConfigurationError) as error:
-        url_of(redis.Redis(**settings))
-    assert f"this client of redis-py {says}" in str(error.value)
+        read_source_url(redis.Redis(**settings))
+    assert f"this redis-py client {says}" in str(error.value)
     assert str(error.value).endswith("give the URL of Redis instead")
 
 
 @pytest.mark.parametrize("source", [None, 7, b"redis://h", object()])
 def test_what_is_neither_text_nor_a_client_is_refused(source: Any) -> None:
     """The error names its type."""
-    with pytest.raises(ConfigurationError, match=f"or a client of redis-py, not {type(source).__name__}"):
+    with pytest.raises(ConfigurationError, match=f"or a redis-py client, not {type(source).__name__}"):
         parse_redis_url(source)
 
 

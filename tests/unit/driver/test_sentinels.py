@@ -29,7 +29,7 @@ def named(host: str, epoch: int | None = None) -> Named:
 
 
 def perform(*answers: Any, seconds: float = 4.0, **facts: Any) -> tuple[list[Ask | Enter], Any]:
-    """Answer the steps of a search one after the other; return them and what came of it."""
+    """Answer the steps of a search one after the other; return them and its outcome."""
     steps: list[Ask | Enter] = []
     searching = search(TARGET, [S1, S2, S3], seconds, **facts)
     try:
@@ -52,8 +52,8 @@ def test_an_address_that_is_none_is_no_answer(port: bytes | None) -> None:
 @pytest.mark.parametrize(
     "fields", [[], [b"config-epoch"], [b"config-epoch", b"x"], [b"config-epoch", 7], b"x", None]
 )
-def test_d63_an_epoch_that_is_none_is_unknown(fields: object) -> None:
-    """Then the number of Sentinels decides."""
+def test_an_epoch_that_is_none_is_unknown(fields: object) -> None:
+    """Then the number of Sentinels decides. (D63)"""
     assert named("h") == read_named(Received([[b"h", b"6379"], fields]))
 
 
@@ -82,50 +82,50 @@ def test_a_sentinel_of_the_past_does_not_keep_us_from_the_primary() -> None:
     assert Found(named("new"), frozenset({S1, S2}), frozenset({S3})) == found
 
 
-def test_d63_more_than_half_that_agree_are_enough() -> None:
-    """The others would not change much, and one of them may swallow all we send."""
+def test_more_than_half_that_agree_are_enough() -> None:
+    """The others would not change much, and one of them may swallow all we send. (D63)"""
     steps, found = perform(names("p", 3), names("p", 3), None)
     assert ["s1", "s2", "p"] == hosts(steps)
     assert Found(named("p", 3), frozenset({S1, S2}), frozenset()) == found
 
 
 @pytest.mark.parametrize("order", [(7, 3, 3), (3, 7, 3), (3, 7, 7), (7, 3, 7)])
-def test_d63_the_highest_epoch_of_sentinels_that_disagree_is_believed(order: tuple[int, ...]) -> None:
-    """A fail-over makes it higher, and what the old primary is told is lost."""
+def test_the_highest_epoch_of_sentinels_that_disagree_is_believed(order: tuple[int, ...]) -> None:
+    """A fail-over makes it higher, and what the old primary is told is lost. (D63)"""
     steps, found = perform(*(names(f"p{epoch}", epoch) for epoch in order), None)
     assert ["s1", "s2", "s3", "p7"] == hosts(steps)
     assert named("p7", 7) == found.named
 
 
-def test_d63_an_older_primary_is_not_entered_when_the_newer_one_is_away() -> None:
-    """It may still say that it is a primary."""
+def test_an_older_primary_is_not_entered_when_the_newer_one_is_away() -> None:
+    """It may still say that it is a primary. (D63)"""
     steps, trouble = perform(names("old", 3), names("new", 7), REFUSED, REFUSED)
     assert ["s1", "s2", "s3", "new"] == hosts(steps)
     assert "the primary is at new:6379: nothing listens there" == trouble
 
 
-def test_d63_without_epochs_most_sentinels_are_believed() -> None:
-    """As where the right to SENTINEL MASTER is missing."""
+def test_without_epochs_most_sentinels_are_believed() -> None:
+    """As where the right to SENTINEL MASTER is missing. (D63)"""
     steps, found = perform(names("old"), names("new"), names("new"), None)
     assert ["s1", "s2", "s3", "new"] == hosts(steps)
     assert named("new") == found.named
 
 
-def test_d63_a_sentinel_alone_does_not_lead_back_to_an_older_primary() -> None:
-    """This process knows better, from Sentinels that do not answer at the moment."""
+def test_a_sentinel_alone_does_not_lead_back_to_an_older_primary() -> None:
+    """This process knows better, from Sentinels that do not answer at the moment. (D63)"""
     steps, trouble = perform(names("old", 3), REFUSED, REFUSED, known=named("new", 7))
     assert ["s1", "s2", "s3"] == hosts(steps)
     assert "the Sentinels that answer name a primary from before new:6379" == trouble
 
 
-def test_d63_most_sentinels_lead_back_to_an_older_primary() -> None:
-    """They have been set up again, so their epochs have begun again."""
+def test_most_sentinels_lead_back_to_an_older_primary() -> None:
+    """They have been set up again, so their epochs have begun again. (D63)"""
     _, found = perform(names("p", 0), names("p", 0), REFUSED, None, known=named("new", 7))
     assert named("p", 0) == found.named
 
 
-def test_d63_sentinels_that_were_silent_are_asked_only_if_the_others_lead_nowhere() -> None:
-    """They may swallow what we send."""
+def test_sentinels_that_were_silent_are_asked_only_if_the_others_lead_nowhere() -> None:
+    """They may swallow what we send. (D63)"""
     steps, found = perform(names("p", 3), None, silent=[S2, S3])
     assert ["s1", "p"] == hosts(steps)
     assert named("p", 3) == found.named
@@ -169,7 +169,8 @@ def test_an_unknown_name_is_an_error_that_names_the_known_ones() -> None:
     _, trouble = perform(unknown, known, REFUSED, unknown, Received([], "broken"))
     assert isinstance(trouble, ConfigurationError)
     assert (
-        "the Sentinel at s1:26379 knows no primary 'm': correct master= in the URL; it knows 'n', 'tasks'"
+        "the Sentinel at s1:26379 does not know primary 'm': correct master= in the URL; "
+        "it knows 'n', 'tasks'"
     ) == str(trouble)
 
 
@@ -215,5 +216,5 @@ def test_what_is_no_sentinel_is_told_so(reply: Any) -> None:
     """A Redis, most often."""
     _, trouble = perform(Received([reply]), REFUSED, REFUSED)
     assert isinstance(trouble, ConfigurationError)
-    assert "what answers at s1:26379 is no Sentinel (" in str(trouble)
+    assert "the server at s1:26379 is not a Sentinel (" in str(trouble)
     assert "connect to Redis itself by redis://" in str(trouble)

@@ -1,4 +1,4 @@
-"""What handlers return or raise to say what becomes of their task."""
+"""Control values that handlers return or raise to choose the outcome of their task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq.control import Archive, Cancel, ControlFlow, Retry, Snooze, control_of
+from pyasynq.control import Archive, Cancel, ControlFlow, Retry, Snooze, find_control
 from pyasynq.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ def test_each_says_what_it_means_and_survives_pickling(control: ControlFlow, tex
 
 def test_a_class_stands_for_its_instance() -> None:
     """As after `raise`."""
-    assert isinstance(control_of(Cancel), Cancel)
-    assert isinstance(control_of(Retry), Retry)
+    assert isinstance(find_control(Cancel), Cancel)
+    assert isinstance(find_control(Retry), Retry)
     with pytest.raises(TypeError, match="delay"):
-        control_of(Snooze)
+        find_control(Snooze)
 
 
 @pytest.mark.parametrize("value", [None, "text", b"", 0, ValueError(), int])
 def test_an_ordinary_result_asks_for_nothing(value: object) -> None:
-    """Errors that are returned are no control either."""
-    assert control_of(value) is None
+    """Returned errors are not control values either."""
+    assert find_control(value) is None

@@ -18,10 +18,10 @@ import pydantic
 import pytest
 
 from pyasynq import App, Archive, Cancel, Mux, Retry, Snooze, Task, errors
-from pyasynq._broker.enqueueing.chunks import enqueue_result
-from pyasynq._engine.handlers.group_routes import declared
+from pyasynq._broker.enqueueing.chunks import build_enqueue_result
+from pyasynq._engine.handlers.group_routes import declare_aggregator
 from pyasynq._engine.handlers.middleware import check_middleware
-from pyasynq._engine.handlers.routes import router_of
+from pyasynq._engine.handlers.routes import make_router
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq._wire.messages import decode_task_message, encode_task_message, new_task_message
 from pyasynq.config import GroupRule, ServerConfig
@@ -156,8 +156,12 @@ ERRORS: list[PyasynqError] = [
     errors.QueueNotEmptyError("q", 1),
     errors.QueueBusyError("q", 1),
     errors.QueuePausedError("q"),
+    errors.OperationNotFoundError("op"),
+    errors.PermissionDeniedError("mira", "run_task", "tasks.run", "q", ("operator", "admin")),
+    errors.QueryError(0, 1, "sentence", SECRET),
     errors.QueueNotPausedError("q"),
     errors.WaitTimeoutError("q", "a", 1.0),
+    errors.WorkerDiedError("server", 1),
     errors.ResultError("q", "a", "reason"),
     errors.ResultNotKeptError("q", "a", "reason"),
     errors.TaskFailedError("q", "a", "error"),
@@ -183,7 +187,10 @@ ERRORS: list[PyasynqError] = [
     errors.HandlerExitError(SystemExit(SECRET)),
     errors.SchedulerStateError(),
     errors.ScheduleNotFoundError("entry"),
-    errors.EnqueueManyError([enqueue_result(errors.PayloadTooLargeError(2, 1))]),
+    errors.ServerNotFoundError("server"),
+    errors.ReadFromReplicaError(),
+    errors.SchedulePausedError("entry", 1),
+    errors.EnqueueManyError([build_enqueue_result(errors.PayloadTooLargeError(2, 1))]),
     errors.ResultTooLargeError(2, 1),
     errors.RedisValueTooLargeError(),
     errors.ArchiveFullError("q", 2, 1, 1),
@@ -192,8 +199,8 @@ ERRORS: list[PyasynqError] = [
 ]
 
 
-def test_d28_no_class_of_error_shows_a_value() -> None:
-    """Every class of `errors` is in the list, with a value wherever its constructor takes one."""
+def test_no_class_of_error_shows_a_value() -> None:
+    """Every class of `errors` is in the list, with a value wherever its constructor takes one. (D28)"""
     classes = {one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, PyasynqError)}
     assert classes == {type(error) for error in ERRORS}
     assert [] == [str(error) for error in ERRORS if SECRET in str(error) or SECRET in repr(error)]
@@ -240,16 +247,16 @@ WITH_A_VALUE: dict[str, Callable[[Any], object]] = {
     "spend": lambda value: Retry(spend=value),
     "archive": lambda value: Archive([value]),  # type: ignore[arg-type]
     "cancel": lambda value: Cancel([value]),  # type: ignore[arg-type]
-    "router": lambda value: router_of([value]),  # type: ignore[arg-type]
+    "router": lambda value: make_router([value]),  # type: ignore[arg-type]
     "handler": lambda value: Mux().handle("t", [value]),  # type: ignore[arg-type]
     "middleware": lambda value: check_middleware([value]),
-    "aggregator": lambda value: declared("g", [value], GroupRule()),  # type: ignore[arg-type]
+    "aggregator": lambda value: declare_aggregator("g", [value], GroupRule()),  # type: ignore[arg-type]
     "modules": lambda value: App("redis://127.0.0.1:1", modules=SECRET + str(type(value))),
     "lifespan": lambda value: App("redis://127.0.0.1:1", lifespan=[value]),  # type: ignore[arg-type]
     "concurrency": lambda value: ServerConfig(concurrency=value),
     "queues": lambda value: ServerConfig(queues={"q": value}),
     "timeout": lambda value: ServerConfig(shutdown_timeout=value),
-    "client middleware": lambda value: raise_error(enqueue_result([value]).error),
+    "client middleware": lambda value: raise_error(build_enqueue_result([value]).error),
     "message": message_with,
     "bytes": lambda value: decode_task_message(str(value).encode("utf-8", "replace")),
     # The names of headers are shown.
@@ -287,8 +294,8 @@ def texts_of(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize("way", WITH_A_VALUE)
-def test_d28_no_error_about_an_argument_shows_its_value(way: str) -> None:
-    """Wrong arguments are text, bytes, mappings, objects and partial functions."""
+def test_no_error_about_an_argument_shows_its_value(way: str) -> None:
+    """Wrong arguments are text, bytes, mappings, objects and partial functions. (D28)"""
     raised, texts = 0, list[str]()
     for value in VALUES:
         try:
@@ -301,8 +308,8 @@ def test_d28_no_error_about_an_argument_shows_its_value(way: str) -> None:
 
 
 @pytest.mark.parametrize("annotation", ANNOTATIONS, ids=str)
-def test_d28_no_error_of_a_payload_shows_its_value(annotation: Any) -> None:
-    """On the way out and on the way in, for arguments and results of every kind of annotation."""
+def test_no_error_of_a_payload_shows_its_value(annotation: Any) -> None:
+    """On the way out and on the way in, for arguments and results of every kind of annotation. (D28)"""
     codec, results = arguments_of(annotation), ResultCodec(annotation, owner="task 't'")
     texts = []
     for value in VALUES:
@@ -336,8 +343,8 @@ def texts_raised_by(call: Callable[[], object]) -> list[str]:
     return []
 
 
-def test_d28_a_refused_number_and_time_are_shown() -> None:
-    """They are settings, and say more than their type."""
+def test_a_refused_number_and_time_are_shown() -> None:
+    """They are settings, and say more than their type. (D28)"""
     error = errors.InvalidOptionError("max_retry", -1, "must not be negative")
     assert "max_retry=-1: must not be negative" == str(error)
     moment = datetime(2026, 1, 2, tzinfo=UTC)

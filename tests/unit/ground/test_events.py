@@ -34,7 +34,7 @@ def test_who_is_asked_may_change_their_mind() -> None:
 
 
 def test_one_who_wants_them_is_enough_and_all_are_told() -> None:
-    """Who does not want routine events can tell them apart."""
+    """Subscribers that do not want routine events can tell them apart."""
     events = Events()
     told: list[TaskFinished] = []
     events.subscribe(TaskFinished, told.append, routine=lambda: False)

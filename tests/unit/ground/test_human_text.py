@@ -10,8 +10,8 @@ from pyasynq._human_text import MessageFormatter, counted, duration, some
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0 tasks"), (1, "1 task"), (2, "2 tasks"), (1_203, "1,203 tasks")]
 )
-def test_d44_one_is_singular(number: int, text: str) -> None:
-    """And large numbers have commas."""
+def test_one_is_singular(number: int, text: str) -> None:
+    """And large numbers have commas. (D44)"""
     assert text == counted(number, "task")
 
 
@@ -35,13 +35,13 @@ def test_d44_one_is_singular(number: int, text: str) -> None:
         (-1, "0.0 ms"),
     ],
 )
-def test_d34_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
-    """Two units at most, and none is rounded up to its own limit."""
+def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
+    """Two units at most, and none is rounded up to its own limit. (D34)"""
     assert text == duration(seconds)
 
 
-def test_d44_templates_choose_the_number_and_show_foreign_text() -> None:
-    """The template names both forms; a value cannot break the line."""
+def test_templates_choose_the_number_and_show_foreign_text() -> None:
+    """The template names both forms; a value cannot break the line. (D44)"""
     shown = MessageFormatter().vformat(
         "{tasks:task was|tasks were} lost in {queue} after {seconds:time}: {error!r}",
         (),

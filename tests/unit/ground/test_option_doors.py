@@ -36,22 +36,22 @@ def handle_in_mux(**rules: Any) -> None:
 
 
 @pytest.mark.parametrize("door", [Inspector, Doctor, sync.Inspector])
-def test_d30_a_timeout_may_be_a_timedelta_everywhere(door: Callable[..., Any]) -> None:
-    """As all durations are."""
+def test_a_timeout_may_be_a_timedelta_everywhere(door: Callable[..., Any]) -> None:
+    """As all durations are. (D30)"""
     assert 1.5 == door(URL, timeout=timedelta(seconds=1.5))._driver.timeout
 
 
 @pytest.mark.parametrize("door", [Inspector, Doctor])
 @pytest.mark.parametrize("timeout", [0, -1, "5", None, float("inf"), True])
-def test_d30_a_timeout_that_cannot_be_is_refused_everywhere(door: Callable[..., Any], timeout: Any) -> None:
-    """By its name."""
+def test_a_timeout_that_cannot_be_is_refused_everywhere(door: Callable[..., Any], timeout: Any) -> None:
+    """By its name. (D30)"""
     with pytest.raises(InvalidOptionError, match="timeout"):
         door(URL, timeout=timeout)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "5", None])
-def test_d30_the_start_of_an_embedded_server_has_a_timeout_as_all_have(timeout: Any) -> None:
-    """A `timedelta` or seconds."""
+def test_the_start_of_an_embedded_server_has_a_timeout_as_all_have(timeout: Any) -> None:
+    """A `timedelta` or seconds. (D30)"""
     assert 1.5 == EmbeddedServer(start_timeout=timedelta(seconds=1.5))._start_timeout
     with pytest.raises(InvalidOptionError, match="start_timeout"):
         EmbeddedServer(start_timeout=timeout)
@@ -69,17 +69,15 @@ def test_d30_the_start_of_an_embedded_server_has_a_timeout_as_all_have(timeout: 
     ],
     ids=str,
 )
-def test_d30_rules_of_handlers_are_checked_at_every_door(
-    door: Callable[..., Any], rules: dict[str, Any]
-) -> None:
-    """For one handler as for all of a server."""
+def test_rules_of_handlers_are_checked_at_every_door(door: Callable[..., Any], rules: dict[str, Any]) -> None:
+    """For one handler as for all of a server. (D30)"""
     with pytest.raises(InvalidOptionError, match=next(iter(rules))):
         door(**rules)
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": timedelta(0)}])
-def test_d30_a_timeout_of_zero_is_no_silent_half_hour(options: dict[str, Any]) -> None:
-    """Asynq's "none of its own" needs a deadline, and the wire has no word for "none at all"."""
+def test_a_timeout_of_zero_is_no_silent_half_hour(options: dict[str, Any]) -> None:
+    """Asynq's "none of its own" needs a deadline, and the wire has no word for "none at all". (D30)"""
     with pytest.raises(InvalidOptionError, match=r"timeout.*deadline"):
         resolve_options(options)
     settings = resolve_options({**options, "deadline": LATER})
@@ -90,8 +88,8 @@ def test_d30_a_timeout_of_zero_is_no_silent_half_hour(options: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("text", "fits"), [("x" * 1_000, True), ("x" * 1_001, False), ("\u20ac" * 334, False)]
 )
-def test_d59_names_that_are_written_have_at_most_1_000_bytes(name: str, text: str, fits: bool) -> None:
-    """As UTF-8; the error shows no more than the beginning."""
+def test_names_that_are_written_have_at_most_1_000_bytes(name: str, text: str, fits: bool) -> None:
+    """As UTF-8; the error shows no more than the beginning. (D59)"""
     if fits:
         assert text == getattr(resolve_options({name: text, "unique": 60}), name)
         return
@@ -100,8 +98,8 @@ def test_d59_names_that_are_written_have_at_most_1_000_bytes(name: str, text: st
     assert len(str(caught.value)) < 300
 
 
-def test_d59_a_task_type_has_at_most_1_000_bytes() -> None:
-    """Wherever a task is made."""
+def test_a_task_type_has_at_most_1_000_bytes() -> None:
+    """Wherever a task is made. (D59)"""
     assert 1_000 == len(Task("x" * 1_000).type)
     with pytest.raises(InvalidOptionError, match="at most 1,000 bytes"):
         Task("x" * 1_001)
@@ -109,16 +107,16 @@ def test_d59_a_task_type_has_at_most_1_000_bytes() -> None:
         App(URL).task("x" * 1_001)(lambda: None)
 
 
-def test_d59_headers_have_at_most_65_536_bytes() -> None:
-    """Names and values together; the error shows no values."""
+def test_headers_have_at_most_65_536_bytes() -> None:
+    """Names and values together; the error shows no values. (D59)"""
     assert {"a": "x" * 65_535} == resolve_options({"headers": {"a": "x" * 65_535}}).headers
     with pytest.raises(InvalidOptionError, match="at most 65,536 bytes together, and have 65,537") as caught:
         resolve_options({"headers": {"ab": "x" * 65_535}})
     assert "xxx" not in str(caught.value)
 
 
-def test_d59_headers_count_in_max_payload() -> None:
-    """With the payload."""
+def test_headers_count_in_max_payload() -> None:
+    """With the payload. (D59)"""
     task = Task("t", bytes(90), headers={"a": "x" * 9})
     compose_checked(task, {}, now=Instant(1), max_payload=100)
     with pytest.raises(PayloadTooLargeError, match="payload and headers have 100 bytes and the limit is 99"):

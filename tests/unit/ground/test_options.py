@@ -59,7 +59,7 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(option: str
 
 
 def test_options_that_have_been_seen_before_are_checked_by_their_types_too() -> None:
-    """What is remembered of 1 says nothing of True and 1.0, which are equal to it."""
+    """The cached result for 1 does not apply to True and 1.0, which are equal to it."""
     assert 1 == resolve_options({"max_retry": 1}).max_retry == resolve_options({"max_retry": 1}).max_retry
     for lookalike in (True, 1.0):
         with pytest.raises(InvalidOptionError, match="max_retry"):
@@ -90,7 +90,7 @@ def test_a_delay_beyond_the_year_9999_is_refused() -> None:
 
 
 def test_a_process_time_and_a_delay_in_one_call_are_refused() -> None:
-    """Of two layers the later one wins; within one nobody can know which was meant."""
+    """The later of two layers wins; within one layer a repetition is ambiguous."""
     with pytest.raises(InvalidOptionError, match="not both"):
         compose(Task("t"), {"process_at": SOON, "process_in": 5}, now=NOW)
     assert {"process_in": 5} == merge_options({"process_at": SOON}, {"process_in": 5})

@@ -60,17 +60,17 @@ def test_settings_that_work_are_taken_as_they_are() -> None:
 
 
 def test_a_queue_is_a_priority_or_says_more() -> None:
-    """A plain number stays what it was; limits are no part of the priorities."""
-    config = ServerConfig(queues={"deliver": Queue(priority=3, concurrency=1), "default": 2})
+    """A plain number stays what it was; limits are not part of the priorities."""
+    config = ServerConfig(queues={"deliver": Queue(priority=3, max_run=1), "default": 2})
     assert {"deliver": 3, "default": 2} == config.priorities
-    assert QueueLimits(concurrency=1) == config.queue("deliver").limits
+    assert QueueLimits(max_run=1) == config.queue("deliver").limits
     assert Queue(priority=2) == config.queue("default")
 
 
 def test_a_queue_without_limits_is_unlimited() -> None:
     """No limit is the default."""
     assert not Queue().limits
-    assert Queue(concurrency=1).limits
+    assert Queue(max_run=1).limits
     assert Queue(rate=1).limits
 
 
@@ -94,9 +94,9 @@ def test_a_burst_that_is_not_given_is_a_tenth_of_a_second(
     ("option", "settings"),
     [
         ("priority", {"priority": 0}),
-        ("concurrency", {"concurrency": 0}),
-        ("concurrency", {"concurrency": True}),
-        ("concurrency", {"concurrency": 1_000_001}),
+        ("max_run", {"max_run": 0}),
+        ("max_run", {"max_run": True}),
+        ("max_run", {"max_run": 1_000_001}),
         ("rate", {"rate": 0}),
         ("rate", {"rate": -1.0}),
         ("rate", {"rate": math.nan}),
@@ -110,7 +110,7 @@ def test_a_burst_that_is_not_given_is_a_tenth_of_a_second(
         ("burst", {"burst": 5}),
         ("period", {"period": 5}),
         ("ordered", {"ordered": 1}),
-        ("concurrency", {"ordered": True, "concurrency": 2}),
+        ("max_run", {"ordered": True, "max_run": 2}),
     ],
 )
 def test_a_limit_that_cannot_work_is_refused_by_its_name(option: str, settings: dict[str, Any]) -> None:
@@ -122,6 +122,6 @@ def test_a_limit_that_cannot_work_is_refused_by_its_name(option: str, settings: 
 def test_zero_points_at_the_pause() -> None:
     """The message names the remedy."""
     with pytest.raises(InvalidOptionError, match="pausing the queue"):
-        Queue(concurrency=0)
+        Queue(max_run=0)
     with pytest.raises(InvalidOptionError, match="pausing the queue"):
         Queue(rate=0)

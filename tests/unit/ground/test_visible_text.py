@@ -12,8 +12,8 @@ from tests.foreign_texts import HOSTILE_TEXTS, INNOCENT_TEXTS
 
 
 @pytest.mark.parametrize("text", INNOCENT_TEXTS)
-def test_d22_letters_of_any_script_stay_as_they_are(text: str) -> None:
-    """Chinese, accents, emoji with their selectors, and the spaces of other scripts."""
+def test_letters_of_any_script_stay_as_they_are(text: str) -> None:
+    """Chinese, accents, emoji with their selectors, and the spaces of other scripts. (D22)"""
     assert text == visible(text) == visible_lines(text) == escape_json(text)
 
 
@@ -31,13 +31,13 @@ def test_d22_letters_of_any_script_stay_as_they_are(text: str) -> None:
         ("tag\U000e0041", "tag<U+E0041>"),
     ],
 )
-def test_d22_what_cannot_be_seen_becomes_a_symbol(text: str, shown: str) -> None:
-    """So that a person sees that it is there, and a terminal does not obey it."""
+def test_what_cannot_be_seen_becomes_a_symbol(text: str, shown: str) -> None:
+    """So that a person sees that it is there, and a terminal does not obey it. (D22)"""
     assert shown == visible(text)
 
 
-def test_d22_no_control_format_or_separator_character_is_left() -> None:
-    """Over all of Unicode, less what is drawn: signs of Arabic, Syriac, Kaithi and hieroglyphs."""
+def test_no_control_format_or_separator_character_is_left() -> None:
+    """Over all of Unicode, less what is drawn: signs of Arabic, Syriac, Kaithi and hieroglyphs. (D22)"""
     drawn = {
         *range(0x600, 0x606),
         0x6DD,
@@ -59,14 +59,14 @@ def test_d22_no_control_format_or_separator_character_is_left() -> None:
     assert [] == left
 
 
-def test_d22_lines_keep_their_breaks_and_nothing_else() -> None:
-    """Tracebacks are laid out."""
+def test_lines_keep_their_breaks_and_nothing_else() -> None:
+    """Tracebacks are laid out. (D22)"""
     assert "one\n\ttwo␛[2J␍" == visible_lines("one\n\ttwo\x1b[2J\r")
 
 
 @pytest.mark.parametrize("text", [*HOSTILE_TEXTS, *INNOCENT_TEXTS])
-def test_d22_json_means_what_it_meant(text: str) -> None:
-    """A reader gets the text back; the line holds no such character."""
+def test_json_means_what_it_meant(text: str) -> None:
+    """A reader gets the text back; the line holds no such character. (D22)"""
     line = escape_json(json.dumps({"text": text}, ensure_ascii=False))
     assert visible(line) == line
     assert {"text": text} == json.loads(line)

@@ -10,6 +10,7 @@ import pytest
 
 from pyasynq._scheduler.entry import entry_id, free_id, make_entry, option_texts
 from pyasynq._wire.options_text import Option, parse_option
+from pyasynq.callbacks import Callback
 from pyasynq.errors import InvalidOptionError
 from pyasynq.options import OPTION_NAMES
 from pyasynq.task import Task
@@ -45,8 +46,8 @@ def test_h18_whatever_is_enqueued_otherwise_has_another_id(spec: str, task: Task
 BERLIN, TOKYO = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Tokyo")
 
 
-def test_d60_an_id_holds_the_zone_that_the_expression_goes_by() -> None:
-    """Otherwise schedulers in two zones would share the ticks of nine o'clock here and there."""
+def test_an_id_holds_the_zone_that_the_expression_goes_by() -> None:
+    """Otherwise schedulers in two zones would share the ticks of nine o'clock here and there. (D60)"""
     task = Task("report")
     ids = [entry_id("0 9 * * *", task, 0, zone) for zone in (UTC, BERLIN, TOKYO)]
     assert 3 == len(set(ids))
@@ -55,14 +56,14 @@ def test_d60_an_id_holds_the_zone_that_the_expression_goes_by() -> None:
 
 
 @pytest.mark.parametrize("spec", ["@every 1h", "CRON_TZ=Europe/Berlin 0 9 * * *", "TZ=UTC @daily"])
-def test_d60_a_zone_that_makes_no_difference_is_not_in_the_id(spec: str) -> None:
-    """So the schedulers of all zones mean the same entry."""
+def test_a_zone_that_makes_no_difference_is_not_in_the_id(spec: str) -> None:
+    """So the schedulers of all zones mean the same entry. (D60)"""
     assert entry_id(spec, Task("t"), 0) == entry_id(spec, Task("t"), 0, TOKYO)
 
 
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(0)), ZoneInfo("UTC")])
-def test_d60_utc_under_any_name_leaves_the_id_as_it_was(zone: tzinfo) -> None:
-    """It is the zone that schedulers have unless told otherwise."""
+def test_utc_under_any_name_leaves_the_id_as_it_was(zone: tzinfo) -> None:
+    """It is the zone that schedulers have unless told otherwise. (D60)"""
     assert "d836433a0a6b25cf833dbe165bb9807c" == entry_id(
         SPEC, Task("report", b"{}", queue="low", max_retry=3), 0, zone
     )
@@ -84,8 +85,8 @@ class Nameless(tzinfo):
         return timedelta(0)
 
 
-def test_d60_a_zone_without_a_name_is_known_by_its_offsets() -> None:
-    """An address in memory would be another one after each restart."""
+def test_a_zone_without_a_name_is_known_by_its_offsets() -> None:
+    """An address in memory would be another one after each restart. (D60)"""
     one, same, other = (entry_id(SPEC, Task("t"), 0, Nameless(hours)) for hours in (2, 2, 3))
     assert one == same
     assert one != other
@@ -133,6 +134,8 @@ OWN_OPTIONS: dict[str, Any] = {
     "unique_key": "k",
     "on_duplicate": "ignore",
     "on_conflict": "replace_finished",
+    "once_for": 60,
+    "on_finished": Callback("ready"),
 }
 
 
@@ -162,21 +165,21 @@ def test_options_that_mean_nothing_together_make_no_entry() -> None:
 
 
 def test_w24_parts_of_a_second_are_rounded_as_they_are_in_the_message() -> None:
-    """What is shown is what is done."""
+    """The displayed entry is the one that runs."""
     assert ["Timeout(1s)", "Retention(1s)"] == list(option_texts({"timeout": 0.2, "retention": 0.5}))
 
 
 def test_a_tick_has_a_task_id_of_its_own() -> None:
     """By which one sees what tick a task belongs to, unless the options name an id."""
     entry = make_entry("e", SPEC, Task("t", b"p", queue="low"), "skip", UTC)
-    task = entry.task_of(MOMENT)
+    task = entry.build_tick_task(MOMENT)
     assert ("t", b"p", {"queue": "low", "task_id": "e:1772625600"}) == (task.type, task.payload, task.options)
     fixed = make_entry("e", SPEC, Task("t", task_id="mine"), "skip", UTC)
-    assert "mine" == fixed.task_of(MOMENT).options["task_id"]
+    assert "mine" == fixed.build_tick_task(MOMENT).options["task_id"]
 
 
 def test_an_entry_is_shown_with_all_its_options() -> None:
-    """Those of the task among them."""
+    """The options of the task are among them."""
     entry = make_entry("e", SPEC, Task("t", queue="low", timeout=60), "skip", UTC)
     record = entry.record()
     assert ('Queue("low")', "Timeout(1m0s)") == record.enqueue_options

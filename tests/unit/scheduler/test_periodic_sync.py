@@ -48,8 +48,8 @@ def types(manager: PeriodicTaskManager) -> list[str]:
     ],
 )
 @run_async
-async def test_d52_one_bad_entry_takes_no_other_away(bad: PeriodicTaskConfig) -> None:
-    """All entries are made before any is changed; nothing changes when one is refused."""
+async def test_one_bad_entry_takes_no_other_away(bad: PeriodicTaskConfig) -> None:
+    """All entries are made before any is changed; nothing changes when one is refused. (D52)"""
     provider = Provider(HOURLY, DAILY)
     manager = PeriodicTaskManager(URL, provider)
     await manager.synchronize()
@@ -64,8 +64,11 @@ async def test_d52_one_bad_entry_takes_no_other_away(bad: PeriodicTaskConfig) ->
 
 
 @run_async
-async def test_d52_an_entry_that_was_unregistered_by_hand_does_not_end_the_round() -> None:
-    """Neither when it leaves the provider, nor when the provider still returns it: then it comes back."""
+async def test_an_entry_that_was_unregistered_by_hand_does_not_end_the_round() -> None:
+    """Neither when it leaves the provider, nor when the provider still returns it: then it comes back.
+
+    Defect D52.
+    """
     provider = Provider(HOURLY, DAILY)
     manager = PeriodicTaskManager(URL, provider)
     await manager.synchronize()
@@ -80,8 +83,8 @@ async def test_d52_an_entry_that_was_unregistered_by_hand_does_not_end_the_round
 
 
 @run_async
-async def test_d52_a_task_that_was_registered_by_hand_stays() -> None:
-    """Also when the provider returns the same one and takes it back."""
+async def test_a_task_that_was_registered_by_hand_stays() -> None:
+    """Also when the provider returns the same one and takes it back. (D52)"""
     provider = Provider(HOURLY)
     manager = PeriodicTaskManager(URL, provider)
     own = manager.scheduler.register("@hourly", Task("report"))
@@ -122,8 +125,8 @@ def lazily() -> Iterator[PeriodicTaskConfig]:
     ids=["coroutine function", "wrapper", "lambda", "object", "plain function", "generator"],
 )
 @run_async
-async def test_d59_an_awaitable_that_a_provider_returns_is_awaited(provider: Any) -> None:
-    """Every form of a function is a provider."""
+async def test_an_awaitable_that_a_provider_returns_is_awaited(provider: Any) -> None:
+    """Every form of a function is a provider. (D59)"""
     manager = PeriodicTaskManager(URL, provider)
     await manager.synchronize()
     assert ["report"] == types(manager)
@@ -136,8 +139,8 @@ async def never() -> list[PeriodicTaskConfig]:
 
 
 @run_async
-async def test_d53_a_provider_has_a_time_limit() -> None:
-    """The entries stay as they are, and the provider is asked again."""
+async def test_a_provider_has_a_time_limit() -> None:
+    """The entries stay as they are, and the provider is asked again. (D53)"""
     answers = iter([tenants, never, never])
 
     async def provide() -> list[PeriodicTaskConfig]:
@@ -152,8 +155,8 @@ async def test_d53_a_provider_has_a_time_limit() -> None:
 
 
 @run_async
-async def test_d53_a_plain_provider_that_hangs_is_not_called_again() -> None:
-    """A thread cannot be stopped, and threads that hang would pile up."""
+async def test_a_plain_provider_that_hangs_is_not_called_again() -> None:
+    """A thread cannot be stopped, and threads that hang would pile up. (D53)"""
     called, may_return, calls = threading.Event(), threading.Event(), list[int]()
 
     def hang() -> list[PeriodicTaskConfig]:
@@ -178,8 +181,8 @@ async def test_d53_a_plain_provider_that_hangs_is_not_called_again() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, "soon"])
-def test_d53_a_time_limit_that_cannot_be_is_refused(limit: Any) -> None:
-    """It must be more than 0 seconds."""
+def test_a_time_limit_that_cannot_be_is_refused(limit: Any) -> None:
+    """It must be more than 0 seconds. (D53)"""
     with pytest.raises(InvalidOptionError, match="provider_timeout"):
         PeriodicTaskManager(URL, Provider(), provider_timeout=limit)
 

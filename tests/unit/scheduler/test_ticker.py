@@ -35,8 +35,8 @@ class NothingDue:
 
 
 @run_async
-async def test_d58_a_round_that_fires_nothing_is_followed_by_a_rest() -> None:
-    """Otherwise a tick that only one function finds keeps a core busy."""
+async def test_a_round_that_fires_nothing_is_followed_by_a_rest() -> None:
+    """Otherwise a tick that only one function finds keeps a core busy. (D58)"""
     events = Events()
     clock = FakeClock(int(NOON.timestamp()))
     book = EntryBook(events)

@@ -19,7 +19,7 @@ START = int(NOON.timestamp())
 
 
 def at(seconds: float) -> datetime:
-    """Return the time so many seconds after noon."""
+    """Return the time this many seconds after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -78,24 +78,24 @@ def test_h18_ticks_that_fell_due_before_the_start_are_skipped() -> None:
     assert [400] == fire(table, 400)
 
 
-def test_d29_a_tick_that_fell_due_during_a_short_restart_is_fired() -> None:
-    """A scheduler that went on running would fire it up to a minute late, too."""
+def test_a_tick_that_fell_due_during_a_short_restart_is_fired() -> None:
+    """A scheduler that went on running would fire it up to a minute late, too. (D29)"""
     table = Timetable(parse_cron("@every 100s"), "skip")
     assert table.begin(EntryTicks(START + 100, START), at(260)) == Learned(missed=None)
     assert [200] == fire(table, 260)
     assert [300] == fire(table, 300)
 
 
-def test_d29_a_short_restart_fires_only_the_last_of_several_ticks() -> None:
-    """As a scheduler does that stood still; those before it are reported."""
+def test_a_short_restart_fires_only_the_last_of_several_ticks() -> None:
+    """As a scheduler does that stood still; those before it are reported. (D29)"""
     table = Timetable(parse_cron("@every 10s"), "skip")
     assert at(20) == table.begin(EntryTicks(START + 10, START), at(35)).missed
     assert [30] == fire(table, 35)
     assert [40] == fire(table, 40)
 
 
-def test_d12_a_last_tick_in_the_future_is_not_believed() -> None:
-    """It was written while the clock of Redis was wrong, and would silence the entry for years."""
+def test_a_last_tick_in_the_future_is_not_believed() -> None:
+    """It was written while the clock of Redis was wrong, and would silence the entry for years. (D12)"""
     table = Timetable(parse_cron("@every 10s"), "skip")
     future = datetime(2033, 3, 4, tzinfo=UTC)
     stored = EntryTicks(int(future.timestamp()), START)
@@ -105,15 +105,15 @@ def test_d12_a_last_tick_in_the_future_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("misfire", ["once", "all"])
-def test_d12_nothing_is_made_up_for_when_the_last_tick_is_not_believed(misfire: Misfire) -> None:
-    """Which ticks were fired is unknown, and firing them twice is worse."""
+def test_nothing_is_made_up_for_when_the_last_tick_is_not_believed(misfire: Misfire) -> None:
+    """Which ticks were fired is unknown, and firing them twice is worse. (D12)"""
     table = timetable(misfire=misfire, last=10**9, now=35)
     assert [] == fire(table, 35)
     assert [40] == fire(table, 40)
 
 
-def test_d12_a_last_tick_in_the_future_is_reported_once() -> None:
-    """Each heartbeat sees it again, until a tick is fired."""
+def test_a_last_tick_in_the_future_is_reported_once() -> None:
+    """Each heartbeat sees it again, until a tick is fired. (D12)"""
     table = Timetable(parse_cron("@every 10s"), "skip")
     stored = EntryTicks(START + 10**9, START)
     assert table.begin(stored, at(35)).ignored
@@ -121,29 +121,29 @@ def test_d12_a_last_tick_in_the_future_is_reported_once() -> None:
     assert [40] == fire(table, 40)
 
 
-def test_d12_a_last_tick_a_little_ahead_is_believed() -> None:
-    """After a fail-over, the clock of the new primary may be some seconds behind."""
+def test_a_last_tick_a_little_ahead_is_believed() -> None:
+    """After a fail-over, the clock of the new primary may be some seconds behind. (D12)"""
     table = timetable(last=20, now=0)
     assert [] == fire(table, 20)
     assert [30] == fire(table, 30)
 
 
-def test_d12_a_clock_of_redis_that_is_set_back_does_not_silence_a_running_scheduler() -> None:
-    """The next heartbeat forgets the ticks that it fired in the future."""
+def test_a_clock_of_redis_that_is_set_back_does_not_silence_a_running_scheduler() -> None:
+    """The next heartbeat forgets the ticks that it fired in the future. (D12)"""
     table = timetable()
     assert [10**6] == fire(table, 10**6)
     assert at(10**6) == table.begin(EntryTicks(START + 10**6, START), at(35)).ignored
     assert [40] == fire(table, 40)
 
 
-def test_d12_an_entry_that_was_first_seen_in_the_future_has_ticks() -> None:
-    """The clock of Redis was wrong then."""
+def test_an_entry_that_was_first_seen_in_the_future_has_ticks() -> None:
+    """The clock of Redis was wrong then. (D12)"""
     table = timetable("0 * * * *", since=10**9, now=0)
     assert at(3600) == table.next
 
 
-def test_d12_a_stored_tick_beyond_the_calendar_is_not_believed() -> None:
-    """Dates end with the year 9999."""
+def test_a_stored_tick_beyond_the_calendar_is_not_believed() -> None:
+    """Dates end with the year 9999. (D12)"""
     assert at(40) == timetable(last=10**18, now=35).next
 
 
@@ -267,8 +267,11 @@ TROLL = "CRON_TZ=Antarctica/Troll 30 1 * * *"
         (TROLL, datetime(2026, 10, 25, 1, 30, tzinfo=UTC)),
     ],
 )
-def test_d58_the_next_tick_is_due_when_its_time_comes(spec: str, tick: datetime, misfire: Misfire) -> None:
-    """A search that starts a little earlier misses this tick, because the clock is turned back there."""
+def test_the_next_tick_is_due_when_its_time_comes(spec: str, tick: datetime, misfire: Misfire) -> None:
+    """A search that starts a little earlier misses this tick, because the clock is turned back there.
+
+    Defect D58.
+    """
     table = Timetable(parse_cron(spec), misfire)
     eve = tick - timedelta(hours=20)
     table.begin(EntryTicks(None, int(eve.timestamp())), eve)

@@ -9,8 +9,8 @@ import pytest
 
 from pyasynq import Archive, LeaseExpiredError, RemoteError, Retry, SkipRetry, Snooze, TaskNotFoundError
 from pyasynq._engine.executor.carried_error import describe, revive
-from pyasynq._engine.failure_text import error_line, own_traceback, trace_of
-from pyasynq._engine.run.outcome import cause_of, wish_of
+from pyasynq._engine.failure_text import error_line, format_trace, own_traceback
+from pyasynq._engine.run.outcome import find_cause, find_wish
 from tests.bad_errors import BAD_ERRORS
 
 
@@ -56,13 +56,13 @@ def test_an_error_keeps_its_class_its_arguments_and_what_json_can_carry() -> Non
 def test_message_and_traceback_are_those_of_the_process_where_it_was_raised() -> None:
     """They are written down as if the handler had run in a thread."""
     original = raised(DeclinedError(5))
-    line, trace = error_line(original), trace_of(original)
+    line, trace = error_line(original), format_trace(original)
 
     error = raised(carried(original))
 
     assert line == error_line(error)
     assert "DeclinedError: declined: 5 by True [test_carried_errors.py:" in line
-    assert trace == trace_of(error)
+    assert trace == format_trace(error)
     assert b"Traceback" in trace
     assert own_traceback(error) is None
 
@@ -133,7 +133,7 @@ def test_what_becomes_of_the_task_is_read_off_as_from_the_original(wish: BaseExc
     outer.__cause__ = wish
 
     for error in (wish, outer, BaseExceptionGroup("all", [wish])):
-        found = wish_of(carried(error))
+        found = find_wish(carried(error))
         assert type(wish) is type(found)
         assert vars(wish).items() <= vars(found).items()
 
@@ -147,12 +147,12 @@ def test_the_error_that_a_retry_was_raised_from_is_the_one_that_is_told() -> Non
             raise Retry(5) from error
     except Retry as retry:
         other = carried(retry)
-        expected = trace_of(cause_of(retry))
+        expected = format_trace(find_cause(retry))
 
-    told = cause_of(other)
+    told = find_cause(other)
 
     assert error_line(told).startswith("DeclinedError: declined: 7")
-    assert expected == trace_of(told)
+    assert expected == format_trace(told)
 
 
 def test_the_context_of_a_bare_retry_is_told_and_a_suppressed_one_is_not() -> None:
@@ -169,8 +169,8 @@ def test_the_context_of_a_bare_retry_is_told_and_a_suppressed_one_is_not() -> No
         except Retry as error:
             return carried(error)
 
-    assert isinstance(cause_of(retry(suppress=False)), KeyError)
-    assert isinstance(cause_of(retry(suppress=True)), Retry)
+    assert isinstance(find_cause(retry(suppress=False)), KeyError)
+    assert isinstance(find_cause(retry(suppress=True)), Retry)
 
 
 def test_groups_keep_their_members() -> None:

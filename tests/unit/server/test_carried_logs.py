@@ -73,7 +73,7 @@ def test_a_record_that_this_process_does_not_want_is_dropped(logger: logging.Log
 
 
 def test_levels_are_adopted(logger: logging.Logger) -> None:
-    """A child makes no records that nobody would see."""
+    """A child makes no records that its worker would not log."""
     logger.setLevel(logging.ERROR)
     levels = log_levels()
     assert logging.ERROR == levels["loggers"]["carried"]

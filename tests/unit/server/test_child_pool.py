@@ -73,7 +73,7 @@ class FakeChild:
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
-    """Children that are no processes."""
+    """Children that are not processes."""
     FakeChild.made, FakeChild.fails = [], False
     monkeypatch.setattr(pool, "ExecutorChild", FakeChild)
     return FakeChild
@@ -143,7 +143,7 @@ async def test_a_child_whose_task_is_cancelled_while_it_starts_is_kept_for_the_n
 
 @run_async
 async def test_a_close_waits_for_children_that_start_and_ends_them(fakes: type[FakeChild]) -> None:
-    """None is left that nobody knows of."""
+    """No child is left running unnoticed."""
     children = make_children()
     fakes.may_start.clear()
     first = call(children)
@@ -214,8 +214,8 @@ async def test_a_child_that_has_run_enough_leaves(fakes: type[FakeChild]) -> Non
 
 
 @run_async
-async def test_d29_a_start_whose_task_was_cancelled_serves_the_next_task(fakes: type[FakeChild]) -> None:
-    """Else there would be more children than `executor_processes` at its end."""
+async def test_a_start_whose_task_was_cancelled_serves_the_next_task(fakes: type[FakeChild]) -> None:
+    """Else there would be more children than `executor_processes` at its end. (D29)"""
     children = make_children(executor_processes=1)
     fakes.may_start.clear()
     for _ in range(3):
@@ -234,10 +234,10 @@ async def test_d29_a_start_whose_task_was_cancelled_serves_the_next_task(fakes: 
 
 
 @run_async
-async def test_d07_a_child_that_was_killed_is_given_no_task_although_it_has_not_ended(
+async def test_a_child_that_was_killed_is_given_no_task_although_it_has_not_ended(
     fakes: type[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel may take its time."""
+    """The kernel may take its time. (D07)"""
     children = make_children(executor_processes=1)
     await call(children)
     monkeypatch.setattr(fakes, "is_usable", property(lambda child: child is not fakes.made[0]))

@@ -6,7 +6,12 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from pyasynq._background.code_places import THREAD_PLACE, executor_places, thread_place, waiting_place
+from pyasynq._background.code_places import (
+    THREAD_PLACE,
+    find_executor_places,
+    find_thread_place,
+    find_waiting_place,
+)
 from pyasynq._background.time_limits import clear_loop, report_place
 from tests.run_async import run_async
 
@@ -15,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @run_async
-async def test_d14_an_asynchronous_generator_that_closes_is_found_behind_its_step() -> None:
-    """The coroutine of `aclose` has no frame of its own."""
+async def test_an_asynchronous_generator_that_closes_is_found_behind_its_step() -> None:
+    """The coroutine of `aclose` has no frame of its own. (D14)"""
     closing, may_close = asyncio.Event(), asyncio.Event()
 
     async def generate() -> AsyncIterator[int]:
@@ -30,14 +35,14 @@ async def test_d14_an_asynchronous_generator_that_closes_is_found_behind_its_ste
     await anext(generator)
     task = asyncio.ensure_future(generator.aclose())  # type: ignore[attr-defined]
     await closing.wait()
-    assert "generate" in waiting_place(task)
+    assert "generate" in find_waiting_place(task)
     may_close.set()
     await task
 
 
 @run_async
-async def test_d14_the_place_of_a_thread_is_the_innermost_line_of_the_user() -> None:
-    """Idle threads of the executor have none; a thread that has ended is told so far as it is known."""
+async def test_the_place_of_a_thread_is_the_innermost_line_of_the_user() -> None:
+    """Idle threads of the executor have none; a thread that has ended is told so far as it is known. (D14)"""
     begun, end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -46,21 +51,21 @@ async def test_d14_the_place_of_a_thread_is_the_innermost_line_of_the_user() -> 
         end.wait()
         return threading.get_ident()
 
-    assert [THREAD_PLACE] == executor_places(loop)
+    assert [THREAD_PLACE] == find_executor_places(loop)
     working = asyncio.ensure_future(asyncio.to_thread(work))
     await begun.wait()
-    places = executor_places(loop)
+    places = find_executor_places(loop)
     end.set()
     ident = await working
     [place] = places
     assert place.endswith("<locals>.work")
-    assert thread_place(ident).startswith("a place in the thread asyncio_")
-    assert THREAD_PLACE == thread_place(-1)
+    assert find_thread_place(ident).startswith("a place in the thread asyncio_")
+    assert THREAD_PLACE == find_thread_place(-1)
 
 
 @run_async
-async def test_d14_what_was_reported_is_not_reported_again_and_is_still_not_clear() -> None:
-    """A second report of the same task would look like a second thing that hangs."""
+async def test_what_was_reported_is_not_reported_again_and_is_still_not_clear() -> None:
+    """A second report of the same task would look like a second thing that hangs. (D14)"""
     end = asyncio.Event()
 
     async def hang() -> None:

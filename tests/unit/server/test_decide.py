@@ -18,8 +18,8 @@ from pyasynq._engine.run.outcome import (
     Failed,
     Succeeded,
     Unfinished,
-    cause_of,
     decide,
+    find_cause,
 )
 from pyasynq._wire.messages import new_task_message
 from pyasynq.errors import HandlerNotFoundError, RevokeTask, SkipRetry, TaskCanceledError
@@ -234,14 +234,14 @@ def test_h16_a_choice_that_a_handler_wraps_is_none() -> None:
 
 @pytest.mark.parametrize("facts", [message(), message(retry=0), message(retry=3, retried=3)])
 def test_a_snooze_waits_and_does_not_run_out(facts: TaskMessage) -> None:
-    """Other than an error that is no failure in Asynq, which archives when no retry is left."""
+    """Unlike Asynq, which archives even for an error that is not a failure when no retry is left."""
     rules = FixedRules()
     assert snooze(1_061) == decided(Failed(control.Snooze(60)), facts, rules)
     assert [] == rules.asked
 
 
 def test_a_retry_by_the_handler_spends_one_and_runs_out() -> None:
-    """It is a failure like any other, but for its delay; `is_failure` is not asked."""
+    """It is a failure like any other, except its delay; ```````````` is not asked."""
     rules = FixedRules(failure=False)
     assert retry(1_031) == decided(Failed(control.Retry(30)), rules=rules)
     assert [] == rules.asked
@@ -282,7 +282,7 @@ def test_the_error_to_tell_is_the_one_behind_a_retry(error: str, told: str) -> N
     elif error != "bare":
         wish.__context__ = behind
     wish.__suppress_context__ = error in {"cause", "from None"}
-    assert (behind if told in {"cause", "context"} else wish) is cause_of(wish)
+    assert (behind if told in {"cause", "context"} else wish) is find_cause(wish)
 
 
 def test_archive_by_the_handler_is_at_once() -> None:
@@ -319,5 +319,5 @@ SNOOZE, RETRY, ARCHIVE, CANCEL = (
     ],
 )
 def test_what_ends_most_wins(error: BaseException, decision: Decision) -> None:
-    """Wrapped as a cause or in groups; an error beside a Snooze is not hidden by it."""
+    """Wrapped as a cause or in groups; another error next to a Snooze is not hidden by it."""
     assert decision == decided(Failed(error))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import App, Mux, Task
-from pyasynq._engine.failure_text import error_line, log_line, own_traceback, trace_of
+from pyasynq._engine.failure_text import error_line, format_trace, log_line, own_traceback
 from pyasynq._engine.run.outcome import error_to_tell
 from pyasynq._payload import ArgumentsCodec
 from pyasynq.control import Retry
@@ -65,7 +65,7 @@ def test_an_error_without_a_message_is_its_type() -> None:
 def test_errors_that_go_knows_keep_gos_words(words: str, error: BaseException) -> None:
     """Dashboards of peers show one text for one thing."""
     assert words == error_line(raised(error))
-    assert b"" == trace_of(raised(error))
+    assert b"" == format_trace(raised(error))
 
 
 def test_w22_text_that_is_not_utf8_is_replaced() -> None:
@@ -73,7 +73,7 @@ def test_w22_text_that_is_not_utf8_is_replaced() -> None:
     line = error_line(raised(ValueError("bad \ud800 text")))
     assert "bad ? text" in line
     line.encode()
-    trace_of(raised(ValueError("bad \ud800 text"))).decode()
+    format_trace(raised(ValueError("bad \ud800 text"))).decode()
 
 
 @pytest.mark.parametrize("letter", ["x", "\u00e9", "\U0001f600"])
@@ -88,7 +88,7 @@ def test_the_line_has_at_most_two_kilobytes_and_keeps_the_place(letter: str) -> 
 
 def test_the_trace_has_at_most_sixteen_kilobytes_and_keeps_both_ends() -> None:
     """The middle of a long one is left out."""
-    trace = trace_of(raised(ValueError("x" * 50_000)))
+    trace = format_trace(raised(ValueError("x" * 50_000)))
     assert len(trace) <= 16_384
     assert trace.startswith(b"Traceback")
     assert b"\n...\n" in trace
@@ -96,7 +96,7 @@ def test_the_trace_has_at_most_sixteen_kilobytes_and_keeps_both_ends() -> None:
 
 def test_the_trace_shows_where_it_happened() -> None:
     """It is Python's own traceback."""
-    trace = trace_of(raised(ValueError("bad"))).decode()
+    trace = format_trace(raised(ValueError("bad"))).decode()
     assert "in raised" in trace
     assert "ValueError: bad" in trace
 
@@ -104,11 +104,11 @@ def test_the_trace_shows_where_it_happened() -> None:
 def test_an_error_whose_text_cannot_be_read_is_written_down_all_the_same() -> None:
     """A settle is never lost to the user's `__str__`."""
     assert "UnreadableError: (its text cannot be read: RuntimeError)" in error_line(raised(UnreadableError()))
-    assert b"UnreadableError" in trace_of(raised(UnreadableError()))
+    assert b"UnreadableError" in format_trace(raised(UnreadableError()))
 
 
-def test_d31_a_retry_without_retries_left_does_not_promise_another_attempt() -> None:
-    """It stays the last error of the archived task; a reason comes before what it was raised from."""
+def test_a_retry_without_retries_left_does_not_promise_another_attempt() -> None:
+    """It stays the last error of the archived task; a reason comes before what it was raised from. (D31)"""
     assert "the handler asked for a retry" == error_line(error_to_tell(raised(Retry(5))))
     wish = Retry(5, reason="no answer")
     wish.__cause__ = TimeoutError("timed out")
@@ -131,8 +131,8 @@ async def fail_in_group(*texts: str) -> None:
 
 
 @run_async
-async def test_d32_the_line_of_a_group_names_its_first_leaf_and_the_users_line() -> None:
-    """Not only how many there are, and not a line of asyncio."""
+async def test_the_line_of_a_group_names_its_first_leaf_and_the_users_line() -> None:
+    """Not only how many there are, and not a line of asyncio. (D32)"""
     lines = []
     for text in ("no such user", "no such card"):
         with pytest.raises(ExceptionGroup) as caught:
@@ -147,8 +147,8 @@ async def test_d32_the_line_of_a_group_names_its_first_leaf_and_the_users_line()
     ] == lines
 
 
-def test_d33_the_place_is_the_users_line_and_not_the_standard_librarys() -> None:
-    """The standard library refuses a call that the user's line made."""
+def test_the_place_is_the_users_line_and_not_the_standard_librarys() -> None:
+    """The standard library refuses a call that the user's line made. (D33)"""
 
     def handler() -> None:
         json.loads("{")
@@ -159,13 +159,13 @@ def test_d33_the_place_is_the_users_line_and_not_the_standard_librarys() -> None
     assert f"[test_failure_text.py:{line}]" in error_line(caught.value)
 
 
-def test_d33_an_error_that_only_we_raise_has_no_place() -> None:
-    """A line of ours tells nothing, and its traceback holds none either."""
+def test_an_error_that_only_we_raise_has_no_place() -> None:
+    """A line of ours tells nothing, and its traceback holds none either. (D33)"""
     try:
         ArgumentsCodec(fail, {"text": str}, owner="task 't'").decode(b"{}")
     except PayloadDecodingError as error:
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-        line, trace = error_line(error), trace_of(error).decode()
+        line, trace = error_line(error), format_trace(error).decode()
     assert line.endswith("missing 'text'")
     assert "File" not in trace
     assert "missing 'text'" in trace
@@ -177,8 +177,8 @@ async def stop(task: Task, call_next: Callable[[Task], Any]) -> None:
 
 
 @run_async
-async def test_d33_an_error_that_python_raises_for_the_user_has_the_place_of_its_cause() -> None:
-    """Its own traceback holds no frame of the coroutine."""
+async def test_an_error_that_python_raises_for_the_user_has_the_place_of_its_cause() -> None:
+    """Its own traceback holds no frame of the coroutine. (D33)"""
     mux = Mux()
     mux.handle("t", fail)  # type: ignore[arg-type]
     mux.use(stop)
@@ -204,8 +204,8 @@ async def quote(task: Task, call_next: Callable[[Task], Any]) -> Any:
 
 
 @run_async
-async def test_d33_tracebacks_hold_no_frames_of_ours_between_middleware_and_handler() -> None:
-    """This holds for the error, for its causes, and for the log."""
+async def test_tracebacks_hold_no_frames_of_ours_between_middleware_and_handler() -> None:
+    """This holds for the error, for its causes, and for the log. (D33)"""
     app, mux = App("redis://127.0.0.1:1"), Mux()
     app.task("t")(fail)
     app.use(observe)
@@ -217,7 +217,7 @@ async def test_d33_tracebacks_hold_no_frames_of_ours_between_middleware_and_hand
         assert route is not None
         with pytest.raises(LookupError) as caught:
             await route.call(Task("t", b'{"text":"x"}'))  # type: ignore[misc]
-        trace = trace_of(caught.value).decode()
+        trace = format_trace(caught.value).decode()
         assert "middleware.py" not in trace
         assert "routes.py" not in trace
         assert ["observe", "quote", "fail"] == [
@@ -228,20 +228,20 @@ async def test_d33_tracebacks_hold_no_frames_of_ours_between_middleware_and_hand
         assert "in quote" in shown
 
 
-def test_d37_what_is_known_besides_gos_words_stands_in_the_log() -> None:
-    """Limit and place of a timeout, the nearest name of an unknown type."""
+def test_what_is_known_besides_gos_words_stands_in_the_log() -> None:
+    """Limit and place of a timeout, the nearest name of an unknown type. (D37)"""
     timeout = TaskTimeoutError(1.5, "shop.py:12 in fetch")
-    timeout.add_note("The handler stood at:\n  File shop.py, line 12, in fetch")
+    timeout.add_note("The handler was at:\n  File shop.py, line 12, in fetch")
     assert "context deadline exceeded" == error_line(timeout)
     assert "context deadline exceeded after 1.5 s at shop.py:12 in fetch" == log_line(timeout)
-    assert "line 12, in fetch" in trace_of(timeout).decode()
+    assert "line 12, in fetch" in format_trace(timeout).decode()
     unknown = HandlerNotFoundError("mial", ["mail"])
     assert "handler not found for task \"mial\"; did you mean 'mail'?" == log_line(unknown)
 
 
 @run_async
-async def test_d37_an_unknown_type_gets_the_nearest_one() -> None:
-    """An app with middleware and a mux both suggest it."""
+async def test_an_unknown_type_gets_the_nearest_one() -> None:
+    """An app with middleware and a mux both suggest it. (D37)"""
     app, mux = App("redis://127.0.0.1:1"), Mux()
     app.task("email:deliver")(fail)
     app.use(observe)

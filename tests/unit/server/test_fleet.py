@@ -200,7 +200,7 @@ def test_a_place_is_filled_when_its_child_dies_while_its_follower_starts() -> No
 
 
 def test_a_child_that_leaves_is_followed_at_once_and_may_take_its_time() -> None:
-    """Its end is no death. A second one may leave meanwhile, a third waits for the first."""
+    """Its end is not a death. A second one may leave meanwhile, a third waits for the first."""
     play = Play()
     leaving = play.begin()
     for _ in range(2):
@@ -297,8 +297,8 @@ def test_a_dead_child_is_not_terminated() -> None:
     assert MemberPhase.READY is member.phase
 
 
-def test_d17_a_child_that_gives_no_sign_of_life_is_killed_once_and_replaced() -> None:
-    """After the limit, and not before; the other child goes on."""
+def test_a_child_that_gives_no_sign_of_life_is_killed_once_and_replaced() -> None:
+    """After the limit, and not before; the other child goes on. (D17)"""
     play = Play(2, limits=Limits(silence=30))
     silent, other = play.begin()
     play.fleet.heard(play.now, [silent, other])
@@ -313,15 +313,15 @@ def test_d17_a_child_that_gives_no_sign_of_life_is_killed_once_and_replaced() ->
     assert [silent.worker] == [member.worker for member in play.act()]
 
 
-def test_d17_a_child_that_has_not_given_a_sign_of_life_yet_is_given_time() -> None:
-    """It may be loading a library that keeps the lock."""
+def test_a_child_that_has_not_given_a_sign_of_life_yet_is_given_time() -> None:
+    """It may be loading a library that keeps the lock. (D17)"""
     play = Play(limits=Limits(silence=30))
     play.begin()
     assert float("inf") == play.fleet.wake_at()
 
 
-def test_d17_the_silence_of_a_supervisor_that_was_stopped_is_nobody_elses() -> None:
-    """All children get the whole time again."""
+def test_the_silence_of_a_supervisor_that_was_stopped_is_nobody_elses() -> None:
+    """All children get the whole time again. (D17)"""
     play = Play(limits=Limits(silence=30))
     play.fleet.heard(play.now, play.begin())
     play.now += 3_600
@@ -331,8 +331,8 @@ def test_d17_the_silence_of_a_supervisor_that_was_stopped_is_nobody_elses() -> N
     assert 30 == play.wait()
 
 
-def test_d17_a_child_that_does_not_end_after_term_is_killed() -> None:
-    """Its own timeouts and a margin later."""
+def test_a_child_that_does_not_end_after_term_is_killed() -> None:
+    """Its own timeouts and a margin later. (D17)"""
     play = Play()
     [member] = play.begin()
     member.patience = 3
@@ -346,8 +346,8 @@ def test_d17_a_child_that_does_not_end_after_term_is_killed() -> None:
     assert play.fleet.is_over
 
 
-def test_d17_a_reload_whose_new_child_hangs_is_called_off() -> None:
-    """The new one is told to end, and killed if it does not; the old ones go on."""
+def test_a_reload_whose_new_child_hangs_is_called_off() -> None:
+    """The new one is told to end, and killed if it does not; the old ones go on. (D17)"""
     play = Play(2, limits=Limits(start=60))
     old = play.begin()
     play.fleet.reload(play.now)

@@ -64,7 +64,7 @@ def test_a_rule_of_the_configuration_wins_over_the_code_and_both_over_the_defaul
 
 
 def test_asynqs_defaults_are_a_minute_and_no_limits() -> None:
-    """Of delay and size."""
+    """Limits of delay and size."""
     routes = GroupRoutes(ServerConfig(group_aggregator=aggregate), None)
     aggregator = routes.find("any")
     assert aggregator is not None

@@ -1,4 +1,4 @@
-"""What probes are told."""
+"""Answers to probes."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_a_worker_is_followed_by_its_events() -> None:
     assert vitals.is_ready(vitals.beat_at)
 
 
-def test_d46_a_worker_is_ready_while_one_of_its_queues_can_be_asked() -> None:
-    """Queues that cannot be read are named; that none can is not a reason to restart the worker."""
+def test_a_worker_is_ready_while_one_of_its_queues_can_be_asked() -> None:
+    """Queues that cannot be read are named; that none can is not a reason to restart the worker. (D46)"""
     one = worker("active", 1.0)
     one.note_queues(2, ["b"])
     told = answer("/ready", [one], NOW)
@@ -98,7 +98,7 @@ def ask(port: int, method: str, path: str) -> tuple[int, bytes]:
 
 
 def test_http_requests_are_answered_at_the_port(tmp_path: Path) -> None:
-    """Nonsense is not, and holds nobody up."""
+    """An invalid request gets no answer, and delays no other."""
     beat = tmp_path / "alive"
     vitals = Vitals(1, 42)
     with Health(HealthSettings(0, "127.0.0.1", str(beat)), lambda: [vitals]) as health:
@@ -135,8 +135,8 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
         pass
 
 
-def test_d21_silent_connections_do_not_keep_probes_from_an_answer() -> None:
-    """The oldest is turned away for the next one; one that says nothing is closed after a second."""
+def test_silent_connections_do_not_keep_probes_from_an_answer() -> None:
+    """The oldest is turned away for the next one; one that says nothing is closed after a second. (D21)"""
     with Health(HealthSettings(0, "127.0.0.1"), lambda: [Vitals(1, 42)]) as health, ExitStack() as stack:
         port = health.port
         assert port

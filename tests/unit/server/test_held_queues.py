@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued, DequeuedTask, LimitedBy, Rules, Terms
+from pyasynq._broker.dequeue import Dequeued, DequeuedTask, DequeueRules, DequeueTerms, LimitedBy
 from pyasynq._clock import Instant
 from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.queue_state import Key, Watch
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pyasynq._engine.take.queue_board import ServedQueue
 
 TASK = DequeuedTask("a", b"", 0, 30)
-FULL = Dequeued([], 0, False, False, 30, Instant(10), Rules.PLAIN, LimitedBy.CONCURRENCY, 20.0)
+FULL = Dequeued([], 0, False, False, 30, Instant(10), DequeueRules.PLAIN, LimitedBy.CONCURRENCY, 20.0)
 TAKEN = FULL._replace(tasks=[TASK])
-RATED = Dequeued([], 0, False, False, 30, Instant(10), Rules.PLAIN, LimitedBy.RATE, 0.25)
+RATED = Dequeued([], 0, False, False, 30, Instant(10), DequeueRules.PLAIN, LimitedBy.RATE, 0.25)
 EMPTY = Dequeued([], 0, True, False, 30, Instant(10))
 
 
 @pytest.fixture
 def board() -> QueueBoard:
     """A queue with a limit, and one without."""
-    settings = {"one": Queue(concurrency=1), "two": Queue()}
+    settings = {"one": Queue(max_run=1), "two": Queue()}
     return QueueBoard(settings, settings.__getitem__)
 
 
@@ -38,12 +38,12 @@ def answer(
 
 
 def test_each_queue_is_asked_on_its_own_terms(board: QueueBoard) -> None:
-    """Those of the server, until Redis says that others are stored."""
+    """The limits of the server, until Redis says that others are stored."""
     one, two = board.queues
-    assert (True, Terms(Rules.LIMITED, QueueLimits(1))) == (one.state.is_limited, one.terms)
-    assert (False, Terms()) == (two.state.is_limited, two.terms)
-    answer(board, two, EMPTY._replace(rules=Rules.LIMITED, empty=False))
-    assert (True, Rules.LIMITED) == (two.state.is_limited, two.terms.rules)
+    assert (True, DequeueTerms(DequeueRules.LIMITED, QueueLimits(1))) == (one.state.is_limited, one.terms)
+    assert (False, DequeueTerms()) == (two.state.is_limited, two.terms)
+    answer(board, two, EMPTY._replace(rules=DequeueRules.LIMITED, empty=False))
+    assert (True, DequeueRules.LIMITED) == (two.state.is_limited, two.terms.rules)
     assert two in board.to_ask(100.0), "nothing was taken, so it is asked again at once"
     answer(board, two, EMPTY)
     answer(board, one, EMPTY)
@@ -79,7 +79,7 @@ def test_a_queue_without_a_slot_is_watched_asked_once_more_and_left_alone(board:
 
 
 def test_a_lapsing_lease_is_not_slept_over(board: QueueBoard) -> None:
-    """Nobody reports the end of a lease."""
+    """The end of a lease is not reported."""
     queue = board.queues[0]
     board.watched(queue, changes=0)
     queue.state = queue.state._replace(watch=Watch.HOLDERS)
@@ -88,7 +88,7 @@ def test_a_lapsing_lease_is_not_slept_over(board: QueueBoard) -> None:
 
 
 def test_vain_questions_come_ever_more_seldom(board: QueueBoard) -> None:
-    """Up to a quarter of a second, while others are quicker; whoever got a task begins anew."""
+    """Up to a quarter of a second, while others are quicker; a server that got a task starts again."""
     queue, gaps = board.queues[0], []
     for _ in range(8):
         answer(board, queue, FULL)
@@ -120,7 +120,7 @@ def test_an_answer_that_is_older_than_a_change_of_leases_is_checked(board: Queue
 
 
 def test_new_tasks_of_a_held_queue_wake_nobody(board: QueueBoard) -> None:
-    """They are kept back as well; but when the queue is empty later, it must be watched anew."""
+    """They are held back as well; but when the queue is empty later, it must be watched again."""
     queue = board.queues[0]
     queue.state = queue.state._replace(watch=Watch.TASKS)
     answer(board, queue, FULL)

@@ -110,7 +110,7 @@ def info_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_failure_is_one_warning_that_says_why_and_what_comes_next(
     finished: Callable[..., logging.LogRecord],
 ) -> None:
-    """The error stands in the line itself, where a search finds it; the traceback follows."""
+    """The error is in the line itself, where a search finds it; the traceback follows."""
     record = finished(Outcome.RETRIED, ValueError("no such user"), 15.4)
     assert "WARNING" == record.levelname
     assert record.exc_info
@@ -136,14 +136,14 @@ def test_an_archived_task_is_an_error(finished: Callable[..., logging.LogRecord]
         (Outcome.SNOOZED, ValueError("no"), 30.9, "snoozed for 30 s after 1.5 s"),
     ],
 )
-def test_d36_what_is_no_failure_is_an_info_without_a_traceback(
+def test_what_is_no_failure_is_an_info_without_a_traceback(
     finished: Callable[..., logging.LogRecord],
     outcome: Outcome,
     error: BaseException | None,
     delay: float | None,
     line: str,
 ) -> None:
-    """On a logger of its own, which names the task and carries its fields."""
+    """On a logger of its own, which names the task and carries its fields. (D36)"""
     record = finished(outcome, error, delay)
     assert ("INFO", "pyasynq.outcomes") == (record.levelname, record.name)
     assert not record.exc_info
@@ -154,10 +154,10 @@ def test_d36_what_is_no_failure_is_an_info_without_a_traceback(
 
 
 @pytest.mark.parametrize(("level", "wanted"), [(logging.INFO, True), (logging.WARNING, False)])
-def test_d36_no_event_is_built_for_a_success_whose_line_is_off(
+def test_no_event_is_built_for_a_success_whose_line_is_off(
     events: Events, caplog: pytest.LogCaptureFixture, level: int, wanted: bool
 ) -> None:
-    """The lines then cost nothing where they are not read."""
+    """The lines then cost nothing where they are not read. (D36)"""
     caplog.set_level(level, "pyasynq.outcomes")
     assert wanted is events.wants_routine(TaskFinished)
     assert not events.wants(TaskSettled)
@@ -166,10 +166,10 @@ def test_d36_no_event_is_built_for_a_success_whose_line_is_off(
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
-def test_d22_foreign_text_cannot_forge_a_line(
+def test_foreign_text_cannot_forge_a_line(
     events: Events, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
-    """Types, ids, queues, errors and what else others have written."""
+    """Types, ids, queues, errors and what else others have written. (D22)"""
     events.emit(TaskFinished(text, text, text, 0, 5, Outcome.RETRIED, 1.5, ValueError(text), 1))
     events.emit(LeaseLost(text, text))
     events.emit(RoundFailed("janitor", ValueError(text), 1))
@@ -181,10 +181,10 @@ def test_d22_foreign_text_cannot_forge_a_line(
 # The life of a worker.
 
 
-def test_d34_the_end_says_what_is_waited_for_and_what_was_done(
+def test_the_end_says_what_is_waited_for_and_what_was_done(
     events: Events, server: Reported, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It names the tasks, and says worker, not server."""
+    """It names the tasks, and says worker, not server. (D34)"""
     events.emit(ServerStateChanged("id", "active"))
     caplog.clear()
     server.ending = True
@@ -196,16 +196,16 @@ def test_d34_the_end_says_what_is_waited_for_and_what_was_done(
     outcomes = {Outcome.SUCCEEDED: 1_203, Outcome.REVOKED: 0, Outcome.RETRIED: 4, Outcome.ARCHIVED: 1}
     events.emit(ServerEnded("id", outcomes, 7_200, 1))
     assert [
-        "worker stopping: waits up to 8 s for 1 task (report:fetch)",
+        "worker stopping: waiting up to 8 s for 1 task (report:fetch)",
         "1 task that did not finish is back at the front of the queue",
         "worker ended: 1,203 succeeded, 4 retried, 1 archived in 2 h; 1 outcome was not written",
     ] == caplog.messages
 
 
-def test_d34_a_worker_without_tasks_says_that_it_stops(
+def test_a_worker_without_tasks_says_that_it_stops(
     events: Events, server: Reported, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And that none was run."""
+    """And that none was run. (D34)"""
     server.types = ()
     events.emit(ServerStateChanged("id", "active"))
     caplog.clear()
@@ -214,10 +214,10 @@ def test_d34_a_worker_without_tasks_says_that_it_stops(
     assert ["worker stopping", "worker ended after 41 s: no task was run"] == caplog.messages
 
 
-def test_d34_a_worker_that_takes_no_more_names_what_runs_on(
+def test_a_worker_that_takes_no_more_names_what_runs_on(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each type once, with its number."""
+    """Each type once, with its number. (D34)"""
     events.emit(ServerStateChanged("id", "stopped"))
     assert ["worker takes no more tasks; running on: email:deliver (2), report:fetch"] == caplog.messages
 
@@ -237,8 +237,8 @@ def finish(events: Events, *services: str) -> None:
         events.emit(RoundFinished(service, 1.0))
 
 
-def test_d35_one_outage_is_one_warning_and_one_info(events: Events, caplog: pytest.LogCaptureFixture) -> None:
-    """However many services fail, and however often."""
+def test_one_outage_is_one_warning_and_one_info(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """However many services fail, and however often. (D35)"""
     fail(events, "processor", "heartbeater", "queue_look", "heartbeater")
     events.emit(SettleDelayed(2, AWAY))
     finish(events, "processor", "heartbeater")
@@ -255,8 +255,8 @@ def test_d35_one_outage_is_one_warning_and_one_info(events: Events, caplog: pyte
     assert not events.wants(TaskSettled)
 
 
-def test_d01_the_outage_of_a_node_is_told_apart(events: Events, caplog: pytest.LogCaptureFixture) -> None:
-    """Rounds for other nodes do not end it, nor do outcomes."""
+def test_the_outage_of_a_node_is_told_apart(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """Rounds for other nodes do not end it, nor do outcomes. (D01)"""
     silent = RedisUnavailableError("a:1,b:2", "a:1: no reply within 5 s")
     events.emit(RoundFailed("queue_look", silent, 0.1, "a:1"))
     events.emit(RoundFinished("queue_look", 1.0, "b:2"))
@@ -267,10 +267,10 @@ def test_d01_the_outage_of_a_node_is_told_apart(events: Events, caplog: pytest.L
     assert info_lines(caplog)[-1].startswith("Redis at a:1 is back after ")
 
 
-def test_d35_a_round_that_asked_nothing_does_not_end_an_outage(
+def test_a_round_that_asked_nothing_does_not_end_an_outage(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor does the first round of a service: it may have been on its way before."""
+    """Nor does the first round of a service: it may have been on its way before. (D35)"""
     fail(events, "processor")
     finish(events, "processor", "processor", "queue_look")
     assert 1 == len(info_lines(caplog))
@@ -278,19 +278,19 @@ def test_d35_a_round_that_asked_nothing_does_not_end_an_outage(
     assert 2 == len(info_lines(caplog))
 
 
-def test_d35_a_round_of_the_forwarder_does_not_end_an_outage(
+def test_a_round_of_the_forwarder_does_not_end_an_outage(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It asks Redis nothing when the last one was a moment ago."""
+    """It asks Redis nothing when the last one was a moment ago. (D35)"""
     fail(events, "processor")
     finish(events, "forwarder", "forwarder")
     assert 1 == len(info_lines(caplog))
 
 
-def test_d35_all_kept_outcomes_are_in_the_line(
+def test_all_kept_outcomes_are_in_the_line(
     events: Events, server: Reported, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One is written before the others; an attempt that ends meanwhile is not waited for."""
+    """One is written before the others; an attempt that ends meanwhile is not waited for. (D35)"""
     server.outcomes = 2
     fail(events, "processor")
     events.emit(TaskSettled("default", "1", written=True))
@@ -304,10 +304,10 @@ def test_d35_all_kept_outcomes_are_in_the_line(
     assert info_lines(caplog)[-1].endswith("; 3 outcomes written")
 
 
-def test_d35_outcomes_of_attempts_that_end_after_it_do_not_count(
+def test_outcomes_of_attempts_that_end_after_it_do_not_count(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They were not kept."""
+    """They were not kept. (D35)"""
     fail(events, "heartbeater")
     events.emit(TaskSettled("default", "kept", written=True))
     events.emit(TaskFinished("default", "new", "t", 0, 5, Outcome.SUCCEEDED, 0.1, None))
@@ -316,28 +316,26 @@ def test_d35_outcomes_of_attempts_that_end_after_it_do_not_count(
     assert info_lines(caplog)[-1].endswith("; 1 outcome written")
 
 
-def test_d35_the_next_outage_is_told_again(events: Events, caplog: pytest.LogCaptureFixture) -> None:
-    """Each has its two lines; a service that fails twice after the first one has met the second."""
+def test_the_next_outage_is_told_again(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """Each has its two lines; a service that fails twice after the first one has met the second. (D35)"""
     for _ in range(2):
         fail(events, "queue_look", "queue_look")
         finish(events, "queue_look")
     assert 4 == len(info_lines(caplog))
 
 
-def test_d35_a_round_that_fails_late_is_no_new_outage(
-    events: Events, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It began when Redis was away, and waited for it until its time was over."""
+def test_a_round_that_fails_late_is_no_new_outage(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """It began when Redis was away, and waited for it until its time was over. (D35)"""
     fail(events, "queue_look")
     finish(events, "queue_look")
     fail(events, "heartbeater", "recoverer")
     assert 2 == len(info_lines(caplog))
 
 
-def test_d35_a_refused_password_is_told_with_the_address(
+def test_a_refused_password_is_told_with_the_address(
     events: Events, server: Reported, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, like an outage."""
+    """Once, like an outage. (D35)"""
     server.types = ()
     text = "Redis at localhost:6379 refused the user name or password: invalid password"
     fail(events, "queue_look", "recoverer", error=RedisAuthenticationError(text))
@@ -346,10 +344,10 @@ def test_d35_a_refused_password_is_told_with_the_address(
     ] == info_lines(caplog)
 
 
-def test_d35_a_login_that_is_refused_after_a_break_is_told_once_more(
+def test_a_login_that_is_refused_after_a_break_is_told_once_more(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection broke because the password was changed; that does not pass by itself."""
+    """The connection broke because the password was changed; that does not pass by itself. (D35)"""
     text = "Redis at localhost:6379 refused the user name or password: invalid password"
     fail(events, "processor", "queue_look")
     fail(events, "queue_look", "recoverer", "queue_look", error=RedisAuthenticationError(text))
@@ -409,21 +407,19 @@ def test_h20_a_service_that_fails_again_and_again_is_one_warning(
         events.emit(RoundFailed("janitor", ValueError(text), 0.1))
     events.emit(RoundFailed("forwarder", ValueError("loading"), 0.1))
     assert [
-        "janitor failed, and is tried again: ValueError('no')",
-        "janitor failed, and is tried again: ValueError('loading')",
-        "forwarder failed, and is tried again: ValueError('loading')",
+        "janitor failed; retrying: ValueError('no')",
+        "janitor failed; retrying: ValueError('loading')",
+        "forwarder failed; retrying: ValueError('loading')",
     ] == info_lines(caplog)
 
 
-def test_d44_outcomes_that_cannot_be_written_are_one_line(
+def test_outcomes_that_cannot_be_written_are_one_line(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not one for each try."""
+    """Not one for each try. (D44)"""
     for _ in range(5):
         events.emit(SettleDelayed(1, ValueError("too large")))
-    assert ["1 outcome could not be written, and will be tried again: ValueError('too large')"] == info_lines(
-        caplog
-    )
+    assert ["1 outcome could not be written; retrying: ValueError('too large')"] == info_lines(caplog)
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -445,10 +441,10 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
         HandlerNotFoundError("email:deliver", []),
     ],
 )
-def test_d36_a_traceback_that_only_repeats_the_line_is_left_out(
+def test_a_traceback_that_only_repeats_the_line_is_left_out(
     finished: Callable[..., logging.LogRecord], error: BaseException
 ) -> None:
-    """What a handler asked for is not an error of its code, wherever it was raised."""
+    """A control value of a handler is not an error of its code, even if it was raised in a helper. (D36)"""
     assert finished(Outcome.RETRIED, error, 5.0).exc_info is None
 
 
@@ -460,10 +456,10 @@ def test_d36_a_traceback_that_only_repeats_the_line_is_left_out(
         raised(RedisUnavailableError("localhost:6379", "nothing listens there")),
     ],
 )
-def test_d36_the_traceback_of_an_error_in_a_handler_is_written(
+def test_the_traceback_of_an_error_in_a_handler_is_written(
     finished: Callable[..., logging.LogRecord], error: BaseException
 ) -> None:
-    """Also of one that a retry was asked for from, and of ours when the user's code met it."""
+    """Also of one that a retry was asked for from, and of ours when the user's code met it. (D36)"""
     assert finished(Outcome.RETRIED, error, 5.0).exc_info is not None
 
 
@@ -513,10 +509,10 @@ def test_a_long_text_of_an_error_is_shortened_in_every_line(
         assert "characters left out" in line
 
 
-def test_d14_a_stack_of_what_hangs_keeps_its_lines(events: Events, caplog: pytest.LogCaptureFixture) -> None:
-    """Not one line with symbols for line breaks; and no empty line ends it."""
+def test_a_stack_of_what_hangs_keeps_its_lines(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+    """Not one line with symbols for line breaks; and no empty line ends it. (D14)"""
     stack = 'this stack:\n  File "/app/tasks.py", line 3, in report\n    compute()\n'
     events.emit(ShutdownHung("the event loop", stack))
     assert [
-        f"the event loop did not end in time and was given up; it waited at {stack.rstrip()}"
+        f"the event loop did not end in time and was given up; it was waiting at {stack.rstrip()}"
     ] == info_lines(caplog)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._engine.handlers.routes import OneRoute, is_coroutine_handler, router_of
+from pyasynq._engine.handlers.routes import (
+    AttemptRules,
+    HandlerRules,
+    OneRoute,
+    is_coroutine_handler,
+    make_router,
+)
+from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, HandlerNotFoundError, InvalidOptionError
 from pyasynq.mux import Mux
 from pyasynq.task import Task
@@ -102,7 +109,34 @@ def test_the_decorator_registers_with_settings_and_returns_the_function() -> Non
 
     route = mux.route("email:x")
     assert asyncio.iscoroutinefunction(deliver)
-    assert (0, 5, False) == (route.crash_limit, route.retry_delay(0, ValueError(), Task("x")), route.plain)  # type: ignore[misc]
+    assert (0, False) == (route.rules.crash_limit, route.plain)
+    rules = AttemptRules(ServerConfig(retry_delay=9), route, Task("x"))
+    assert rules.delay(0, ValueError()) == 5
+
+
+@pytest.mark.parametrize(
+    "rule", [{"is_failure": 3}, {"crash_limit": 1.5}, {"crash_limit": "x"}, {"executor": "thread"}]
+)
+def test_a_rule_that_cannot_be_is_named(rule: dict[str, Any]) -> None:
+    """It is refused when the handler is registered, not when a task fails."""
+    [name] = rule
+    with pytest.raises(InvalidOptionError, match=name):
+        HandlerRules(**rule)
+
+
+def test_middleware_keeps_all_rules_of_a_handler() -> None:
+    """Only its call changes."""
+
+    async def pass_on(task: Task, call_next: Any) -> Any:
+        return await call_next(task)
+
+    mux = Mux()
+    mux.handle("x", lambda task: None, retry_delay=5, is_failure=lambda error: False, crash_limit=2)
+    bare = mux.route("x")
+    mux.use(pass_on)
+    wrapped = mux.route("x")
+    assert (wrapped.rules, wrapped.program) == (bare.rules, bare.program)
+    assert (bare.plain, wrapped.plain) == (True, False)
 
 
 def test_plain_handlers_are_known_as_such() -> None:
@@ -156,7 +190,7 @@ def test_middleware_that_is_no_coroutine_function_is_refused() -> None:
 
 
 def test_handlers_and_middleware_added_later_count_for_types_seen_before() -> None:
-    """What was found is remembered only while nothing changes."""
+    """Found routes are cached only while nothing changes."""
     mux = mux_with("email:")
     assert "email:" == run(mux, "email:deliver")
     mux.handle("email:deliver", named("exact"))
@@ -164,7 +198,7 @@ def test_handlers_and_middleware_added_later_count_for_types_seen_before() -> No
 
 
 def test_types_from_outside_do_not_fill_the_memory() -> None:
-    """Only so many are remembered."""
+    """Only this many are remembered."""
     mux = mux_with("email:")
     for number in range(11_000):
         mux.route(f"email:{number}")
@@ -175,14 +209,14 @@ def test_types_from_outside_do_not_fill_the_memory() -> None:
 def test_a_server_takes_a_router_or_a_function() -> None:
     """One function serves every type."""
     mux = Mux()
-    assert mux is router_of(mux)
-    assert isinstance(router_of(named("x")), OneRoute)
-    with pytest.raises(ConfigurationError, match="and got int"):
-        router_of(42)  # type: ignore[arg-type]
+    assert mux is make_router(mux)
+    assert isinstance(make_router(named("x")), OneRoute)
+    with pytest.raises(ConfigurationError, match="not int"):
+        make_router(42)  # type: ignore[arg-type]
 
 
 def test_objects_and_partials_with_coroutines_are_coroutine_handlers() -> None:
-    """What matters is what a call gives."""
+    """The kind of the returned value decides."""
 
     class Handler:
         async def __call__(self, task: Task) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued, DequeuedTask, LimitedBy, Rules, Terms
+from pyasynq._broker.dequeue import Dequeued, DequeuedTask, DequeueRules, DequeueTerms, LimitedBy
 from pyasynq._clock import Instant
 from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq._engine.take.queue_state import Key, Watch
@@ -15,9 +15,9 @@ from pyasynq.limits import Queue, QueueLimits
 if TYPE_CHECKING:
     from pyasynq._engine.take.queue_board import ServedQueue
 
-HELD = Dequeued([], 0, False, False, 30, Instant(10), Rules.ORDERED, LimitedBy.ORDER)
+HELD = Dequeued([], 0, False, False, 30, Instant(10), DequeueRules.ORDERED, LimitedBy.ORDER)
 TAKEN = HELD._replace(tasks=[DequeuedTask("a", b"", 0, 30)])
-EMPTY = Dequeued([], 0, True, False, 30, Instant(10), Rules.ORDERED)
+EMPTY = Dequeued([], 0, True, False, 30, Instant(10), DequeueRules.ORDERED)
 
 
 @pytest.fixture
@@ -42,30 +42,30 @@ def answer(board: QueueBoard, queue: ServedQueue, reply: Dequeued, *, changes: i
 def test_a_queue_is_asked_as_an_ordered_one_if_somebody_said_so(board: QueueBoard) -> None:
     """This server, or any other."""
     one, two = board.queues
-    assert Terms(Rules.ORDERED, QueueLimits(ordered=True)) == one.terms
+    assert DequeueTerms(DequeueRules.ORDERED, QueueLimits(ordered=True)) == one.terms
     assert [True, False] == [board.is_ordered("one"), board.is_ordered("two")]
     answer(board, two, HELD._replace(limited_by=LimitedBy.NOTHING))
-    assert Terms(Rules.ORDERED) == two.terms
+    assert DequeueTerms(DequeueRules.ORDERED) == two.terms
     assert {"one", "two"} == board.limited_queues()
-    answer(board, two, EMPTY._replace(rules=Rules.PLAIN))
+    answer(board, two, EMPTY._replace(rules=DequeueRules.PLAIN))
     assert {"one"} == board.limited_queues()
 
 
 def test_an_inspectors_word_wins_over_the_servers(board: QueueBoard, queue: ServedQueue) -> None:
     """And the server's counts again when nothing is stored any more."""
-    answer(board, queue, EMPTY._replace(rules=Rules.UNORDERED, empty=False))
-    assert (Rules.UNORDERED, True) == (queue.state.rules, queue.state.is_limited)
+    answer(board, queue, EMPTY._replace(rules=DequeueRules.UNORDERED, empty=False))
+    assert (DequeueRules.UNORDERED, True) == (queue.state.rules, queue.state.is_limited)
     assert not board.is_ordered("one")
-    for rules in (Rules.LIMITED, Rules.PLAIN):
-        answer(board, queue, EMPTY._replace(rules=Rules.UNORDERED))
+    for rules in (DequeueRules.LIMITED, DequeueRules.PLAIN):
+        answer(board, queue, EMPTY._replace(rules=DequeueRules.UNORDERED))
         answer(board, queue, EMPTY._replace(rules=rules))
-        assert Rules.ORDERED is queue.state.rules
+        assert DequeueRules.ORDERED is queue.state.rules
 
 
 def test_while_its_own_task_is_the_head_the_server_asks_and_watches_nothing(
     board: QueueBoard, queue: ServedQueue
 ) -> None:
-    """What it changes itself is reported to it too; only the end of its task counts, or the safety poll."""
+    """Its own changes are also reported to it; only the end of its task counts, or the safety poll."""
     queue.state = queue.state._replace(watch=Watch.HOLDERS)
     answer(board, queue, TAKEN)
     for key in (Key.ACTIVE, Key.RETRY, Key.PENDING, Key.LIMITS):
@@ -115,6 +115,6 @@ def test_no_end_of_a_head_is_lost_between_question_and_answer(
 def test_queues_without_order_do_not_care_for_these_lists(board: QueueBoard, key: str) -> None:
     """The forwarder watches `retry` over the same connection."""
     two = board.queues[1]
-    answer(board, two, EMPTY._replace(rules=Rules.PLAIN))
+    answer(board, two, EMPTY._replace(rules=DequeueRules.PLAIN))
     assert not board.changed(key)
     assert two.state.is_empty

@@ -23,14 +23,14 @@ def prefetch() -> Prefetch:
 
 
 def learn(prefetch: Prefetch, seconds: float, times: int, *, slots: int = 1) -> None:
-    """Let so many attempts end, one after the other in each of so many slots."""
+    """Let this many attempts end, one after the other in each of this many slots."""
     for number in range(times):
         prefetch.ended(seconds)
         prefetch.learn(1_000.0 + number * seconds / slots)
 
 
 def test_nothing_is_taken_ahead_before_some_hundred_tasks_have_been_short(prefetch: Prefetch) -> None:
-    """Whoever has just started knows nothing of the tasks."""
+    """A server that has just started knows nothing of the tasks."""
     assert 0 == prefetch.allowed
     learn(prefetch, 0.0, 100)
     assert 0 == prefetch.allowed
@@ -84,7 +84,7 @@ def test_forgetting_ends_it_at_once(prefetch: Prefetch) -> None:
 
 
 def test_what_ended_before_it_was_forgotten_says_nothing_of_what_comes_after(prefetch: Prefetch) -> None:
-    """However many short ones have ended that nobody has learnt from."""
+    """Even if many short ones have ended that were not learnt from."""
     for _ in range(1_000):
         prefetch.ended(0.0)
     prefetch.forget()
@@ -94,7 +94,7 @@ def test_what_ended_before_it_was_forgotten_says_nothing_of_what_comes_after(pre
 
 @pytest.mark.parametrize("together", [1, 100])
 def test_a_long_task_counts_as_one_second_however_many_end_with_it(prefetch: Prefetch, together: int) -> None:
-    """A hundred short ones beside it are learnt from as well, at once or one after the other."""
+    """A hundred short ones in parallel are learnt from as well, at once or one after the other."""
     learn(prefetch, 0.0, 1_000)
     prefetch.ended(3_600.0)
     for number in range(1, 101):
@@ -166,8 +166,8 @@ def test_a_queue_that_is_removed_leaves_the_others_their_turns(prefetch: Prefetc
     for queue in ("light", "heavy"):
         for number in range(3):
             prefetch.add(queue, [attempt(f"{queue} {number}", queue=queue)])
-    assert [f"heavy {number}" for number in range(3)] == [one.id for one in prefetch.take_all_of("heavy")]
-    assert [] == prefetch.take_all_of("heavy")
+    assert [f"heavy {number}" for number in range(3)] == [one.id for one in prefetch.take_queue("heavy")]
+    assert [] == prefetch.take_queue("heavy")
     prefetch.weigh({"light": 2, "default": 1})
     assert 3 == prefetch.number
     assert [f"light {number}" for number in range(3)] == [one.id for one in prefetch.take(5)]

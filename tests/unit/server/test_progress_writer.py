@@ -13,9 +13,10 @@ import pytest
 from pyasynq._background.redis_time import RedisTime
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine import Engine
-from pyasynq._engine.run.attempt import Attempt, Phase, ProgressReport
+from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.services.progress_writer import ProgressWriter
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._wire.history import ProgressReport
 from pyasynq.errors import RedisReplyError, RedisUnavailableError
 from pyasynq.events import Events, RoundFinished
 from tests.attempts import attempt
@@ -140,7 +141,7 @@ async def test_the_first_report_after_a_silence_is_written_at_once() -> None:
 
 
 def test_a_thread_that_outlives_the_loop_may_still_report() -> None:
-    """Nobody writes it; the thread of a user does not fail for that."""
+    """It is not written; the user's thread does not fail for that."""
     loop = asyncio.new_event_loop()
     loop.close()
     engine: Any = SimpleNamespace(loop=loop, _clock=SYSTEM_CLOCK, _progress_writer=make_writer()[0])
@@ -159,8 +160,8 @@ def test_a_report_is_dated_when_it_was_made() -> None:
 
 
 @run_async
-async def test_d04_progress_that_redis_refuses_is_not_sent_again() -> None:
-    """Another report may be taken."""
+async def test_progress_that_redis_refuses_is_not_sent_again() -> None:
+    """Another report may be taken. (D04)"""
     writer, driver = make_writer()
     one = attempt("a")
     one.phase = Phase.RUNNING

@@ -46,8 +46,8 @@ def publisher_of(driver: Driver) -> Publisher:
 
 @pytest.mark.parametrize("error", [RedisTLSError("r:1", "expired"), RedisUnavailableError("r:1", "away")])
 @run_async
-async def test_d60_events_are_kept_while_no_connection_can_be_made(error: RedisUnavailableError) -> None:
-    """A certificate that has expired is renewed some day, and nothing was sent before."""
+async def test_events_are_kept_while_no_connection_can_be_made(error: RedisUnavailableError) -> None:
+    """A certificate that has expired is renewed some day, and nothing was sent before. (D60)"""
     driver = Driver(error)
     publisher = publisher_of(driver)
     await publisher.enter()

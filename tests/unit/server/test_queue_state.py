@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued, DequeuedTask, LimitedBy, Rules
+from pyasynq._broker.dequeue import Dequeued, DequeuedTask, DequeueRules, LimitedBy
 from pyasynq._clock import Instant
 from pyasynq._engine.take.queue_state import Key, QueuePhase, QueueState, Watch
 
@@ -21,7 +21,9 @@ LAST_OF_MANY: Final = 500
 """A number of servers of which this one draws the last place."""
 
 
-def state(phase: QueuePhase, watch: Watch, seconds: float, rules: Rules = Rules.PLAIN) -> QueueState:
+def state(
+    phase: QueuePhase, watch: Watch, seconds: float, rules: DequeueRules = DequeueRules.PLAIN
+) -> QueueState:
     """Return a state that rests for this many seconds, of a queue that has seen one report."""
     look_at = 0.0 if phase is QueuePhase.UNKNOWN else NOW + seconds
     return QueueState(phase, look_at, watch, 1, rules, rules, not_before=NOW + 0.01)
@@ -30,16 +32,16 @@ def state(phase: QueuePhase, watch: Watch, seconds: float, rules: Rules = Rules.
 STATES: Final = {
     "unknown": state(QueuePhase.UNKNOWN, Watch.NOTHING, 0),
     "checked": state(QueuePhase.UNKNOWN, Watch.TASKS, 0),
-    "probed": state(QueuePhase.UNKNOWN, Watch.HOLDERS, 0, Rules.LIMITED),
+    "probed": state(QueuePhase.UNKNOWN, Watch.HOLDERS, 0, DequeueRules.LIMITED),
     "empty": state(QueuePhase.EMPTY, Watch.NOTHING, math.inf),
     "watched": state(QueuePhase.EMPTY, Watch.TASKS, math.inf),
     "deferred": state(QueuePhase.DEFERRED, Watch.NOTHING, 0.2),
-    "rate": state(QueuePhase.RATE, Watch.NOTHING, 2, Rules.LIMITED)._replace(not_before=NOW + 2),
-    "slots": state(QueuePhase.CONCURRENCY, Watch.NOTHING, 0.01, Rules.LIMITED),
-    "slots w": state(QueuePhase.CONCURRENCY, Watch.HOLDERS, 5, Rules.LIMITED),
-    "order": state(QueuePhase.ORDER, Watch.NOTHING, 0.01, Rules.ORDERED),
-    "order w": state(QueuePhase.ORDER, Watch.HOLDERS, 5, Rules.ORDERED),
-    "head": state(QueuePhase.HEAD, Watch.HOLDERS, 5, Rules.ORDERED),
+    "rate": state(QueuePhase.RATE, Watch.NOTHING, 2, DequeueRules.LIMITED)._replace(not_before=NOW + 2),
+    "slots": state(QueuePhase.CONCURRENCY, Watch.NOTHING, 0.01, DequeueRules.LIMITED),
+    "slots w": state(QueuePhase.CONCURRENCY, Watch.HOLDERS, 5, DequeueRules.LIMITED),
+    "order": state(QueuePhase.ORDER, Watch.NOTHING, 0.01, DequeueRules.ORDERED),
+    "order w": state(QueuePhase.ORDER, Watch.HOLDERS, 5, DequeueRules.ORDERED),
+    "head": state(QueuePhase.HEAD, Watch.HOLDERS, 5, DequeueRules.ORDERED),
     "failed": state(QueuePhase.FAILED, Watch.NOTHING, 3),
 }
 
@@ -151,7 +153,7 @@ def rows() -> dict[str, dict[str, str]]:
 
 
 def test_the_table_has_every_event_and_every_state() -> None:
-    """What is new is decided for all of the others."""
+    """A new reading is processed for all of the others."""
     assert list(EVENTS) == list(rows())
     assert all(list(STATES) == list(cells) for cells in rows().values())
     assert set(QueuePhase) == {state.phase for state in STATES.values()}

@@ -7,8 +7,8 @@ from pyasynq._engine.services.recoverer import QuietTime
 LEASE = 30
 
 
-def test_d19_connections_that_break_all_the_time_do_not_hold_recovery_off() -> None:
-    """A connection that comes back every three seconds is quiet for one lease of two, and no longer."""
+def test_connections_that_break_all_the_time_do_not_hold_recovery_off() -> None:
+    """A connection that comes back every three seconds is quiet for one lease of two, and no longer. (D19)"""
     quiet = QuietTime(LEASE, until=0.0)
     held = []
     for now in range(1_000, 1_600, 3):

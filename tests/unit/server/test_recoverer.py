@@ -48,8 +48,8 @@ def read(board: QueueBoard, **outages: int) -> None:
 
 
 @run_async
-async def test_d25_an_outage_that_the_look_has_met_is_followed_by_a_quiet_time(board: QueueBoard) -> None:
-    """Live workers have lost their leases, too, and are about to renew them."""
+async def test_an_outage_that_the_look_has_met_is_followed_by_a_quiet_time(board: QueueBoard) -> None:
+    """Live workers have lost their leases, too, and are about to renew them. (D25)"""
     service = recoverer(board)
     read(board)
     await service.round()
@@ -60,8 +60,8 @@ async def test_d25_an_outage_that_the_look_has_met_is_followed_by_a_quiet_time(b
 
 
 @run_async
-async def test_d25_a_queue_that_could_not_be_read_is_quiet_alone(board: QueueBoard) -> None:
-    """Nothing was wrong with the others."""
+async def test_a_queue_that_could_not_be_read_is_quiet_alone(board: QueueBoard) -> None:
+    """Nothing was wrong with the others. (D25)"""
     service = recoverer(board)
     read(board)
     await service.round()
@@ -72,10 +72,10 @@ async def test_d25_a_queue_that_could_not_be_read_is_quiet_alone(board: QueueBoa
 
 
 @run_async
-async def test_d25_nothing_is_asked_and_no_quiet_time_begins_while_no_queue_can_be_read(
+async def test_nothing_is_asked_and_no_quiet_time_begins_while_no_queue_can_be_read(
     board: QueueBoard,
 ) -> None:
-    """The look reports the outage; the quiet time begins when it is over."""
+    """The look reports the outage; the quiet time begins when it is over. (D25)"""
     service = recoverer(board)
     read(board)
     await service.round()

@@ -110,7 +110,7 @@ async def test_a_second_start_does_nothing() -> None:
 
 @run_async
 async def test_a_stopped_service_can_be_started_again() -> None:
-    """Start after stop enters anew."""
+    """Start after stop enters again."""
     service = Counting()
     for _ in range(3):
         await service.start()
@@ -129,7 +129,7 @@ async def test_many_stops_at_once_all_wait_for_the_end() -> None:
 
 @run_async
 async def test_a_cancelled_stop_does_not_undo_the_stop() -> None:
-    """The service ends although nobody waits for it any more."""
+    """The service ends although its caller no longer waits."""
     service = Counting()
     service.round_may_end.clear()
     await service.start()
@@ -267,8 +267,8 @@ def test_w21_rests_after_failures_grow_are_jittered_and_end_at_five_seconds() ->
 
 
 @run_async
-async def test_d19_stopping_services_stops_all_of_them_whatever_leaving_raises() -> None:
-    """The error of one is an event, and the others leave too."""
+async def test_stopping_services_stops_all_of_them_whatever_leaving_raises() -> None:
+    """The error of one is an event, and the others leave too. (D19)"""
 
     class Failing(Counting):
         async def leave(self) -> None:
@@ -286,8 +286,8 @@ async def test_d19_stopping_services_stops_all_of_them_whatever_leaving_raises()
 
 
 @run_async
-async def test_d14_a_round_that_hangs_is_cancelled_and_told_at_the_end_of_its_time() -> None:
-    """The service leaves all the same; the place in the event is the user's, not asyncio's."""
+async def test_a_round_that_hangs_is_cancelled_and_told_at_the_end_of_its_time() -> None:
+    """The service leaves all the same; the place in the event is the user's, not asyncio's. (D14)"""
     service = Counting()
     service.round_may_end.clear()
     hung: list[ShutdownHung] = []
@@ -302,8 +302,8 @@ async def test_d14_a_round_that_hangs_is_cancelled_and_told_at_the_end_of_its_ti
 
 
 @run_async
-async def test_d14_a_service_that_swallows_its_cancellation_is_left_behind() -> None:
-    """Stop returns."""
+async def test_a_service_that_swallows_its_cancellation_is_left_behind() -> None:
+    """Stop returns. (D14)"""
     may_end = asyncio.Event()
 
     class Stubborn(Counting):

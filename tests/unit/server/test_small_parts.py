@@ -19,11 +19,11 @@ from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.settings import EngineSettings
-from pyasynq._redis.facts import ServerFacts, check_clock, check_eviction
+from pyasynq._redis.facts import RedisFacts, check_clock, check_eviction
 from pyasynq.config import ServerConfig
 from pyasynq.context import TaskFieldsFilter, context, current_task
 from pyasynq.errors import ServerStateError, TaskCanceledError, TaskTimeoutError
-from pyasynq.events import Events, ServerWarning
+from pyasynq.events import Events, RedisWarning
 from tests.attempts import attempt
 from tests.fake_clock import FakeClock
 from tests.run_async import run_async
@@ -62,6 +62,29 @@ def test_a_deadline_that_no_datetime_can_show_is_shown_as_the_last_that_one_can(
     assert 9999 == datetime.fromtimestamp(one.deadline_at, UTC).year
 
 
+@pytest.mark.parametrize(
+    ("waited", "since"),
+    [
+        (2.5, b"997500000000"),
+        (0.0, b"1001000000000"),
+        (None, None),
+        (None, b""),
+        (None, b"-1"),
+        (None, b"1e9"),
+        (None, b"9" * 10_000),
+    ],
+)
+def test_a_wait_is_from_pending_to_the_start_of_the_handler(
+    waited: float | None, since: bytes | None
+) -> None:
+    """0 if the producer's clock is ahead; None for what is not a time in nanoseconds."""
+    one = attempt()
+    one.pending_since = since
+    assert one.waited is None
+    one.begin(monotonic=50.0, unix_time=1_000.0)
+    assert waited == one.waited
+
+
 def test_a_lease_is_valid_until_its_local_end() -> None:
     """Counted on the monotonic clock, from before the call."""
     one = attempt()
@@ -82,7 +105,7 @@ def test_the_first_cause_of_a_cancellation_stays() -> None:
 
 
 def test_an_attempt_that_has_not_begun_is_not_cancelled_as_a_task() -> None:
-    """Its coroutine must take its first step, or nobody would settle."""
+    """Its coroutine must take its first step, or the attempt would not be settled."""
 
     async def main() -> None:
         one = attempt()
@@ -175,9 +198,9 @@ def test_h15_a_wrong_clock_is_warned_about(codes: list[str], skew: float) -> Non
     """More than two seconds, either way."""
     events = Events()
     warned: list[str] = []
-    events.subscribe(ServerWarning, lambda warning: warned.append(warning.code))
+    events.subscribe(RedisWarning, lambda warning: warned.append(warning.code))
     clock = FakeClock(1_000)
-    facts = ServerFacts("redis", (7, 0, 0), "noeviction", 100, Instant.from_timestamp(1_000 - skew))
+    facts = RedisFacts("redis", (7, 0, 0), "noeviction", 100, Instant.from_timestamp(1_000 - skew))
     check_clock(facts, clock, EngineSettings().max_clock_skew, events)
     assert codes == warned
 
@@ -190,15 +213,15 @@ def test_h22_every_policy_that_evicts_is_warned_about(codes: list[str], policy: 
     """A server that does not say is not accused."""
     events = Events()
     warned: list[str] = []
-    events.subscribe(ServerWarning, lambda warning: warned.append(warning.code))
-    facts = ServerFacts("redis", (7, 0, 0), policy, 100, Instant(1_000))
+    events.subscribe(RedisWarning, lambda warning: warned.append(warning.code))
+    facts = RedisFacts("redis", (7, 0, 0), policy, 100, Instant(1_000))
     assert bool(codes) == check_eviction(facts, events)
     assert codes == warned
 
 
 def test_context_outside_of_a_handler_says_so() -> None:
     """There is no task."""
-    with pytest.raises(ServerStateError, match="outside of a handler"):
+    with pytest.raises(ServerStateError, match="outside a handler"):
         context()
 
 
@@ -262,10 +285,13 @@ async def test_signals_reach_the_server_and_are_given_back() -> None:
 
 @pytest.mark.parametrize("owns_process", [True, False])
 @run_async
-async def test_d64_a_handler_that_somebody_installs_does_not_take_the_signal_away(
+async def test_a_handler_that_somebody_installs_does_not_take_the_signal_away(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owns_process: bool
 ) -> None:
-    """In a program of somebody else it is called as well, even if it calls ours, and is there afterwards."""
+    """In a program of somebody else it is called as well, even if it calls ours, and is there afterwards.
+
+    Defect D64.
+    """
     monkeypatch.setattr("pyasynq._background.signals._LOOK_SECONDS", 0.001)
     before = signal.getsignal(signal.SIGTERM)
     server, called = Stopped(), []

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.dequeue import Dequeued, DequeuedTask, Rules
+from pyasynq._broker.dequeue import Dequeued, DequeuedTask, DequeueRules
 from pyasynq._broker.queue_readings import QueueReading
 from pyasynq._clock import Instant
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.settings import EngineSettings
-from pyasynq._engine.take.poison_guard import SuspectWatch, suspect_threshold
+from pyasynq._engine.take.poison_guard import PoisonGuard, suspect_threshold
 from pyasynq._engine.take.queue_board import QueueBoard
-from pyasynq._engine.take.queue_state import Key, QueuePhase, Watch
-from pyasynq._engine.take.wake_herd import Herd
+from pyasynq._engine.take.queue_state import Herd, Key, QueuePhase, Watch
 from pyasynq.limits import Queue
 from tests.attempts import attempt
 
@@ -41,7 +40,7 @@ EMPTY = Dequeued([], 0, True, False, 30, Instant(0))
 
 @pytest.fixture
 def board() -> QueueBoard:
-    """Two queues that nobody has asked yet."""
+    """Two queues that have not been asked yet."""
     return QueueBoard(["one", "two"])
 
 
@@ -60,7 +59,7 @@ def test_an_empty_queue_is_watched_asked_once_more_and_then_left_alone(board: Qu
 
 
 def test_a_look_that_shows_a_task_ends_the_rest_and_the_watch(board: QueueBoard) -> None:
-    """A watch that has gone deaf does not stay so. What was reported since the look was begun is known."""
+    """A watch that has gone deaf does not stay so. Changes reported since the look began are known."""
     queue = board.queues[0]
     board.answered(queue, EMPTY, changes=0, now=100.0, look_at=105.0)
     board.watched(queue, changes=0, may_rest=True)
@@ -142,7 +141,7 @@ def test_after_an_answer_that_is_older_than_a_change_the_queue_is_looked_at_agai
 
 
 def test_h19_a_queue_with_tasks_for_others_is_left_to_them_first(board: QueueBoard) -> None:
-    """What comes into it while it is empty is asked for late, and watched again only then."""
+    """A task that arrives while the queue is empty is asked for late; only then is it watched again."""
     queue, other = board.queues
     for one in (queue, other):
         board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
@@ -192,13 +191,13 @@ def test_keys_of_others_are_not_the_boards_business(board: QueueBoard) -> None:
 def test_h06_a_suspect_is_one_crash_below_the_smallest_limit_that_leaves_a_second_run(
     threshold: int, limits: list[int]
 ) -> None:
-    """Limits of 0 and 1 archive at the first crash, so there is nobody to suspect."""
+    """Limits of 0 and 1 archive at the first crash, so no task becomes a suspect."""
     assert threshold == suspect_threshold(limits)
 
 
-def watch_with_a_suspect(crashes: int = 2) -> tuple[SuspectWatch, ServedQueue]:
+def watch_with_a_suspect(crashes: int = 2) -> tuple[PoisonGuard, ServedQueue]:
     """Return a watch that has met a suspect at second 100, when its worker started."""
-    watch = SuspectWatch(2, EngineSettings(), now=100.0, draw=0.0)
+    watch = PoisonGuard(2, EngineSettings(), now=100.0, draw=0.0)
     queue = QueueBoard(["one"]).queues[0]
     watch.took([], queue, crashes)
     return watch, queue
@@ -207,23 +206,26 @@ def watch_with_a_suspect(crashes: int = 2) -> tuple[SuspectWatch, ServedQueue]:
 @pytest.mark.parametrize(
     ("crashes", "due"), [(1, 110), (2, 110), (3, 120), (4, 140), (5, 180), (6, 200), (99, 200)]
 )
-def test_d03_each_crash_without_proof_doubles_the_silence(crashes: int, due: float) -> None:
-    """One second takes ten to be saved; more than ten seconds are never asked for."""
+def test_each_crash_without_proof_doubles_the_silence(crashes: int, due: float) -> None:
+    """One second takes ten to be saved; more than ten seconds are never asked for. (D03)"""
     watch, _ = watch_with_a_suspect(crashes)
     assert pytest.approx(due) == watch.due(crashes, [], 100.0)
     assert pytest.approx(due) == watch.due(crashes, [], 105.0)
 
 
-def test_d03_workers_that_start_together_are_not_silent_together() -> None:
-    """What kills all of them would prove each of their suspects to be poison."""
+def test_workers_that_start_together_are_not_silent_together() -> None:
+    """What kills all of them would prove each of their suspects to be poison. (D03)"""
     draws = (0.0, 0.5, 1.0)
-    watches = [SuspectWatch(2, EngineSettings(), now=100.0, draw=draw) for draw in draws]
+    watches = [PoisonGuard(2, EngineSettings(), now=100.0, draw=draw) for draw in draws]
     for now in (100.0, 109.0):
         assert [110.0, 115.0, 120.0] == [pytest.approx(watch.due(2, [], now)) for watch in watches]
 
 
-def test_d03_a_silence_spends_what_was_saved() -> None:
-    """Ten times as fast as it was saved, so the others have 90 % of the time; ten seconds are the most."""
+def test_a_silence_spends_what_was_saved() -> None:
+    """Ten times as fast as it was saved, so the others have 90 % of the time; ten seconds are the most.
+
+    Defect D03.
+    """
     watch, _ = watch_with_a_suspect()
     assert pytest.approx(2.0) == watch.saved(120.0)
     assert pytest.approx(10.0) == watch.saved(1_000.0)
@@ -234,8 +236,11 @@ def test_d03_a_silence_spends_what_was_saved() -> None:
     assert pytest.approx(1.6) == watch.saved(121.5)
 
 
-def test_d03_a_suspect_starts_beside_an_attempt_that_never_ends() -> None:
-    """A silence would not see the end of what has run for ten seconds; the next one comes a second later."""
+def test_a_suspect_starts_beside_an_attempt_that_never_ends() -> None:
+    """A silence would not see the end of what has run for ten seconds; the next one comes a second later.
+
+    Defect D03.
+    """
     watch, _ = watch_with_a_suspect()
     old, young = attempt("old"), attempt("young")
     old.started, young.started = 90.0, 90.1
@@ -246,8 +251,8 @@ def test_d03_a_suspect_starts_beside_an_attempt_that_never_ends() -> None:
     assert pytest.approx(101.0) == watch.due(2, [old], 100.0)
 
 
-def test_d03_a_silence_waits_for_the_end_of_what_runs_and_of_calls() -> None:
-    """Then the suspect is taken alone."""
+def test_a_silence_waits_for_the_end_of_what_runs_and_of_calls() -> None:
+    """Then the suspect is taken alone. (D03)"""
     watch, _ = watch_with_a_suspect()
     young = attempt("young")
     young.started = 109.9
@@ -257,8 +262,8 @@ def test_d03_a_silence_waits_for_the_end_of_what_runs_and_of_calls() -> None:
     assert "!" == watch.advance(2, [], 0, 110.2)
 
 
-def test_d03_a_silence_that_sees_no_end_lets_the_suspect_start_beside_the_others() -> None:
-    """When all that was saved is spent; a call under way is waited for."""
+def test_a_silence_that_sees_no_end_lets_the_suspect_start_beside_the_others() -> None:
+    """When all that was saved is spent; a call under way is waited for. (D03)"""
     watch, _ = watch_with_a_suspect()
     young = attempt("young")
     young.started = 109.9
@@ -267,8 +272,8 @@ def test_d03_a_silence_that_sees_no_end_lets_the_suspect_start_beside_the_others
     assert ("", False) == (watch.advance(2, [young], 0, 111.0), watch.is_silent)
 
 
-def test_d03_a_silence_ends_with_its_suspect_or_when_nobody_wants_one() -> None:
-    """While the suspect runs, nothing else is asked for."""
+def test_a_silence_ends_with_its_suspect_or_when_nobody_wants_one() -> None:
+    """While the suspect runs, nothing else is asked for. (D03)"""
     watch, queue = watch_with_a_suspect()
     alone = attempt("alone")
     alone.token = "server/7!"
@@ -281,8 +286,8 @@ def test_d03_a_silence_ends_with_its_suspect_or_when_nobody_wants_one() -> None:
     assert (None, False) == (watch.advance(None, [], 0, 118.2), watch.is_silent)
 
 
-def test_d03_the_queues_with_suspects_take_turns() -> None:
-    """The one that was asked last comes last; one without a suspect is forgotten."""
+def test_the_queues_with_suspects_take_turns() -> None:
+    """The one that was asked last comes last; one without a suspect is forgotten. (D03)"""
     watch, one = watch_with_a_suspect()
     two = QueueBoard(["two"]).queues[0]
     watch.took([], two, 3)
@@ -295,8 +300,8 @@ def test_d03_the_queues_with_suspects_take_turns() -> None:
     assert not watch.is_wary
 
 
-def test_d03_the_suspect_of_a_silence_is_the_one_that_was_taken_alone() -> None:
-    """Its token says so; it is forgotten with the silence."""
+def test_the_suspect_of_a_silence_is_the_one_that_was_taken_alone() -> None:
+    """Its token says so; it is forgotten with the silence. (D03)"""
     watch, queue = watch_with_a_suspect()
     alone = attempt("alone")
     alone.token = "server/7!"
@@ -360,7 +365,7 @@ def test_one_of_many_servers_leaves_a_task_to_others_for_a_random_while(board: Q
 
 
 def test_a_look_that_shows_a_task_is_followed_by_the_question(board: QueueBoard) -> None:
-    """Nobody else was quicker."""
+    """No other server was quicker."""
     queue = board.queues[0]
     rest(board, queue)
     while not report(board, queue):
@@ -371,7 +376,7 @@ def test_a_look_that_shows_a_task_is_followed_by_the_question(board: QueueBoard)
 
 
 def test_where_servers_are_few_a_task_is_asked_for_at_once(board: QueueBoard) -> None:
-    """As also where nobody knows yet how many there are."""
+    """The same applies while their number is unknown."""
     queue = board.queues[0]
     rest(board, queue)
     board.note_servers(4)
@@ -382,7 +387,7 @@ def test_where_servers_are_few_a_task_is_asked_for_at_once(board: QueueBoard) ->
 
 
 def test_the_only_idle_server_of_many_soon_asks_at_once(board: QueueBoard) -> None:
-    """All others are busy, so that nobody is in its way; when they are not any more, it waits again."""
+    """All others are busy, so no other server is ahead of it; when they are free, it waits again."""
     queue = board.queues[0]
     rest(board, queue)
     for _ in range(100):
@@ -399,7 +404,7 @@ def test_the_only_idle_server_of_many_soon_asks_at_once(board: QueueBoard) -> No
 
 
 def test_no_server_gets_more_and_more_of_the_tasks() -> None:
-    """As it would if whoever gets one looked sooner for the next."""
+    """The same would happen if a server that gets one asked sooner for the next."""
     herds = [Herd()] * SERVERS
     got = [0] * SERVERS
     for _ in range(5_000):
@@ -455,7 +460,7 @@ def test_an_order_holds_until_redis_says_otherwise(board: QueueBoard) -> None:
     assert board.is_ordered("line")
     assert {"one": 1, "two": 1, "line": 1} == board.priorities
     line = board.queue("line")
-    plain = Dequeued([], 0, True, False, 30, Instant(0), Rules.PLAIN)
+    plain = Dequeued([], 0, True, False, 30, Instant(0), DequeueRules.PLAIN)
     board.answered(line, plain, changes=line.state.changes, now=1.0, look_at=9.0)
     assert not board.is_ordered("line")
     assert board.all_plain

@@ -74,7 +74,7 @@ async def test_what_the_function_raises_the_caller_gets(kind: type[BaseException
 
 @run_async
 async def test_a_cancelled_caller_waits_for_the_thread_and_is_cancelled_then() -> None:
-    """Nobody can stop a thread, so nobody pretends to."""
+    """A thread cannot be stopped, and the error says so."""
     threads = HandlerThreads()
     begun, end = threading.Event(), threading.Event()
 

@@ -15,7 +15,7 @@ TOOL = Path(__file__).parents[3] / "tools" / "generate_wire.py"
 
 
 def test_the_generated_files_are_current() -> None:
-    """What is checked in is what the tool writes from the .proto file."""
+    """The checked-in file is the output of the tool for the .proto file."""
     pytest.importorskip("grpc_tools", reason="grpcio-tools (a development dependency) is not installed")
     assert [] == runpy.run_path(str(TOOL))["outdated_files"]()
 

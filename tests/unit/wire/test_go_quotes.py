@@ -63,7 +63,7 @@ def test_what_is_no_literal_is_refused(literal: str) -> None:
     "literal", [r'"\xff"', r'"\ud800"', r'"\U00110000"', r'"\Uffffffff"', r'"\777"', '"\ud800"']
 )
 def test_a_literal_that_is_no_text_is_refused(literal: str) -> None:
-    """Bytes that are not UTF-8, halves of surrogate pairs and numbers beyond Unicode are no text."""
+    """Bytes that are not UTF-8, halves of surrogate pairs and numbers beyond Unicode are not text."""
     with pytest.raises(ValueError, match="holds no valid Unicode text"):
         unquote_go(literal)
 

@@ -69,7 +69,7 @@ def test_what_is_no_list_of_attempts_is_none(data: bytes | None) -> None:
     ],
 )
 def test_progress_goes_there_and_back(progress: TaskProgress, text: str) -> None:
-    """What is not set is not written."""
+    """Unset fields are not written."""
     data = encode_progress(progress)
     assert text == data.decode()
     found = decode_progress(data)

@@ -33,6 +33,16 @@ EMAIL = queue_keys("email")
         ("asynq:{email}:x:verdicts", EMAIL.verdicts),
         ("asynq:{email}:x:limits", EMAIL.limits),
         ("asynq:{email}:x:ticks", EMAIL.ticks),
+        ("asynq:{email}:x:objectives", EMAIL.objectives),
+        ("asynq:{email}:x:gone:op", EMAIL.gone("op")),
+        ("asynq:{email}:x:gone:op:id:1", EMAIL.gone_task("op", "id:1")),
+        ("asynq:{email}:x:step:op", EMAIL.step("op")),
+        ("asynq:x:ops", keys.OPERATIONS),
+        ("asynq:x:audit", keys.AUDIT),
+        ("asynq:x:refused", keys.REFUSED),
+        ("asynq:x:views", keys.VIEWS),
+        ("asynq:x:snoozed", keys.SNOOZED),
+        ("asynq:x:op:op", keys.operation_key("op")),
         ("asynq:{email}:t:id:1", EMAIL.task("id:1")),
         ("asynq:{email}:g:user:1", EMAIL.group("user:1")),
         ("asynq:{email}:g:user:1:set", EMAIL.aggregation_set("user:1", "set")),
@@ -71,7 +81,7 @@ def test_a_lock_tells_no_payload_from_an_empty_one(expected: str, payload: bytes
 @pytest.mark.parametrize("group", ["g", "user:1", "a:b:c", ":", "g:1", " "])
 def test_the_group_of_an_aggregation_set_is_found_again(group: str) -> None:
     """A group's name may hold colons, the id of a set does not."""
-    assert group == EMAIL.group_of_aggregation_set(EMAIL.aggregation_set(group, "0ad1ce62-accc"))
+    assert group == EMAIL.find_group_of_set(EMAIL.aggregation_set(group, "0ad1ce62-accc"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +97,7 @@ def test_the_group_of_an_aggregation_set_is_found_again(group: str) -> None:
 def test_a_key_that_is_no_aggregation_set_is_refused(key: str) -> None:
     """The error names the key and the queue."""
     with pytest.raises(ValueError, match="is not the key of an aggregation set of queue 'email'"):
-        EMAIL.group_of_aggregation_set(key)
+        EMAIL.find_group_of_set(key)
 
 
 @pytest.mark.parametrize(("slot", "queue"), [(5718, "default"), (8726, "dump_feature")])

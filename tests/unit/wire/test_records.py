@@ -127,7 +127,7 @@ def test_an_instant_before_the_epoch_keeps_its_microseconds(microsecond: int) ->
 
 
 def test_an_instant_of_another_zone_is_the_same_instant() -> None:
-    """What is written is Unix time; what is read is UTC."""
+    """Written times are Unix times; read ones are UTC."""
     elsewhere = INSTANT.astimezone(timezone(timedelta(hours=5, minutes=45)))
     decoded = SchedulerEnqueueEvent.decode(replace(EVENT, enqueue_time=elsewhere).encode())
     assert EVENT == decoded

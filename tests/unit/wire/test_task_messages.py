@@ -125,7 +125,7 @@ def test_w22_a_lone_surrogate_names_the_field() -> None:
     ("headers", "field"), [({"a": "\ud800"}, "headers['a']"), ({"\ud800": "a"}, "a key of headers")]
 )
 def test_a_lone_surrogate_in_a_header_names_the_header(headers: dict[str, str], field: str) -> None:
-    """Of many headers, the error says which one is wrong."""
+    """With many headers, the error says which one is wrong."""
     with pytest.raises(InvalidTextError) as caught:
         new_task_message(type="t", headers=headers)
     assert field == caught.value.field

@@ -38,16 +38,29 @@ HASH_FIELD = re.compile(r"redis\.call\(\s*'H(?:SET|GET|DEL|MGET)',\s*[^,']+,\s*(
 WORD = re.compile(r"'([a-z_:]+)'")
 
 QUEUE = QueueKeys("QUEUE")
-PREFIXES = {"prefix", "queue", "task_prefix", "group_prefix", "own_unique_prefix"}
+PREFIXES = {
+    "prefix",
+    "queue",
+    "task_prefix",
+    "group_prefix",
+    "own_unique_prefix",
+    "gone_prefix",
+    "once_prefix",
+}
 METHODS: dict[str, list[tuple[Any, ...]]] = {
     "task": [("ID",)],
     "group": [("GROUP",)],
     "aggregation_set": [("GROUP", "SET")],
     "processed_on": [(date(2000, 1, 1),)],
     "failed_on": [(date(2000, 1, 1),)],
+    "attempt_counts": [("LEVEL", "START")],
+    "gone": [("OPERATION",)],
+    "gone_task": [("OPERATION", "ID")],
+    "step": [("OPERATION",)],
+    "once": [("ID",)],
     "unique": [("TYPE", b"")],
     "own_unique": [("NAME",)],
-    "group_of_aggregation_set": [],
+    "find_group_of_set": [],
 }
 """The methods that make keys, with arguments whose key stands on the page."""
 FUNCTIONS = {
@@ -56,6 +69,8 @@ FUNCTIONS = {
     "scheduler_key": ("SCHEDULER",),
     "scheduler_history_key": ("ENTRY",),
     "semaphore_key": ("SCOPE",),
+    "server_request_key": ("SERVER",),
+    "operation_key": ("OPERATION",),
 }
 
 
@@ -70,7 +85,7 @@ def queue_key_names() -> set[str]:
 
 
 def test_every_way_to_make_a_key_is_known_here() -> None:
-    """Whoever adds one to `keys.py` adds it here, and to the page."""
+    """A new field must be added here, and to the page."""
     methods = {name for name, _ in inspect.getmembers(QueueKeys, inspect.isfunction) if name[0] != "_"}
     assert METHODS.keys() == methods
     functions = {
@@ -91,6 +106,15 @@ def test_every_global_key_has_a_row() -> None:
     """And no row names a key that is none."""
     made = {getattr(keys, name)(*arguments) for name, arguments in FUNCTIONS.items()}
     constants = {keys.ALL_QUEUES, keys.SERVERS, keys.WORKERS, keys.SCHEDULERS, keys.CANCEL_CHANNEL}
+    constants |= {
+        keys.TASK_TYPES,
+        keys.AUDIT,
+        keys.REFUSED,
+        keys.VIEWS,
+        keys.OPERATIONS,
+        keys.MARKS,
+        keys.SNOOZED,
+    }
     rows = {cell.strip("`") for cell in FIRST_CELLS if cell.startswith("`asynq:") and "QUEUE" not in cell}
     assert made | constants == rows
 
@@ -105,7 +129,7 @@ def test_every_name_of_ours_is_on_the_page() -> None:
 
 
 def test_every_field_of_a_hash_in_lua_is_on_the_page() -> None:
-    """Those of tasks and those of our own keys, in whatever script they are read or written."""
+    """Fields of tasks and of our own keys, in every script that reads or writes them."""
     words = {
         word
         for text in LUA.values()
@@ -184,14 +208,14 @@ def test_locks_and_bytes_on_the_page_are_vectors() -> None:
 
 
 def test_the_example_of_field_1001_is_a_vector() -> None:
-    """It is text, so it stands in a block of its own."""
+    """It is text, so it is in a block of its own."""
     assert f"\n{VECTORS['additions']['field 1001 of ServerInfo, with limits']}\n" in PAGE
 
 
 def test_every_kind_of_event_is_named() -> None:
     """All but the one that readers make themselves."""
-    [line] = [line for line in PAGE.splitlines() if line.startswith("- **Event**")]
-    assert set(re.findall(r"`(\w+)`", line.partition("Kinds:")[2])) == KINDS - {MISSED}
+    item = PAGE.partition("\n- **Event**")[2].partition("\n- ")[0]
+    assert set(re.findall(r"`(\w+)`", item.partition("Kinds:")[2])) == KINDS - {MISSED}
 
 
 def test_every_member_of_the_vectors_is_explained() -> None:
@@ -201,7 +225,7 @@ def test_every_member_of_the_vectors_is_explained() -> None:
 
 
 def test_every_pitfall_has_a_test() -> None:
-    """The number of each stands in a test's name, such as `test_w05_...`."""
+    """The number of each is in a test's name, such as `test_w05_...`."""
     numbers = {
         f"_{number[0].lower()}{int(number[1:]):02}_"
         for cell in FIRST_CELLS
@@ -214,7 +238,7 @@ def test_every_pitfall_has_a_test() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    """To a heading of the page, or to a file beside it."""
+    """To a heading of the page, or to a file next to it."""
     headings = {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         for heading in re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)

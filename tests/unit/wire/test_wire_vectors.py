@@ -24,7 +24,7 @@ MESSAGES = [*VECTORS["messages"], *VECTORS["must be read as well"]]
 
 @pytest.mark.parametrize("part", build().items(), ids=lambda part: part[0])
 def test_each_vector_is_what_our_code_computes(part: tuple[str, Any]) -> None:
-    """`python -m tools.wire_vectors` writes the file anew."""
+    """`python -m tools.wire_vectors` writes the file again."""
     name, computed = part
     assert json.loads(json.dumps(computed)) == VECTORS[name]
 
@@ -44,7 +44,7 @@ def test_the_bytes_of_a_message_hold_its_fields(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["messages"], ids=lambda vector: vector["name"])
 def test_the_fields_of_a_message_give_its_bytes(vector: dict[str, Any]) -> None:
-    """What a joiner would do; maps of Asynq come in any order, so sorted bytes are compared there."""
+    """The result of a joiner; Asynq's maps have no order, so sorted bytes are compared there."""
     message = getattr(asynq_pb2, vector["message"])()
     for name, value in vector["fields"].items():
         set_field(message, name, value)

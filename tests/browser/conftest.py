@@ -1,0 +1,131 @@
+"""A dashboard on a shop's data, served over loopback, and a Chromium that can reach nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+import uvicorn
+from playwright.sync_api import sync_playwright
+
+from pyasynq.embedded import EmbeddedServer
+from pyasynq.web import dashboard
+from tests.ports import free_port
+from tests.shop import fill_shop
+from tests.shop_statistics import fill_statistics, start_operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, BrowserContext
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    f"--{flag}"
+    for flag in (
+        "headless",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-quic",
+        "no-first-run",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
+    )
+]
+AXE = Path(__file__).parents[2] / ".browser" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+class Site:
+    """A dashboard that is being served."""
+
+    def __init__(self, url: str, address: str) -> None:
+        self.redis_url = url
+        self.address = address
+
+    def client(self) -> redis.Redis:
+        """Return a client of its Redis."""
+        return connect(self.redis_url)
+
+
+def connect(url: str) -> redis.Redis:
+    """Return a client of an embedded server."""
+    return redis.Redis(unix_socket_path=url.removeprefix("unix://").partition("?")[0])
+
+
+@contextmanager
+def serve(app: Any) -> Iterator[str]:
+    """Serve an application in a thread; give its address."""
+    port = free_port()
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=port, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+    )
+
+    async def run() -> None:
+        await server.serve()
+        await app.aclose()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    while not server.started:
+        threading.Event().wait(0.02)
+    yield f"http://127.0.0.1:{port}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[str]:
+    """The URL of a Redis with the data of a shop."""
+    with EmbeddedServer() as server:
+        fill_shop(connect(server.url), server.url, scale=40)
+        fill_statistics(server.url)
+        start_operations(server.url)
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def site(valkey: str) -> Iterator[Site]:
+    """A dashboard on the shop."""
+    with serve(dashboard(valkey, title="shop", environment=("production", "red"))) as address:
+        yield Site(valkey, address)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The installed Chromium."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def window(browser: Browser, site: Site, **options: Any) -> Iterator[BrowserContext]:
+    """Open a window that can reach the dashboard alone; what a page complains about fails the test."""
+    context = browser.new_context(base_url=site.address, **options)
+    troubles: list[str] = []
+
+    def route(one: Any) -> None:
+        if one.request.url.startswith((site.address, "data:")):
+            one.continue_()
+        else:
+            troubles.append(f"a request to {one.request.url}")
+            one.abort()
+
+    def note(kind: str, text: str) -> None:
+        # That a page answers 404 is what some tests want to see.
+        if kind in {"error", "warning"} and not text.startswith("Failed to load resource"):
+            troubles.append(text)
+
+    context.route("**/*", route)
+    context.on("console", lambda message: note(message.type, message.text))
+    context.on("weberror", lambda error: troubles.append(str(error.error)))
+    yield context
+    context.close()
+    assert [] == troubles

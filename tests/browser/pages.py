@@ -1,0 +1,70 @@
+"""The pages that browser tests and screenshots go through."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PAGES = {
+    "overview": "",
+    "queues": "queues",
+    "queue": "queues/shipping-labels?state=archived",
+    "queue-active": "queues/shipping-labels?state=active",
+    "queue-types": "queues/shipping-labels?tab=types",
+    "queue-errors": "queues/shipping-labels?tab=errors",
+    "queue-groups": "queues/emails?tab=groups",
+    "queue-limits": "queues/emails?tab=limits",
+    "queue-history": "queues/shipping-labels?tab=history",
+    "queue-consumers": "queues/emails?tab=consumers",
+    "queue-empty": "queues/newsletter?state=pending",
+    "task": "task",
+    "search": "tasks?q=state:retry,archived error:504",
+    "search-none": "tasks?q=error:teapot state:archived",
+    "search-wrong": "tasks?q=enqueued:<1h",
+    "errors": "errors",
+    "types": "types",
+    "type": "types/label.print",
+    "servers": "servers",
+    "server": "servers/server-1",
+    "schedules": "schedules",
+    "schedule": "schedules/entry-cart.remind",
+    "operations": "operations",
+    "operation": "operation",
+    "bulk": "bulk?act=delete&q=queue:shipping-labels state:archived",
+    "doctor": "doctor",
+    "audit": "audit",
+    "redis": "redis",
+    "settings": "settings",
+    "help": "help",
+    "pause": "queues/emails/pause",
+    "not-found": "queues/shiping-labels",
+}
+WIDTHS: Final = (320, 768, 1440)
+THEMES: Final = ("light", "dark")
+
+
+def chosen(variable: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values that an environment variable names, with commas; all of them if it is not set.
+
+    CI draws one of each. Raises `ValueError` for a value that there is not.
+    """
+    named = tuple(filter(None, os.environ.get(variable, "").split(",")))
+    if unknown := [one for one in named if one not in values]:
+        raise ValueError(f"{variable} has {unknown[0]}; there is: {', '.join(values)}")
+    return named or values
+
+
+def go(page: Page, name: str) -> None:
+    """Go to a page by its name."""
+    if name == "task":
+        page.goto("queues/shipping-labels?state=archived")
+        page.goto(str(page.locator("tbody tr th a").nth(3).get_attribute("href")).replace("../", ""))
+    elif name == "operation":
+        page.goto("operations")
+        page.goto(str(page.locator("tbody tr th a").first.get_attribute("href")))
+    else:
+        page.goto(PAGES[name])
+    page.wait_for_load_state("load")

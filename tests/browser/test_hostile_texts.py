@@ -1,0 +1,111 @@
+"""Hostile texts in every field that others write: no script of theirs runs, and no policy is broken."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin
+
+import pytest
+
+from pyasynq._wire.keys import SCHEDULERS, scheduler_key
+from pyasynq._wire.messages import SchedulerEntry
+from pyasynq.embedded import EmbeddedServer
+from pyasynq.operations import User
+from pyasynq.operations.sync import Operator
+from pyasynq.task import TaskState
+from pyasynq.web import dashboard
+from tests.browser.conftest import Site, connect, serve, window
+from tests.browser.test_every_page import WATCH_POLICY
+from tests.factories import Tasks
+from tests.visiting import links_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+
+CORPUS: Final = (
+    "<script>window.owned = 1</script>",
+    "<img src=x onerror='window.owned = 1'>",
+    '"><svg onload=window.owned=1>',
+    "' autofocus onfocus='window.owned = 1",
+    "javascript:window.owned=1",
+    "</title></textarea></style><script>window.owned=1</script>",
+    "{{ 7 * 7 }}{% include 'x' %}",
+    "<a href='javascript:window.owned=1'>click</a>",
+)
+
+
+@pytest.fixture(scope="module")
+def hostile_site() -> Iterator[Site]:
+    """A dashboard on a Redis whose texts are all hostile, with the same texts in the audit and in marks."""
+    with EmbeddedServer() as server:
+        client = connect(server.url)
+        for number, text in enumerate(CORPUS):
+            _put(Tasks(client, f"q{number}-{text}"), text)
+        entry = SchedulerEntry(
+            id=CORPUS[0],
+            spec=CORPUS[1],
+            task_type=CORPUS[2],
+            task_payload=CORPUS[3].encode(),
+            enqueue_options=(f'Queue("{CORPUS[5]}")',),
+            next_enqueue_time=datetime.now(UTC),
+            prev_enqueue_time=None,
+        )
+        client.zadd(SCHEDULERS, {scheduler_key("scheduler"): int(time.time()) + 86_400})
+        client.rpush(scheduler_key("scheduler"), entry.encode())
+        with Operator(server.url, User.with_role(CORPUS[0], "admin")) as operator:
+            operator.pause_queue(f"q1-{CORPUS[1]}", reason=CORPUS[1])
+            operator.add_mark(CORPUS[2])
+        with serve(dashboard(server.url, title=CORPUS[0], environment=CORPUS[4])) as address:
+            yield Site(server.url, address)
+
+
+def _put(tasks: Tasks, text: str) -> None:
+    payload = json.dumps({text: [text, {"deep": text}]}).encode()
+    fields = {"type": text, "error_msg": text, "payload": payload, "headers": {"x": text}}
+    tasks.put(TaskState.ARCHIVED, f"a-{text}", extra={"x:trace": text}, last_failed_at=1, **fields)  # type: ignore[arg-type] # as the message takes them
+    tasks.put(TaskState.COMPLETED, f"c-{text}", extra={"result": text.encode()}, type=text)
+    tasks.put(TaskState.AGGREGATING, f"g-{text}", group=text, type=text)
+
+
+def test_no_page_runs_what_a_text_says(browser: Browser, hostile_site: Site) -> None:
+    """All kinds of pages are crawled from the overview; the policy reports nothing on any of them."""
+    with window(browser, hostile_site) as context:
+        page = context.new_page()
+        page.add_init_script(WATCH_POLICY)
+        todo, seen, kinds = [hostile_site.address], set[str](), set[str]()
+        while todo:
+            address = todo.pop()
+            page.goto(address)
+            assert page.evaluate("window.owned") is None, address
+            assert [] == page.evaluate("window.__csp"), address
+            assert 1 == page.locator("h1").count(), address
+            for link in links_of(page.content()):
+                whole = urljoin(address, link)
+                if whole.startswith(hostile_site.address) and _is_new(whole, seen):
+                    kinds.add(_kind(whole))
+                    todo.append(whole)
+        assert {"queues", "tasks", "schedules", "audit", "errors", "types"} <= kinds
+
+
+def _kind(address: str) -> str:
+    return address.partition("://")[2].partition("/")[2].partition("?")[0].partition("/")[0]
+
+
+def _is_new(address: str, seen: set[str]) -> bool:
+    """Return whether a kind of page was not seen yet: its path without names, and its parameters."""
+    path, _, query = address.partition("://")[2].partition("/")[2].partition("?")
+    parts = path.split("/")
+    names = sorted(part.partition("=")[0] for part in query.split("&"))
+    tab = next((part for part in query.split("&") if part.startswith("tab=")), "")
+    shape = f"{[*parts[::2], len(parts), names, tab]}"
+    is_page = not path.startswith("static/") and "/data/" not in path
+    is_form = path.endswith(("act", "bulk", "examine", "logout", "resume", "limits")) and not query
+    if shape in seen or not is_page or is_form:
+        return False
+    seen.add(shape)
+    return True

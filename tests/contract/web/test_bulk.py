@@ -1,0 +1,116 @@
+"""Acts on all tasks that match, from the dashboard: preview, confirmation, progress, undo."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyasynq.operations import Operator, Targets, User
+from pyasynq.task import TaskState
+from pyasynq.web import Everyone
+from tests.factories import Tasks
+from tests.run_async import run_async
+from tests.visiting import ABROAD, heading_of, send_form, visiting
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+QUERY = "queue:emails state:archived"
+
+
+@pytest.fixture
+def tasks(redis_client: RedisClient) -> Tasks:
+    """Some failed tasks, and one that waits."""
+    made = Tasks(redis_client, "emails")
+    made.put(TaskState.ARCHIVED, "a", "b", "c", error_msg="boom", last_failed_at=1, type="email.shipped")
+    made.pending("p")
+    return made
+
+
+@run_async
+async def test_a_preview_says_what_would_be_done(redis_url: str, tasks: Tasks) -> None:
+    """By queue, type and state, with samples, and what is left as it is. Nothing changes."""
+    async with visiting(redis_url) as visitor:
+        page = await visitor.get("bulk", params={"act": "run", "q": "queue:emails"})
+        assert "Run 3 tasks?" == heading_of(page)
+        for part in ("email.shipped", "Archived", "3 samples", "Left as they are: 1 pending.", "boom"):
+            assert part in page.text
+    assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
+
+
+@run_async
+async def test_all_that_match_are_run(redis_url: str, tasks: Tasks) -> None:
+    """The answer leads back to the list, with the result and a way to the operation."""
+    async with visiting(redis_url) as visitor:
+        fields = {"act": "run", "q": QUERY, "back": "/tasks?q=boom"}
+        answer = await send_form(visitor, "bulk", fields, page="settings")
+        assert (303, "./tasks?q=boom") == (answer.status_code, answer.headers["location"])
+        page = await visitor.get("tasks?q=boom")
+        assert "3 tasks were put back into the queue." in page.text
+        assert "3 tasks were put back" not in (await visitor.get("tasks?q=boom")).text
+        operation = await visitor.get(re.findall(r'href="./(operations/[0-9a-f]+)"', page.text)[0])
+        assert "Run 3 tasks of emails" == heading_of(operation)
+        assert "3 of 3 done" in operation.text
+        assert QUERY in operation.text
+    assert ["a", "b", "c", "p"] == sorted(tasks.ids("pending"))
+
+
+@run_async
+async def test_a_deletion_needs_a_reason_and_can_be_undone(redis_url: str, tasks: Tasks) -> None:
+    """Without a reason the question comes again and says so; what was typed is kept."""
+    async with visiting(redis_url) as visitor:
+        fields = {"act": "delete", "q": QUERY, "rate": "500"}
+        again = await send_form(visitor, "bulk", fields, page="settings")
+        assert (400, "Delete 3 tasks?") == (again.status_code, heading_of(again))
+        assert "say why" in again.text
+        assert 'value="500"' in again.text
+        assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
+        await send_form(visitor, "bulk", {**fields, "reason": "test"}, page="settings")
+        assert [] == tasks.ids("archived")
+        page = await visitor.get("operations")
+        [operation] = set(re.findall(r'href="./(operations/[0-9a-f]+)"', page.text))
+        await send_form(visitor, f"{operation}/undo", {}, page=operation)
+        assert "Put back 3 tasks" in (await visitor.get("operations")).text
+    assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
+
+
+@run_async
+async def test_in_production_the_number_has_to_be_typed(redis_url: str, tasks: Tasks) -> None:
+    """Another number starts nothing."""
+    async with visiting(redis_url, environment=("production", "red")) as visitor:
+        page = await visitor.get("bulk", params={"act": "archive", "q": "queue:emails"})
+        assert "Type 1 to confirm" in page.text
+        fields = {"act": "archive", "q": "queue:emails"}
+        for number, status, waiting in (("2", 400, ["p"]), ("1", 303, [])):
+            answer = await send_form(visitor, "bulk", {**fields, "confirm": number}, page="settings")
+            assert (status, waiting) == (answer.status_code, tasks.ids("pending"))
+
+
+@run_async
+async def test_an_operation_whose_process_died_goes_on(redis_url: str, tasks: Tasks) -> None:
+    """Its page says that it was interrupted, and one button lets it go on in this process."""
+    async with Operator(redis_url, User.with_role("mira", "admin")) as operator:
+        info = await operator.start_operation("run", Targets(query=QUERY))
+    async with visiting(redis_url) as visitor:
+        page = await visitor.get(f"operations/{info.operation}")
+        assert "Interrupted" in page.text
+        assert "Go on with it" in page.text
+        await send_form(visitor, f"operations/{info.operation}/continue", {}, page="settings")
+        assert "3 of 3 done" in (await visitor.get(f"operations/{info.operation}")).text
+    assert ["a", "b", "c", "p"] == sorted(tasks.ids("pending"))
+
+
+@run_async
+async def test_nothing_is_offered_to_a_viewer(redis_url: str, tasks: Tasks) -> None:
+    """Neither the form for all that match nor the orders of an operation."""
+    async with Operator(redis_url, User.with_role("mira", "admin")) as operator:
+        info = await operator.start_operation("run", Targets(query=QUERY))
+    async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
+        for path in ("tasks?q=queue:emails", "queues/emails?state=archived", f"operations/{info.operation}"):
+            page = await visitor.get(path)
+            assert 200 == page.status_code
+            assert "Preview" not in page.text
+            assert 'method="post"' not in page.text
+    assert 3 == len(tasks.ids("archived"))

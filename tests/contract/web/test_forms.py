@@ -1,0 +1,187 @@
+"""What the forms of the dashboard change, for whom, and what they say afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._wire.keys import REFUSED
+from pyasynq.task import TaskState
+from pyasynq.web import Everyone
+from tests.factories import Tasks
+from tests.run_async import run_async
+from tests.snapshots import snapshot
+from tests.visiting import ABROAD, heading_of, links_of, send_form, visiting
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+
+@pytest.fixture
+def tasks(redis_client: RedisClient) -> Tasks:
+    """Some failed tasks, and some that wait."""
+    made = Tasks(redis_client, "emails")
+    made.put(TaskState.ARCHIVED, "a", "b", "c", error_msg="boom", last_failed_at=1)
+    made.pending("p")
+    return made
+
+
+@run_async
+async def test_a_task_is_run_from_its_page(redis_url: str, tasks: Tasks) -> None:
+    """The way back is the task's page, which says what was done, once."""
+    async with visiting(redis_url) as visitor:
+        answer = await send_form(visitor, "queues/emails/tasks/a/run_task", {})
+        assert (303, "../../../../queues/emails/tasks/a") == (answer.status_code, answer.headers["location"])
+        page = await visitor.get("queues/emails/tasks/a")
+        assert "The task was put back into the queue." in page.text
+        assert "The task was put back" not in (await visitor.get("queues/emails/tasks/a")).text
+    assert ["a", "p"] == sorted(tasks.ids("pending"))
+
+
+@run_async
+async def test_selected_tasks_are_run_together(redis_url: str, tasks: Tasks) -> None:
+    """One that is gone meanwhile is told, and stops no other."""
+    async with visiting(redis_url) as visitor:
+        fields = {"verb": "run_task", "id": ["emails/a", "emails/gone", "emails/b"], "back": "/queues/emails"}
+        answer = await send_form(visitor, "act", fields, page="queues/emails?state=archived")
+        assert 303 == answer.status_code
+        assert (
+            "2 tasks were put back into the queue. 1 task was left"
+            in (await visitor.get("queues/emails")).text
+        )
+    assert ["a", "b", "p"] == sorted(tasks.ids("pending"))
+
+
+@run_async
+async def test_selected_tasks_are_deleted_after_a_question(redis_url: str, tasks: Tasks) -> None:
+    """The first form only asks, and the second deletes. One button undoes it."""
+    async with visiting(redis_url) as visitor:
+        fields = {
+            "verb": "delete_task",
+            "id": ["emails/a", "emails/b"],
+            "back": "/queues/emails?state=archived",
+        }
+        question = await send_form(visitor, "act", fields, page="queues/emails?state=archived")
+        assert "Delete 2 tasks?" == heading_of(question)
+        assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
+        sure = {"act": "delete", "id": fields["id"], "back": fields["back"], "reason": "test"}
+        answer = await send_form(visitor, "bulk", sure, page="queues/emails?state=archived")
+        assert "./queues/emails?state=archived" == answer.headers["location"]
+        assert ["c"] == tasks.ids("archived")
+        page = await visitor.get("queues/emails?state=archived")
+        assert "2 tasks were deleted." in page.text
+        [undo] = [link for link in links_of(page.text) if link.endswith("/undo")]
+        await send_form(visitor, undo.removeprefix("../"), {}, page="settings")
+    assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
+
+
+@run_async
+async def test_a_queue_is_paused_and_resumed(redis_url: str, tasks: Tasks) -> None:
+    """For a time, or until it is resumed; the page says which."""
+    async with visiting(redis_url) as visitor:
+        await send_form(visitor, "queues/emails/pause", {"seconds": "900", "reason": "test"})
+        page = await visitor.get("queues/emails")
+        assert "emails is paused." in page.text
+        assert "Paused to " in page.text
+        await send_form(visitor, "queues/emails/resume", {}, page="queues/emails")
+        assert "emails is running again." in (await visitor.get("queues/emails")).text
+    assert 0 == tasks.client.exists(tasks.keys.paused)
+
+
+@run_async
+async def test_a_queue_is_deleted_only_by_its_name(redis_url: str, tasks: Tasks) -> None:
+    """Any other text deletes nothing."""
+    async with visiting(redis_url) as visitor:
+        wrong = await send_form(visitor, "queues/emails/delete", {"confirm": "email"})
+        assert 400 == wrong.status_code
+        assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
+        assert 303 == (await send_form(visitor, "queues/emails/delete", {"confirm": "emails"})).status_code
+    assert [] == tasks.client.keys("asynq:{emails}:*")
+
+
+@run_async
+async def test_what_was_changed_and_refused_is_in_the_audit(redis_url: str, tasks: Tasks) -> None:
+    """With who, from where, and the reason that the form took."""
+    async with visiting(redis_url) as visitor:
+        await send_form(visitor, "queues/emails/pause", {"seconds": "900", "reason": "provider down"})
+        page = (await visitor.get("audit")).text
+        for part in ("pause queue", "emails", "local", "provider down", "Done"):
+            assert part in page
+    async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
+        await send_form(visitor, "queues/emails/resume", {}, page="settings")
+        assert 403 == (await visitor.get("audit")).status_code
+    async with visiting(redis_url) as visitor:
+        assert "resume queue" in (await visitor.get("audit?show=refused")).text
+
+
+@run_async
+async def test_limits_are_stored_and_shown(redis_url: str, tasks: Tasks) -> None:
+    """An empty field removes a limit; nonsense is refused with its name."""
+    async with visiting(redis_url) as visitor:
+        path, page = "queues/emails/limits", "queues/emails?tab=limits"
+        await send_form(visitor, path, {"max_run": "3", "rate": "", "period": "1.0", "burst": "1"}, page=page)
+        assert "Stored for emails" in (await visitor.get(page)).text
+        wrong = await send_form(visitor, path, {"max_run": "many"}, page=page)
+        assert (400, True) == (wrong.status_code, "must be a number" in wrong.text)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("queues/emails/pause", {}),
+        ("queues/emails/resume", {}),
+        ("queues/emails/limits", {"max_run": "1"}),
+        ("queues/emails/delete", {"confirm": "emails"}),
+        ("queues/emails/tasks/a/run_task", {}),
+        ("queues/emails/tasks/a/delete_task", {}),
+        ("queues/emails/tasks/p/archive_task", {}),
+        ("act", {"verb": "delete_task", "sure": "yes", "id": "emails/a", "back": "/queues"}),
+    ],
+)
+@pytest.mark.parametrize(
+    "options", [{"auth": Everyone("viewer")}, {"auth": Everyone("admin"), "read_only": True}]
+)
+def test_a_viewer_and_a_read_only_dashboard_change_nothing(
+    redis_url: str, tasks: Tasks, path: str, fields: dict[str, str], options: dict[str, Any]
+) -> None:
+    """Whatever form is sent, with a token that is right; the page says what is missing."""
+    before = _state_of(tasks)
+
+    @run_async
+    async def try_it() -> None:
+        async with visiting(redis_url, client=ABROAD, **options) as visitor:
+            answer = await send_form(visitor, path, fields, page="settings")
+            assert (403, "You may not do this") == (answer.status_code, heading_of(answer))
+
+    try_it()
+    assert before == _state_of(tasks)
+
+
+def _state_of(tasks: Tasks) -> dict[str, Any]:
+    """Return everything in the database but the record of what was refused."""
+    return {key: value for key, value in snapshot(tasks.client).items() if key != REFUSED}
+
+
+@run_async
+async def test_a_viewer_sees_no_buttons(redis_url: str, tasks: Tasks) -> None:
+    """And no payload either, which the role does not show."""
+    async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
+        for path in ("queues/emails?state=archived", "queues/emails/tasks/a"):
+            page = (await visitor.get(path)).text
+            assert "Delete" not in page
+            assert 'method="post"' not in page
+            assert "boom" not in page or "withheld" in page
+
+
+@run_async
+async def test_a_team_sees_its_queues_alone(redis_url: str, tasks: Tasks) -> None:
+    """In lists, counts, pages and updates; a queue of others does not exist."""
+    Tasks(tasks.client, "team-mail").pending("x")
+    async with visiting(redis_url, auth=Everyone("admin", "team-*"), client=ABROAD) as visitor:
+        for path in ("", "queues", "servers", "live.json?page=/queues"):
+            text = (await visitor.get(path)).text
+            assert "emails" not in text
+        assert "team-mail" in (await visitor.get("queues")).text
+        assert 404 == (await visitor.get("queues/emails")).status_code
+        assert 404 == (await visitor.get("queues/emails/tasks/a")).status_code

@@ -1,0 +1,175 @@
+"""Live updates: streams of changes, snapshots for polling, and what Redis is asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq.task import TaskState
+from pyasynq.web import dashboard
+from pyasynq.web.live import channel
+from pyasynq.web.rendering import row_signature
+from tests.factories import Tasks
+from tests.run_async import run_async
+from tests.visiting import visiting
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pyasynq.web import Dashboard
+    from tests.invariants import RedisClient
+
+pytestmark = pytest.mark.single_server("it restarts and watches one server")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Render every 20 ms."""
+    monkeypatch.setattr(channel, "INTERVAL", 0.02)
+
+
+class Stream:
+    """A viewer's connection, as an ASGI server would hold it."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.status = 0
+        self.gone = asyncio.Event()
+        self._asked = False
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            return
+        fields = dict(line.split(": ", 1) for line in message["body"].decode().splitlines() if ": " in line)
+        if "event" in fields:
+            await self.events.put((fields["event"], json.loads(fields["data"])))
+
+    async def next(self, name: str) -> Any:
+        """Return the data of the next event of this name."""
+        while True:
+            event, data = await self.events.get()
+            if event == name:
+                return data
+
+
+@asynccontextmanager
+async def stream_of(site: Dashboard, query: str) -> AsyncIterator[Stream]:
+    """Hold a live stream open."""
+    stream = Stream()
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/live",
+        "raw_path": b"/live",
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 80),
+        "state": {},
+    }
+    serving = asyncio.create_task(site(scope, stream.receive, stream.send))
+    try:
+        yield stream
+    finally:
+        stream.gone.set()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+@run_async
+async def test_a_change_in_redis_reaches_the_viewer(redis_url: str, redis_client: RedisClient) -> None:
+    """As cells by their keys, and as rows in their order."""
+    Tasks(redis_client, "emails").pending("a")
+    site = dashboard(redis_url)
+    async with stream_of(site, "page=/queues/emails&p.state=pending") as stream:
+        rows = await stream.next("rows")
+        assert ("tasks", ["emails/a"], ["emails/a"]) == (rows["table"], rows["order"], list(rows["put"]))
+        assert "1" == (await stream.next("cells"))["state.pending"]
+        Tasks(redis_client, "emails").pending("b")
+        rows = await stream.next("rows")
+        assert ["emails/a", "emails/b"] == sorted(rows["order"])
+        assert ["emails/b"] == list(rows["put"])
+        assert "2" == (await stream.next("cells"))["state.pending"]
+    await site.aclose()
+
+
+@run_async
+async def test_a_row_that_has_not_changed_is_not_sent_again(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """The age of a time and the text of a cell do not change a row."""
+    made = Tasks(redis_client, "emails")
+    made.put(TaskState.ARCHIVED, "a", "b")
+    site = dashboard(redis_url)
+    async with stream_of(site, "page=/queues/emails&p.state=archived") as stream:
+        await stream.next("rows")
+        made.client.zrem(made.keys.archived, "a")
+        made.client.delete(made.keys.task("a"))
+        rows = await stream.next("rows")
+        assert (["emails/b"], {}) == (rows["order"], rows["put"])
+    await site.aclose()
+
+
+@run_async
+async def test_two_viewers_of_one_page_cost_one_rendering(redis_url: str, redis_client: RedisClient) -> None:
+    """They share the channel; when the last one leaves, Redis is asked nothing more."""
+    Tasks(redis_client, "emails").pending("a")
+    site = dashboard(redis_url)
+    query = "page=/queues/emails"
+    async with stream_of(site, query) as one, stream_of(site, query) as other:
+        await asyncio.gather(one.next("cells"), other.next("cells"))
+        [target] = site._targets
+        channels = target.channels()
+        assert (2, 1) == (channels.viewers, len(channels.open))
+    assert 0 == channels.viewers
+    assert all(one.is_idle and one._task is None for one in channels.open.values())
+    await site.aclose()
+
+
+@run_async
+async def test_a_snapshot_holds_everything(redis_url: str, redis_client: RedisClient) -> None:
+    """For browsers that poll, and hosts that cannot stream."""
+    Tasks(redis_client, "emails").pending("a")
+    async with visiting(redis_url) as visitor:
+        answer = (await visitor.get("live.json?page=/queues")).json()
+        assert ["fresh", "rows", "cells"] == [one["event"] for one in answer["events"]]
+        assert "1" == answer["events"][2]["data"]["q.emails.pending"]
+        assert 404 == (await visitor.get("live.json?page=/nope")).status_code
+
+
+@run_async
+async def test_rows_come_from_the_template_of_the_page(redis_url: str, redis_client: RedisClient) -> None:
+    """A stream sends, byte for byte, the row of the page."""
+    Tasks(redis_client, "emails").put(TaskState.ARCHIVED, "a<b>", type="<script>alert(1)</script>")
+    async with visiting(redis_url) as visitor:
+        page = (await visitor.get("queues/emails?state=archived")).text
+        answer = (await visitor.get("live.json?page=/queues/emails&p.state=archived")).json()
+        [rows] = [one["data"] for one in answer["events"] if one["event"] == "rows"]
+        [html] = rows["put"].values()
+        assert "&lt;script&gt;" in html
+        assert row_signature(html) in row_signature(page)
+
+
+@pytest.mark.usefixtures("impatient")
+@run_async
+async def test_redis_away_is_told_and_the_numbers_stay(redis_url: str, redis_client: RedisClient) -> None:
+    """A first look without Redis says so; nothing is shown as if it were current."""
+    site = dashboard("redis://127.0.0.1:1")
+    async with stream_of(site, "page=/queues") as stream:
+        assert "Redis does not answer" in (await stream.next("stale"))["text"]
+    await site.aclose()

@@ -1,0 +1,204 @@
+"""Every address of the router with every role: what is answered, and that a refused call changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from starlette.routing import Route
+
+from pyasynq._wire.keys import AUDIT, REFUSED
+from pyasynq.operations import Targets, User
+from pyasynq.operations.sync import Operator
+from pyasynq.task import TaskState
+from pyasynq.web import dashboard
+from tests.factories import Tasks
+from tests.run_async import run_async
+from tests.shop import announce_schedules, announce_servers
+from tests.snapshots import snapshot
+from tests.visiting import ABROAD, form_token, visiting
+
+if TYPE_CHECKING:
+    import httpx
+    from starlette.requests import Request
+
+    from pyasynq.web import Dashboard
+    from tests.invariants import RedisClient
+
+pytestmark = pytest.mark.single_server("one database for all queues")
+
+ROLES: Final = ("anonymous", "viewer", "operator", "admin", "other team")
+_REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 500})
+
+
+@dataclass(frozen=True)
+class Row:
+    """One address: an example of it, and the status for each role, in the order of `ROLES`."""
+
+    path: str
+    statuses: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+_PAGE: Final = "401 200 200 200 200"
+_QUEUE: Final = "401 200 200 200 404"
+_FORM: Final = "401 403 303 303 404"
+_ADMIN_FORM: Final = "401 403 403 303 404"
+_OPEN: Final = "404 404 404 404 404"
+
+ROWS: Final[dict[str, Row]] = {
+    "GET /": Row("", _PAGE),
+    "GET /queues": Row("queues", _PAGE),
+    "GET /queues/{queue}": Row("queues/emails", _QUEUE),
+    "GET /queues/{queue}/tasks/{task}": Row("queues/emails/tasks/a", _QUEUE),
+    "GET /servers": Row("servers", _PAGE),
+    "GET /servers/{server}": Row("servers/server-1", _QUEUE),
+    "GET /schedules": Row("schedules", _PAGE),
+    "GET /schedules/{entry}": Row("schedules/entry-cart.remind", _QUEUE),
+    "GET /operations": Row("operations", _PAGE),
+    "GET /operations/{operation}": Row("operations/{operation}", _QUEUE),
+    "GET /bulk": Row("bulk?act=delete&q=queue:emails", "401 403 200 200 200"),
+    "GET /doctor": Row("doctor", _PAGE),
+    "GET /doctor/repair": Row("doctor/repair?kind=orphan&queue=emails", "401 400 400 400 400"),
+    "GET /audit": Row("audit", "401 403 200 200 200"),
+    "GET /errors": Row("errors", _PAGE),
+    "GET /types": Row("types", _PAGE),
+    "GET /types/{type}": Row("types/email.shipped", _PAGE),
+    "GET /redis": Row("redis", "401 403 403 200 403"),
+    "GET /settings": Row("settings", _PAGE),
+    "GET /help": Row("help", _PAGE),
+    "GET /queues/{queue}/tasks/{task}/data/{part}": Row("queues/emails/tasks/a/data/payload", _QUEUE),
+    "GET /tasks": Row("tasks?q=state:archived", _PAGE),
+    "GET /complete.json": Row("complete.json?q=sta", _PAGE),
+    "GET /palette.json": Row("palette.json?q=e", _PAGE),
+    "GET /live": Row("live?page=/nowhere", "401 404 404 404 404"),
+    "GET /live.json": Row("live.json?page=/queues/emails", _QUEUE),
+    "GET /switch": Row("switch?to=x", "401 303 303 303 303"),
+    "GET /queues/{queue}/pause": Row("queues/emails/pause", "401 403 200 200 404"),
+    "GET /queues/{queue}/delete": Row("queues/emails/delete", "401 403 403 200 404"),
+    "GET /queues/{queue}/tasks/{task}/{verb}": Row(
+        "queues/emails/tasks/a/delete_task", "401 403 200 200 404"
+    ),
+    "POST /queues/{queue}/pause": Row("queues/emails/pause", _FORM, {"seconds": "60"}),
+    "POST /queues/{queue}/resume": Row("queues/images/resume", _FORM),
+    "POST /queues/{queue}/limits": Row("queues/emails/limits", _FORM, {"max_run": "3"}),
+    "POST /queues/{queue}/delete": Row("queues/emails/delete", _ADMIN_FORM, {"confirm": "emails"}),
+    "POST /queues/{queue}/tasks/{task}/{verb}": Row("queues/emails/tasks/a/run_task", _FORM),
+    "POST /act": Row("act", _FORM, {"verb": "run_task", "id": "emails/a", "back": "/queues"}),
+    "POST /doctor/examine": Row("doctor/examine", "401 303 303 303 303"),
+    "POST /doctor/repair": Row("doctor/repair", _ADMIN_FORM, {"kind": "orphan", "queue": "emails"}),
+    "POST /bulk": Row(
+        "bulk", "401 403 303 303 400", {"act": "run", "q": "queue:emails state:archived", "reason": "x"}
+    ),
+    "POST /operations/{operation}/{order}": Row("operations/{operation}/pause", _FORM),
+    # The API of asynqmon has a table of its own, and answers errors by 500. Here each method is refused.
+    "GET /api/{path:path}": Row("api/queues", _PAGE),
+    "POST /api/{path:path}": Row("api/queues/emails:pause", "401 403 204 204 500"),
+    "DELETE /api/{path:path}": Row("api/queues/emails/archived_tasks/a", "401 403 204 204 500"),
+    "PUT /api/{path:path}": Row("api/queues", "401 405 405 405 405"),
+    "PATCH /api/{path:path}": Row("api/queues", "401 405 405 405 405"),
+    "OPTIONS /api/{path:path}": Row("api/queues", "401 405 405 405 405"),
+    # Signing in is for dashboards with a credentials file; settings are kept in the browser.
+    "GET /login": Row("login", _OPEN),
+    "POST /login": Row("login", "403 404 404 404 404", {"name": "x", "password": "y"}),
+    "POST /logout": Row("logout", "401 303 303 303 303"),
+    "POST /settings": Row("settings", "401 303 303 303 303", {"theme": "dark"}),
+    "GET /{path:path}": Row("no/such/page", "401 404 404 404 404"),
+    "GET /static/{version}/{name}": Row("static/0/main.js", "200 200 200 200 200"),
+}
+"""The row of each route, by method and path. A new route needs one."""
+
+
+async def role_of(request: Request) -> User | None:
+    """Return the user whom a header names, as the function of a host application does."""
+    role = request.headers.get("x-role", "anonymous")
+    if role == "anonymous":
+        return None
+    if role == "other team":
+        return User.with_role("olaf", "admin", queues="other-*")
+    return User.with_role("mira", role)
+
+
+def routes_of(site: Dashboard) -> set[str]:
+    """Return method and path of each route of the router itself."""
+    found = set()
+    for route in site.routes:
+        assert isinstance(route, Route)
+        found |= {f"{method} {route.path}" for method in (route.methods or ()) if method != "HEAD"}
+    return found
+
+
+def test_every_route_has_a_row(redis_url: str) -> None:
+    """And each row has its route: a page or a form that is added says who may use it."""
+    assert routes_of(dashboard(redis_url)) == set(ROWS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_route_answers_each_role_as_its_row_says(
+    redis_url: str, redis_client: RedisClient, name: str
+) -> None:
+    """A refused call changes nothing in Redis except what is written down of it; a GET changes nothing."""
+    row, method = ROWS[name], name.partition(" ")[0]
+    statuses = dict(zip(ROLES, map(int, row.statuses.split()), strict=True))
+
+    @run_async
+    async def ask() -> None:
+        for role, expected in statuses.items():
+            redis_client.flushall()
+            path = row.path.replace("{operation}", _fill(redis_client, redis_url))
+            before = _state_of(redis_client)
+            async with visiting(redis_url, client=ABROAD, auth=role_of) as visitor:
+                visitor.headers["x-role"] = role
+                assert expected == await answer(visitor, replace(row, path=path), method), (
+                    f"{name} for {role}"
+                )
+            changed = _state_of(redis_client) != before
+            may_change = method in {"POST", "DELETE"} and expected not in _REFUSALS
+            assert not changed or may_change, f"{name} by {role} has changed something"
+
+    ask()
+
+
+@run_async
+async def test_a_download_of_a_viewer_holds_no_payload(redis_url: str, redis_client: RedisClient) -> None:
+    """It has the words that the page has in its place."""
+    Tasks(redis_client, "emails").pending("p", payload=b"the secret plan")
+    async with visiting(redis_url, client=ABROAD, auth=role_of) as visitor:
+        for role, is_shown in (("viewer", False), ("operator", True)):
+            answered = await visitor.get("queues/emails/tasks/p/data/payload", headers={"x-role": role})
+            assert is_shown == (b"the secret plan" in answered.content)
+
+
+async def answer(visitor: httpx.AsyncClient, row: Row, method: str) -> int:
+    """Return the status of the answer to a request; a form carries the token of the settings page."""
+    if method == "GET":
+        return (await visitor.get(row.path)).status_code
+    if row.path.startswith("api/"):
+        return (
+            await visitor.request(method, row.path, headers={"sec-fetch-site": "same-origin"})
+        ).status_code
+    page = await visitor.get("settings")
+    token = form_token(page.text) if page.status_code == 200 else "none"
+    sent = await visitor.post(
+        row.path, data={"csrf": token, **row.fields}, headers={"sec-fetch-site": "same-origin"}
+    )
+    return sent.status_code
+
+
+def _fill(client: RedisClient, url: str) -> str:
+    """Put in failed tasks, a paused queue, servers, schedules and an operation, whose id is returned."""
+    tasks = Tasks(client, "emails")
+    tasks.put(TaskState.ARCHIVED, "a", "b", error_msg="boom", last_failed_at=1, payload=b"{}")
+    images = Tasks(client, "images")
+    images.pending("p")
+    client.set(images.keys.paused, "1")
+    announce_servers(url)
+    announce_schedules(client)
+    with Operator(url, User.with_role("mira", "admin")) as operator:
+        return operator.start_operation("archive", Targets({"emails": ["b"]})).operation
+
+
+def _state_of(client: RedisClient) -> dict[str, Any]:
+    # That someone was refused, or tried in vain, is meant to be written.
+    return {key: value for key, value in snapshot(client).items() if key not in {AUDIT, REFUSED}}

@@ -1,0 +1,230 @@
+"""Measures the dashboard against its bars: page times, weight, cost of viewers, memory of streams.
+
+    python -m tests.dashboard_bars --queues 1000 --tasks 1000000
+
+It fills a Redis of its own, serves the dashboard in a process of its own, and asks over loopback.
+The exit code is 1 if a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urljoin
+
+import httpx
+import psutil
+import redis
+
+from pyasynq.embedded import EmbeddedServer
+from tests.operators_world import fill
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+PAGES: Final = (
+    "",
+    "?range=24h",
+    "queues",
+    "queues?sort=-archived&page=3",
+    "queues/{deep}?state=archived",
+    "queues/{deep}?tab=types",
+    "queues/{deep}?tab=errors",
+    "queues/{deep}?tab=history",
+    "queues/{deep}?tab=limits",
+    "queues/{deep}?tab=consumers",
+    "tasks",
+    "tasks?q=queue:{deep}+state:archived",
+    "errors",
+    "types",
+    "types/email:bulk",
+    "servers",
+    "schedules",
+    "operations",
+    "doctor",
+    "audit",
+    "redis",
+    "settings",
+    "help",
+)
+_PAGE_BAR: Final = 0.080
+_WEIGHT_BAR: Final = 45_000
+_STREAM_BAR: Final = 120 * 2**20
+_REDIS_BAR: Final = 0.02
+_CPU_BAR: Final = 0.25
+_SERVE: Final = """
+import sys, uvicorn
+from pyasynq.web import Everyone, dashboard
+site = dashboard(sys.argv[1], auth=Everyone("admin"))
+uvicorn.run(site, port=int(sys.argv[2]), log_level="error", lifespan="off")
+"""
+
+
+@dataclass
+class Report:
+    """What was measured, and which bars were missed."""
+
+    lines: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+
+    def add(self, name: str, value: float, bar: float, unit: str) -> None:
+        """Note a value and its bar."""
+        verdict = "" if value <= bar else "  MISSED"
+        self.lines.append(f"{name:<44} {value:>12,.1f} {unit:<4} bar {bar:,.1f}{verdict}")
+        if verdict:
+            self.missed.append(name)
+        print(self.lines[-1], flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--queues", type=int, default=1_000)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=int, default=30, help="how long viewers look")
+    given = parser.parse_args(arguments)
+    report = Report()
+    with EmbeddedServer() as server:
+        client = redis.Redis(unix_socket_path=server.url.removeprefix("unix://").partition("?")[0])
+        world = fill(client, queues=given.queues, tasks=given.tasks, deep=0.5)
+        print(
+            f"{world.tasks:,} tasks in {len(world.queues):,} queues after {world.seconds:.0f} s", flush=True
+        )
+        with _serving(server.url) as (address, process):
+            asyncio.run(_measure(report, given, client, address, process, world.queues[-1]))
+    return 1 if report.missed else 0
+
+
+@contextmanager
+def _serving(url: str) -> Iterator[tuple[str, psutil.Process]]:
+    port = free_port()
+    child = subprocess.Popen([sys.executable, "-c", _SERVE, url, str(port)])
+    address = f"http://127.0.0.1:{port}/"
+    try:
+        while True:
+            try:
+                httpx.get(f"{address}help")
+                break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        yield address, psutil.Process(child.pid)
+    finally:
+        child.terminate()
+        child.wait()
+
+
+async def _measure(
+    report: Report,
+    given: argparse.Namespace,
+    client: redis.Redis,
+    address: str,
+    process: psutil.Process,
+    deep: str,
+) -> None:
+    async with httpx.AsyncClient(base_url=address, timeout=60) as visitor:
+        await _weigh(report, visitor)
+        await _time_pages(report, visitor, given.rounds, deep)
+    await _watch(report, given.seconds, client, address, process, viewers=0)
+    await _watch(report, given.seconds, client, address, process, viewers=100)
+    before = process.memory_info().rss
+    async with _viewers(address, 500):
+        await asyncio.sleep(5)
+        report.add("memory with 500 streams", process.memory_info().rss / 2**20, _STREAM_BAR / 2**20, "MiB")
+        print(f"  before them it was {before / 2**20:.0f} MiB")
+
+
+async def _weigh(report: Report, visitor: httpx.AsyncClient) -> None:
+    """Add up everything that the first visit loads, compressed."""
+    page = await visitor.get("")
+    total = int(page.headers["content-length"])
+    todo = re.findall(r'(?:href|src)="(\./static/[^"]+)"', page.text)
+    seen: set[str] = set()
+    while todo:
+        address = todo.pop()
+        if address in seen:
+            continue
+        seen.add(address)
+        asset = await visitor.get(address)
+        total += int(asset.headers["content-length"])
+        todo += [urljoin(address, name) for name in re.findall(r'from "(\./[a-z]+\.js)"', asset.text)]
+    report.add("first visit", total / 1_000, _WEIGHT_BAR / 1_000, "kB")
+
+
+async def _time_pages(report: Report, visitor: httpx.AsyncClient, rounds: int, deep: str) -> None:
+    """Ask for each page some times, in turn, so that answers which pages share become old in between."""
+    times: dict[str, list[float]] = {page: [] for page in PAGES}
+    for _ in range(rounds):
+        for page, measured in times.items():
+            began = time.perf_counter()
+            response = await visitor.get(page.format(deep=quote(deep, safe="")))
+            measured.append(time.perf_counter() - began)
+            assert response.status_code == 200, page
+    for page, measured in times.items():
+        ordered = sorted(measured)
+        p95 = ordered[min(int(len(ordered) * 0.95), len(ordered) - 1)]
+        report.add(f"/{page}", p95 * 1_000, _PAGE_BAR * 1_000, "ms")
+        print(f"  first {measured[0] * 1_000:.0f} ms, median {ordered[len(ordered) // 2] * 1_000:.0f} ms")
+
+
+async def _watch(
+    report: Report, seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
+) -> None:
+    """Let viewers look for a while; compare what Redis and the process have done."""
+    async with _viewers(address, viewers) as heard:
+        await asyncio.sleep(5)
+        before, cpu, began = _redis_work(client), process.cpu_times(), time.monotonic()
+        await asyncio.sleep(seconds)
+        after, later, took = _redis_work(client), process.cpu_times(), time.monotonic() - began
+    if not viewers:
+        # The INFO of the measurement is a command too.
+        report.add("commands without viewers", after[0] - before[0] - 1, 0, "")
+        return
+    report.add(f"Redis with {viewers} viewers", 100 * (after[1] - before[1]) / took, _REDIS_BAR * 100, "%")
+    assert sum(heard) >= viewers, "the viewers saw nothing"
+    print(f"  {sum(heard):,} events")
+    used = later.user + later.system - cpu.user - cpu.system
+    report.add(f"one core with {viewers} viewers", 100 * used / took, _CPU_BAR * 100, "%")
+
+
+def _redis_work(client: redis.Redis) -> tuple[int, float]:
+    info: dict[str, Any] = client.info("all")
+    return int(info["total_commands_processed"]), info["used_cpu_user"] + info["used_cpu_sys"]
+
+
+@asynccontextmanager
+async def _viewers(address: str, count: int) -> AsyncIterator[list[int]]:
+    """Hold streams of live pages open: the overview, the queues, the servers, and single queues."""
+    pages = ("/", "/queues", "/servers", "/queues/queue-00001", "/queues/queue-00002")
+    host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
+    readers = []
+    heard: list[int] = []
+    for number in range(count):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        page = quote(pages[number % len(pages)], safe="")
+        writer.write(f"GET /live?page={page} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        readers.append((asyncio.create_task(_read_all(reader, heard)), writer))
+    try:
+        yield heard
+    finally:
+        for task, writer in readers:
+            task.cancel()
+            writer.close()
+        await asyncio.gather(*(task for task, _ in readers), return_exceptions=True)
+
+
+async def _read_all(reader: asyncio.StreamReader, heard: list[int]) -> None:
+    while data := await reader.read(65_536):
+        heard.append(data.count(b"event: "))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""The commands of operators against a real Redis."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from pyasynq.cli.records import QUEUES, SERVERS, TASKS
+from pyasynq.sync import Client, Inspector
+from tests.cli_runner import Cli
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOSTILE = "\x1b]0;title\x07\u202email"
+
+
+@pytest.fixture
+def cli(redis_url: str) -> Cli:
+    """The command line on the server of this test."""
+    return Cli(redis_url)
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[Client]:
+    """A client that enqueues."""
+    with Client(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+def inspector(redis_url: str) -> Iterator[Inspector]:
+    """An inspector that looks behind the command line."""
+    with Inspector(redis_url) as inspector:
+        yield inspector
+
+
+def test_queues_are_listed_with_their_counts(cli: Cli, client: Client) -> None:
+    """As JSON by the schema, as CSV, and as names."""
+    client.enqueue("mail", queue="mail")
+    client.enqueue("mail", queue="mail", process_in=60)
+    client.enqueue("report", queue="reports")
+
+    listed = cli.json("queue", "ls")
+
+    jsonschema.validate(listed, QUEUES.schema())
+    assert [("mail", 1, 1), ("reports", 1, 0)] == [
+        (one["queue"], one["pending"], one["scheduled"]) for one in listed
+    ]
+    rows = list(csv.DictReader(io.StringIO(cli.run("queue", "ls", "-o", "csv").stdout)))
+    assert ["mail", "reports"] == [row["queue"] for row in rows]
+    assert "mail\nreports\n" == cli.run("queue", "ls", "-o", "name").stdout
+    assert "reports\n" == cli.run("queue", "ls", "rep", "-o", "name").stdout
+
+
+def test_a_queue_is_paused_for_a_time_and_resumed(cli: Cli, client: Client, inspector: Inspector) -> None:
+    """Messages about actions go to stderr: stdout is for data."""
+    client.enqueue("mail", queue="mail")
+
+    paused = cli.run("queue", "pause", "mail", "--for", "15m", "--reason", "provider is down")
+
+    assert (0, "", "Paused queue mail for 15 min.\n") == (paused.exit_code, paused.stdout, paused.stderr)
+    info = inspector.queue_info("mail")
+    assert info.paused
+    assert info.paused_until is not None
+    assert 0 == cli.run("queue", "resume", "mail").exit_code
+    assert not inspector.queue_info("mail").paused
+
+
+def test_a_part_that_fails_is_told_and_gives_its_own_exit_code(cli: Cli, client: Client) -> None:
+    """The others are done; if all fail the code is 1."""
+    client.enqueue("mail", queue="mail")
+    cli.run("queue", "pause", "mail")
+    partly = cli.run("queue", "resume", "mail", "nix")
+    assert (6, True) == (partly.exit_code, "queue 'nix' is not paused" in partly.stderr)
+    assert 1 == cli.run("queue", "resume", "mail", "nix").exit_code
+
+
+def test_tasks_are_listed_inspected_and_run_by_their_ids(
+    cli: Cli, client: Client, inspector: Inspector
+) -> None:
+    """The queue of an id need not be named."""
+    client.enqueue("other", queue="other")
+    info = client.enqueue("mail", b'{"to": 42}', queue="mail", process_in=60)
+
+    listed = cli.json("task", "ls", "-q", "mail", "-s", "scheduled")
+
+    jsonschema.validate(listed, TASKS.schema())
+    assert [(info.id, {"to": 42})] == [(one["id"], one["payload"]) for one in listed]
+    assert [info.id] == [one["id"] for one in cli.json("task", "inspect", info.id)]
+    shown = cli.run("task", "inspect", info.id).stdout
+    assert "scheduled, due in " in shown
+    assert '{"to": 42}' in shown
+    assert 0 == cli.run("task", "run", info.id).exit_code
+    assert "pending" == inspector.task_info("mail", info.id).state
+
+
+def test_deleting_asks_and_without_a_terminal_needs_yes(
+    cli: Cli, client: Client, inspector: Inspector
+) -> None:
+    """A script must say that it is sure."""
+    info = client.enqueue("mail", queue="mail")
+
+    refused = cli.run("task", "rm", info.id)
+
+    assert 4 == refused.exit_code
+    assert "give --yes, since no terminal can be asked" in refused.stderr
+    assert 1 == inspector.queue_info("mail").pending
+    assert 0 == cli.run("task", "rm", info.id, "--yes").exit_code
+    assert 0 == inspector.queue_info("mail").pending
+
+
+def test_ids_come_from_stdin(cli: Cli, client: Client, inspector: Inspector) -> None:
+    """So that the names of one command are the subjects of another."""
+    for _ in range(3):
+        client.enqueue("mail", queue="mail")
+    names = cli.run("task", "ls", "-q", "mail", "-s", "pending", "-o", "name").stdout
+
+    result = cli.run("task", "archive", "-", typed=names)
+
+    assert (0, 3) == (result.exit_code, inspector.queue_info("mail").archived)
+
+
+def test_no_byte_of_a_task_reaches_the_terminal_unshown(cli: Cli, client: Client) -> None:
+    """Escape sequences would rewrite it, and bidirectional controls reorder it."""
+    client.enqueue(HOSTILE, HOSTILE.encode(), queue=HOSTILE, headers={HOSTILE: HOSTILE}, group=HOSTILE)
+    client.enqueue(HOSTILE, HOSTILE.encode(), queue=HOSTILE, task_id=HOSTILE)
+    for arguments in (
+        ("stats",),
+        ("queue", "ls"),
+        ("queue", "inspect", HOSTILE),
+        ("task", "ls", "-q", HOSTILE, "-s", "pending", "-o", "wide"),
+        ("task", "inspect", HOSTILE),
+        ("group", "ls", "-q", HOSTILE),
+        ("task", "inspect", "nix" + HOSTILE),
+    ):
+        result = cli.run(*arguments)
+        assert not set("\x1b\x07\u202e") & set(result.output), arguments
+
+
+@pytest.mark.usefixtures("impatient")
+def test_redis_that_is_away_is_one_sentence_and_exit_code_5() -> None:
+    """With the address, for programs also as an object."""
+    result = Cli(f"redis://127.0.0.1:{free_port()}").run("queue", "ls", "--json")
+    assert 5 == result.exit_code
+    assert "redis_unavailable" == json.loads(result.stderr)["error"]["code"]
+    assert "" == result.stdout
+
+
+def test_without_servers_the_list_is_empty(cli: Cli) -> None:
+    """For programs; people read how to start one."""
+    jsonschema.validate(cli.json("server", "ls"), SERVERS.schema())
+    assert "start one with" in cli.run("server", "ls").stderr
+
+
+def test_stats_in_the_shape_of_asynq_have_its_names(cli: Cli, client: Client) -> None:
+    """For scripts that read them."""
+    client.enqueue("mail", queue="mail")
+    content = cli.json("stats", "--format", "asynq")
+    assert {"aggregate", "queues", "redis"} == set(content)
+    assert ("mail", 1, False) == tuple(content["queues"][0][name] for name in ("Queue", "Pending", "Paused"))

@@ -1,0 +1,156 @@
+"""Records as tables, JSON, CSV and names."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+import jsonschema
+import pytest
+
+from pyasynq.cli.output.fields import Field, Kind, Moment, View, cell, human_bytes, json_data
+from pyasynq.cli.output.printer import Printer, has_color
+from pyasynq.cli.output.table import Look, cells, cut, table_lines
+from pyasynq.cli.reports import VIEWS
+
+NOW = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
+MOMENT = Moment(NOW, is_utc=True)
+FIELDS = (
+    Field("id", Kind.TEXT, "Id.", "ID"),
+    Field("type", Kind.TEXT, "Type.", "TYPE", shrinks=True),
+    Field("tries", Kind.COUNT, "Tries.", "TRIES"),
+)
+VIEW = View("example", "id", FIELDS, "Nothing.")
+HOSTILE = "\x1b]0;title\x07\u202ename\nline"
+
+
+def table(records: list[dict[str, Any]], width: int | None = None) -> list[str]:
+    """Return the lines of a table."""
+    return list(table_lines(FIELDS, records, MOMENT, Look(width)))
+
+
+def test_a_table_aligns_words_to_the_left_and_numbers_to_the_right() -> None:
+    """As people read them."""
+    records = [{"id": "a", "type": "mail", "tries": 1_204}, {"id": "bcd", "type": "x", "tries": 3}]
+    assert ["ID   TYPE  TRIES", "a    mail  1,204", "bcd  x         3"] == table(records)
+
+
+def test_a_column_that_may_shrink_makes_room_and_an_id_is_never_cut() -> None:
+    """The other columns stay whole, also when the line is still too long."""
+    records = [{"id": "0123456789" * 3, "type": "a very long type of a task", "tries": 1}]
+    wide, narrow = table(records, 60)[1], table(records, 20)[1]
+    assert len(wide) <= 60
+    assert "a very long type of …" in wide
+    assert narrow.startswith("0123456789" * 3 + "  a very …")
+
+
+@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("", 0)])
+def test_wide_characters_take_two_cells_and_combining_ones_none(text: str, width: int) -> None:
+    """So that columns stay aligned in any script."""
+    assert width == cells(text)
+
+
+def test_a_wide_character_is_not_cut_in_half() -> None:
+    """The text is a cell shorter instead."""
+    assert "日…" == cut("日本語", 4)
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "csv", "name", "json", "jsonl"])
+def test_no_format_lets_a_foreign_character_move_the_cursor(output: str) -> None:
+    """Control characters and bidirectional controls are shown as symbols or escapes."""
+    text = Printer(output).format_records(VIEW, [{"id": HOSTILE, "type": HOSTILE, "tries": 1}])
+    assert not set("\x1b\x07\u202e") & set(text)
+    assert {"table": 2, "wide": 2, "csv": 2, "name": 1, "jsonl": 1}.get(output, 7) == text.count("\n")
+
+
+def test_json_has_all_fields_and_a_table_those_with_a_heading() -> None:
+    """A field without a heading is for programs."""
+    view = View("example", "id", (*FIELDS, Field("more", Kind.FLAG, "More.")), "Nothing.")
+    record = {"id": "a", "type": "b", "tries": 1, "more": True}
+    assert [record] == json.loads(Printer("json").format_records(view, [record]))
+    assert "True" not in Printer("wide").format_records(view, [record])
+
+
+def test_an_empty_list_is_an_empty_list_for_programs_and_a_sentence_for_people(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The sentence goes to stderr, so that stdout holds data alone."""
+    Printer("json").records(VIEW, [])
+    Printer("table").records(VIEW, [])
+    assert ("[]\n", "Nothing.\n") == capsys.readouterr()
+
+
+def test_nothing_to_print_may_be_an_exit_code() -> None:
+    """With --fail-empty."""
+    with pytest.raises(SystemExit) as caught:
+        Printer("name", fail_empty=True).records(VIEW, [])
+    assert 3 == caught.value.code
+
+
+def test_a_wrong_field_is_a_usage_error_that_names_the_right_ones() -> None:
+    """With the most similar one first."""
+    with pytest.raises(click.UsageError, match="there is no field 'typ'; did you mean 'type'"):
+        VIEW.choose(["typ"], is_wide=False)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'{"a": 1}', {"a": 1}),
+        (b"plain", {"text": "plain"}),
+        (b"\xff\x00", {"base64": "/wA="}),
+        (b"NaN", {"text": "NaN"}),
+        (b'{"n": 12345678901234567890}', {"n": 12345678901234567890}),
+        (b'{"n": 0.1000000000000000055}', {"n": "0.1000000000000000055"}),
+        (b"[" * 100_000, {"text": "[" * 100_000}),
+        (None, None),
+    ],
+)
+def test_a_payload_is_shown_as_the_json_it_is_or_as_text_or_as_base64(
+    data: bytes | None, expected: Any
+) -> None:
+    """Numbers that a float would round are kept as text."""
+    assert expected == json_data(data)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (3_400_000, "3.4 MB"), (5e12, "5000 GB")],
+)
+def test_sizes_are_human(size: float, text: str) -> None:
+    """In powers of 1,000, as style guides of SI say."""
+    assert text == human_bytes(size)
+
+
+def test_times_are_relative_in_tables_and_exact_in_json() -> None:
+    """In a table one asks how long ago; a program needs the time."""
+    field = Field("at", Kind.TIME, "When.", "AT")
+    assert "3 min ago" == cell(field, NOW - timedelta(minutes=3), MOMENT)
+    assert "in 2 h" == cell(field, NOW + timedelta(hours=2, minutes=5), MOMENT)
+    assert "22 d ago" == cell(field, NOW - timedelta(days=22, hours=5), MOMENT)
+    view = View("times", "at", (field,), "")
+    assert [{"at": "2026-11-25T10:00:00Z"}] == json.loads(Printer("json").format_records(view, [{"at": NOW}]))
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_each_view_has_a_valid_schema_and_a_key(view: View) -> None:
+    """The schemas are shipped with the pages."""
+    jsonschema.Draft202012Validator.check_schema(view.schema())
+    assert view.key in {field.name for field in view.fields}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [({}, False), ({"CLICOLOR_FORCE": "1"}, True), ({"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}, False)],
+)
+def test_colors_follow_the_conventions(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, expected: bool
+) -> None:
+    """NO_COLOR wins; what is not a terminal has none unless CLICOLOR_FORCE asks for them."""
+    for name in ("NO_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert expected == has_color()

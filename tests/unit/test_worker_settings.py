@@ -1,0 +1,326 @@
+"""Settings of a worker: each by flag, environment, file and app, and where they came from."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pyasynq import App, GroupRule, Queue, WorkerConfig
+from pyasynq._settings import settings_of
+from pyasynq.cli import main
+from pyasynq.cli.worker import worker
+from pyasynq.cli.worker_settings import (
+    QUEUE_LIMITS,
+    SETTINGS,
+    find_file,
+    flags_of,
+    load_file,
+    read_environment,
+    read_file,
+    read_flags,
+    resolve,
+    variable_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS: list[tuple[str, str, Any]] = [
+    ("concurrency", "7", 7),
+    ("prefetch", "0", 0),
+    ("executor_processes", "2", 2),
+    ("executor_max_tasks", "10", 10),
+    ("queues", "critical=6,default", {"critical": 6, "default": 1}),
+    ("strict_priority", "yes", True),
+    ("retry_delay", "90", 90.0),
+    ("on_unknown", "return", "return"),
+    ("crash_limit", "1", 1),
+    ("shutdown_timeout", "1m30s", 90.0),
+    ("cancel_timeout", "500ms", 0.5),
+    ("overdue_limit", "1h", 3_600.0),
+    ("task_check_interval", "2", 2.0),
+    ("delayed_task_check_interval", "2.5", 2.5),
+    ("janitor_interval", "3s", 3.0),
+    ("janitor_batch_size", "50", 50),
+    ("health_check_interval", "20", 20.0),
+    ("archive_max_size", "5", 5),
+    ("archive_max_age", "7d", 604_800.0),
+    ("max_result", "1M", 1_048_576),
+    ("max_payload", "2M", 2_097_152),
+    ("group_grace_period", "5", 5.0),
+    ("group_max_delay", "10m", 600.0),
+    ("group_max_size", "100", 100),
+    ("publish_events", "on", True),
+    ("statistics", "no", False),
+    ("burst", "true", True),
+    ("max_tasks", "3", 3),
+    ("processes", "4", 4),
+    ("max_tasks_per_child", "1000", 1_000),
+    ("max_memory", "512M", 536_870_912),
+    ("beat_timeout", "0", 0.0),
+    ("start_timeout", "5", 5.0),
+    ("reload", "1", True),
+    ("with_scheduler", "1", True),
+    ("health_port", "8080", 8_080),
+    ("health_host", "127.0.0.1", "127.0.0.1"),
+    ("health_file", "/tmp/alive", "/tmp/alive"),
+    ("metrics", "1", True),
+    ("log_level", "debug", "debug"),
+    ("log_format", "json", "json"),
+    ("log_config", "log.toml", "log.toml"),
+    ("logging", "no", False),
+    ("log_tasks", "yes", True),
+]
+
+
+def typed_of(*arguments: str) -> dict[str, Any]:
+    """Return what click makes of flags."""
+    context = click.Context(worker)
+    parser = worker.make_parser(context)
+    values, _, _ = parser.parse_args([*arguments, "shop:app"])
+    return {name: values.get(name) for name in SETTINGS}
+
+
+def test_every_setting_that_text_can_give_has_a_row() -> None:
+    """Functions and tables are left to Python and to files."""
+    described = {one.name for one, setting in settings_of(WorkerConfig) if setting.kind.has_text}
+    assert described == {name for name, _, _ in ROWS}
+
+
+@pytest.mark.parametrize(("name", "text", "value"), ROWS)
+def test_a_setting_is_given_by_flag_environment_file_and_app(name: str, text: str, value: Any) -> None:
+    """The value is the same, and so is the way to it: the source is told."""
+    flag = next(one for one in flags_of(name) if one.startswith("--")).partition("/")
+    is_switch = not SETTINGS[name].kind.metavar
+    wanted = flag[0] if value is not False else flag[2]
+    arguments = [wanted] if is_switch else [f"{wanted}={text}"]
+    variable = variable_of(name)
+    assert variable is not None
+    layers = {
+        wanted: read_flags(typed_of(*arguments)),
+        variable: read_environment({variable: text}),
+        f"F: {name}": read_file("F", {name: text}),  # type: ignore[arg-type] # it is only shown
+    }
+    for source, layer in layers.items():
+        resolved = resolve(layer)
+        assert (value, source) == (getattr(resolved.config, name), resolved.sources[name])
+    app = App(worker=WorkerConfig(**{name: value}))
+    assert (value, "app") == (
+        getattr(resolve(app=app).config, name),
+        resolve(app=app).sources[name],
+    )
+
+
+def test_flags_win_over_the_environment_the_file_and_the_app() -> None:
+    """In this order."""
+    app = App(worker=WorkerConfig(concurrency=1, prefetch=1, crash_limit=1, max_tasks=1))
+    flags = read_flags(typed_of("-c", "4"))
+    variables = read_environment({"PYASYNQ_CONCURRENCY": "3", "PYASYNQ_PREFETCH": "3"})
+    file = read_file("F", {"concurrency": 2, "prefetch": 2, "crash-limit": 2})  # type: ignore[arg-type]
+    resolved = resolve(flags, variables, file, app=app)
+    values = {name: (value, source) for name, value, source in resolved.lines()}
+    assert {
+        "concurrency": ("4", "--concurrency"),
+        "prefetch": ("3", "PYASYNQ_PREFETCH"),
+        "crash_limit": ("2", "F: crash-limit"),
+        "max_tasks": ("1", "app"),
+        "janitor_batch_size": ("100", "default"),
+    } == {
+        name: values[name]
+        for name in ("concurrency", "prefetch", "crash_limit", "max_tasks", "janitor_batch_size")
+    }
+
+
+def test_a_setting_that_is_optional_can_be_taken_back() -> None:
+    """By `none`, which is how it is shown."""
+    app = App(worker=WorkerConfig(max_tasks=5))
+    resolved = resolve(read_environment({"PYASYNQ_MAX_TASKS": "none"}), app=app)
+    assert (None, "PYASYNQ_MAX_TASKS") == (resolved.config.max_tasks, resolved.sources["max_tasks"])
+
+
+def test_empty_variables_say_nothing() -> None:
+    """As in files of variables with all names."""
+    assert {} == read_environment({"PYASYNQ_CONCURRENCY": " "})
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        (
+            {"PYASYNQ_CONCURRENCY": "many"},
+            r"^PYASYNQ_CONCURRENCY='many': must be a whole number of at least 1$",
+        ),
+        ({"PYASYNQ_BURST": "maybe"}, r"^PYASYNQ_BURST='maybe': must be 1, true, yes or on; or 0"),
+        (
+            {"PYASYNQ_SHUTDOWN_TIMEOUT": "5x"},
+            r"^PYASYNQ_SHUTDOWN_TIMEOUT='5x': must be a duration: 30, 500ms",
+        ),
+        ({"PYASYNQ_SHUTDOWN_TIMEOUT": ""}, None),
+        ({"PYASYNQ_SHUTDOWN_TIMEOUT": "5 5"}, "must be a duration"),
+        ({"PYASYNQ_TASK_CHECK_INTERVAL": "0"}, "must be more than 0 seconds"),
+        ({"PYASYNQ_LOG_LEVEL": "loud"}, "must be 'debug', 'info', 'warning' or 'error'"),
+        ({"PYASYNQ_MAX_MEMORY": "much"}, "must be a size: 512M or 1.5G"),
+        ({"PYASYNQ_HEALTH_PORT": "65536"}, "must be at most 65,535"),
+        ({"PYASYNQ_QUEUES": "a=\x1b[2J"}, "PYASYNQ_QUEUES='a=.*x1b"),
+        ({"PYASYNQ_GROUP_MAX_SIZE": "10001"}, "must be at most 10,000"),
+        ({"PYASYNQ_MAX_RESULT": "9" * 200}, r"PYASYNQ_MAX_RESULT='9{59}\.\.\.: must be a size"),
+    ],
+)
+def test_a_wrong_value_names_its_source(variables: dict[str, str], message: str | None) -> None:
+    """And what to write instead."""
+    if message is None:
+        read_environment(variables)
+        return
+    with pytest.raises(click.UsageError, match=message):
+        read_environment(variables)
+
+
+FILE = """
+concurrency = 8
+shutdown-timeout = "30s"
+burst = true
+publish_events = 500
+
+[queues]
+bulk = 1
+mail = { weight = 3, rate = "50/m+5", max_run = 2 }
+
+[groups]
+"report:*" = { max_size = 10 }
+"""
+
+
+def test_a_file_gives_numbers_switches_texts_and_tables(tmp_path: Path) -> None:
+    """They are TOML's own; a queue may be a table."""
+    path = tmp_path / "worker.toml"
+    path.write_text(FILE)
+    config = resolve(read_file(path, load_file(path))).config
+    assert (8, 30.0, True, 500) == (
+        config.concurrency,
+        config.shutdown_timeout,
+        config.burst,
+        config.publish_events,
+    )
+    mail = Queue(priority=3, rate=50, period=60, burst=5, max_run=2)
+    assert {"bulk": 1, "mail": mail} == config.queues
+    assert {"report:*": GroupRule(max_size=10)} == config.groups
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("concurency = 1", "concurency: there is no such setting; did you mean 'concurrency'"),
+        ("concurrency = 1.5", "concurrency=1.5: must be a whole number of at least 1"),
+        ("error_handler = 'print'", "it is a function: set it in Python"),
+        ("queue_rate = 'a=1/s'", "write it in the table of queues"),
+        ("[queues.mail]\nrat = 5", "has no 'rat'; did you mean 'rate'"),
+        ("[queues.mail]\nrate = '5'", "write 50/s, 100/m"),
+        ("[queues.mail]\nmax_run = 0", "max_run: must be"),
+        ("[groups.a]\nmax_size = -1", "max_size: must be a whole number of at least 0"),
+        ("groups = 5", "must map names of groups to GroupRules"),
+        ("retry_delay = true", "must be a duration"),
+        ("concurrency = ", "Invalid value"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, content: str, message: str) -> None:
+    """And with the name of the setting."""
+    path = tmp_path / "worker.toml"
+    path.write_text(content)
+    with pytest.raises(click.UsageError, match=r"worker\.toml") as caught:
+        read_file(path, load_file(path))
+    assert message in caught.value.message
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """By its path."""
+    with pytest.raises(click.UsageError, match="not_there"):
+        load_file(tmp_path / "not_there.toml")
+
+
+def test_the_pyproject_of_the_app_or_above_it_is_found(tmp_path: Path) -> None:
+    """The nearest one with a table of ours."""
+    inner = tmp_path / "src" / "shop"
+    inner.mkdir(parents=True)
+    (inner / "pyproject.toml").write_text("[project]\nname = 'shop'")
+    (tmp_path / "pyproject.toml").write_text("[tool.pyasynq]\nconcurrency = 3")
+    assert (tmp_path / "pyproject.toml", {"concurrency": 3}) == find_file(inner)
+    assert None is find_file(None)
+
+
+def test_queues_of_the_app_have_its_weights_and_all_declared_limits() -> None:
+    """Flags replace names and weights; limits of flags win over declared ones."""
+    app = App(queues={"mail": Queue(priority=2, rate=50), "bulk": 3})
+
+    @app.task("one", max_run=1)
+    async def one() -> None: ...
+
+    @app.task("mailing", queue="mail", ordered=True)
+    async def mailing() -> None: ...
+
+    own = {
+        "bulk": 3,
+        "default": 1,
+        "mail": Queue(priority=2, rate=50, ordered=True),
+        "one": Queue(max_run=1),
+    }
+    assert own == resolve(app=app).config.queues
+    assert "app" == resolve(app=app).sources["queues"]
+    flags = read_flags(typed_of("-q", "one=5,bulk", "--queue-max-run", "one=2", "--queue-rate", "bulk=1/s"))
+    resolved = resolve(flags, app=app)
+    assert {"one": Queue(priority=5, max_run=2), "bulk": Queue(rate=1)} == resolved.config.queues
+    assert "--queues, --queue-max-run, --queue-rate" == resolved.sources["queues"]
+
+
+def test_a_limit_of_a_queue_that_is_not_served_is_refused() -> None:
+    """A misspelt name would limit nothing."""
+    with pytest.raises(click.UsageError, match="queue 'other' has a limit and is not served"):
+        resolve(read_flags(typed_of("--queue-ordered", "other")), app=App())
+
+
+def test_limits_that_do_not_go_together_are_refused() -> None:
+    """An ordered queue runs one task at a time."""
+    flags = read_flags(typed_of("-q", "a", "--queue-max-run", "a=2", "--queue-ordered", "a"))
+    with pytest.raises(click.UsageError, match="queue 'a': max_run=2"):
+        resolve(flags)
+
+
+def test_what_is_shown_can_be_read_again() -> None:
+    """For each setting that text can give, but the function that is the default of `retry_delay`."""
+    for name, text, value in ROWS:
+        described = SETTINGS[name]
+        shown = described.show(value)
+        assert value == described.read(name, shown), (name, text)
+
+
+def test_show_config_prints_each_setting_with_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is started, and Redis is not asked."""
+    (tmp_path / "shown_app.py").write_text(
+        "from pyasynq import App, WorkerConfig\n"
+        "app = App('redis://localhost:1', worker=WorkerConfig(prefetch=5, processes=3, reload=True))\n"
+    )
+    (tmp_path / "pyproject.toml").write_text("[tool.pyasynq]\ncrash_limit = 2\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setenv("PYASYNQ_LOG_LEVEL", "warning")
+    result = CliRunner().invoke(main, ["worker", "shown_app:app", "--show-config", "-c", "9"])
+    assert 0 == result.exit_code, result.output
+    lines = {line.split()[0]: line.split()[1:] for line in result.output.splitlines()}
+    assert SETTINGS.keys() - QUEUE_LIMITS.keys() == lines.keys()
+    assert ["9", "--concurrency"] == lines["concurrency"]
+    assert ["warning", "PYASYNQ_LOG_LEVEL"] == lines["log_level"]
+    assert ["5", "app"] == lines["prefetch"]
+    assert ["2", f"{tmp_path / 'pyproject.toml'}:", "crash_limit"] == lines["crash_limit"]
+    assert ["none", "default"] == lines["max_tasks"]
+
+
+def test_a_configuration_of_a_worker_may_leave_the_queues_to_the_app() -> None:
+    """A server's may not."""
+    assert {} == WorkerConfig().queues
+    assert {"a": 1} == replace(WorkerConfig(), queues={"a": 1}).queues

@@ -1,0 +1,71 @@
+"""Visits to a dashboard without a network: httpx asks the ASGI application itself."""
+
+from __future__ import annotations
+
+import html
+import re
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from pyasynq.web import Dashboard, dashboard
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import ASGIApp
+
+LOCAL = ("127.0.0.1", 50_000)
+ABROAD = ("203.0.113.9", 50_000)
+_FIELD = re.compile(r'name="csrf" value="([^"]*)"')
+_LINK = re.compile(r'(?:href|action)="([^"#]*)"')
+
+
+@asynccontextmanager
+async def visiting(
+    redis: Any,
+    *,
+    client: tuple[str, int] = LOCAL,
+    base: str = "http://localhost/",
+    host: ASGIApp | None = None,
+    **options: Any,
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Visit a dashboard; `host` is an application that it has been mounted in."""
+    site = redis if isinstance(redis, Dashboard) else dashboard(redis, **options)
+    transport = httpx.ASGITransport(host or site, client=client)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url=base) as visitor:
+            yield visitor
+    finally:
+        await site.aclose()
+
+
+async def send_form(
+    visitor: httpx.AsyncClient, path: str, fields: dict[str, Any], *, page: str | None = None, **headers: str
+) -> httpx.Response:
+    """Send a form with the token that a page holds: the page at the form's own address unless given."""
+    shown = await visitor.get(path if page is None else page)
+    token = form_token(shown.text)
+    return await visitor.post(
+        path, data={"csrf": token, **fields}, headers={"sec-fetch-site": "same-origin", **headers}
+    )
+
+
+def form_token(text: str) -> str:
+    """Return the token of the first form of a page."""
+    found = _FIELD.search(text)
+    assert found, "the page has no form"
+    return html.unescape(found[1])
+
+
+def links_of(text: str) -> list[str]:
+    """Return all addresses that a page names."""
+    return [html.unescape(address) for address in _LINK.findall(text)]
+
+
+def heading_of(response: httpx.Response) -> str:
+    """Return the one heading of a page."""
+    found = re.findall(r"<h1>(.*?)</h1>", response.text, re.DOTALL)
+    assert len(found) == 1, f"{response.request.url} has {len(found)} headings"
+    return html.unescape(found[0])
