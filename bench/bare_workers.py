@@ -1,6 +1,6 @@
 """Workers of bare sockets: `python -m bench.bare_workers PORT KEY NUMBER [COMMAND...]`.
 
-So many connections have Redis tell them of the next change of a key, and read the key again when it does.
+Make this many connections that have Redis report the next change of a key, and then read the key again.
 With a command there is one more connection: the command takes what there is, and the time of its reply is
 printed.
 """

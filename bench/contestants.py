@@ -1,4 +1,4 @@
-"""Who takes part: each peer in its documented fast setup, and pyasynq in several."""
+"""Contestants: each peer in its documented fast setup, and pyasynq in several."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Contestant:
     """One peer with the settings of its worker.
 
     Attributes:
-        pace: how fast it is about, as a share of the fastest: it gets so many tasks.
+        pace: how fast it is about, as a share of the fastest: it gets this many tasks.
         server: what it runs on.
         length: of the shortest run that it takes part in.
     """
@@ -44,12 +44,12 @@ class Contestant:
     length: Length = Length.DEFAULT
 
     def count(self, most: int) -> int:
-        """Return how many tasks it gets where the fastest gets so many."""
+        """Return how many tasks it gets where the fastest gets this many."""
         return max(20, int(most * self.pace))
 
     @property
     def work_settings(self) -> dict[str, Any]:
-        """What its worker is told."""
+        """Command-line options of its worker."""
         return {"queues": list(self.queues), **self.settings}
 
 

@@ -1,4 +1,4 @@
-"""What the drivers cost beside raw redis-py: lone calls, one after another, of a script that does nothing.
+"""Cost of the drivers compared with raw redis-py: single calls of an empty script, one after another.
 
     python bench/driver.py [URL]     without a URL: an embedded server in memory
 

@@ -77,7 +77,7 @@ def prepare(name: str, tell: Callable[[str], None]) -> Program:
 def _environment(name: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     paths = [str(ROOT), str(_SOURCES)] if name == OURS else [str(ROOT)]
-    # What is not set cannot differ between peers: a bytecode cache is written by the first run of each.
+    # Unset variables are the same for all peers: a bytecode cache is written by the first run of each.
     return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 

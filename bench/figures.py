@@ -66,7 +66,7 @@ def percentile(values: Iterable[float], share: float) -> float:
     """Return the least value that at least this share (0 to 1) of the values do not exceed.
 
     Raises:
-        ValueError: there are no values, or the share is no share.
+        ValueError: there are no values, or the share is not a share.
     """
     ordered = sorted(values)
     if not ordered or not 0 <= share <= 1:

@@ -95,7 +95,7 @@ class _Stopwatch:
 
 
 def trivial_floor(stage: Stage, count: int, *, at_once: int) -> dict[str, float]:
-    """Measure an EVALSHA that does nothing, so many in flight."""
+    """Measure an EVALSHA that does nothing, this many in flight."""
     server = stage.server()
     with BareSocket(server) as bare:
         command = ("EVALSHA", bare.load("return 1"), 1, "{default}:key", "argument")
@@ -111,7 +111,7 @@ def enqueue_floor(stage: Stage, count: int, kind: str = MAIN) -> dict[str, float
     """Measure the creation of tasks, 50 a call, two calls in flight.
 
     Raises:
-        MeasurementError: there are not so many in Redis then.
+        MeasurementError: there are not this many in Redis then.
     """
     server = stage.server(kind)
     server.flush()
@@ -191,7 +191,7 @@ def pick_up_floor(stage: Stage, samples: int, pause: float) -> list[float]:
 
 @contextmanager
 def bare_workers(stage: Stage, server: RedisServer, key: str, number: int, *command: str) -> Iterator[Child]:
-    """Have so many bare connections watch a key for the time of a block.
+    """Have this many bare connections watch a key for the time of a block.
 
     Raises:
         MeasurementError: they do not start.

@@ -65,7 +65,7 @@ def _times_fastest_peer(results: Results) -> float | None:
     """Compare with the fastest peer in Python that runs the tasks of a killed worker again."""
     safe = [peer.key for peer in PEERS_IN_PYTHON if results.peers.get(peer.peer, {}).get("at_least_once")]
     found = [_times("drain", RATE, "pyasynq", key)(results) for key in safe]
-    # Who is fastest is the one against whom the ratio is smallest.
+    # The fastest peer is the one with the smallest ratio.
     return min((ratio for ratio in found if ratio is not None), default=None)
 
 
@@ -121,7 +121,7 @@ def _no_dearer(table: str, text: str, row: str, other: str, most: float) -> list
     ]
 
 
-# A second process pays where it has a processor of its own beside the first one's and Redis'.
+# A second process pays off if it has its own processor, in addition to those of the first one and of Redis.
 _ENOUGH_PROCESSORS: Final = (os.cpu_count() or 1) >= 3
 
 GOALS: Final = (

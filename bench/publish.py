@@ -1,4 +1,4 @@
-"""Write what a run has found into docs/benchmarks.md, between its markers, and the charts beside it.
+"""Write the results of a run into docs/benchmarks.md, between its markers, and the charts next to it.
 
     python -m bench.publish found.json
 

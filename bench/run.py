@@ -1,4 +1,4 @@
-"""Measure pyasynq beside its peers on one Redis, in one interleaved run.
+"""Measure pyasynq and its peers on one Redis, in one interleaved run.
 
     python -m bench.run --only drain,enqueue --peers go,dramatiq --rounds 5 --json found.json
 
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
         "--peers",
         type=_names,
         metavar="NAME,...",
-        help=f"beside pyasynq these: {peers} (go means asynq), or none; otherwise all that can be had",
+        help=f"peers next to pyasynq: {peers} (go means asynq), or none; by default all installed ones",
     )
     found.add_argument("--rounds", type=_positive, help=f"how often each is measured ({ROUNDS})")
     found.add_argument("--tasks", type=_positive, help=f"for the fastest contestant ({TASKS:,})")
@@ -130,7 +130,7 @@ def _check(option: str, names: Sequence[str], known: Sequence[str] | Mapping[str
 
 
 def prepared(names: Sequence[str], *, named: bool, failures: list[str]) -> dict[str, Program]:
-    """Make the environments of the peers; one that nobody asked for by name may be missing."""
+    """Make the environments of the peers; one that was not named may be missing."""
     programs = {}
     for name in names:
         try:

@@ -60,7 +60,7 @@ class Counters:
         return self._words[STAYING]
 
     def delays(self, count: int) -> list[float]:
-        """Return the pick-up delays of so many numbered tasks, in seconds."""
+        """Return the pick-up delays of this many numbered tasks, in seconds."""
         return [self._words[FIRST_SAMPLE + number % SAMPLES] / 1e9 for number in range(count)]
 
 
@@ -143,7 +143,7 @@ class Worker:
         """Look every two milliseconds until a condition holds.
 
         Raises:
-            MeasurementError: the worker has ended, or nothing has happened for so many seconds.
+            MeasurementError: the worker has ended, or nothing has happened for this many seconds.
         """
         seen, since = -1, time.monotonic()
         while not condition():
@@ -207,7 +207,7 @@ class Stage:
         return self._producers[key][0]
 
     def new_producer(self, peer: str, server: RedisServer, counters: Counters) -> Producer:
-        """Start a producer that looks at these counters. Whoever starts it stops it."""
+        """Start a producer that looks at these counters. The code that starts it stops it."""
         program = self.programs[peer]
         child = self.children.start(
             program.arguments("enqueue"),
@@ -239,7 +239,7 @@ class Stage:
         try:
             yield Worker(child, counters, server)
         except BaseException:
-            # Whoever presses Ctrl-C does not want to wait for a graceful end.
+            # Ctrl-C ends the run at once, without a graceful end.
             child.kill()
             raise
         else:
@@ -263,7 +263,7 @@ class Stage:
         """Enqueue tasks in the fastest way.
 
         Raises:
-            MeasurementError: there are not so many tasks in Redis then.
+            MeasurementError: there are not this many tasks in Redis then.
         """
         producer = self.producer(contestant.peer, server)
         mode = mode if mode is not None else self.programs[contestant.peer].description.fill

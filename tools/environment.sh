@@ -50,7 +50,7 @@ if ! is_recent_enough "$folder/bin/python" || ! "$folder/bin/pip" --version >/de
     rm -rf "$folder"
     create "$python"
 fi
-# Everything is pinned and installed by name, the build backend included: when it is there already, pip asks nobody.
+# Everything is pinned and installed by name, the build backend included: when it is there already, pip uses no network.
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 "$folder/bin/python" -m pip install --quiet --requirement requirements/dev.txt
 "$folder/bin/python" -m pip install --quiet --no-deps --no-build-isolation --editable .

@@ -214,6 +214,6 @@ class _Bench:
         options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT}"]
         # Plugins are among the preloaded modules.
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        # A test that fails halfway leaves connections to the collector; an error of it is no verdict.
+        # A test that fails halfway leaves connections to the collector, whose errors say nothing here.
         options += ["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
         return int(pytest.main([*options, *self.job.tests]))

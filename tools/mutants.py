@@ -7,17 +7,19 @@ listed in tests/mutants.toml with the reason why no test can see it:
 
     [[survivor]]
     script = "lease/dequeue"
-    line = "if count > limit then"      # the changed line, as it stands in the script
+    line = "if count > limit then"      # the changed line, as it is in the script
     kind = "boundary"
     reason = "..."
 
-Exit code 1: less than 95 % killed and more than one survivor, an entry that no mutant needs, or, in a run of
-all mutants, a survivor that is not listed. Exit code 2: the tests could not be run.
+Exit code 1: of the mutants that are not listed fewer are killed than a share of 95 % and bad luck explain, an
+entry that no mutant needs, or, in a run of all mutants, a survivor that is not listed. Exit code 2: the tests
+could not be run.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import re
 import sys
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
 TESTS = "tests/contract"
 EXCUSES = ROOT / "tests" / "mutants.toml"
 LOWEST_SCORE = 95.0
+
+_DOUBT = 0.05
+"""Probability below which a sample is not taken for bad luck."""
 
 _USES = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
 _PLAIN_LINE_EVERY = 25
@@ -84,6 +89,24 @@ class Verdict(NamedTuple):
     survivors: list[Candidate]
     unlisted: list[Candidate]
     stale: list[Place]
+
+    def score(self, tried: int) -> float:
+        """Return the percentage killed of those `tried` that a test could kill: not the listed survivors."""
+        mortal = tried - len(self.survivors) + len(self.unlisted)
+        return 100 * (mortal - len(self.unlisted)) / mortal if mortal else 100.0
+
+    def is_too_low(self, tried: int) -> bool:
+        """Return whether too few were killed to believe that the share is `LOWEST_SCORE` or more.
+
+        It is a one-sided binomial test: of all samples with exactly that share, less than one in twenty has
+        as many survivors.
+        """
+        mortal, share = tried - len(self.survivors) + len(self.unlisted), 1 - LOWEST_SCORE / 100
+        fewer = sum(
+            math.comb(mortal, number) * share**number * (1 - share) ** (mortal - number)
+            for number in range(len(self.unlisted))
+        )
+        return self.score(tried) < LOWEST_SCORE and 1 - fewer < _DOUBT
 
 
 def main() -> int:
@@ -225,11 +248,13 @@ def _report(
         print(f"  {candidate}\n      {excuses.get(candidate.place, 'NOT LISTED in tests/mutants.toml')}")
     for place in verdict.stale:
         print(f"  tests/mutants.toml excuses what does not survive: {' | '.join(place)}")
-    score = 100 * sum(killed) / len(killed)
     seconds = time.monotonic() - started
-    print(f"killed {sum(killed)} of {len(killed)} mutants, {score:.1f} %, in {seconds:.0f} s")
-    # One survivor of a small sample says nothing about the share.
-    too_low = score < LOWEST_SCORE and len(verdict.survivors) > 1
+    listed = len(verdict.survivors) - len(verdict.unlisted)
+    print(
+        f"killed {sum(killed)} of {len(killed)} mutants, in {seconds:.0f} s; {listed} survivors are listed, "
+        f"{verdict.score(len(killed)):.1f} % of the others were killed"
+    )
+    too_low = verdict.is_too_low(len(killed))
     if too_low:
         print(f"at least {LOWEST_SCORE:.0f} % must be killed")
     # A mutant that differs within one millisecond only is killed once in a while.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Write requirements/dev.txt anew: the newest version of every dependency, for all Pythons and platforms.
+# Write requirements/dev.txt again: the newest version of every dependency, for all Pythons and platforms.
 set -eu
 
 file=requirements/dev.txt

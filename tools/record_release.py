@@ -2,8 +2,8 @@
 
     python -m tools.record_release     writes tests/recorded/VERSION.json
 
-All is done through the public API, under a test kit whose clock stands in the year 2096, so that nothing that
-is recorded is over when it is read. Values are plain: a protobuf message is `hex:` and its bytes.
+All is done through the public API, under a test kit whose clock is in the year 2096, so that nothing that
+is recorded has expired when it is read. Values are plain: a protobuf message is `hex:` and its bytes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def fill(kit: testing.Kit) -> None:
     put("fail", "later", b'{"text":"m3"}', queue="groups", group="g", process_in=3600)
     put("add", "paused", b'{"a":6,"b":6}', queue="paused")
     kit.inspector.pause_queue("paused")
-    kit.inspector.set_queue_limits("limited", rate=1, concurrency=2)
+    kit.inspector.set_queue_limits("limited", rate=1, max_run=2)
     put("add", "limited", b'{"a":7,"b":7}', queue="limited")
 
 

@@ -17,9 +17,30 @@ SOURCE = Path(__file__).parent.parent / "src" / "pyasynq"
 TWINS = {
     "client.py": "sync/client.py",
     "rate.py": "sync/rate.py",
+    "operations/select.py": "operations/sync/select.py",
+    "operations/sweep.py": "operations/sync/sweep.py",
     **{
         f"inspector/{name}.py": f"sync/inspector/{name}.py"
-        for name in ("__init__", "_base", "bulk", "events", "queues", "servers", "tasks")
+        for name in ("__init__", "_base", "bulk", "events", "queues", "series", "servers", "tasks", "walks")
+    },
+    **{
+        f"operations/operator/{name}.py": f"operations/sync/{name}.py"
+        for name in (
+            *("__init__", "_acts", "_admission", "_base", "_door", "_doors", "_recorder", "_runner"),
+            *(
+                "attention",
+                "audit",
+                "bulk",
+                "doctor",
+                "operations",
+                "queues",
+                "search",
+                "series",
+                "servers",
+                "tasks",
+                "views",
+            ),
+        )
     },
 }
 
@@ -35,11 +56,18 @@ RULES = [
         (r"^from collections\.abc import Awaitable, (.*)$", r"from collections.abc import \1"),
         (r"\bAsyncEvents\b", "BlockingEvents"),
         (r"\bAsyncDriver\b", "BlockingDriver"),
+        (r"\bAsyncSelections\b", "BlockingSelections"),
+        (r"\bpyasynq\.operations\.(select|sweep) import", r"pyasynq.operations.sync.\1 import"),
+        (r"\bpyasynq\.operations\.operator\._door import", "pyasynq.operations.sync._door import"),
         (r"\bAsyncTasks\b", "BlockingTasks"),
         (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),
         (r"\bChunkSender\b", "BlockingChunkSender"),
         (r"\bTaskWaits\b", "BlockingTaskWaits"),
         (r"\b(\w+)_async\b", r"\1_blocking"),
+        (r"\bpyasynq\.(client|inspector) import", r"pyasynq.sync.\1 import"),
+        (r"\baclosing\b", "closing"),
+        (r"\bAsyncIterator\b", "Iterator"),
+        (r"\bisasyncgenfunction\b", "isgeneratorfunction"),
     )
 ]
 

@@ -71,7 +71,7 @@ MESSAGES: Final[dict[str, TaskMessageFields]] = {
         "group_key": "g",
         "headers": {"a": "b", "c": ""},
     },
-    "text that is not ASCII, and a payload that is no text": {
+    "text that is not ASCII, and a payload that is not text": {
         "type": "größe",
         "payload": bytes([0, 255, 128]),
         "id": "日",
@@ -302,7 +302,7 @@ def odd_messages() -> Iterator[dict[str, Any]]:
     first, rest = "0a0174", encode_task_message(plain)[3:].hex()
     variants = {
         "fields in another order": (rest + first, plain),
-        "a field that nobody knows (99)": (first + rest + "9a06026869", plain),
+        "an unknown field (99)": (first + rest + "9a06026869", plain),
         "a field that is written twice: the last one counts": ("0a0178" + first + rest, plain),
         "a zero that is written out": (first + rest + "3000", plain),
         "headers in another order, an empty value left out": (
@@ -354,7 +354,7 @@ def additions() -> dict[str, str]:
         "retried", "ValueError: no", server="s", started_at=1_700_000_000.25, ended_at=1_700_000_001
     )
     limits = {
-        "deliver": QueueLimits(concurrency=1),
+        "deliver": QueueLimits(max_run=1),
         "mail": QueueLimits(rate=50.0, period=1.0, burst=10),
         "ledger": QueueLimits(ordered=True),
     }

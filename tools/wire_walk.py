@@ -10,7 +10,7 @@ import redis
 from pyasynq._broker.aggregation_sets import AggregationSet, finish_set
 from pyasynq._broker.cancellation import request_cancelation
 from pyasynq._broker.delayed import forward
-from pyasynq._broker.dequeue import Rules, Terms, dequeue
+from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, dequeue
 from pyasynq._broker.enqueueing.compose import compose
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import GroupLimits, check_groups
@@ -165,7 +165,7 @@ class Walk:
         tick = compose(Task("tick", b"", task_id=TICK, unique=60), {}, now=self._now)
         fired = fire(tick, entry_id="entry", tick=4_000_000_160, now=self._now)
         yield "it fires a tick", fired
-        terms = Terms(Rules.LIMITED)
+        terms = DequeueTerms(DequeueRules.LIMITED)
         taking = dequeue(QUEUE, limit=5, token=f"{SERVER}/5", terms=terms, now=self._now)
         yield "a worker that knows of limits takes what they allow", taking
         event = encode_event("started", QUEUE, self._now, task_id=TICK, type="tick", server=SERVER)

@@ -257,6 +257,7 @@ _FIXED: Final = (
     (r"is back after [^;]*", "is back after 41 s"),
     (r"(ended(?:: .*)?) (in|after) \d[\d.]* \w+(?: \d+ \w+)?", r"\1 \2 2 h"),
     (r'"seconds": [\d.e-]+', '"seconds": 0.0012'),
+    (r'"waited": [\d.e-]+', '"waited": 0.0008'),
     (r'"next_in_seconds": 1[56]\.\d+', '"next_in_seconds": 15.0'),
     (r'"next_in_seconds": 3[01]\.\d+', '"next_in_seconds": 30.0'),
     (r'File "[^"]*/shop.py"', 'File "/srv/shop.py"'),

@@ -31,7 +31,7 @@ if ids then redis.call('LPUSH', KEYS[2], unpack(ids)) end
 
 
 class Depth:
-    """A server of its own on which about so many tasks are kept pending while some are drained."""
+    """A separate server on which about this many tasks are kept pending while some are drained."""
 
     def __init__(self, stage: Stage, depth: int) -> None:
         self._stage = stage
@@ -114,7 +114,7 @@ DEPTH = Measurement(
 
 
 class Elsewhere:
-    """A server of its own on which another worker holds so many tasks for long."""
+    """A separate server on which another worker holds this many tasks for long."""
 
     def __init__(self, stage: Stage, held: int) -> None:
         self._stage = stage
@@ -136,7 +136,7 @@ class Elsewhere:
         holder.wait(lambda: holder.counters.started >= self._held, "waiting for the long tasks to begin")
 
     def run(self) -> dict[str, float]:
-        """Measure a drain beside that.
+        """Measure a drain in parallel.
 
         Raises:
             MeasurementError: not exactly the enqueued tasks ran.

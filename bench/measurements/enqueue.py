@@ -52,7 +52,7 @@ def enqueue(stage: Stage, contestant: Contestant, mode: str, count: int) -> dict
     """Measure one client.
 
     Raises:
-        MeasurementError: there are not exactly so many tasks in Redis then.
+        MeasurementError: there are not exactly this many tasks in Redis then.
     """
     server = stage.server(contestant.server)
     server.flush()

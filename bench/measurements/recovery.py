@@ -24,7 +24,7 @@ SECONDS: Final = Figure("recovered after", "s", 1)
 LIMIT_SECONDS: Final = 150.0
 READY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.05
-# Of the others it is known that it takes longer, or does not happen at all.
+# For the others only the documentation says that recovery takes longer, or does not happen.
 FAST_ENOUGH: Final = ("streaq",)
 SUPERVISED: Final = Contestant(
     "pyasynq-2-processes",

@@ -35,7 +35,7 @@ SETTLE_SECONDS: Final = 6.0
 
 
 def wake(stage: Stage, number: int) -> dict[str, float]:
-    """Measure so many idle servers.
+    """Measure this many idle servers.
 
     Raises:
         MeasurementError: a task did not run, or ran twice.
@@ -65,7 +65,7 @@ def wake(stage: Stage, number: int) -> dict[str, float]:
 
 
 def bare_wake(stage: Stage, number: int) -> dict[str, float]:
-    """Measure so many bare connections that read a key again whenever it has changed, and do no more."""
+    """Measure this many bare connections that only read a key again whenever it has changed."""
     server = stage.server()
     server.flush()
     changes = max(3, int(TASKS * stage.scale))
@@ -114,7 +114,7 @@ def _during(server: RedisServer, action: Callable[[], object]) -> Spent:
 
 @contextmanager
 def _fleet(stage: Stage, server: RedisServer, counters: Counters, number: int) -> Iterator[None]:
-    """Have so many servers idle for the time of a block.
+    """Have this many servers idle for the time of a block.
 
     Raises:
         MeasurementError: they do not start.
@@ -155,7 +155,7 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
 
 WAKES = Measurement(
     "wakes",
-    "What a task costs Redis where many workers are idle (pyasynq)",
+    "Cost of a task for Redis where many workers are idle (pyasynq)",
     (COST, WOKEN, CALLS),
     _open,
     compared="one of them",

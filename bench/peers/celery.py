@@ -48,8 +48,8 @@ def work(settings: dict[str, Any]) -> None:
 PEER = Peer(
     title="Celery",
     packages=("celery", "kombu", "redis", "hiredis"),
-    setup="pool solo (two processes: prefork), acks_late and reject_on_worker_lost for at-least-once, "
-    "results ignored, prefetch multiplier 64 as its guide advises for short tasks; without gossip and mingle",
+    setup="pool solo (two processes: prefork), acks_late and reject_on_worker_lost for at-least-once. "
+    "Results ignored, prefetch multiplier 64 as its guide advises for short tasks; without gossip and mingle",
     after_a_crash="run again when the visibility timeout ends (1 hour)",
     at_least_once=True,
     modes={"one": one},

@@ -1,6 +1,6 @@
 """The common shape of peers: what the harness asks of each.
 
-A peer is a module beside this one with a `PEER`. It runs in an environment of its own, so this file needs
+A peer is a module next to this one with a `PEER`. It runs in an environment of its own, so this file needs
 only the standard library. The harness starts it as
 
     python -m bench.peers NAME describe          one JSON object: what this peer is and how it is set up
@@ -52,7 +52,7 @@ Mode: TypeAlias = "Callable[[Sequence[Arguments], Sequence[str]], Awaitable[None
 
 @dataclass(frozen=True)
 class Order:
-    """So many tasks of a size, enqueued in one of the ways that a peer has.
+    """This many tasks of a size, enqueued in one of the ways that a peer has.
 
     Attributes:
         paced: seconds from the run of one task to the next one, which carries its time; 0 for all at once.
@@ -88,7 +88,7 @@ class Peer:
     Attributes:
         packages: their versions are reported.
         setup: how it is set up, and where that is documented.
-        after_a_crash: what becomes of the tasks of a killed worker.
+        after_a_crash: outcome of the tasks of a killed worker.
         at_least_once: they are run again.
         modes: the ways to enqueue; a coroutine function runs in one event loop, always the same.
         fill: the fastest of them.
@@ -220,7 +220,7 @@ def in_processes(settings: dict[str, Any], run: Callable[[], None]) -> None:
 
 
 async def in_flight(calls: Iterator[Awaitable[object]], most: int = 100) -> None:
-    """Await calls, so many at once."""
+    """Await calls, this many at once."""
 
     async def one_after_another() -> None:
         for call in calls:
@@ -245,7 +245,7 @@ def main(peer: Peer, command: str, *rest: str) -> None:
     elif command == "work":
         peer.work(json.loads(rest[0]))
     else:
-        raise SystemExit(f"{command!r} is no command: describe, enqueue or work")
+        raise SystemExit(f"{command!r} is not a command: use describe, enqueue or work")
 
 
 async def _close(close: Callable[[], Awaitable[None]]) -> None:

@@ -62,7 +62,7 @@ func run(arguments []string) error {
 		}
 		return work(arguments[1])
 	default:
-		return fmt.Errorf("%q is no command: describe, enqueue or work", arguments[0])
+		return fmt.Errorf("%q is not a command: use describe, enqueue or work", arguments[0])
 	}
 }
 

@@ -1,0 +1,158 @@
+"""Delays after the death of a worker. This module is also the app of the workers that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+import redis
+
+from pyasynq import App
+from pyasynq._wire.keys import queue_keys
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from bench.delays.scene import Scene
+    from pyasynq import Server
+
+URL: Final = "BENCH_DELAYS_URL"
+STAGGER: Final = 0.3
+"""Seconds between two kills, so that they meet different moments of the polls."""
+OUTAGE: Final = 36.0
+"""Seconds: longer than a lease."""
+GO_LEASE: Final = 30
+
+app = App(os.environ.get(URL, "redis://localhost"))
+
+
+@app.task("hang")
+async def hang() -> None:
+    """Wait to be killed."""
+    await asyncio.sleep(3_600)
+
+
+@app.task("swallow")
+async def swallow() -> None:
+    """End neither at the deadline nor when cancelled."""
+    while True:
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            continue
+
+
+def start_worker(url: str, *options: str) -> subprocess.Popen[bytes]:
+    """Start a worker in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pyasynq", "worker", "bench.delays.deaths:app", *options],
+        env={**os.environ, URL: url},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+async def _until(condition: Any, pause: float = 0.02) -> None:
+    while not condition():  # noqa: ASYNC110 - nothing tells it
+        await asyncio.sleep(pause)
+
+
+@asynccontextmanager
+async def _holding(scene: Scene, samples: int) -> AsyncIterator[list[subprocess.Popen[bytes]]]:
+    """Run workers that each hold one task of a queue of their own."""
+    queues = [f"dead{number}" for number in range(samples)]
+    victims = [start_worker(scene.url, "--queues", f"{queue}=1") for queue in queues]
+    try:
+        with redis.Redis.from_url(scene.url) as client:
+            for queue in queues:
+                await scene.client.enqueue("hang", queue=queue)
+            await _until(lambda: all(client.llen(queue_keys(queue).active) for queue in queues))
+        yield victims
+    finally:
+        for victim in victims:
+            victim.kill()
+            victim.wait()
+
+
+def _rescuer(scene: Scene, samples: int) -> AbstractAsyncContextManager[Server]:
+    return scene.worker(queues={f"dead{number}": 1 for number in range(samples)})
+
+
+async def _end_all(scene: Scene, samples: int, since: list[float]) -> list[float]:
+    """Return after which time each task is called again, and delete it."""
+    delays = [await scene.next() - at for at in since]
+    for number in range(samples):
+        for info in await scene.inspector.list_tasks(f"dead{number}", "active"):
+            await scene.inspector.cancel(info.id, info.queue, outcome="delete")
+            await scene.next()
+    return delays
+
+
+async def killed(scene: Scene, samples: int) -> list[float]:
+    """Return after which time the tasks of killed workers start elsewhere."""
+    async with _holding(scene, samples) as victims, _rescuer(scene, samples):
+        since = []
+        for victim in victims:
+            victim.kill()
+            since.append(time.time())
+            await asyncio.sleep(STAGGER)
+        return await _end_all(scene, samples, since)
+
+
+async def killed_in_an_outage(scene: Scene, samples: int) -> list[float]:
+    """Return how long after an outage the tasks start whose workers died in it."""
+    with redis.Redis.from_url(scene.url) as client:
+        server = int(client.info("server")["process_id"])
+    async with _holding(scene, samples) as victims, _rescuer(scene, samples):
+        os.kill(server, signal.SIGSTOP)
+        for victim in victims:
+            victim.kill()
+        await asyncio.sleep(OUTAGE)
+        os.kill(server, signal.SIGCONT)
+        return await _end_all(scene, samples, [time.time()] * samples)
+
+
+async def killed_in_go(scene: Scene, samples: int) -> list[float]:
+    """Return after which time the tasks of killed workers in Go start here; they are written as Go does."""
+    queues = [f"dead{number}" for number in range(samples)]
+    since = []
+    with redis.Redis.from_url(scene.url) as client:
+        for queue in queues:
+            keys = queue_keys(queue)
+            info = await scene.client.enqueue("hang", queue=queue)
+            client.lmove(keys.pending, keys.active, "RIGHT", "LEFT")
+            client.hset(keys.task(info.id), "state", "active")
+            client.hdel(keys.task(info.id), "pending_since")
+            client.zadd(keys.lease, {info.id: int(time.time()) + GO_LEASE})
+            since.append(time.time())
+            await asyncio.sleep(STAGGER)
+    async with _rescuer(scene, samples):
+        return await _end_all(scene, samples, since)
+
+
+async def killed_under_a_supervisor(scene: Scene) -> float:
+    """Return after which time the task of a killed child is pending again."""
+    keys = queue_keys("default")
+    supervisor = start_worker(scene.url, "--processes", "1", "--shutdown-timeout", "0")
+    try:
+        with redis.Redis.from_url(scene.url) as client:
+            info = await scene.client.enqueue("hang")
+            await _until(lambda: client.llen(keys.active))
+            [child] = psutil.Process(supervisor.pid).children()
+            begun = time.time()
+            child.kill()
+            await _until(lambda: client.llen(keys.pending), 0.001)
+            delay = time.time() - begun
+            await scene.inspector.delete_task("default", info.id)
+    finally:
+        supervisor.terminate()
+        supervisor.wait()
+    return delay

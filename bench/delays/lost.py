@@ -1,0 +1,111 @@
+"""Delays when Redis' reports are lost, or when it cannot report."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import redis
+
+from bench.delays.scene import Proxy
+from pyasynq import Client
+from pyasynq._redis.url import parse_redis_url
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from bench.delays.scene import Scene
+
+_POLL: Final = 3.0
+"""Seconds between polls; each sample begins at another moment between two of them."""
+
+
+@asynccontextmanager
+async def _deaf(proxy: Proxy) -> AsyncIterator[None]:
+    await asyncio.sleep(2 * _POLL + random.uniform(0, _POLL))  # noqa: S311 - spreads the samples
+    proxy.is_deaf, before = True, proxy.swallowed
+    try:
+        yield
+    finally:
+        proxy.is_deaf = False
+    if proxy.swallowed == before:
+        raise RuntimeError("no report was lost, so nothing was measured")
+
+
+async def new_task(scene: Scene, proxy: Proxy) -> float:
+    """Return how long a new task waits of which no worker was told."""
+    async with _deaf(proxy):
+        begun = time.time()
+        await scene.client.enqueue("note")
+        return await scene.next() - begun
+
+
+async def scheduled_task(scene: Scene, proxy: Proxy) -> float:
+    """Return how late a scheduled task begins of which no worker was told."""
+    async with _deaf(proxy):
+        begun = time.time()
+        await scene.client.enqueue("note", process_in=1)
+        return await scene.next() - begun - 1.0
+
+
+async def cancellation(scene: Scene, proxy: Proxy) -> float:
+    """Return how long it takes until a worker that missed a cancellation finds it."""
+    info = await scene.client.enqueue("hang")
+    await scene.next()
+    async with _deaf(proxy):
+        begun = time.time()
+        await scene.inspector.cancel(info.id, "default", outcome="delete")
+        return await scene.next() - begun
+
+
+async def result(scene: Scene, proxy: Proxy) -> float:
+    """Return how long after the handler's call a wait returns that was not told of the task's end."""
+    async with Client(proxy.url) as client:
+        info = await client.enqueue("note", process_in=10, retention=60)
+        waiting = asyncio.create_task(client.wait("default", info.id))
+        await asyncio.sleep(1)
+        async with _deaf(proxy):
+            await scene.inspector.run_task("default", info.id)
+            await waiting
+        return time.time() - await scene.next()
+
+
+@asynccontextmanager
+async def deaf_worker(scene: Scene) -> AsyncIterator[Proxy]:
+    """Run a worker behind a proxy."""
+    async with Proxy(scene.url) as proxy, scene.worker(proxy.url):
+        yield proxy
+
+
+@asynccontextmanager
+async def deaf_client(scene: Scene) -> AsyncIterator[Proxy]:
+    """Run a worker, and a proxy for a client."""
+    async with Proxy(scene.url) as proxy, scene.worker():
+        yield proxy
+
+
+async def without_reports(scene: Scene) -> float:
+    """Return how long a new task waits for a worker whose user may not have changes reported."""
+    await asyncio.sleep(random.uniform(0, _POLL))  # noqa: S311 - as above
+    begun = time.time()
+    await scene.client.enqueue("note")
+    return await scene.next() - begun
+
+
+def url_without_reports(url: str) -> str:
+    """Return the URL of a user who may not use `CLIENT TRACKING`."""
+    with redis.Redis.from_url(url) as client:
+        client.execute_command(
+            "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-client|tracking"
+        )
+    return f"unix://deaf:secret@{parse_redis_url(url).path}"
+
+
+BEHIND_A_PROXY: Final[dict[str, Callable[[Scene, Proxy], Awaitable[float]]]] = {
+    "a new task, whose report is lost": new_task,
+    "a scheduled task, whose report is lost": scheduled_task,
+    "a cancellation that the worker misses": cancellation,
+}

@@ -1,0 +1,150 @@
+"""Delays while nothing is broken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from bench.delays.scene import RETRY_DELAY
+from pyasynq import Scheduler, SchedulerConfig
+
+if TYPE_CHECKING:
+    from bench.delays.scene import Sample, Scene
+
+GROUP_SIZE: Final = 5
+
+
+async def wake_up(scene: Scene) -> float:
+    """Return how long an idle worker lets a new task wait."""
+    await asyncio.sleep(0.05)
+    begun = time.time()
+    await scene.client.enqueue("note")
+    return await scene.next() - begun
+
+
+async def scheduled(scene: Scene) -> float:
+    """Return how late a scheduled task begins."""
+    begun = time.time()
+    await scene.client.enqueue("note", process_in=1.5)
+    return await scene.next() - begun - 1.5
+
+
+async def retried(scene: Scene) -> float:
+    """Return how late a retry begins."""
+    await scene.client.enqueue("fail", max_retry=1)
+    failed = await scene.next()
+    return await scene.next() - failed - RETRY_DELAY
+
+
+async def cancelled(scene: Scene) -> float:
+    """Return how long it takes from the inspector to the handler."""
+    info = await scene.client.enqueue("hang")
+    await scene.next()
+    begun = time.time()
+    await scene.inspector.cancel(info.id, "default", outcome="delete")
+    return await scene.next() - begun
+
+
+async def timed_out(scene: Scene) -> float:
+    """Return how late a timeout is."""
+    await scene.client.enqueue("hang", timeout=1, max_retry=0)
+    begun = await scene.next()
+    return await scene.next() - begun - 1.0
+
+
+async def paused(scene: Scene) -> float:
+    """Return how long after a pause a task was last begun; nothing is 0."""
+
+    async def feed() -> None:
+        while True:
+            await scene.client.enqueue("note")
+
+    feeder = asyncio.create_task(feed())
+    await scene.next()
+    await scene.inspector.pause_queue("default")
+    begun = time.time()
+    await asyncio.sleep(0.3)
+    feeder.cancel()
+    with suppress(asyncio.CancelledError):
+        await feeder
+    last = begun
+    while not scene.calls.empty():
+        last = max(last, scene.calls.get_nowait())
+    await scene.inspector.unpause_queue("default")
+    await asyncio.sleep(0.5)
+    scene.forget()
+    return last - begun
+
+
+async def ticked(scene: Scene) -> float:
+    """Return how late the task of a tick begins."""
+    scheduler = Scheduler(scene.url, SchedulerConfig())
+    scheduler.register("@every 1s", "note")
+    await scheduler.start()
+    at = await scene.next()
+    await scheduler.shutdown()
+    scene.forget()
+    return at % 1.0
+
+
+async def result_returned(scene: Scene) -> float:
+    """Return how long after the handler's call a wait for the task's end returns."""
+    info = await scene.client.enqueue("note", process_in=1, retention=60)
+    await scene.client.wait("default", info.id)
+    return time.time() - await scene.next()
+
+
+async def limit_raised(scene: Scene) -> float:
+    """Return how long after a limit was raised a task starts that it held back."""
+    await scene.inspector.set_queue_limits("default", max_run=1)
+    held = [await scene.client.enqueue("hang", max_retry=0) for _ in range(2)]
+    await scene.next()
+    await asyncio.sleep(0.5)
+    begun = time.time()
+    await scene.inspector.set_queue_limits("default", max_run=None)
+    started = await scene.next()
+    for info in held:
+        await scene.inspector.cancel(info.id, "default", outcome="delete")
+        await scene.next()
+    return started - begun
+
+
+async def handed_over(scene: Scene) -> float:
+    """Return how long after the end of its patience a stopped worker's task runs at another one."""
+    async with scene.worker(concurrency=1, shutdown_timeout=0.5, cancel_timeout=0.5):
+        info = await scene.client.enqueue("hang")
+        await scene.next()
+        begun = time.time()
+    await scene.next()
+    async with scene.worker():
+        again = await scene.next()
+        await scene.inspector.cancel(info.id, "default", outcome="delete")
+        await scene.next()
+    return again - begun - 0.5
+
+
+async def aggregated(scene: Scene) -> float:
+    """Return how long after its last task a full group is aggregated, at any moment of the polls."""
+    await asyncio.sleep(time.time() % 3)
+    for _ in range(GROUP_SIZE):
+        await scene.client.enqueue("note", group="g")
+    begun = time.time()
+    called = await scene.next()
+    await scene.next()  # the task that the aggregator made
+    return called - begun
+
+
+AT_A_WORKER: Final[dict[str, Sample]] = {
+    "a new task, an idle worker": wake_up,
+    "a scheduled task, after its time": scheduled,
+    "a retry, after its delay": retried,
+    "a tick of a schedule": ticked,
+    "a pause: the last start after it": paused,
+    "a cancellation": cancelled,
+    "a timeout of 1 s, after it": timed_out,
+    "a wait for a result, after the handler's call": result_returned,
+    "a stored limit is raised: the next start": limit_raised,
+}
+"""Measured at one worker that is there already."""

@@ -1,0 +1,1 @@
+"""Description of dashboards, alerts and scalers, from which `tools/generate_monitoring.py` writes files."""

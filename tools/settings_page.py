@@ -1,0 +1,141 @@
+"""Write `docs/settings.md` from the descriptions of settings; with --check say whether it is current."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Final
+
+from pyasynq._settings import settings_of
+from pyasynq.cli.worker_settings import QUEUE_LIMITS, SETTINGS, flags_of
+from pyasynq.config import ServerConfig
+from pyasynq.worker_config import WorkerConfig
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+
+INTRODUCTION: Final = """\
+# Settings of a worker
+
+After this page you can set anything about a worker in the place that suits you, and see which place won.
+It is written by `tools/settings_page.py` from the descriptions in the code.
+
+
+## Four places
+
+| Place | Example |
+|---|---|
+| flag | `pyasynq worker shop:app --concurrency 8` |
+| environment | `PYASYNQ_CONCURRENCY=8` |
+| file | `concurrency = 8` |
+| app | `App(..., worker=WorkerConfig(concurrency=8))` |
+
+The first place in this order that says something wins.
+Flags and environment variables have the name of the setting:
+`max_memory` is `--max-memory` and `PYASYNQ_MAX_MEMORY`.
+The environment and the file are read when `pyasynq worker` starts, never when a module is imported.
+
+The file is the nearest `pyproject.toml` with a table `[tool.pyasynq]`,
+in the folder of the app's module or in a folder above it.
+`--config worker.toml` names another file, whose settings are at the top level.
+
+```toml
+[tool.pyasynq]
+concurrency = 8
+shutdown_timeout = "1m30s"
+
+[tool.pyasynq.queues]
+bulk = 1
+mail = { weight = 3, rate = "50/s", max_run = 10 }
+```
+
+`pyasynq worker shop:app --show-config` prints each value and where it came from, and starts nothing.
+
+Durations are seconds, or text such as `500ms`, `5m` and `1h30m`. Sizes are bytes, or text such as `512M`.
+Switches are `yes` or `no`, `true` or `false`, `on` or `off`, `1` or `0`.
+`none` takes an optional setting back.
+A wrong value ends the command, and the message begins with the source:
+`PYASYNQ_CONCURRENCY='many': must be a whole number of at least 1`.
+
+
+## Queues
+
+Unless `queues` says otherwise, a worker serves every queue that the app names, and `default`.
+Weights and limits can be declared where the tasks are:
+
+```python
+app = App("redis://localhost", queues={"mail": Queue(rate=50), "bulk": 1})
+
+
+@app.task("report:build", max_run=3)
+async def build(year: int) -> None: ...
+
+
+@app.task("mail:send", queue="mail")
+async def send(user_id: int) -> None: ...
+```
+
+`max_run`, `rate` and `ordered` of a task limit its queue.
+Without `queue` the task gets a queue of its own, which is called like its type: `report:build` here.
+Two declarations that give one queue different limits are an error.
+`--queues` replaces names and weights and keeps the declared limits;
+`--queue-max-run`, `--queue-rate` and `--queue-ordered` replace limits.
+[Limits](limits.md) explains what they mean.
+"""
+
+
+def build() -> str:
+    """Return the text of the page."""
+    of_server = {one.name for one, _ in settings_of(ServerConfig)}
+    functions = [name for name, one in SETTINGS.items() if not one.kind.has_text]
+    parts = [
+        INTRODUCTION,
+        "\n\n## Tasks and queues\n",
+        _table([name for name in SETTINGS if name in of_server and name not in functions]),
+        "\n\n## Processes, probes and logs\n",
+        _table([name for name in SETTINGS if name not in {*of_server, *QUEUE_LIMITS, *functions}]),
+        "\n\n## Limits of queues as text\n\nA file has these in its table of queues.\n",
+        _table([*QUEUE_LIMITS]),
+        "\n\n## In Python alone\n\n`groups` may also be in a file, as a table of tables.\n",
+        _table(functions),
+    ]
+    return "\n".join(parts)
+
+
+def _table(names: list[str]) -> str:
+    rows = ["| Setting | Flag | Default | Meaning |", "|---|---|---|---|"]
+    for name in names:
+        described = SETTINGS[name]
+        flags = ", ".join(f"`{flag}`" for one in flags_of(name) for flag in one.split("/"))
+        unit = f" {described.kind.unit}" if described.kind.unit and _default(name) not in {"none", ""} else ""
+        default = f"`{_default(name)}`{unit}" if _default(name) else ""
+        rows.append(f"| `{name}` | {flags} | {default} | {described.help.replace('|', chr(92) + '|')} |")
+    return "\n".join(rows) + "\n"
+
+
+def _default(name: str) -> str:
+    field = next((one for one in fields(WorkerConfig) if one.name == name), None)
+    if field is None or field.default_factory is not MISSING:
+        return ""
+    return (
+        SETTINGS[name].show(field.default).rpartition(".")[2]
+        if callable(field.default)
+        else SETTINGS[name].show(field.default)
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or compare it."""
+    text = build()
+    if "--check" in arguments:
+        if PAGE.read_text("utf-8") == text:
+            return 0
+        print(f"{PAGE} is not current: run  make sync")
+        return 1
+    PAGE.write_text(text, "utf-8")
+    print(f"wrote {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
