@@ -148,7 +148,7 @@ mixed: $(STAMP) ## this version and an earlier one share queues under kills [BAS
 
 interop: $(STAMP) ## compare with the real Asynq, step by step; needs Go [SEQUENCES=500 SEED=1 PYTEST_ARGS="-k turns"]
 	@go=$$(tools/go.sh) && PYASYNQ_GO=$$go SEED=$(SEED) SEQUENCES=$(SEQUENCES) \
-		$(PYTHON) -m pytest -rs -n 2 --dist worksteal tests/interop $(PYTEST_ARGS)
+		$(PYTHON) -m pytest -rfEs -n 2 --dist worksteal tests/interop $(PYTEST_ARGS)
 
 interop-nightly: ## the same with twenty times as many sequences
 	@$(MAKE) interop SEQUENCES=10000

@@ -145,6 +145,7 @@ async def test_a_server_that_is_asked_to_be_quiet_takes_no_more_tasks(redis_url:
     async with serving(redis_url, gate) as running, Inspector(redis_url) as inspector:
         await running.client.enqueue("t", task_id="a")
         await gate.begun.wait()
+        await running.recorder.wait(HeartbeatWritten)
         assert running.server.id is not None
 
         result = await inspector.quiet_server(running.server.id, wait=60)
