@@ -88,6 +88,9 @@ def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
         (["shop:app", "--supervised", "-1"], "-1 is not a socket of a supervisor"),
         (["shop:app", "--supervised", "0"], "0 is not a socket of a supervisor"),
         (["shop:app", "--supervised", "9" * 40], "9 is not a socket of a supervisor"),
+        (["shop:app", "--supervisor", "--all"], "not the settings of a supervisor"),
+        (["shop:app", "--supervisor", "[]"], "not the settings of a supervisor"),
+        (["shop:app", "--supervisor", '{"health": {"port": 1}}'], "not the settings of a supervisor"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:

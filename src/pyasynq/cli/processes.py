@@ -10,7 +10,7 @@ import stat
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -67,6 +67,35 @@ def inherited_socket(_ctx: click.Context, _param: click.Parameter, value: int | 
     return value
 
 
+class SupervisorRun(NamedTuple):
+    """Parameters of a supervisor's process."""
+
+    settings: SupervisorSettings
+    log: dict[str, Any]
+    has_metrics: bool
+
+
+def read_supervisor_run(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> SupervisorRun | None:
+    """Read what `supervisor_arguments` wrote.
+
+    Raises:
+        BadParameter: if it is something else.
+    """
+    if value is None:
+        return None
+    try:
+        facts = json.loads(value)
+        health = HealthSettings(**facts["health"])
+        settings = SupervisorSettings(**facts["settings"], health=health)
+        return SupervisorRun(settings, facts["log"], facts["metrics"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise click.BadParameter(
+            "not the settings of a supervisor, which a worker alone gives: use --processes"
+        ) from error
+
+
 def is_supervisor(config: WorkerConfig) -> bool:
     """Return whether these settings ask for child processes.
 
@@ -90,7 +119,7 @@ def process_name() -> str:
 
 
 def supervisor_arguments(config: WorkerConfig) -> list[str]:
-    """Return the command-line arguments of `supervise`, which runs without the app."""
+    """Return the command-line arguments of a supervisor, which runs without the app."""
     told = {
         # Recycling without a number of processes is about one.
         "processes": config.processes or 1,
@@ -105,23 +134,14 @@ def supervisor_arguments(config: WorkerConfig) -> list[str]:
     return [f"{SUPERVISOR}={json.dumps(facts)}"]
 
 
-def supervise(arguments: Sequence[str], told: str) -> int:
-    """Run `pyasynq worker` with these arguments in several children, and return the exit code.
-
-    Args:
-        arguments: of the command.
-        told: JSON of `supervisor_arguments`.
-    """
-    facts = json.loads(told)
-    has_metrics = facts["metrics"]
-    set_up_logging(facts["log"], process="supervisor")
+def supervise(arguments: Sequence[str], run: SupervisorRun) -> int:
+    """Run `pyasynq worker` with these arguments in several children, and return the exit code."""
+    set_up_logging(run.log, process="supervisor")
 
     def command(socket: int) -> list[str]:
         return [sys.executable, "-m", "pyasynq.cli", "worker", *arguments, SUPERVISED, str(socket)]
 
-    health = HealthSettings(**facts["health"])
-    settings = SupervisorSettings(**facts["settings"], health=health)
-    return Supervisor(command, settings, _make_fleet_metrics() if has_metrics else None).run()
+    return Supervisor(command, run.settings, _make_fleet_metrics() if run.has_metrics else None).run()
 
 
 def _make_fleet_metrics() -> FleetMetrics:

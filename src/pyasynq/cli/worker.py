@@ -26,6 +26,7 @@ from pyasynq.cli.processes import (
     is_supervisor,
     log_settings,
     process_name,
+    read_supervisor_run,
     run_server,
     supervise,
     supervisor_arguments,
@@ -85,7 +86,7 @@ class _WorkerCommand(click.Command):
 )
 @click.option("--show-config", is_flag=True, help="Print each setting and where it came from, and exit.")
 @click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
-@click.option(SUPERVISOR, hidden=True)
+@click.option(SUPERVISOR, callback=read_supervisor_run, hidden=True)
 @click.option(PARENT, type=int, callback=inherited_socket, hidden=True)
 def worker(reference: str, modules: tuple[str, ...], **typed: Any) -> None:
     """Run the tasks of an app.
