@@ -9,7 +9,7 @@ import click
 
 from pyasynq._exit_codes import EXIT_ABORTED
 from pyasynq._visible_text import visible, visible_lines
-from pyasynq.cli.connection import global_connection_options
+from pyasynq.cli.connection_options import global_connection_options
 from pyasynq.errors import PyasynqError, nearest
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from pyasynq._visible_text import visible
+from pyasynq.cli.connection import ASYNQ_FLAGS, config_file, find_connection, read_profiles
 from pyasynq.cli.nouns import OperatorCommand
 
 if TYPE_CHECKING:
@@ -80,8 +81,6 @@ def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
     """Return the names of the user's profiles."""
-    from pyasynq.cli.connection import config_file, read_profiles  # noqa: PLC0415 - it imports this module
-
     try:
         return _items(list(read_profiles(config_file())), incomplete)
     except click.ClickException:
@@ -95,8 +94,6 @@ def _items(names: list[str], incomplete: str) -> list[CompletionItem]:
 
 def known_names(ctx: click.Context, kind: str, ask: Callable[[Operator], Awaitable[list[str]]]) -> list[str]:
     """Return names from a file that is at most 30 s old, else from Redis; none if neither has them."""
-    from pyasynq.cli.connection import ASYNQ_FLAGS, find_connection  # noqa: PLC0415 - it imports this module
-
     try:
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
         flags = {name: given.get(name) for name in ASYNQ_FLAGS}

@@ -13,7 +13,7 @@ import click
 from pyasynq._exit_codes import EXIT_ABORTED, EXIT_CLEAN, EXIT_FAILED, EXIT_UNREACHABLE
 from pyasynq._human_text import some
 from pyasynq._visible_text import escape_json, visible
-from pyasynq.cli.connection import connection_options
+from pyasynq.cli.connection_options import connection_options
 from pyasynq.doctor import Doctor, Severity
 from pyasynq.errors import PyasynqError
 

@@ -12,7 +12,7 @@ import click
 from pyasynq._background.plain_http import Answer, PlainHttp
 from pyasynq._visible_text import visible
 from pyasynq.app import App
-from pyasynq.cli.connection import connection_options
+from pyasynq.cli.connection_options import connection_options
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.errors import ConfigurationError
 

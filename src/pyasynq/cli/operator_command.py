@@ -22,7 +22,7 @@ from pyasynq._exit_codes import (
     EXIT_UNREACHABLE,
 )
 from pyasynq._visible_text import escape_json, visible, visible_lines
-from pyasynq.cli.connection import Connection, connection_options
+from pyasynq.cli.connection_options import connection_options
 from pyasynq.cli.output.printer import Printer, output_options
 from pyasynq.errors import (
     PermissionDeniedError,
@@ -36,6 +36,7 @@ from pyasynq.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from pyasynq.cli.connection import Connection
     from pyasynq.cli.output.fields import View
     from pyasynq.operations import Operator
 

@@ -130,6 +130,8 @@ def _dashboard(targets: dict[str, str], auth: Any, options: dict[str, Any]) -> D
 def _serve(site: Dashboard, options: dict[str, Any]) -> None:
     import uvicorn  # noqa: PLC0415 - as above
 
+    from pyasynq.cli.web_server import make_server  # noqa: PLC0415 - as above
+
     host, port, prefix = options["host"], options["port"], options["prefix"].rstrip("/")
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -149,7 +151,7 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
     )
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"The dashboard is at http://{shown}:{port}{prefix}/  (Ctrl-C stops it)", err=True)
-    server = _make_server(config)
+    server = make_server(config)
     asyncio.run(_run_until_signal(server, site))
     if not server.started:
         raise SystemExit(1)
@@ -168,18 +170,6 @@ async def _run_until_signal(server: uvicorn.Server, site: Dashboard) -> None:
         await server.serve()
     finally:
         await site.aclose()
-
-
-def _make_server(config: uvicorn.Config) -> uvicorn.Server:
-    """Return a server that leaves signals to its caller."""
-    import uvicorn  # noqa: PLC0415 - as above
-
-    class _Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-    return _Server(config)
 
 
 def _targets(options: dict[str, Any]) -> dict[str, str]:
@@ -334,42 +324,3 @@ def _write_line(file: Path, beginning: str, line: str) -> None:
         new.replace(file)
     except OSError as error:
         raise ConfigurationError(f"the credentials file cannot be written: {error}") from error
-
-
-async def serve_beside(site: Dashboard, port: int) -> tuple[asyncio.Task[None], int]:
-    """Serve a dashboard on this machine while something else runs; return the task and the port.
-
-    Cancelling the task stops it. A port that is taken is replaced by a free one.
-    """
-    import socket  # noqa: PLC0415 - as above
-
-    import uvicorn  # noqa: PLC0415 - as above
-
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError:
-        listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        site,
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=1,
-    )
-    server = _make_server(config)
-
-    async def run() -> None:
-        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        try:
-            await asyncio.shield(serving)
-        finally:
-            server.should_exit = True
-            await serving
-            await site.aclose()
-            listener.close()
-
-    task = asyncio.create_task(run(), name="pyasynq-dashboard")
-    return task, int(listener.getsockname()[1])

@@ -10,55 +10,18 @@ from pyasynq.web import actions
 from pyasynq.web.asynqmon.routes import asynqmon_route
 from pyasynq.web.auth.login import login_page, sign_in, sign_out
 from pyasynq.web.live.endpoints import live_snapshot, live_stream
-from pyasynq.web.pages.audit import audit_page
-from pyasynq.web.pages.bulk import bulk_page, start_bulk
-from pyasynq.web.pages.doctor import doctor_page, examine, repair, repair_question
-from pyasynq.web.pages.errors import errors_page
-from pyasynq.web.pages.help import help_page
-from pyasynq.web.pages.operations import operation_page, operations_page, order_operation
-from pyasynq.web.pages.overview import overview_page
-from pyasynq.web.pages.queue import queue_page
-from pyasynq.web.pages.queues import queues_page
-from pyasynq.web.pages.redis import redis_page
-from pyasynq.web.pages.schedules import schedule_page, schedules_page
+from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
+from pyasynq.web.pages.bulk import start_bulk
+from pyasynq.web.pages.doctor import examine, repair
+from pyasynq.web.pages.operations import order_operation
 from pyasynq.web.pages.search import complete_response, palette_response, search_response
-from pyasynq.web.pages.servers import server_page, servers_page
-from pyasynq.web.pages.settings import change_settings, settings_page, switch_target
-from pyasynq.web.pages.task import task_data, task_page
-from pyasynq.web.pages.type import type_page
-from pyasynq.web.pages.types import types_page
+from pyasynq.web.pages.settings import change_settings, switch_target
+from pyasynq.web.pages.task import task_data
 from pyasynq.web.problems import not_found_page
 
 if TYPE_CHECKING:
     from pyasynq.web.doorkeeper import Doorkeeper
-    from pyasynq.web.page import Page, PageFunction, PageRequest
-
-LIVE_PAGES: dict[str, PageFunction] = {
-    "/": overview_page,
-    "/queues": queues_page,
-    "/queues/{queue}": queue_page,
-    "/queues/{queue}/tasks/{task}": task_page,
-    "/servers": servers_page,
-    "/servers/{server}": server_page,
-    "/schedules": schedules_page,
-    "/operations": operations_page,
-    "/operations/{operation}": operation_page,
-    "/doctor": doctor_page,
-}
-"""Pages whose cells and rows are kept current."""
-
-STILL_PAGES: dict[str, PageFunction] = {
-    "/schedules/{entry}": schedule_page,
-    "/audit": audit_page,
-    "/bulk": bulk_page,
-    "/doctor/repair": repair_question,
-    "/errors": errors_page,
-    "/types": types_page,
-    "/types/{type}": type_page,
-    "/redis": redis_page,
-    "/settings": settings_page,
-    "/help": help_page,
-}
+    from pyasynq.web.page import Page, PageRequest
 
 
 def target_routes(door: Doorkeeper) -> dict[str, Route]:

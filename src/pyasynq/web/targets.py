@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Hashable
 
     from pyasynq.operations import OperationInfo
-    from pyasynq.web.pages.doctor import Visit
+    from pyasynq.web.examinations import ExaminationRun
     from pyasynq.web.settings import Settings
 
 _log = logging.getLogger("pyasynq.web")
@@ -53,7 +53,7 @@ class Target:
         self._channels: dict[asyncio.AbstractEventLoop, Channels] = {}
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
         self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
-        self.visits: dict[tuple[asyncio.AbstractEventLoop, Hashable], Visit] = {}
+        self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
         """The last examination by the doctor, by permissions."""
         self._counts: dict[Hashable, dict[str, tuple[str, str]]] = {}
         self.label = name or _label(source)
@@ -168,8 +168,8 @@ class Target:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        for key in [key for key in self.visits if key[0] is loop]:
-            del self.visits[key]
+        for key in [key for key in self.examinations if key[0] is loop]:
+            del self.examinations[key]
         own = self._operators.pop(loop, None)
         if own is not None:
             await own.close()

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from pyasynq.task import TaskState
-from pyasynq.web.routes import LIVE_PAGES, STILL_PAGES
+from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import fill_shop

@@ -123,7 +123,7 @@ async def _dashboard(url: str, port: int, display: Display) -> AsyncIterator[str
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "jinja2", "uvicorn")):
         yield ""
         return
-    from pyasynq.cli.web import serve_beside  # noqa: PLC0415 - only where the extra is installed
+    from pyasynq.cli.web_server import serve_beside  # noqa: PLC0415 - only where the extra is installed
     from pyasynq.web import dashboard  # noqa: PLC0415 - as above
 
     serving, bound = await serve_beside(dashboard(url, title="demo", environment=("DEMO", "amber")), port)

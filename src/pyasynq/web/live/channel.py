@@ -8,17 +8,12 @@ import json
 import secrets
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.errors import PyasynqError, RedisUnavailableError
-from pyasynq.web.rendering import Record, row_signature
-from pyasynq.web.respond import page_html
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable
-
-    from pyasynq.web.page import PageFunction, PageRequest
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 
 INTERVAL: Final = 2.0
 """Seconds between two renderings."""
@@ -45,8 +40,8 @@ class Rendering:
 class Channel:
     """Renders while somebody looks; viewers wait for the next rendering and compare it with their last."""
 
-    page: PageFunction
-    ask: PageRequest
+    render: Callable[[int], Awaitable[Rendering]]
+    """Makes the rendering with a number."""
     epoch: str = field(default_factory=lambda: secrets.token_hex(4))
     latest: Rendering | None = None
     _viewers: int = 0
@@ -99,7 +94,7 @@ class Channel:
 
     async def _render(self, number: int) -> Rendering:
         try:
-            return await render_now(self.page, self.ask, number)
+            return await self.render(number)
         except RedisUnavailableError:
             problem = "Redis does not answer. The numbers below are the last ones known."
         except PyasynqError as error:
@@ -110,19 +105,6 @@ class Channel:
         return Rendering(
             number, before.title, before.cells, before.rows, before.signatures, is_stale=True, problem=problem
         )
-
-
-async def render_now(page: PageFunction, ask: PageRequest, number: int = 0) -> Rendering:
-    """Render the current content of a page."""
-    began = time.perf_counter()
-    ask.now = datetime.now(UTC)
-    record = Record()
-    answer = await page(ask)
-    page_html(ask, answer, record, began)
-    signatures = {
-        name: {key: row_signature(html) for key, html in rows.items()} for name, rows in record.rows.items()
-    }
-    return Rendering(number, answer.title, record.cells, record.rows, signatures)
 
 
 def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[str, Any]]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import compile_path
 
-from pyasynq.web.live.channel import Channel, Channels, changes, event_text, render_now
+from pyasynq.web.live.channel import Channel, Channels, changes, event_text
+from pyasynq.web.live.render import render_now
 from pyasynq.web.locations import Links
+from pyasynq.web.page_table import LIVE_PAGES
 from pyasynq.web.targets import access_key
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ async def live_stream(ask: PageRequest) -> Response:
         )
     page, inner = found
     key = (inner.links.path, tuple(sorted(inner.query.items())), inner.preferences, access_key(ask.user))
-    channel = channels.find(key, lambda: Channel(page, inner))
+    channel = channels.find(key, lambda: Channel(partial(render_now, page, inner)))
     return StreamingResponse(
         _events(ask, channels, channel),
         media_type="text/event-stream",
@@ -86,8 +89,6 @@ def _is_over(ask: PageRequest) -> bool:
 
 
 def _find_page(ask: PageRequest) -> tuple[PageFunction, PageRequest] | None:
-    from pyasynq.web.routes import LIVE_PAGES  # noqa: PLC0415 - the table of routes holds this endpoint too
-
     path = ask.query.get("page", "")
     for pattern, function in LIVE_PAGES.items():
         regex, _, _ = compile_path(pattern)

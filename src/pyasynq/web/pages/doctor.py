@@ -11,17 +11,15 @@ from pyasynq._visible_text import visible
 from pyasynq.doctor import FindingKind, Severity
 from pyasynq.errors import InvalidOptionError
 from pyasynq.web.actions import Question
+from pyasynq.web.examinations import ExaminationRun
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.respond import redirect
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from starlette.responses import Response
 
     from pyasynq.doctor import Finding
-    from pyasynq.operations.doctoring import Examination
     from pyasynq.web.page import PageRequest
 
 _PATIENCE: Final = 4.0
@@ -32,24 +30,6 @@ _LOOKS: Final = {
     Severity.WARNING: ("Warning", "warning", "warn"),
     Severity.NOTICE: ("Notice", "info", ""),
 }
-
-
-@dataclass(slots=True)
-class Visit:
-    """One examination by a dashboard: it runs, or has ended."""
-
-    began: datetime
-    task: asyncio.Task[Examination]
-
-    @property
-    def error(self) -> str:
-        """What went wrong, in a sentence; empty if nothing did."""
-        if not self.task.done():
-            return ""
-        if self.task.cancelled():
-            return "The examination was cancelled."
-        problem = self.task.exception()
-        return visible(str(problem)) if problem is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +68,17 @@ class DoctorView:
 async def doctor_page(ask: PageRequest) -> Page:
     """Return the page `/doctor`."""
     ask.require_somewhere("examine")
-    visit = ask.target.visits.get(ask.target.access_of(ask.user))
+    latest = ask.target.examinations.get(ask.target.access_of(ask.user))
     rows: tuple[FindingRow, ...] = ()
     skipped: tuple[str, ...] = ()
     state, summary = "never", "not examined yet"
-    if visit is not None and not visit.task.done():
+    if latest is not None and not latest.task.done():
         state, summary = "running", "looking through all keys"
-    elif visit is not None:
+    elif latest is not None:
         state = "ended"
-        summary = "the examination failed" if visit.error else "no damage"
-        if not visit.error:
-            examination = visit.task.result()
+        summary = "the examination failed" if latest.error else "no damage"
+        if not latest.error:
+            examination = latest.task.result()
             rows = tuple(_row(ask, one) for one in examination.findings)
             skipped = tuple(visible(one) for one in examination.skipped)
             if rows:
@@ -110,7 +90,7 @@ async def doctor_page(ask: PageRequest) -> Page:
         examine=ask.links.to("doctor", "examine"),
         rows=rows,
         skipped=skipped,
-        error=visit.error if visit is not None else "",
+        error=latest.error if latest is not None else "",
     )
     title = f"({len(rows)}) Doctor" if rows else "Doctor"
     return Page("doctor.html", title, "doctor", view, is_live=True)
@@ -120,10 +100,12 @@ async def examine(ask: PageRequest, _: dict[str, str]) -> Response:
     """Begin an examination, unless one runs; a short one has ended when the answer comes."""
     ask.require_somewhere("examine")
     key = ask.target.access_of(ask.user)
-    visit = ask.target.visits.get(key)
-    if visit is None or visit.task.done():
-        visit = ask.target.visits[key] = Visit(ask.now, ask.target.start(ask.operator.examine()))
-    await asyncio.wait([visit.task], timeout=_PATIENCE)
+    latest = ask.target.examinations.get(key)
+    if latest is None or latest.task.done():
+        latest = ask.target.examinations[key] = ExaminationRun(
+            ask.now, ask.target.start(ask.operator.examine())
+        )
+    await asyncio.wait([latest.task], timeout=_PATIENCE)
     return redirect(ask, ask.links.to("doctor"))
 
 
@@ -156,7 +138,7 @@ async def repair(ask: PageRequest, fields: dict[str, str]) -> Response:
         [queue] if queue else None, [kind], reason=fields.get("reason", "").strip()[:500]
     )
     repaired = sum(len(one.repaired) for one in examination.findings)
-    ask.target.visits.pop(ask.target.access_of(ask.user), None)
+    ask.target.examinations.pop(ask.target.access_of(ask.user), None)
     await examine(ask, {})
     text = f"{counted(repaired, 'place was', 'places were')} repaired."
     return redirect(ask, ask.links.to("doctor"), Notice("good" if repaired else "warn", text))
@@ -213,10 +195,10 @@ _OF_TASKS: Final = frozenset(
 
 
 def _find(ask: PageRequest, kind: FindingKind, queue: str) -> Finding | None:
-    visit = ask.target.visits.get(ask.target.access_of(ask.user))
-    if visit is None or not visit.task.done() or visit.error:
+    latest = ask.target.examinations.get(ask.target.access_of(ask.user))
+    if latest is None or not latest.task.done() or latest.error:
         return None
-    found = visit.task.result().findings
+    found = latest.task.result().findings
     return next((one for one in found if (one.kind, one.queue) == (kind, queue)), None)
 
 

@@ -1,0 +1,61 @@
+"""The HTTP server of the dashboard: one that leaves signals to its caller, and one that runs in a task."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyasynq.web import Dashboard
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def make_server(config: uvicorn.Config) -> uvicorn.Server:
+    """Return a server that leaves signals to its caller."""
+    return _Server(config)
+
+
+async def serve_beside(site: Dashboard, port: int) -> tuple[asyncio.Task[None], int]:
+    """Serve a dashboard on this machine while something else runs; return the task and the port.
+
+    Cancelling the task stops it. A port that is taken is replaced by a free one.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError:
+        listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        site,
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+    )
+    server = make_server(config)
+
+    async def run() -> None:
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        try:
+            await asyncio.shield(serving)
+        finally:
+            server.should_exit = True
+            await serving
+            await site.aclose()
+            listener.close()
+
+    task = asyncio.create_task(run(), name="pyasynq-dashboard")
+    return task, int(listener.getsockname()[1])

@@ -1,0 +1,32 @@
+"""Examinations by the doctor that a dashboard has begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyasynq._visible_text import visible
+
+if TYPE_CHECKING:
+    import asyncio
+    from datetime import datetime
+
+    from pyasynq.operations.doctoring import Examination
+
+
+@dataclass(slots=True)
+class ExaminationRun:
+    """One examination by a dashboard: it runs, or has ended."""
+
+    began: datetime
+    task: asyncio.Task[Examination]
+
+    @property
+    def error(self) -> str:
+        """What went wrong, in a sentence; empty if nothing did."""
+        if not self.task.done():
+            return ""
+        if self.task.cancelled():
+            return "The examination was cancelled."
+        problem = self.task.exception()
+        return visible(str(problem)) if problem is not None else ""

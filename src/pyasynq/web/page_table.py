@@ -1,0 +1,52 @@
+"""The pages of one Redis by path: those that are kept current, and the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq.web.pages.audit import audit_page
+from pyasynq.web.pages.bulk import bulk_page
+from pyasynq.web.pages.doctor import doctor_page, repair_question
+from pyasynq.web.pages.errors import errors_page
+from pyasynq.web.pages.help import help_page
+from pyasynq.web.pages.operations import operation_page, operations_page
+from pyasynq.web.pages.overview import overview_page
+from pyasynq.web.pages.queue import queue_page
+from pyasynq.web.pages.queues import queues_page
+from pyasynq.web.pages.redis import redis_page
+from pyasynq.web.pages.schedules import schedule_page, schedules_page
+from pyasynq.web.pages.servers import server_page, servers_page
+from pyasynq.web.pages.settings import settings_page
+from pyasynq.web.pages.task import task_page
+from pyasynq.web.pages.type import type_page
+from pyasynq.web.pages.types import types_page
+
+if TYPE_CHECKING:
+    from pyasynq.web.page import PageFunction
+
+LIVE_PAGES: dict[str, PageFunction] = {
+    "/": overview_page,
+    "/queues": queues_page,
+    "/queues/{queue}": queue_page,
+    "/queues/{queue}/tasks/{task}": task_page,
+    "/servers": servers_page,
+    "/servers/{server}": server_page,
+    "/schedules": schedules_page,
+    "/operations": operations_page,
+    "/operations/{operation}": operation_page,
+    "/doctor": doctor_page,
+}
+"""Pages whose cells and rows are kept current."""
+
+STILL_PAGES: dict[str, PageFunction] = {
+    "/schedules/{entry}": schedule_page,
+    "/audit": audit_page,
+    "/bulk": bulk_page,
+    "/doctor/repair": repair_question,
+    "/errors": errors_page,
+    "/types": types_page,
+    "/types/{type}": type_page,
+    "/redis": redis_page,
+    "/settings": settings_page,
+    "/help": help_page,
+}
