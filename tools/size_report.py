@@ -7,8 +7,9 @@ Besides: import cycles, public names that several modules define, and what a tas
 from __future__ import annotations
 
 import ast
+import contextlib
+import gc
 import math
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,8 @@ LARGEST = 5
 ENGINE_PATH = ("_engine/services/processor.py", "_engine/take/", "_engine/run/", "_engine/settle/")
 # What the first lines of a file say that a program wrote.
 GENERATED_MARKS = ("Generated", "Written by tools/")
+# Fields of syntax nodes that hold statements, or the nodes around them: handlers and cases.
+_BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -32,10 +35,23 @@ class Size(NamedTuple):
     where: str
 
 
+class Structure(NamedTuple):
+    """How entangled a package is."""
+
+    cycles: list[list[str]]
+    """Groups of modules that import one another."""
+    repeated: dict[str, list[str]]
+    """Public names that several modules define, with these modules."""
+    path: tuple[int, int]
+    """Number of modules and of classes between dequeue and settle."""
+
+
 def main() -> None:
     """Measure the package and print the report."""
-    modules = read_modules(PACKAGE)
-    measured = measure(modules)
+    with paused_collector():
+        modules = read_modules(PACKAGE)
+        measured = measure(modules)
+        structure = examine(modules)
     print(f"{'':<20}{'count':>7}{'median':>8}{'95 %':>7}{'most':>7}")
     for name, sizes in measured.items():
         print(summary(name, sizes))
@@ -43,14 +59,31 @@ def main() -> None:
         print(f"\nlargest {name}:")
         for size, where in sorted(sizes, reverse=True)[:LARGEST]:
             print(f"{size:>6}  {where}")
-    print()
-    cycles = import_cycles(modules)
-    print(f"{len(cycles):>6}  import cycles, those for type checkers included")
-    for cycle in cycles:
+    print(f"\n{len(structure.cycles):>6}  import cycles, those for type checkers included")
+    for cycle in structure.cycles:
         print(f"        {', '.join(cycle)}")
-    print(f"{len(repeated_names(modules)):>6}  public names that several modules define")
-    path_modules, path_classes = engine_path(modules)
+    print(f"{len(structure.repeated):>6}  public names that several modules define")
+    for name, paths in structure.repeated.items():
+        print(f"        {name}: {', '.join(paths)}")
+    path_modules, path_classes = structure.path
     print(f"{path_modules:>6}  modules and {path_classes} classes between dequeue and settle")
+
+
+@contextlib.contextmanager
+def paused_collector() -> Iterator[None]:
+    """Keep the garbage collector from walking syntax trees, which takes longer than to parse them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def examine(modules: dict[str, ast.Module]) -> Structure:
+    """Return how entangled the modules are."""
+    return Structure(import_cycles(modules), repeated_names(modules), engine_path(modules))
 
 
 def read_modules(folder: Path) -> dict[str, ast.Module]:
@@ -74,10 +107,13 @@ def engine_path(modules: dict[str, ast.Module]) -> tuple[int, int]:
     return len(trees), sum(isinstance(node, ast.ClassDef) for tree in trees for node in tree.body)
 
 
-def repeated_names(modules: dict[str, ast.Module]) -> list[str]:
-    """Return the public functions, classes and constants of a module's top level that others define, too."""
-    counts = Counter(name for tree in modules.values() for name in set(_defined_names(tree)))
-    return sorted(name for name, count in counts.items() if count > 1)
+def repeated_names(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Return the public functions, classes and constants that several modules define, with these modules."""
+    definitions: dict[str, list[str]] = {}
+    for path, tree in modules.items():
+        for name in set(_defined_names(tree)):
+            definitions.setdefault(name, []).append(path)
+    return {name: paths for name, paths in sorted(definitions.items()) if len(paths) > 1}
 
 
 def _defined_names(tree: ast.Module) -> Iterator[str]:
@@ -120,12 +156,21 @@ def _module_name(path: str) -> str:
 def _imported_files(tree: ast.Module, files: dict[str, str]) -> set[str]:
     """Return which files a module imports; `from package import module` is an import of the module."""
     found = set()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 found.add(files.get(name) or files.get(node.module, ""))
     return found - {""}
+
+
+def _statements(block: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements below a node; expressions, most of a tree, hold none and are passed over."""
+    for field in _BLOCKS:
+        for inner in getattr(block, field, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner
+            yield from _statements(inner)
 
 
 def summary(name: str, sizes: list[Size]) -> str:

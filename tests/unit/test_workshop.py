@@ -13,9 +13,11 @@ from tests.moments.moments import MOMENTS
 from tools.size_report import (
     PACKAGE,
     Size,
-    engine_path,
+    Structure,
+    examine,
     import_cycles,
     measure,
+    paused_collector,
     percentile,
     read_modules,
     repeated_names,
@@ -121,10 +123,35 @@ def test_the_size_report_finds_public_names_of_several_modules(tmp_path: Path) -
     (tmp_path / "b.py").write_text(
         "class A:\n    def once(self): ...\nasync def f(): ...\n_P = 1\nLIMIT = 2\n"
     )
-    assert ["A", "LIMIT", "f"] == repeated_names(read_modules(tmp_path))
+    both = ["a.py", "b.py"]
+    assert {"A": both, "LIMIT": both, "f": both} == repeated_names(read_modules(tmp_path))
 
 
-def test_the_size_report_knows_the_path_of_a_task() -> None:
+def test_the_size_report_finds_imports_in_every_kind_of_block(tmp_path: Path) -> None:
+    """An import inside a function, a handler or a case closes a cycle as well."""
+    (tmp_path / "a.py").write_text(
+        "def f():\n    try:\n        g()\n    except OSError:\n        from pyasynq.b import g\n"
+    )
+    (tmp_path / "b.py").write_text("match 1:\n    case 1:\n        from pyasynq.c import h\n")
+    (tmp_path / "c.py").write_text("class C:\n    if 1: ...\n    else:\n        from pyasynq.a import f\n")
+    assert [["a.py", "b.py", "c.py"]] == import_cycles(read_modules(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def structure() -> Structure:
+    """Return the structure of the package, which is parsed once and then forgotten."""
+    with paused_collector():
+        return examine(read_modules(PACKAGE))
+
+
+def test_the_size_report_knows_the_path_of_a_task(structure: Structure) -> None:
     """Its modules exist; without them the figure would shrink by itself."""
-    modules, classes = engine_path(read_modules(PACKAGE))
+    modules, classes = structure.path
     assert 0 < modules < classes
+
+
+def test_no_module_imports_one_that_imports_it(structure: Structure) -> None:
+    """Imports for type checkers count, too: the reader follows them as well."""
+    cycles = "\n".join(", ".join(cycle) for cycle in structure.cycles)
+
+    assert not cycles, f"move what they share to a lower module, or pass a function or value:\n{cycles}"
