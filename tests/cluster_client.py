@@ -226,8 +226,9 @@ def client_of(url: str) -> redis.Redis:
     """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster.
 
     It does not name itself to the server: its version costs a search of all installed packages each time.
+    It waits for replies as long as the test may run: a busy machine is slow, a monitor may be told nothing.
     """
     target = parse_redis_url(url)
     if target.is_cluster:
         return ClusterClient(target.seeds)
-    return redis.Redis.from_url(server_url_of(url), driver_info=None)
+    return redis.Redis.from_url(server_url_of(url), driver_info=None, socket_timeout=None)

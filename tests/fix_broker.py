@@ -169,6 +169,13 @@ def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[Red
 
 
 @pytest.fixture
+def no_slow_scripts(redis_client: RedisClient) -> None:
+    """No script of the test is a slow one: how fast they are says something about the machine."""
+    redis_client.slowlog_reset()
+    redis_client.config_set("slowlog-log-slower-than", -1)
+
+
+@pytest.fixture
 def tasks(redis_client: RedisClient) -> Tasks:
     """Makes and shows tasks of the queue `default`."""
     return Tasks(redis_client)

@@ -9,20 +9,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-SECONDS = 60
+    AsyncTest = Callable[..., Coroutine[Any, Any, None]]
+
+SECONDS = 110
+"""How long a test may take: less than the limit of pytest, which cannot tell where a coroutine waits."""
 
 
-def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def run_async(test: AsyncTest) -> Callable[..., None]:
     """Run a test in an event loop of its own; nothing may be left running on it."""
+    return run_async_within(SECONDS)(test)
 
-    @functools.wraps(test)
-    def run(**fixtures: Any) -> None:
-        async def limited() -> None:
-            async with asyncio.timeout(SECONDS):
-                await test(**fixtures)
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left, f"still running: {left}"
 
-        asyncio.run(limited())
+def run_async_within(seconds: float) -> Callable[[AsyncTest], Callable[..., None]]:
+    """Run a test as `run_async` does, with a limit of its own."""
 
-    return run
+    def decorate(test: AsyncTest) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**fixtures: Any) -> None:
+            async def limited() -> None:
+                async with asyncio.timeout(seconds):
+                    await test(**fixtures)
+                left = asyncio.all_tasks() - {asyncio.current_task()}
+                assert not left, f"still running: {left}"
+
+            asyncio.run(limited())
+
+        return run
+
+    return decorate

@@ -7,13 +7,13 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pyasynq.doctor._findings import DESCRIPTIONS
 from tests.contract.damages import DAMAGES
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.factories import Tasks
     from tests.invariants import RedisClient
 
@@ -29,14 +29,13 @@ def test_the_table_lists_every_finding() -> None:
     ]
 
 
+@pytest.mark.usefixtures("no_slow_scripts")
 @run_async
 async def test_the_example_repairs_what_it_finds(
     redis_client: RedisClient, redis_url: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And prints what is bad."""
     tasks.pending("a")
-    redis_client.slowlog_reset()
-    redis_client.config_set("slowlog-log-slower-than", -1)
     redis_client.rpush(tasks.keys.pending, "ghost")
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     scope: dict[str, Any] = {"url": redis_url}

@@ -41,10 +41,8 @@ def short_walks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def queue(redis_client: RedisClient, tasks: Tasks, short_walks: None) -> Tasks:
+def queue(tasks: Tasks, short_walks: None, no_slow_scripts: None) -> Tasks:
     """Forty waiting tasks, 39 at the beginning of the list."""
-    redis_client.slowlog_reset()
-    redis_client.config_set("slowlog-log-slower-than", -1)
     tasks.pending(*(f"{number}" for number in range(LENGTH)))
     return tasks
 

@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 
-@pytest.fixture(autouse=True)
-def no_slow_scripts(redis_client: RedisClient) -> None:
-    """How fast scripts are says something about the machine, and nothing about the data."""
-    redis_client.slowlog_reset()
-    redis_client.config_set("slowlog-log-slower-than", -1)
-
-
+pytestmark = pytest.mark.usefixtures("no_slow_scripts")
 damaged = pytest.mark.usefixtures("damage_allowed")
 
 

@@ -21,7 +21,7 @@ from pyasynq.limits import Queue
 from pyasynq.task import Task, TaskState
 from tests.factories import Tasks
 from tests.fix_engine import QUICK, Gate, Running, do_nothing, is_watched, make_server, serving
-from tests.run_async import run_async
+from tests.run_async import run_async, run_async_within
 
 if TYPE_CHECKING:
     import redis
@@ -390,8 +390,10 @@ async def one_more(running: Running, served: Counter[str]) -> None:
         await running.recorder.wait(RoundFinished, new=True)
 
 
-@pytest.mark.parametrize("number", [60, pytest.param(1_000, marks=pytest.mark.long)])
-@run_async
+@pytest.mark.parametrize(
+    "number", [60, pytest.param(1_000, marks=[pytest.mark.long, pytest.mark.timeout(300)])]
+)
+@run_async_within(290)
 async def test_many_queues_come_and_go_under_load_and_nothing_is_lost(redis_url: str, number: int) -> None:
     """Each task runs once; the queue that stays is served all the time."""
     runs: Counter[str] = Counter()

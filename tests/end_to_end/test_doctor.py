@@ -46,10 +46,8 @@ def test_a_busy_healthy_system_gives_no_findings(
 
 
 @pytest.fixture
-def sick(redis_client: RedisClient, tasks: Tasks, damage_allowed: None) -> RedisClient:
+def sick(redis_client: RedisClient, tasks: Tasks, damage_allowed: None, no_slow_scripts: None) -> RedisClient:
     """A database with a ghost, a stranded group and a name of an empty one."""
-    redis_client.slowlog_reset()
-    redis_client.config_set("slowlog-log-slower-than", -1)
     tasks.pending("a")
     redis_client.lpush(tasks.keys.pending, *(f"ghost{number}" for number in range(7)))
     redis_client.sadd(tasks.keys.groups, "empty")

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from tests.invariants import RedisClient
 
-pytestmark = pytest.mark.single_server("one database for all queues")
+pytestmark = [
+    pytest.mark.single_server("one database for all queues"),
+    pytest.mark.usefixtures("no_slow_scripts"),
+]
 
 
 async def examined(visitor: httpx.AsyncClient) -> httpx.Response:
