@@ -147,7 +147,7 @@ mixed: $(STAMP) ## this version and an earlier one share queues under kills [BAS
 		$(if $(SEED),--seed $(SEED))
 
 interop: $(STAMP) ## compare with the real Asynq, step by step; needs Go [SEQUENCES=500 SEED=1 PYTEST_ARGS="-k turns"]
-	@go=$$(tools/go.sh) && PYASYNQ_GO=$$go SEED=$(SEED) SEQUENCES=$(SEQUENCES) \
+	@go=$$(tools/go.sh) && export PYASYNQ_GO=$$go && $(PYTHON) -m tests.interop.build_programs && SEED=$(SEED) SEQUENCES=$(SEQUENCES) \
 		$(PYTHON) -m pytest -rfEs -n 2 --dist worksteal tests/interop $(PYTEST_ARGS)
 
 interop-nightly: ## the same with twenty times as many sequences
