@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 PAGES = {
     "overview": "",
+    "attention": "attention",
     "queues": "queues",
     "queue": "queues/shipping-labels?state=archived",
     "queue-active": "queues/shipping-labels?state=active",
@@ -40,6 +41,7 @@ PAGES = {
     "settings": "settings",
     "help": "help",
     "pause": "queues/emails/pause",
+    "snooze": 'attention/snooze?finding=["no_consumers","exports",""]',
     "not-found": "queues/shiping-labels",
 }
 WIDTHS: Final = (320, 768, 1440)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted
@@ -11,7 +10,9 @@ from pyasynq.errors import InvalidOptionError, TaskNotFoundError, TaskStateError
 from pyasynq.operations import Act
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
+from pyasynq.web.pages import attention
 from pyasynq.web.pages.bulk import preview_page, selected_keys, targets_of
+from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.shown_task import short_id
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from pyasynq.web.page import PageRequest
 
-_LONGEST_REASON: Final = 500
 _PAUSES: Final = (("900", "15 minutes"), ("3600", "1 hour"), ("86400", "1 day"), ("", "until I resume"))
 _DONE: Final = {
     "run_task": "put back into the queue",
@@ -36,26 +36,6 @@ _QUESTIONS: Final = {
     "delete_task": "Delete",
     "cancel_task": "Cancel",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """View model of a form that asks before it acts."""
-
-    heading: str
-    text: str
-    action: str
-    button: str
-    keep: str
-    keep_href: str
-    is_danger: bool = False
-    hidden: tuple[tuple[str, str], ...] = ()
-    choice_label: str = ""
-    choice_name: str = ""
-    choices: tuple[tuple[str, str], ...] = ()
-    confirm: str = ""
-    """Text that the user must type."""
-    samples: tuple[str, ...] = ()
 
 
 async def pause_question(ask: PageRequest) -> Page:
@@ -125,13 +105,13 @@ async def task_question(ask: PageRequest) -> Page:
 async def _pause(ask: PageRequest, fields: dict[str, str]) -> Response:
     name, seconds = ask.name("queue"), fields.get("seconds", "")
     length = float(seconds) if seconds.isdecimal() and len(seconds) < 9 else None
-    await ask.operator.pause_queue(name, length, reason=_reason(fields))
+    await ask.operator.pause_queue(name, length, reason=read_reason(fields))
     return redirect(ask, ask.links.to("queues", name), Notice("good", f"{visible(name)} is paused."))
 
 
 async def _resume(ask: PageRequest, fields: dict[str, str]) -> Response:
     name = ask.name("queue")
-    await ask.operator.resume_queue(name, reason=_reason(fields))
+    await ask.operator.resume_queue(name, reason=read_reason(fields))
     return redirect(ask, ask.links.to("queues", name), Notice("good", f"{visible(name)} is running again."))
 
 
@@ -144,7 +124,7 @@ async def _limits(ask: PageRequest, fields: dict[str, str]) -> Response:
         rate=rate,
         period=_number("period", fields, float) if rate else None,
         burst=_number("burst", fields, int) if rate else None,
-        reason=_reason(fields),
+        reason=read_reason(fields),
     )
     text = f"Stored for {visible(name)}: {stored or 'no limits'}."
     return redirect(ask, ask.links.to("queues", name, tab="limits"), Notice("good", text))
@@ -154,7 +134,7 @@ async def _delete_queue(ask: PageRequest, fields: dict[str, str]) -> Response:
     name = ask.name("queue")
     if fields.get("confirm", "") != name:
         raise InvalidOptionError("confirm", None, "is not the name of the queue; nothing was deleted")
-    deleted = await ask.operator.delete_queue(name, force=True, reason=_reason(fields))
+    deleted = await ask.operator.delete_queue(name, force=True, reason=read_reason(fields))
     text = f"{visible(name)} was deleted with {counted(deleted, 'task')}."
     return redirect(ask, ask.links.to("queues"), Notice("good", text))
 
@@ -222,7 +202,7 @@ def _result(verb: str, done: int, refused: Sequence[str]) -> Notice:
 
 
 async def _act(ask: PageRequest, verb: str, queue: str, task_id: str, fields: dict[str, str]) -> None:
-    reason = _reason(fields)
+    reason = read_reason(fields)
     match verb:
         case "run_task":
             await ask.operator.run_task(queue, task_id, reason=reason)
@@ -235,10 +215,6 @@ async def _act(ask: PageRequest, verb: str, queue: str, task_id: str, fields: di
             await ask.operator.cancel_task(queue, task_id, outcome, reason=reason)
         case _:
             raise InvalidOptionError("verb", None, "is not something that can be done to a task")
-
-
-def _reason(fields: dict[str, str]) -> str:
-    return fields.get("reason", "").strip()[:_LONGEST_REASON]
 
 
 def _number(name: str, fields: dict[str, str], kind: Callable[[str], Any]) -> Any:
@@ -255,6 +231,8 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/queues/{queue}/pause": pause_question,
     "/queues/{queue}/delete": delete_queue_question,
     "/queues/{queue}/tasks/{task}/{verb}": task_question,
+    "/attention/snooze": attention.snooze_question,
+    "/attention/act": attention.act_question,
 }
 """Pages that ask before something is done."""
 
@@ -265,5 +243,8 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/queues/{queue}/delete": _delete_queue,
     "/queues/{queue}/tasks/{task}/{verb}": _act_on_task,
     "/act": _act_on_selected,
+    "/attention/snooze": attention.snooze,
+    "/attention/unsnooze": attention.unsnooze,
+    "/attention/act": attention.act,
 }
 """Handler of each form."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq.web.pages.attention import attention_page
 from pyasynq.web.pages.audit import audit_page
 from pyasynq.web.pages.bulk import bulk_page
 from pyasynq.web.pages.doctor import doctor_page, repair_question
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LIVE_PAGES: dict[str, PageFunction] = {
     "/": overview_page,
+    "/attention": attention_page,
     "/queues": queues_page,
     "/queues/{queue}": queue_page,
     "/queues/{queue}/tasks/{task}": task_page,

@@ -103,6 +103,10 @@ class Moments:
         """Return `12:03:31`."""
         return self._element(moment, none, formats.clock(moment, self.zone) if moment else "", "")
 
+    def day_clock(self, moment: datetime) -> Markup:
+        """Return `12:03`, with the date if it is not today."""
+        return self._element(moment, "", self.until(moment), "")
+
     def exact(self, moment: datetime | None, none: str = formats.NOT_KNOWN) -> Markup:
         """Return `23 Nov 2026, 12:03:31 UTC`."""
         return self._element(moment, none, formats.exact(moment, self.zone) if moment else "", "")

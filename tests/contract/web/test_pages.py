@@ -23,6 +23,7 @@ pytestmark = pytest.mark.single_server("one database for all queues")
 
 PAGES = {
     "": "Overview",
+    "attention": "Attention",
     "queues": "Queues",
     "queues/shipping-labels": "shipping-labels",
     "queues/shipping-labels?state=archived": "shipping-labels",
@@ -114,7 +115,7 @@ def _shape(address: str) -> str:
 def _is_new(address: str, seen: set[str]) -> bool:
     # Addresses of forms that only take POST are not pages.
     return _shape(address) not in seen and not address.rstrip("/").endswith(
-        ("/act", "/bulk", "/examine", "/logout", "/resume", "/limits")
+        ("/act", "/snooze", "/unsnooze", "/bulk", "/examine", "/logout", "/resume", "/limits")
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import pytest
 from starlette.routing import Route
@@ -45,10 +46,21 @@ _PAGE: Final = "401 200 200 200 200"
 _QUEUE: Final = "401 200 200 200 404"
 _FORM: Final = "401 403 303 303 404"
 _ADMIN_FORM: Final = "401 403 403 303 404"
+_FINDING: Final = '["paused_long","images",""]'
+_ASKED: Final = "401 403 200 200 400"
+_CURE: Final = "401 403 303 303 400"
 _OPEN: Final = "404 404 404 404 404"
 
 ROWS: Final[dict[str, Row]] = {
     "GET /": Row("", _PAGE),
+    "GET /attention": Row("attention", _PAGE),
+    "GET /attention/snooze": Row(f"attention/snooze?finding={quote(_FINDING)}", _ASKED),
+    "GET /attention/act": Row(f"attention/act?finding={quote(_FINDING)}", _ASKED),
+    "POST /attention/snooze": Row(
+        "attention/snooze", _CURE, {"finding": _FINDING, "seconds": "3600", "reason": "x"}
+    ),
+    "POST /attention/unsnooze": Row("attention/unsnooze", _CURE, {"finding": _FINDING}),
+    "POST /attention/act": Row("attention/act", _CURE, {"finding": _FINDING}),
     "GET /queues": Row("queues", _PAGE),
     "GET /queues/{queue}": Row("queues/emails", _QUEUE),
     "GET /queues/{queue}/tasks/{task}": Row("queues/emails/tasks/a", _QUEUE),

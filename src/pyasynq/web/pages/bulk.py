@@ -15,6 +15,7 @@ from pyasynq.operations.operation import STATES_OF_ACT
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.operations import act_title
+from pyasynq.web.question import read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.shown_task import STATE_LOOKS, TaskRow, task_row
 
@@ -135,7 +136,7 @@ async def start_bulk(ask: PageRequest, fields: dict[str, str]) -> Response:
             act,
             targets,
             _options(ask, act, fields),
-            reason=fields.get("reason", "").strip()[:500],
+            reason=read_reason(fields),
             confirm=int(number) if number.isdecimal() and len(number) < 10 else None,
         )
     except InvalidOptionError as error:

@@ -10,10 +10,10 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.doctor import FindingKind, Severity
 from pyasynq.errors import InvalidOptionError
-from pyasynq.web.actions import Question
 from pyasynq.web.examinations import ExaminationRun
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
+from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import redirect
 
 if TYPE_CHECKING:
@@ -134,9 +134,7 @@ async def repair(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Repair what the examination has found of one kind in one queue."""
     kind, queue = _kind(fields.get("kind", "")), fields.get("queue", "")
     _require_repair(ask, queue)
-    examination = await ask.operator.repair(
-        [queue] if queue else None, [kind], reason=fields.get("reason", "").strip()[:500]
-    )
+    examination = await ask.operator.repair([queue] if queue else None, [kind], reason=read_reason(fields))
     repaired = sum(len(one.repaired) for one in examination.findings)
     ask.target.examinations.pop(ask.target.access_of(ask.user), None)
     await examine(ask, {})

@@ -9,6 +9,7 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
 from pyasynq.web.page import Page
+from pyasynq.web.pages.attention import FindingRow, finding_rows, read_attention
 from pyasynq.web.pages.operations import OperationRow, operation_row, read_operations
 from pyasynq.web.pages.queues import QueueRow, queue_rows, read_queues, read_servers
 from pyasynq.web.trends import (
@@ -24,14 +25,13 @@ from pyasynq.web.trends import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from pyasynq.info import QueueInfo, ServerInfo
     from pyasynq.telemetry import AttemptSeries
     from pyasynq.web.page import PageRequest
 
 _LISTED: Final = 5
-_MOST_FINDINGS: Final = 12
+_MOST_FINDINGS: Final = 8
 _TREND_MINUTES: Final = 30
 _RATE_MINUTES: Final = 5
 """Whole minutes over which the throughput is averaged."""
@@ -47,20 +47,6 @@ class Figure:
     note: str
     tone: str = ""
     trend: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """Something to look at: a sentence and one action."""
-
-    subject: str
-    subject_href: str
-    text: str
-    tone: str
-    symbol: str
-    action: str
-    action_href: str
-    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +78,11 @@ class OverviewView:
     summary: str
     is_empty: bool
     figures: tuple[Figure, ...]
-    findings: tuple[Attention, ...]
+    findings: tuple[FindingRow, ...]
     more_findings: int
+    snoozed: int
+    """Number of snoozed findings."""
+    attention_href: str
     longest: tuple[QueueRow, ...]
     failing: tuple[QueueRow, ...]
     largest: tuple[QueueRow, ...]
@@ -113,14 +102,16 @@ async def overview_page(ask: PageRequest) -> Page:
     hour = await read_series(ask, names, HOUR)
     chart = hour if wanted is HOUR else await read_series(ask, names, wanted)
     operations = [one for one in await read_operations(ask) if not one.has_ended]
-    findings = _findings(ask, rows)
-    ask.target.note_count(ask.user, "overview", formats.number(len(findings)) if findings else "")
+    attention = await read_attention(ask)
+    findings = attention.findings
     view = OverviewView(
         summary=f"{counted(len(infos), 'queue')}, {counted(len(servers), 'server')}",
         is_empty=not infos and not servers,
         figures=_figures(infos, servers, count_bars(hour, HOUR, first_second(ask.now, HOUR))),
-        findings=tuple(findings[:_MOST_FINDINGS]),
+        findings=finding_rows(ask, findings[:_MOST_FINDINGS]),
         more_findings=max(len(findings) - _MOST_FINDINGS, 0),
+        snoozed=len(attention.snoozed),
+        attention_href=ask.links.to("attention"),
         longest=_top([row for row in rows if row.info.pending], lambda row: row.info.latency.total_seconds()),
         failing=_top([row for row in rows if row.info.failed], lambda row: float(row.info.failed)),
         largest=_top([row for row in rows if row.info.size], lambda row: float(row.info.size)),
@@ -230,42 +221,6 @@ def _failures(bars: Sequence[Sequence[int]]) -> tuple[float, ...]:
         return ()
     failed = [sum(numbers) for numbers in zip(*bars[1:], strict=True)]
     return tuple(map(float, failed[-1 - _TREND_MINUTES : -1]))
-
-
-def _findings(ask: PageRequest, rows: Sequence[QueueRow]) -> list[Attention]:
-    found = [one for row in rows if (one := _finding(ask, row)) is not None]
-    return sorted(found, key=lambda one: (one.tone != "bad", one.tone != "warn", one.subject))
-
-
-def _finding(ask: PageRequest, row: QueueRow) -> Attention | None:
-    info, name = row.info, row.name
-    waits = f"{counted(info.pending, 'task')} wait{'s' if info.pending == 1 else ''}, the oldest {row.wait}"
-    match row.state.word:
-        case "No server":
-            text = f"no server takes from this queue; {waits}."
-            return Attention(name, row.href, text, "bad", "danger", "Find servers", ask.links.to("servers"))
-        case "Failing":
-            text = (
-                f"{formats.share(row.fail)} of today's attempts failed; "
-                f"{info.retry:,} wait to retry, {info.archived:,} are archived."
-            )
-            return Attention(
-                name,
-                row.href,
-                text,
-                "bad",
-                "danger",
-                "See errors",
-                ask.links.to("queues", info.queue, tab="errors"),
-            )
-        case "Behind":
-            return Attention(
-                name, row.href, f"{waits}.", "warn", "warning", "Look", ask.links.to("queues", info.queue)
-            )
-    if info.paused and info.pending:
-        text = f"paused; {waits}."
-        return Attention(name, row.href, text, "warn", "warning", "Look", row.href)
-    return None
 
 
 def _top(rows: list[QueueRow], key: Callable[[QueueRow], float]) -> tuple[QueueRow, ...]:

@@ -5,14 +5,14 @@ const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("rows", { 
   ?? { createHTML: (text) => text };
 
 /**
- * Returns a row of a table from its HTML, or null if it is none.
+ * Returns a row of a table or an entry of a list from its HTML, or null if it is none.
  * @param {string} html
- * @returns {HTMLTableRowElement | null}
+ * @returns {HTMLElement | null}
  */
 export function rowFrom(html) {
   const template = document.createElement("template");
   template.innerHTML = policy.createHTML(html);
-  return template.content.querySelector("tr");
+  return template.content.querySelector("[data-row]");
 }
 
 /**

@@ -122,7 +122,7 @@ const handlers = {
   stale(/** @type {{text: string}} */ { text }) {
     notice(text, "bad").dataset.stale = "yes";
     for (const table of document.querySelectorAll("main table")) table.classList.add("stale");
-    for (const button of document.querySelectorAll("main form[method=post] button:not([disabled])")) { button.setAttribute("disabled", ""); button.setAttribute("data-off", ""); }
+    for (const button of document.querySelectorAll("main :is(form[method=post] button, button[formaction]):not([disabled])")) { button.setAttribute("disabled", ""); button.setAttribute("data-off", ""); }
     const time = document.querySelector(".foot time")?.textContent ?? "";
     showState("warning", `As of ${time}`, "warn");
   },
@@ -130,14 +130,21 @@ const handlers = {
 };
 
 /**
+ * Returns the body of a table, or a list whose entries are its rows.
  * @param {string} table
- * @returns {HTMLTableSectionElement | null}
+ * @returns {HTMLElement | null}
  */
-function bodyOf(table) { return document.querySelector(`tbody[data-table="${CSS.escape(table)}"]`); }
+function bodyOf(table) { return document.querySelector(`[data-table="${CSS.escape(table)}"]`); }
+
+/**
+ * @param {HTMLElement} body
+ * @returns {HTMLElement[]}
+ */
+function rowsOf(body) { return [...body.children].map((row) => /** @type {HTMLElement} */ (row)); }
 
 /**
  * Whether somebody points at the table, has the focus in it, or has selected something.
- * @param {HTMLTableSectionElement} body
+ * @param {HTMLElement} body
  */
 function isBusy(body) {
   return body.matches(":hover") || body.contains(document.activeElement) || Boolean(body.querySelector("input:checked, tr.at"));
@@ -147,9 +154,9 @@ function isBusy(body) {
 function applyRows({ table, order, put }) {
   const body = bodyOf(table);
   if (!body) return;
-  /** @type {Map<string, HTMLTableRowElement>} */
+  /** @type {Map<string, HTMLElement>} */
   const rows = new Map();
-  for (const row of body.rows) rows.set(row.dataset.row ?? "", row);
+  for (const row of rowsOf(body)) rows.set(row.dataset.row ?? "", row);
   if (order.some((key) => !rows.has(key) && !(key in put))) { location.reload(); return; }
   for (const [key, html] of Object.entries(put)) {
     const row = rowFrom(html);
@@ -159,8 +166,8 @@ function applyRows({ table, order, put }) {
     rows.set(key, row);
   }
   const wanted = order.flatMap((key) => rows.get(key) ?? []);
-  for (const row of [...body.rows]) if (!wanted.includes(row)) row.remove();
-  wanted.forEach((row, at) => { if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] ?? null); });
+  for (const row of rowsOf(body)) if (!wanted.includes(row)) row.remove();
+  wanted.forEach((row, at) => { if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null); });
   updateTimes();
 }
 
@@ -168,7 +175,7 @@ function applyRows({ table, order, put }) {
 function showPill() {
   let count = 0;
   for (const { table, order, put } of waiting.values()) {
-    const known = new Set([...(bodyOf(table)?.rows ?? [])].map((row) => row.dataset.row));
+    const known = new Set([...(bodyOf(table)?.children ?? [])].map((row) => /** @type {HTMLElement} */ (row).dataset.row));
     count += Math.max(Object.keys(put).length, order.filter((key) => !known.has(key)).length, 1);
   }
   let pill = document.getElementById("pill");
@@ -179,7 +186,8 @@ function showPill() {
     pill.className = "pill";
     pill.setAttribute("type", "button");
     pill.addEventListener("click", showChanges);
-    document.querySelector("tbody[data-table]")?.closest("table")?.before(pill);
+    const body = document.querySelector("[data-table]");
+    (body?.closest("table") ?? body)?.before(pill);
   }
   pill.textContent = `${count.toLocaleString("en")} ${count === 1 ? "change" : "changes"} – show`;
 }
