@@ -1,11 +1,10 @@
 """Compile the Go programs of the tests once: `python -m tests.interop.build_programs`.
 
-A first compilation takes minutes on a small machine, more than a test may take. Go keeps what it has compiled.
+A first compilation may take longer than a test may, and Go keeps what it has compiled.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,11 +12,10 @@ from tests.interop.go_peer import build_program
 
 
 def main() -> None:
-    """Compile the module in each folder that has one, and name it."""
+    """Compile the module in each folder that has one."""
     with tempfile.TemporaryDirectory(prefix="pyasynq-go-") as folder:
         for module in sorted(Path(__file__).parent.glob("*/go.mod")):
             build_program(module.parent, Path(folder))
-            print(f"built {module.parent.name}", file=sys.stderr)
 
 
 if __name__ == "__main__":
