@@ -25,6 +25,8 @@ PAGES = {
     "search": "tasks?q=state:retry,archived error:504",
     "search-none": "tasks?q=error:teapot state:archived",
     "search-wrong": "tasks?q=enqueued:<1h",
+    "views": "views",
+    "view-new": "views/new?q=state:archived",
     "errors": "errors",
     "types": "types",
     "type": "types/label.print",

@@ -21,6 +21,7 @@ from pyasynq.web.pages.settings import settings_page
 from pyasynq.web.pages.task import task_page
 from pyasynq.web.pages.type import type_page
 from pyasynq.web.pages.types import types_page
+from pyasynq.web.pages.views import new_view_page, views_page
 
 if TYPE_CHECKING:
     from pyasynq.web.page import PageFunction
@@ -44,6 +45,8 @@ STILL_PAGES: dict[str, PageFunction] = {
     "/schedules/{entry}": schedule_page,
     "/audit": audit_page,
     "/bulk": bulk_page,
+    "/views": views_page,
+    "/views/new": new_view_page,
     "/doctor/repair": repair_question,
     "/errors": errors_page,
     "/types": types_page,

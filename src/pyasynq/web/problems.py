@@ -62,7 +62,7 @@ def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, T
             all_of_them = Action("All operations", ask.links.to("operations"))
             text = "Operations are kept for 30 days, and shown to those who see all their queues."
             return 404, Trouble("This operation is gone", text, (all_of_them, overview))
-        case errors.ConfigurationError() | errors.UnknownTaskStateError():
+        case errors.ConfigurationError() | errors.UnknownTaskStateError() | errors.QueryError():
             return 400, Trouble("This address says something that cannot be", _sentence(error), (overview,))
         case _:
             again = Action(TRY_AGAIN, ask.links.here())

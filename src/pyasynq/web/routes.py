@@ -17,6 +17,7 @@ from pyasynq.web.pages.operations import order_operation
 from pyasynq.web.pages.search import complete_response, palette_response, search_response
 from pyasynq.web.pages.settings import change_settings, switch_target
 from pyasynq.web.pages.task import task_data
+from pyasynq.web.pages.views import delete_view, save_view
 from pyasynq.web.problems import not_found_page
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
     routes["POST /bulk"] = Route("/bulk", door.form(start_bulk), methods=["POST"])
     routes["POST /operations"] = Route(
         "/operations/{operation}/{order}", door.form(order_operation), methods=["POST"]
+    )
+    routes["POST /views"] = Route("/views", door.form(save_view), methods=["POST"])
+    routes["POST /views/{view}/delete"] = Route(
+        "/views/{view}/delete", door.form(delete_view), methods=["POST"]
     )
     routes["/login"] = Route("/login", login_page(door), methods=["GET"])
     routes["POST /login"] = Route("/login", door.form(sign_in, is_open=True), methods=["POST"])

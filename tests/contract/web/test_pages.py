@@ -14,6 +14,7 @@ from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import fill_shop
+from tests.shop_statistics import fill_statistics
 from tests.visiting import heading_of, links_of, visiting
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ PAGES = {
     "types": "Types",
     "types/label.print": "label.print",
     "operations": "Operations",
+    "views": "Saved views",
+    "views/new?q=state:archived": "Save this view?",
     "bulk?act=archive&q=queue:nowhere": "No task to archive",
     "doctor": "Doctor",
     "audit": "Audit",
@@ -115,7 +118,7 @@ def _shape(address: str) -> str:
 def _is_new(address: str, seen: set[str]) -> bool:
     # Addresses of forms that only take POST are not pages.
     return _shape(address) not in seen and not address.rstrip("/").endswith(
-        ("/act", "/snooze", "/unsnooze", "/bulk", "/examine", "/logout", "/resume", "/limits")
+        ("/act", "/snooze", "/unsnooze", "/views", "/bulk", "/examine", "/logout", "/resume", "/limits")
     )
 
 
@@ -252,5 +255,23 @@ def test_names_of_queues_and_ids_of_tasks_may_be_anything(redis_url: str, redis_
                 shown = re.sub(r"<[^>]*>", "", page.text)
                 assert "\x1b" not in shown
                 assert "\u202e" not in shown
+
+    visit()
+
+
+def test_the_types_of_a_queue_show_what_workers_have_counted(shop: str) -> None:
+    """As the page of types does, for the attempts of this queue alone."""
+    fill_statistics(shop)
+
+    @run_async
+    async def visit() -> None:
+        async with visiting(shop) as visitor:
+            page = (await visitor.get("queues/shipping-labels?tab=types")).text
+            assert "attempts since yesterday" in page
+            [row] = re.findall(r"<tr[^>]*><th[^>]*><a[^>]*>label\.print</a>.*?</tr>", page)
+            cells = dict(re.findall(r'data-l="([^"]*)">(?:<span[^>]*>)?([^<]*)', row))
+            assert re.fullmatch(r"[\d.]+ \S+", cells["Run p95"])
+            assert re.fullmatch(r"[\d.]+ \S+.*", cells["Wait p95"])
+            assert "image.resize" not in page
 
     visit()

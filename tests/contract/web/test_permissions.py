@@ -77,6 +77,12 @@ ROWS: Final[dict[str, Row]] = {
     "GET /errors": Row("errors", _PAGE),
     "GET /types": Row("types", _PAGE),
     "GET /types/{type}": Row("types/email.shipped", _PAGE),
+    "GET /views": Row("views", _PAGE),
+    "GET /views/new": Row("views/new?q=state:archived&queue=emails", _QUEUE),
+    "POST /views": Row(
+        "views", "401 303 303 303 303", {"name": "x", "page": "search", "query": "state:archived"}
+    ),
+    "POST /views/{view}/delete": Row("views/0123/delete", "401 303 303 303 303"),
     "GET /redis": Row("redis", "401 403 403 200 403"),
     "GET /settings": Row("settings", _PAGE),
     "GET /help": Row("help", _PAGE),

@@ -9,8 +9,18 @@ from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.task import TaskState
 from pyasynq.web.pages.bulk import act_choices
+from pyasynq.web.pages.types import STATES_WITH_STATISTICS, TypeCounts, sort_types
+from pyasynq.web.pages.views import QUEUE, ViewLink, new_view_href, view_links
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook, TaskRow, first_line, task_row
-from pyasynq.web.trends import Trend, chosen_range, read_series, read_trend
+from pyasynq.web.trends import (
+    DAY,
+    DAY_STEP,
+    Trend,
+    chosen_range,
+    read_series,
+    read_trend,
+    totals_by_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -42,6 +52,9 @@ class TasksTab:
     acts: tuple[tuple[str, str], ...]
     """What can be done to all tasks of the state: name and label."""
     filter: str
+    views: tuple[ViewLink, ...]
+    save_href: str
+    """Address of the question for the name of a new view; empty if the user may not save it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +85,15 @@ class GroupsTab:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeRow:
-    """A type of tasks with its counts."""
-
-    name: str
-    href: str
-    counts: tuple[int, ...]
-    """In the order of the states' looks."""
-    total: int
-    retried: int
-
-
-@dataclass(frozen=True, slots=True)
 class TypesTab:
     """The types of the queue."""
 
     looks: tuple[StateLook, ...]
-    rows: tuple[TypeRow, ...]
+    rows: tuple[TypeCounts, ...]
     summary: str
+    has_statistics: bool
+    states: frozenset[TaskState]
+    """States that have a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,7 @@ async def _tasks(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], sta
     page = await ask.operator.walk_tasks(info.queue, state, group=group, cursor=cursor, page_size=PAGE_SIZE)
     tasks = page.tasks
     total = int(getattr(info, state.value))
+    query = f"queue:{quoted(info.queue)} state:{state.value} "
     return TasksTab(
         look=STATE_LOOKS[state],
         rows=tuple(task_row(task, ask.links) for task in tasks),
@@ -216,7 +221,9 @@ async def _tasks(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], sta
         older=ask.links.here(after=page.cursor) if page.cursor else "",
         verbs=tuple(verb for verb in _VERBS.get(state, _WAITING_VERBS) if ask.may(verb.name, info.queue)),
         acts=act_choices(ask, info.queue, state),
-        filter=f"queue:{quoted(info.queue)} state:{state.value} ",
+        filter=query,
+        views=await view_links(ask, QUEUE, info.queue),
+        save_href=new_view_href(ask, query, info.queue),
     )
 
 
@@ -236,17 +243,24 @@ async def _types(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __:
         ask.user, ("types", info.queue), lambda: ask.operator.types(info.queue, scan=_SCAN), _SECONDS
     )
     looks = tuple(STATE_LOOKS.values())
-    rows = tuple(
-        TypeRow(
+    series = await read_series(ask, [info.queue], DAY, step=DAY_STEP) if info.processed_total else []
+    statistics = totals_by_type(series)
+    found = {
+        one.type: TypeCounts(
             visible(one.type),
             ask.links.to("tasks", q=f"queue:{quoted(info.queue)} type:{quoted(one.type)}"),
-            tuple(one.counts.get(look.state, 0) for look in looks),
-            one.total,
-            one.retried,
+            [one.counts.get(look.state, 0) for look in looks],
+            retried=one.retried,
         )
         for one in report.types
+    }
+    return TypesTab(
+        looks,
+        sort_types(ask, found, statistics, len(looks)),
+        _looked_at(report.scanned, is_complete=report.is_complete),
+        bool(statistics),
+        STATES_WITH_STATISTICS if statistics else frozenset(TaskState),
     )
-    return TypesTab(looks, rows, _looked_at(report.scanned, is_complete=report.is_complete))
 
 
 async def _errors(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> ErrorsTab:

@@ -15,6 +15,7 @@ from pyasynq.web.page import Page
 from pyasynq.web.pages.bulk import act_choices
 from pyasynq.web.pages.queue_tabs import Verb, quoted
 from pyasynq.web.pages.queues import read_queues, read_servers
+from pyasynq.web.pages.views import SEARCH, ViewLink, new_view_href, view_links
 from pyasynq.web.rendering import Moments, Record, jinja_environment, render
 from pyasynq.web.respond import forget_notices, html_stream, page_html, page_response, read_notices
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook, TaskRow, task_row
@@ -68,6 +69,10 @@ class SearchView:
     explain: str
     complete: str
     problem: QueryProblem | None
+    views: tuple[ViewLink, ...]
+    """Saved views, before the examples."""
+    save_href: str
+    """Address of the question for the name of a new view; empty if the user may not save it."""
     examples: tuple[Example, ...]
     verbs: tuple[Verb, ...]
     acts: tuple[tuple[str, str], ...]
@@ -125,6 +130,8 @@ async def search_response(ask: PageRequest) -> Response:
         explain=explanation,
         complete=ask.links.to("complete.json"),
         problem=problem,
+        views=await view_links(ask, SEARCH),
+        save_href=new_view_href(ask, text) if text and not problem else "",
         examples=tuple(Example(label, ask.links.to("tasks", q=query)) for label, query in _EXAMPLES),
         verbs=_verbs(ask),
         acts=act_choices(ask),

@@ -18,6 +18,8 @@ from pyasynq.web.shown_task import STATE_LOOKS, StateLook
 from pyasynq.web.trends import DAY, DAY_STEP, busiest, read_series, totals_by_type
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyasynq.info import QueueInfo, TypeReport
     from pyasynq.web.page import PageRequest
 
@@ -25,7 +27,8 @@ _MOST_QUEUES: Final = 20
 _SCAN: Final = 500
 _SECONDS: Final = 10.0
 _SHOWN: Final = 200
-_STATES: Final = frozenset({TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED})
+STATES_WITH_STATISTICS: Final = frozenset({TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED})
+"""States that have a column next to statistics, where there is room for three."""
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class TypeCounts:
     """Attempts that ended since yesterday, where workers count."""
     share: float | None = None
     """Share of the time that the attempts of all types took."""
+    retried: int = 0
+    """Retries that its tasks have spent."""
 
     @property
     def run(self) -> str:
@@ -91,15 +96,8 @@ async def types_page(ask: PageRequest) -> Page:
             for at, look in enumerate(looks):
                 row.counts[at] += one.counts.get(look.state, 0)
     statistics = await _statistics(ask, infos)
-    seconds = sum(one.run.seconds for one in statistics.values())
-    for name, ended in statistics.items():
-        row = found.setdefault(name, _empty_row(ask, name, len(looks)))
-        row.ended, row.share = ended, ended.run.seconds / seconds if seconds else None
     text = ask.query.get("f", "").strip()[:200]
-    rows = sorted(
-        (row for row in found.values() if text.lower() in row.name.lower()),
-        key=lambda row: (-(row.share or 0.0), -row.total, row.name),
-    )
+    rows = [row for row in sort_types(ask, found, statistics, len(looks)) if text.lower() in row.name.lower()]
     is_complete = all(report.is_complete for _, report in reports) and len(infos) <= _MOST_QUEUES
     looked = (
         "all tasks looked at"
@@ -110,12 +108,30 @@ async def types_page(ask: PageRequest) -> Page:
         looks,
         tuple(rows[:_SHOWN]),
         bool(statistics),
-        _STATES if statistics else frozenset(TaskState),
+        STATES_WITH_STATISTICS if statistics else frozenset(TaskState),
         len(found),
         f"{counted(len(found), 'type')}; {looked}",
         text,
     )
     return Page("types.html", f"({len(found):,}) Types", "types", view)
+
+
+def sort_types(
+    ask: PageRequest, found: dict[str, TypeCounts], statistics: Mapping[str, AttemptCounts], states: int
+) -> tuple[TypeCounts, ...]:
+    """Return the types with their statistics, those with the most time spent first.
+
+    Args:
+        ask: the request of the page.
+        found: types by name; those that only the statistics know are added.
+        statistics: the attempts of each type.
+        states: number of states.
+    """
+    seconds = sum(one.run.seconds for one in statistics.values())
+    for name, ended in statistics.items():
+        row = found.setdefault(name, _empty_row(ask, name, states))
+        row.ended, row.share = ended, ended.run.seconds / seconds if seconds else None
+    return tuple(sorted(found.values(), key=lambda row: (-(row.share or 0.0), -row.total, row.name)))
 
 
 def _empty_row(ask: PageRequest, name: str, states: int) -> TypeCounts:
