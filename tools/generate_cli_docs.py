@@ -109,6 +109,7 @@ Text of tasks is never interpreted: control characters are shown as symbols.
 | 6 | a part is done |
 | 130 | interrupted |
 
+`attention` exits with 1 if there are findings, and so does `doctor`.
 `worker`, `scheduler` and supervisors have [codes of their own](workers.md#signals-and-exit-codes) from 3 on.
 With a format for programs, an error is an object on stderr: `{"error": {"code": "task_not_found", ...}}`.
 

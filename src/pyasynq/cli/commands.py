@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COMMANDS: Final[Mapping[str, str]] = {
+    "attention": "pyasynq.cli.attention:attention",
     "audit": "pyasynq.cli.look:audit",
     "completion": "pyasynq.cli.completion:completion",
     "cron": "pyasynq.cli.cron:cron",
@@ -47,6 +48,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
 }
 # The first sentence of each command's docstring, so that `--help` imports none of them.
 _SHORT_HELP: Final[Mapping[str, str]] = {
+    "attention": "Show what needs an operator now, each with the one action that cures it.",
     "audit": "Show who changed what and why, the newest first.",
     "completion": "Print what makes a shell complete commands, options, queues and types.",
     "cron": "Look at the entries of running schedulers; pause, resume, and run them.",

@@ -69,6 +69,17 @@ def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return _items(known_names(ctx, "types", ask), incomplete)
 
 
+def complete_findings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
+    """Return the ids of what needs attention now."""
+    from pyasynq.cli.attention import short_id  # noqa: PLC0415 - it imports this module
+
+    async def ask(operator: Operator) -> list[str]:
+        found = await operator.attention()
+        return [short_id(one) for one in (*found.findings, *found.snoozed)]
+
+    return _items(known_names(ctx, "findings", ask), incomplete)
+
+
 def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return how a query may go on: fields, states, queues and types."""
     from pyasynq.operations.query import Known, complete  # noqa: PLC0415 - most completions need no query

@@ -37,13 +37,26 @@ class NounGroup(click.Group):
 
     Args:
         aliases: the command that each alias stands for.
+        default: the command that is meant without a name; empty if one must be named.
     """
 
     command_class = OperatorCommand
 
-    def __init__(self, *args: Any, aliases: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, aliases: Mapping[str, str] | None = None, default: str = "", **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._aliases = aliases or {}
+        self._default = default
+
+    def name_command(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the arguments with the name of the command: options alone are those of the default one."""
+        is_named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        return args if is_named or not self._default else [self._default, *args]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        return super().parse_args(ctx, self.name_command(ctx, args))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command by its name or an alias."""

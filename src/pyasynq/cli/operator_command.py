@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from pyasynq.cli.connection import Connection
     from pyasynq.cli.output.fields import View
+    from pyasynq.cli.output.printer import Describe
     from pyasynq.operations import Operator
 
 _CLEAR: Final = "\x1b[H\x1b[J"
@@ -68,16 +69,28 @@ class Session:
     printer: Printer
     watch: float | None = None
 
-    async def show(self, view: View, gather: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]) -> None:
-        """Print records once, or again and again: redrawn on a terminal, else as JSON lines of changes."""
+    async def show(
+        self,
+        view: View,
+        gather: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]],
+        describe: Describe | None = None,
+    ) -> None:
+        """Print records once, or again and again: redrawn on a terminal, else as JSON lines of changes.
+
+        Args:
+            view: of the records.
+            gather: reads them.
+            describe: makes lines of a record, in place of a table.
+        """
         if self.watch is None:
-            self.printer.records(view, await gather())
+            self.printer.records(view, await gather(), describe)
             return
         seen: dict[Any, str] = {}
         while True:
             records = await gather()
             if sys.stdout.isatty():
-                click.echo(_CLEAR + self.printer.format_records(view, records), nl=False, color=True)
+                text = self.printer.format_records(view, records, describe) or f"{view.empty}\n"
+                click.echo(_CLEAR + text, nl=False, color=True)
             else:
                 self._print_changes(view, records, seen)
             await asyncio.sleep(self.watch)

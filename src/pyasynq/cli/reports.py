@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._error_signature import signature_id
+from pyasynq.cli.attention import FINDINGS
 from pyasynq.cli.latency import LATENCY, SERIES
 from pyasynq.cli.limits import LIMITS
 from pyasynq.cli.mark import MARKS
@@ -209,6 +210,6 @@ def describe_entry(entry: AuditEntry) -> Record:
 VIEWS: Final = (
     QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
     LIMITS, OPERATIONS, PREVIEW, EXPLANATION, LATENCY, SERIES, MARKS, TOP_QUEUES, TOP_TYPES,
-    TOTALS_HISTORY, SAVED_VIEWS,
+    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS,
 )  # fmt: skip
 """All views, each with its JSON Schema."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from pyasynq.cli.output.fields import View
 
+    Describe = Callable[[Mapping[str, Any], "Printer"], str]
+
 FORMATS: Final = ("table", "wide", "json", "jsonl", "csv", "name")
 
 
@@ -51,14 +53,16 @@ class Printer:
         """Whether people read the output, not programs."""
         return self.format in {"table", "wide"}
 
-    def records(self, view: View, records: Sequence[Mapping[str, Any]]) -> None:
+    def records(
+        self, view: View, records: Sequence[Mapping[str, Any]], describe: Describe | None = None
+    ) -> None:
         """Print records. Without any, people read on stderr that there are none.
 
         Raises:
             click.UsageError: for a field that the view does not have.
             SystemExit: with `EXIT_NO_MATCH`, if there is no record and that is to be an error.
         """
-        text = self.format_records(view, records)
+        text = self.format_records(view, records, describe)
         if text:
             show(text)
         if not records:
@@ -67,8 +71,12 @@ class Printer:
             if self.fail_empty:
                 raise SystemExit(EXIT_NO_MATCH)
 
-    def format_records(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
+    def format_records(
+        self, view: View, records: Sequence[Mapping[str, Any]], describe: Describe | None = None
+    ) -> str:
         """Return what `records` prints, without the line for people."""
+        if describe is not None:
+            return "\n".join(describe(record, self) for record in records)
         match self.format:
             case "json":
                 return _json([self._object(view, record) for record in records]) + "\n"
@@ -109,6 +117,10 @@ class Printer:
     def moment(self) -> Moment:
         """Return the present, for ages."""
         return Moment(datetime.now(UTC), is_utc=self.is_utc)
+
+    def style(self, text: str, color: str | None) -> str:
+        """Return a text in a color, where there may be colors."""
+        return click.style(text, fg=color) if color and has_color() else text
 
     def value(self, content: Any) -> None:
         """Print one JSON value."""

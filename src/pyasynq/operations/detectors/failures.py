@@ -72,7 +72,7 @@ def delete_by(label: str, query: str) -> FindingAction:
         label,
         "start_operation",
         {"act": Act.DELETE, "targets": Targets(query=query)},
-        f"pyasynq task delete --query {shlex.quote(query)}",
+        f"pyasynq task delete --where {shlex.quote(query)}",
     )
 
 

@@ -1,0 +1,262 @@
+"""The commands `pyasynq attention`: findings, their snoozes, and objectives of queues."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq._error_signature import signature_id
+from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED
+from pyasynq._human_text import counted, duration
+from pyasynq._visible_text import visible
+from pyasynq.cli.actions import DURATION, command_line, reason_option
+from pyasynq.cli.completion import complete_findings, complete_queues
+from pyasynq.cli.nouns import NounGroup
+from pyasynq.cli.operator_command import operator_command
+from pyasynq.cli.output.fields import Field, Kind, View
+from pyasynq.cli.output.printer import terminal_width
+from pyasynq.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.cli.operator_command import Session
+    from pyasynq.cli.output.fields import Moment
+    from pyasynq.cli.output.printer import Printer
+    from pyasynq.cli.records import Record
+    from pyasynq.operations import Attention, AttentionFinding
+
+_SEVERITY_COLORS: Final = {5: "red", 4: "red", 3: "yellow"}
+_NONE: Final = "none"
+_COMMAND: Final = "pyasynq "
+_INDENT: Final = "   "
+_WIDEST: Final = 100
+"""Longest line of a sentence, in characters."""
+
+FINDINGS: Final = View(
+    "attention",
+    "id",
+    (
+        Field("id", Kind.TEXT, "Eight digits that stand for the finding; `snooze` takes them.", "FINDING"),
+        Field(
+            "severity",
+            Kind.COUNT,
+            "From 1, can wait, to 5: tasks are being lost, or nothing runs.",
+            "SEVERITY",
+            color=_SEVERITY_COLORS.get,
+        ),
+        Field("detector", Kind.TEXT, "What found it.", "DETECTOR"),
+        Field(
+            "queue", Kind.TEXT, "Queue that it is about; empty for servers and Redis.", "QUEUE", shrinks=True
+        ),
+        Field("since", Kind.TIME, "When it began, if that is known.", "SINCE", is_optional=True),
+        Field("sentence", Kind.TEXT, "What is wrong, with the numbers.", "FINDS", shrinks=True),
+        Field("action", Kind.TEXT, "What cures it.", "ACTION", is_wide=True),
+        Field("command", Kind.TEXT, "Command that does it; empty if there is none.", "COMMAND", is_wide=True),
+        Field("query", Kind.TEXT, "Query that finds its tasks; empty for none.", "QUERY", is_wide=True),
+        Field("subject", Kind.TEXT, "Task type, server or replica; empty for the queue as a whole."),
+        Field("snoozed_until", Kind.TIME, "When its snooze ends; null if it has none.", is_optional=True),
+        Field("snoozed_by", Kind.TEXT, "Name of the user who snoozed it.", is_optional=True),
+        Field("snooze_reason", Kind.TEXT, "Why it was snoozed.", is_optional=True),
+    ),
+    "Nothing needs attention.",
+)
+
+
+def short_id(finding: AttentionFinding) -> str:
+    """Return eight hexadecimal digits that stand for a finding."""
+    return signature_id(finding.id)
+
+
+def describe_finding(session: Session, finding: AttentionFinding) -> Record:
+    """Return the record of a finding; its command is for the same Redis."""
+    command = finding.action.command
+    if finding.action.verb and command.startswith(_COMMAND):
+        command = command_line(session, command.removeprefix(_COMMAND))
+    snooze = finding.snooze
+    return {
+        "id": short_id(finding),
+        "severity": finding.severity,
+        "detector": finding.detector,
+        "queue": finding.queue,
+        "since": finding.since,
+        "sentence": finding.sentence,
+        "action": finding.action.label,
+        "command": command,
+        "query": finding.query,
+        "subject": finding.subject,
+        "snoozed_until": snooze.until if snooze else None,
+        "snoozed_by": snooze.by if snooze else None,
+        "snooze_reason": snooze.reason if snooze else None,
+    }
+
+
+@click.group(cls=NounGroup, aliases={"ls": "list"}, default="list")
+def attention() -> None:
+    """Show what needs an operator now, each with the one action that cures it.
+
+    Without a command it is  pyasynq attention list, whose help has its options.
+    """
+
+
+@attention.command(
+    "list",
+    examples=(
+        "pyasynq attention",
+        "pyasynq attention --severity 4 -o json",
+        "pyasynq attention --watch",
+    ),
+)
+@click.option(
+    "--severity", type=click.IntRange(1, 5), default=1, show_default=True, help="Only what is as severe."
+)
+@click.option("-q", "--queue", metavar="NAME", shell_complete=complete_queues, help="Only this queue.")
+@click.option("--snoozed", is_flag=True, help="Show snoozed findings as well.")
+@operator_command
+async def list_findings(session: Session, severity: int, queue: str | None, *, snoozed: bool) -> int:
+    """Show what needs an operator now, the most severe first.
+
+    Exit codes: 0 nothing needs attention; 1 there are findings that are not snoozed; the others as always.
+    """
+    is_quiet = True
+
+    async def gather() -> list[Record]:
+        nonlocal is_quiet
+        found = await session.operator.attention()
+        _tell_unreadable(found)
+        shown = [
+            one
+            for one in (*found.findings, *(found.snoozed if snoozed else ()))
+            if one.severity >= severity and queue in {None, one.queue}
+        ]
+        is_quiet = all(one.snooze for one in shown)
+        return [describe_finding(session, one) for one in shown]
+
+    in_words = session.printer.format == "table" and session.printer.fields is None
+    await session.show(FINDINGS, gather, describe_in_words if in_words else None)
+    return EXIT_CLEAN if is_quiet else EXIT_FAILED
+
+
+def describe_in_words(record: Mapping[str, Any], printer: Printer) -> str:
+    """Return lines about a finding, for people; commands are whole, so that they can be pasted."""
+    moment = printer.moment()
+    place = record["queue"] or record["subject"]
+    since = f", since {moment.relative(record['since'])}" if record["since"] else ""
+    head = f"{record['severity']}  {record['detector']}"
+    lines = [
+        f"{printer.style(head, _SEVERITY_COLORS.get(record['severity']))}  {record['id']}"
+        + (f"  {visible(place)}" if place else "")
+        + since,
+        *_wrap(visible(record["sentence"])),
+    ]
+    if record["query"]:
+        lines.append(f"   Tasks: pyasynq search {visible(shlex.quote(record['query']))}")
+    lines.append(f"   {visible(record['action'])}" + (":" if record["command"] else "."))
+    if record["command"]:
+        lines.append(f"     {visible(record['command'])}")
+    if record["snoozed_until"]:
+        lines.append(_describe_snooze(record, moment))
+    return "".join(line + "\n" for line in lines)
+
+
+def _wrap(sentence: str) -> list[str]:
+    width = min(terminal_width() or _WIDEST, _WIDEST)
+    return textwrap.wrap(sentence, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+
+
+def _describe_snooze(record: Mapping[str, Any], moment: Moment) -> str:
+    until = moment.exact(record["snoozed_until"])
+    return f"   Snoozed until {until} by {visible(record['snoozed_by'])}: {visible(record['snooze_reason'])}"
+
+
+def _tell_unreadable(found: Attention) -> None:
+    for name, why in found.unreadable.items():
+        click.echo(f"Error: queue {visible(name)} cannot be read: {visible(why)}", err=True)
+
+
+_finding_argument = click.argument("finding", metavar="ID", shell_complete=complete_findings)
+
+
+@attention.command(
+    "snooze", examples=('pyasynq attention snooze 1f0c9a2b --for 2h --reason "migration until noon"',)
+)
+@_finding_argument
+@click.option("--for", "time", type=DURATION, required=True, help="For how long, at most 30d.")
+@click.option("--reason", metavar="TEXT", required=True, help="Why it needs no attention until then.")
+@operator_command
+async def snooze_finding(session: Session, finding: str, time: float, reason: str) -> None:
+    """Set a finding apart for a time, for all users."""
+    one = await _find_finding(session, finding)
+    snooze = await session.operator.snooze_finding(
+        one.detector, one.queue, subject=one.subject, duration=time, reason=reason
+    )
+    until = session.printer.moment().exact(snooze.until)
+    click.echo(f"Snoozed {_name(one)} for {duration(time)}, until {until}.", err=True)
+
+
+@attention.command("unsnooze", examples=("pyasynq attention unsnooze 1f0c9a2b",))
+@_finding_argument
+@operator_command
+async def unsnooze_finding(session: Session, finding: str) -> None:
+    """End the snooze of a finding."""
+    one = await _find_finding(session, finding)
+    if not await session.operator.unsnooze_finding(one.detector, one.queue, subject=one.subject):
+        raise click.ClickException(f"{_name(one)} is not snoozed")
+    click.echo(f"Ended the snooze of {_name(one)}.", err=True)
+
+
+async def _find_finding(session: Session, digits: str) -> AttentionFinding:
+    """Return the present finding with this id.
+
+    Raises:
+        click.ClickException: if there is none, or several have it.
+    """
+    attention = await session.operator.attention()
+    known = [*attention.findings, *attention.snoozed]
+    found = [one for one in known if digits in {short_id(one), one.id}]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise click.ClickException(f"{counted(len(found), 'finding')} have the id {visible(digits)}")
+    likely = nearest(digits, [short_id(one) for one in known])
+    raise click.ClickException(
+        f"there is no finding {visible(digits)} now{likely}; pyasynq attention --snoozed has the ids"
+    )
+
+
+def _name(finding: AttentionFinding) -> str:
+    place = finding.queue or finding.subject
+    return finding.detector + (f" of {visible(place)}" if place else "")
+
+
+class ObjectiveType(click.ParamType[Any]):
+    """A duration, or `none`."""
+
+    name = "duration|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return seconds, or the word itself, since click takes None for an argument that is missing."""
+        return value if value == _NONE else DURATION.convert(value, param, ctx)
+
+
+@attention.command(
+    "wait-objective",
+    examples=(
+        'pyasynq attention wait-objective mail 30s --reason "promised to support"',
+        "pyasynq attention wait-objective mail none",
+    ),
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.argument("objective", metavar="SECONDS|none", type=ObjectiveType())
+@reason_option
+@operator_command
+async def set_wait_objective(session: Session, queue: str, objective: Any, reason: str) -> None:
+    """Set how long the next task of a queue may be pending; without one it is five minutes."""
+    seconds = None if objective == _NONE else objective
+    await session.operator.set_wait_objective(queue, seconds, reason=reason)
+    told = "has no objective of its own now" if seconds is None else f"may be pending for {duration(seconds)}"
+    whose = "Queue" if seconds is None else "The next task of queue"
+    click.echo(f"{whose} {visible(queue)} {told}.", err=True)
