@@ -136,6 +136,7 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "reschedule_task": ((queue, f"due-in-{queue}", NOW.to_datetime()), {}),
         "edit_payload": ((*failed, b"{}"), {}),
         "enqueue": ((queue, Task("t", b"{}")), {}),
+        "import_tasks": ((queue, [Task("t", b"{}", task_id="imported")]), {}),
         "run_tasks": ((queue, [f"failed-in-{queue}"]), {}),
         "cancel_tasks": ((queue, [f"runs-in-{queue}"]), {}),
         "archive_tasks": ((queue, [f"fails-in-{queue}"]), {}),

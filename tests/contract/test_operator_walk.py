@@ -70,7 +70,7 @@ LEAST_ROLE = {
     **dict.fromkeys(("group_page", "queue_limits", "queue_nodes", "wait_task", "examine"), "viewer"),
     **dict.fromkeys(("pause_schedule", "resume_schedule", "run_schedule", "enqueue_copy"), "operator"),
     **dict.fromkeys(("repair", "replicas"), "admin"),
-    **dict.fromkeys(("share_view", "export"), "operator"),
+    **dict.fromkeys(("share_view", "export", "import_tasks"), "operator"),
     **dict.fromkeys(("snooze_finding", "unsnooze_finding", "set_wait_objective"), "operator"),
     "attention": "viewer",
     **dict.fromkeys(("delete_queue", "redis_info", "delete_shared_view"), "admin"),

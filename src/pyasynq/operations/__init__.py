@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .audit import AuditEntry, AuditFilters, AuditPage
     from .doctoring import Examination
     from .finding import Attention, AttentionFinding, FindingAction
+    from .importing import ImportReport, parse_task_line
     from .limit_report import LimitReport
     from .operation import (
         MAX_FOUND,
@@ -62,6 +63,7 @@ _EXPORTS_BY_MODULE: Final = {
     "audit": ("AuditEntry", "AuditFilters", "AuditPage"),
     "doctoring": ("Examination",),
     "finding": ("Attention", "AttentionFinding", "FindingAction"),
+    "importing": ("ImportReport", "parse_task_line"),
     "limit_report": ("LimitReport",),
     "operation": (
         "Act",
@@ -105,6 +107,7 @@ __all__ = [
     "Budget",
     "Examination",
     "FindingAction",
+    "ImportReport",
     "LimitReport",
     "Node",
     "OperationInfo",
@@ -127,6 +130,7 @@ __all__ = [
     "Withheld",
     "find_attention",
     "needs_reason",
+    "parse_task_line",
     "present",
 ]
 

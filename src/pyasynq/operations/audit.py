@@ -291,6 +291,8 @@ def _describe_options(options: OperationOptions, redactor: Redactor) -> str:
 
 
 def _describe_names(values: Sequence[Any], redactor: Redactor) -> str:
+    if values and isinstance(values[0], Task):
+        return f"{len(values)} tasks"
     names = ", ".join(redactor.text(str(value))[:_MAX_NAMES] for value in values[:_MAX_NAMES])
     rest = len(values) - _MAX_NAMES
     return f"{names} and {rest} more" if rest > 0 else names

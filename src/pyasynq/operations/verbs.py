@@ -145,6 +145,7 @@ _ROWS: Final = (
     _change("run_all_tasks", Subject.QUEUE, Permission.TASKS_RUN, "run all tasks of a state now"),
     _change("archive_all_tasks", Subject.QUEUE, Permission.TASKS_ARCHIVE, "archive all tasks of a state"),
     _change("delete_all_tasks", Subject.QUEUE, Permission.TASKS_DELETE, "delete all tasks of a state"),
+    _change("import_tasks", Subject.QUEUE, Permission.TASKS_ENQUEUE, "enqueue tasks of an export again"),
     # Saved views
     _view("views", Subject.SHOWN, "list saved views"),
     _change("save_view", Subject.SHOWN, Permission.TASKS_VIEW, "save a view for oneself"),

@@ -1,9 +1,9 @@
 """The commands `pyasynq task`."""
 
 from pyasynq.cli.enqueue import enqueue
-from pyasynq.cli.task import look, verbs, whole_state
+from pyasynq.cli.task import look, transfer, verbs, whole_state
 from pyasynq.cli.task.noun import task
 
-__all__ = ["look", "task", "verbs", "whole_state"]
+__all__ = ["look", "task", "transfer", "verbs", "whole_state"]
 
 task.add_command(enqueue)

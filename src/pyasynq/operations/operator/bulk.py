@@ -5,7 +5,11 @@ An operation (`OperationOperator`) does the same with a preview, pauses and undo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.errors import InvalidOptionError
+from pyasynq.operations.importing import ImportReport, count_results
+from pyasynq.operations.redaction import check_headers_not_redacted, check_not_redacted
 
 from ._base import OperatorBase
 
@@ -14,7 +18,10 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from pyasynq.info import BulkResult, TaskResults
-    from pyasynq.task import TaskState
+    from pyasynq.options import Duration
+    from pyasynq.task import Task, TaskState
+
+_DAY: Final = 86_400.0
 
 
 class BulkOperator(OperatorBase):
@@ -70,3 +77,29 @@ class BulkOperator(OperatorBase):
     ) -> BulkResult:
         """Delete all tasks of a state that is not active, or those of a group, and release their locks."""
         return await self._inspector.delete_all(queue, state, group=group)
+
+    async def import_tasks(
+        self, queue: str, tasks: Sequence[Task], *, once_for: Duration = _DAY, reason: str = ""
+    ) -> ImportReport:
+        """Enqueue tasks with ids of their own, each at most once; return the outcome.
+
+        After an error the same call may be made again: tasks that arrived before are counted as existing,
+        also if they have ended meanwhile.
+
+        Args:
+            queue: the queue, which need not exist yet.
+            tasks: as `parse_task_line` reads them, or others with a `task_id`.
+            once_for: for how long their ids are remembered.
+            reason: why, for the audit.
+
+        Raises:
+            InvalidOptionError: a task has no `task_id`, or contains the mask of a redacted secret.
+            RedisError: Redis cannot be reached; some of the tasks may be there.
+        """
+        for task in tasks:
+            check_not_redacted("payload", task.payload or b"")
+            check_headers_not_redacted(task.options.get("headers"))
+            if not task.options.get("task_id"):
+                raise InvalidOptionError("task_id", None, "is needed, so that nothing is enqueued twice")
+        results = await self._client.enqueue_many(tasks, on_error="return", queue=queue, once_for=once_for)
+        return count_results(results)
