@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pyasynq._error_signature import signature_id
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
@@ -66,11 +65,6 @@ FINDINGS: Final = View(
 )
 
 
-def short_id(finding: AttentionFinding) -> str:
-    """Return eight hexadecimal digits that stand for a finding."""
-    return signature_id(finding.id)
-
-
 def describe_finding(session: Session, finding: AttentionFinding) -> Record:
     """Return the record of a finding; its command is for the same Redis."""
     command = finding.action.command
@@ -78,7 +72,7 @@ def describe_finding(session: Session, finding: AttentionFinding) -> Record:
         command = command_line(session, command.removeprefix(_COMMAND))
     snooze = finding.snooze
     return {
-        "id": short_id(finding),
+        "id": finding.short_id,
         "severity": finding.severity,
         "detector": finding.detector,
         "queue": finding.queue,
@@ -216,12 +210,12 @@ async def _find_finding(session: Session, digits: str) -> AttentionFinding:
     """
     attention = await session.operator.attention()
     known = [*attention.findings, *attention.snoozed]
-    found = [one for one in known if digits in {short_id(one), one.id}]
+    found = [one for one in known if digits in {one.short_id, one.id}]
     if len(found) == 1:
         return found[0]
     if found:
         raise click.ClickException(f"{counted(len(found), 'finding')} have the id {visible(digits)}")
-    likely = nearest(digits, [short_id(one) for one in known])
+    likely = nearest(digits, [one.short_id for one in known])
     raise click.ClickException(
         f"there is no finding {visible(digits)} now{likely}; pyasynq attention --snoozed has the ids"
     )

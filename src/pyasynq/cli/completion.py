@@ -71,11 +71,10 @@ def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_findings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
     """Return the ids of what needs attention now."""
-    from pyasynq.cli.attention import short_id  # noqa: PLC0415 - it imports this module
 
     async def ask(operator: Operator) -> list[str]:
         found = await operator.attention()
-        return [short_id(one) for one in (*found.findings, *found.snoozed)]
+        return [one.short_id for one in (*found.findings, *found.snoozed)]
 
     return _items(known_names(ctx, "findings", ask), incomplete)
 

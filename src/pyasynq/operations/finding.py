@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyasynq._error_signature import signature_id
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -55,6 +57,11 @@ class AttentionFinding:
     def id(self) -> str:
         """Identifies the finding for a snooze: detector, queue and subject."""
         return finding_id(self.detector, self.queue, self.subject)
+
+    @property
+    def short_id(self) -> str:
+        """Eight hexadecimal digits that stand for the id in a shell."""
+        return signature_id(self.id)
 
 
 @dataclass(frozen=True, slots=True)
