@@ -22,7 +22,6 @@ from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.progress import ProgressBar, StatusLine
 from pyasynq.cli.task.noun import task
 from pyasynq.errors import InvalidOptionError
-from pyasynq.operations import parse_task_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,6 +151,8 @@ def _parse(line: bytes, queue: str | None) -> tuple[str, Task] | None:
     Raises:
         InvalidOptionError: naming the field, never its text.
     """
+    from pyasynq.operations import parse_task_line  # noqa: PLC0415 - help needs no tasks
+
     if not line.strip():
         return None
     if len(line) >= _LONGEST_LINE:
