@@ -7,19 +7,21 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from opentelemetry import baggage
+from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBasedTraceIdRatio
 from opentelemetry.trace import SpanKind, StatusCode
 
 from pyasynq import Snooze
 from pyasynq.app import App
 from pyasynq.context import TaskFieldsFilter, context
 from pyasynq.contrib.otel import SCHEMA_URL, PyasynqInstrumentor, link_members, trace_app
+from pyasynq.contrib.otel.early_sampling import DroppedSpan
 from pyasynq.errors import DuplicateTaskError
 from pyasynq.task import Task
 from pyasynq.worker_config import WorkerConfig
@@ -372,3 +374,53 @@ async def test_the_instrumentor_traces_every_app_that_is_made(redis_url: str, tr
     async with App(redis_url) as app:
         await app.enqueue("t", b"{}")
     assert 1 == len(traces.exporter.get_finished_spans())
+
+
+@pytest.mark.parametrize("parent", [None, "creation"])
+@run_async
+async def test_an_unsampled_attempt_passes_on_that_it_is_not_sampled(
+    redis_url: str, caplog: pytest.LogCaptureFixture, parent: str | None
+) -> None:
+    """No span is built for it. What it enqueues and logs has one trace id all the same."""
+    exporter = InMemorySpanExporter()
+    tracers = TracerProvider(sampler=ParentBasedTraceIdRatio(0.0))
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    app = App(redis_url, worker=BURST)
+    trace_app(app, tracer_provider=tracers, parent=parent)  # type: ignore[arg-type] # of the parameters above
+    seen: list[str] = []
+
+    @app.task("second")
+    async def second() -> None:
+        seen.append(context().headers["traceparent"])
+
+    @app.task("first")
+    async def first() -> None:
+        assert isinstance(trace.get_current_span(), DroppedSpan)
+        logging.getLogger("mine").warning("hello")
+        await second.enqueue()
+
+    caplog.handler.addFilter(TaskFieldsFilter())
+    await first.enqueue()
+    await work(app)
+    [record] = [one for one in caplog.records if one.name == "mine"]
+    [header] = seen
+    assert header.endswith("-00")
+    # Ids of a trace that begins here and is dropped lead nowhere; those of a caller's are in its logs too.
+    assert (header[3:35] if parent else None) == record.__dict__.get("trace_id")
+    assert () == exporter.get_finished_spans()
+
+
+@run_async
+async def test_an_unsampled_attempt_is_measured(redis_url: str, traces: Traces) -> None:
+    """Metrics count every attempt, whatever the sampler drops."""
+    app = App(redis_url, worker=BURST)
+    trace_app(app, tracer_provider=TracerProvider(sampler=ALWAYS_OFF), meter_provider=traces.meters)
+
+    @app.task("t")
+    async def fail() -> None:
+        raise Snooze(60)
+
+    await fail.enqueue()
+    await work(app)
+    assert [1] == [one.value for one in traces.metrics()["messaging.client.consumed.messages"]]
+    assert [1] == [one.count for one in traces.metrics()["messaging.process.duration"]]

@@ -48,8 +48,7 @@ class HookRunner:
         self._told_at = 0.0
         self._context = contextvars.copy_context()
         # Successes are not told apart from other ends for those who do not ask for them.
-        wants_success = bool(hooks.success)
-        events.subscribe(TaskFinished, self._finished, routine=lambda: wants_success)
+        events.subscribe(TaskFinished, self._finished, routine=bool(hooks.success))
         if hooks.error or hooks.archived:
             events.subscribe(WorkerDied, self._died)
         if hooks.archived:

@@ -76,25 +76,23 @@ class Cell:
         measure_at: the number of the next success that is measured.
     """
 
-    __slots__ = ("_gaps", "_run", "_since", "_vector", "_waited", "measure_at", "succeeded")
+    __slots__ = ("_counted", "_gaps", "_run", "_vector", "_waited", "measure_at", "succeeded")
 
     def __init__(self) -> None:
         self.succeeded = 0
         self.measure_at = 1
         self._vector: list[float] = [0] * VECTOR_SIZE
         self._gaps: Iterator[int] = cycle(_GAPS)
-        self._since = 0
-        """Number of the success that was measured last."""
+        self._counted = 0
+        """Number of successes whose durations are in the vector."""
         self._run = 0.0
         self._waited: float | None = None
 
     def measure(self, attempt: Measured, now: float) -> None:
         """Measure the newest success; its duration also counts for the following unmeasured ones."""
         self._fill(self.succeeded - 1)
-        self._since = self.succeeded
         self._run = now - attempt.started
         self._waited = attempt.waited
-        self._add(self._run, self._waited, 1)
         self.measure_at = self.succeeded + (1 if self.succeeded < _ALL_MEASURED else next(self._gaps))
 
     def end(self, attempt: Measured, now: float, place: int, *, timed_out: bool) -> None:
@@ -117,9 +115,11 @@ class Cell:
         return [round(number) for number in vector]
 
     def _fill(self, until: int) -> None:
-        skipped = until - self._since
-        if skipped > 0:
-            self._add(self._run, self._waited, skipped)
+        """Add the duration that was measured last, for all successes since then."""
+        successes = until - self._counted
+        if successes:
+            self._counted = until
+            self._add(self._run, self._waited, successes)
 
     def _add(self, run: float, waited: float | None, attempts: int) -> None:
         vector = self._vector

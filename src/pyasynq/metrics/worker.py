@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from pyasynq import events as happened
 from pyasynq.context import CancelReason
-from pyasynq.metrics.families import RUN_SECONDS, WAIT_SECONDS
+from pyasynq.metrics.families import FAMILIES, RUN_SECONDS, WAIT_SECONDS
 from pyasynq.metrics.store import MAX_QUEUES, MAX_TYPES, MetricStore
 from pyasynq.metrics.text import render
 from pyasynq.telemetry import ATTEMPT_SECONDS
@@ -43,6 +44,29 @@ _ZERO_AT_FIRST: Final = (
 )
 
 
+class _Observations:
+    """Values of a histogram without labels, collected between two measurements.
+
+    There are several in each exchange with Redis; the store, which locks and checks labels, gets them once a
+    second.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bounds = FAMILIES[name].bounds
+        self._numbers: list[float] = [0] * (len(self._bounds) + 2)
+
+    def add(self, value: float) -> None:
+        """Add a value."""
+        self._numbers[bisect_left(self._bounds, value)] += 1
+        self._numbers[-1] += value
+
+    def publish(self, store: MetricStore) -> None:
+        """Move the values to the store."""
+        numbers, self._numbers = self._numbers, [0] * len(self._numbers)
+        store.add_histogram(self._name, (), numbers)
+
+
 class WorkerMetrics:
     """Counts what a server, and a scheduler, report.
 
@@ -61,6 +85,8 @@ class WorkerMetrics:
     ) -> None:
         self._store = MetricStore(max_types=max_types, max_queues=max_queues)
         self._type_histograms = type_histograms
+        self._roundtrips = _Observations("pyasynq_redis_roundtrip_seconds")
+        self._batch_sizes = _Observations("pyasynq_batch_size")
         self._queues: set[str] = set()
         """Queues whose counters exist; they begin at 0, so that the first increase is seen as one."""
 
@@ -70,8 +96,7 @@ class WorkerMetrics:
         events.subscribe(happened.WorkerMeasured, self._measured)
         events.subscribe(happened.ExchangeEnded, self._exchange_ended)
         # Successes are counted by the server itself; an event for each of them would cost more.
-        # `bool` is a function that returns False, and the quickest one: it is called for each success.
-        events.subscribe(happened.TaskFinished, self._finished, routine=bool)
+        events.subscribe(happened.TaskFinished, self._finished, routine=False)
         add = self._store.add
         events.subscribe(happened.LeaseLost, lambda event: add("pyasynq_lease_losses_total", (event.queue,)))
         events.subscribe(
@@ -124,9 +149,9 @@ class WorkerMetrics:
             self._store.add("pyasynq_cancelled_total", (event.queue, event.reason.value))
 
     def _exchange_ended(self, event: happened.ExchangeEnded) -> None:
-        self._store.observe("pyasynq_redis_roundtrip_seconds", event.seconds)
+        self._roundtrips.add(event.seconds)
         if event.outcomes:
-            self._store.observe("pyasynq_batch_size", event.outcomes)
+            self._batch_sizes.add(event.outcomes)
 
     def _begin_queue(self, queue: str) -> None:
         self._queues.add(queue)
@@ -141,6 +166,8 @@ class WorkerMetrics:
             for task_type, counts in types.items():
                 self._add_counts(queue, task_type, counts)
         store = self._store
+        self._roundtrips.publish(store)
+        self._batch_sizes.publish(store)
         store.set_gauges("pyasynq_tasks_running", {(name,): count for name, count in event.running.items()})
         store.set_gauges("pyasynq_slots", {(): event.slots})
         store.set_gauges("pyasynq_unwritten_outcomes", {(): event.unwritten})

@@ -42,3 +42,19 @@ def test_one_who_wants_them_is_enough_and_all_are_told() -> None:
     assert events.wants_routine(TaskFinished)
     events.emit(EVENT)
     assert [EVENT, EVENT] == told
+
+
+def test_one_who_never_wants_routine_events_hears_of_the_others() -> None:
+    """A function would be called for each success of a task."""
+    events = Events()
+    told: list[TaskFinished] = []
+    end_never = events.subscribe(TaskFinished, told.append, routine=False)
+    assert not events.wants_routine(TaskFinished)
+    end_always = events.subscribe(TaskFinished, lambda event: None)
+    assert events.wants_routine(TaskFinished)
+    end_always()
+    assert not events.wants_routine(TaskFinished)
+    events.emit(EVENT)
+    assert [EVENT] == told
+    end_never()
+    assert not events.wants(TaskFinished)

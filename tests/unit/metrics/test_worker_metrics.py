@@ -111,8 +111,6 @@ def test_counters_of_a_queue_begin_at_0() -> None:
             happened.RoundFailed("janitor", ValueError(), 1),
             'pyasynq_round_failures_total{service="janitor"} 1',
         ),
-        (happened.ExchangeEnded(0.003, 40, 3), 'pyasynq_redis_roundtrip_seconds_bucket{le="0.005"} 1'),
-        (happened.ExchangeEnded(0.003, 40, 3), 'pyasynq_batch_size_bucket{le="50.0"} 1'),
         (measured(lateness=0.3), 'pyasynq_loop_blocked_seconds_bucket{le="0.5"} 1'),
         (measured(running=2), 'pyasynq_tasks_running{queue="q"} 2'),
         (
@@ -138,6 +136,31 @@ def test_each_event_has_its_metric(event: tuple[object, ...], line: str) -> None
     events, metrics = watched()
     events.emit(event)
     assert line in lines(metrics)
+
+
+def test_exchanges_are_counted_once() -> None:
+    """They are collected, and go to the store with the next measurement alone."""
+    events, metrics = watched()
+    for outcomes in (0, 50, 3):
+        events.emit(happened.ExchangeEnded(0.25, outcomes, 2))
+    for _ in range(2):
+        events.emit(measured())
+    assert {
+        'pyasynq_redis_roundtrip_seconds_bucket{le="0.2"} 0',
+        'pyasynq_redis_roundtrip_seconds_bucket{le="0.5"} 3',
+        'pyasynq_batch_size_bucket{le="50.0"} 2',
+        "pyasynq_redis_roundtrip_seconds_count 3",
+        "pyasynq_redis_roundtrip_seconds_sum 0.75",
+        "pyasynq_batch_size_count 2",
+        "pyasynq_batch_size_sum 53",
+    } <= lines(metrics)
+
+
+def test_successes_are_no_events_for_metrics() -> None:
+    """The server counts them itself; an event for each would cost a drain several percent."""
+    events, _ = watched()
+    assert events.wants(happened.TaskFinished)
+    assert not events.wants_routine(happened.TaskFinished)
 
 
 def finished(reason: CancelReason | None) -> happened.TaskFinished:

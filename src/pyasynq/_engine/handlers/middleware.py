@@ -64,18 +64,28 @@ def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:
 
 
 def _wrap(middleware: Middleware, call_next: AsyncHandler) -> AsyncHandler:
-    return _raising(lambda task: middleware(task, call_next))
+    async def call(task: Task) -> HandlerResult:
+        result = await middleware(task, call_next)
+        return None if result is None else _check_result(result)
+
+    return call
 
 
 def _raising(inner: _Call) -> AsyncHandler:
     async def call(task: Task) -> HandlerResult:
         result = await inner(task)
-        wish = find_control(result)
-        if wish is not None:
-            raise wish
-        return cast("HandlerResult", result)
+        # The usual result is tested here: each call that a task does not need is felt in a drain.
+        return None if result is None else _check_result(result)
 
     return call
+
+
+def _check_result(result: HandlerReturn) -> HandlerResult:
+    """Return a result; raise a control value."""
+    wish = find_control(result)
+    if wish is not None:
+        raise wish
+    return cast("HandlerResult", result)
 
 
 def missing_route(types: Callable[[], Iterable[str]]) -> Route:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import baggage
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, get_current_span
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    TraceFlags,
+    format_span_id,
+    format_trace_id,
+    get_current_span,
+    set_span_in_context,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 if TYPE_CHECKING:
@@ -16,12 +26,15 @@ if TYPE_CHECKING:
 _TRACE: Final = TraceContextTextMapPropagator()
 _BAGGAGE: Final = W3CBaggagePropagator()
 _HEADERS: Final = ("traceparent", "tracestate", "baggage")
+_PLAIN: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED: Final = 1
 _LONGEST: Final = 8_192
 """Characters of a header beyond which it is ignored: anybody may have written it."""
 
 
 NO_CONTEXT: Final = Context()
+NO_SPAN: Final = get_current_span(NO_CONTEXT).get_span_context()
+"""Span context of no span; it is invalid."""
 
 
 def inject(headers: Mapping[str, str], context: Context, allowed: Collection[str]) -> dict[str, str]:
@@ -44,6 +57,11 @@ def extract(headers: Mapping[str, str], allowed: Collection[str]) -> Context:
     """Return the context that headers name; an empty one if they name none, or are damaged."""
     if not headers:
         return NO_CONTEXT
+    if len(headers) == 1 and (plain := _PLAIN.fullmatch(headers.get("traceparent", ""))):
+        # The usual header of any W3C propagator, read in a tenth of the time.
+        trace_id, span_id, flags = (int(digits, 16) for digits in plain.groups())
+        remote = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+        return set_span_in_context(NonRecordingSpan(remote), NO_CONTEXT) if remote.is_valid else NO_CONTEXT
     carrier = {
         name.lower(): value
         for name, value in headers.items()
@@ -57,7 +75,17 @@ def extract(headers: Mapping[str, str], allowed: Collection[str]) -> Context:
     return context
 
 
+def get_span_context(context: Context) -> SpanContext:
+    """Return the span context of a context; an invalid one if it has none."""
+    return get_current_span(context).get_span_context()
+
+
+def format_ids(context: SpanContext) -> dict[str, str]:
+    """Return the fields of log records that name a span."""
+    return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
+
+
 def find_link(context: Context) -> Link | None:
     """Return a link to the span of a context; None if it has none."""
-    span_context = get_current_span(context).get_span_context()
+    span_context = get_span_context(context)
     return Link(span_context) if span_context.is_valid else None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
+from random import getrandbits
 from typing import TYPE_CHECKING, Any, Literal
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import ProxyTracer, SpanKind, StatusCode
 
 from pyasynq.context import context as get_task_context
 from pyasynq.context import current_task, trace_fields
 from pyasynq.contrib.otel import conventions as names
-from pyasynq.contrib.otel.propagation import NO_CONTEXT, extract, find_link
+from pyasynq.contrib.otel.early_sampling import ID_BITS, EarlySampling
+from pyasynq.contrib.otel.propagation import NO_CONTEXT, extract, find_link, format_ids, get_span_context
 from pyasynq.control import Archive, Cancel, Retry, Snooze
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, SpanContext, TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
     from pyasynq._engine.handlers.middleware import AsyncHandler
     from pyasynq.context import TaskContext
@@ -56,7 +58,11 @@ class WorkerTracing:
         name: Literal["queue", "type"] = "queue",
         body_size: bool = False,
     ) -> None:
+        self._provider = tracer_provider
         self._tracer = names.get_tracer(tracer_provider)
+        self._early: EarlySampling | None = None
+        self._is_resolved = False
+        """Whether `_early` is known: not before the global tracer provider is set."""
         meter = names.get_meter(meter_provider)
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Number of attempts that began."
@@ -79,17 +85,56 @@ class WorkerTracing:
 
     async def __call__(self, task: Task, call_next: AsyncHandler) -> Any:
         """Run the handler within a span."""
+        early = self._early if self._is_resolved else self._find_sampling()
+        if early is None:
+            return await self._trace(task, call_next, extract(task.headers, self._baggage))
+        if self._is_child or self._baggage:
+            creation = extract(task.headers, self._baggage)
+            return await self._trace(task, call_next, creation, *self._decide(early, creation))
+        # `early.draw` in place: this is most of what a dropped attempt costs.
+        if (low := getrandbits(ID_BITS)) < early.bound:
+            return await self._trace(task, call_next, extract(task.headers, ()), early.make_id(low))
+        # Without a meter provider there is nothing to measure either; one may still be set.
+        if getattr(self._duration, "_real_instrument", early) is not None:
+            return await self._trace(task, call_next, NO_CONTEXT, 0, early.root)
+        token = context_api.attach(early.root)
+        try:
+            return await call_next(task)
+        finally:
+            context_api.detach(token)
+
+    def _decide(self, early: EarlySampling, creation: Context) -> tuple[int, Context | None]:
+        """Return the trace id of a span that begins a trace, or 0; and the context of one that is dropped."""
+        parent = get_span_context(creation)
+        if not self._is_child or not parent.is_valid:
+            trace_id = early.draw()
+            return trace_id, None if trace_id else early.root
+        return 0, early.child if early.drops_child(parent) else None
+
+    async def _trace(
+        self,
+        task: Task,
+        call_next: AsyncHandler,
+        creation: Context,
+        trace_id: int = 0,
+        dropped: Context | None = None,
+    ) -> Any:
+        """Run the handler in a new span, or in the one of dropped attempts, and measure the attempt."""
         running = get_task_context()
-        creation = extract(task.headers, self._baggage)
         attributes = self._attributes.get(running.queue)
         if attributes is None:
             attributes = names.make_attributes(running.queue, "process", "process")
             self._attributes[running.queue] = attributes
-        span = self._start_span(task, running, creation, attributes)
-        span_context = span.get_span_context()
-        if span_context.is_valid:
-            # The log records of this attempt carry the ids of its span, those of the engine as well.
-            trace_fields.set(partial(_format_ids, span_context))
+        waited = running.waited
+        self._consumed.add(1, attributes)
+        if waited is not None:
+            self._wait.record(waited, attributes)
+        if dropped is None:
+            span = self._start_span(task, running, creation, attributes, trace_id)
+        else:
+            span = trace.get_current_span(dropped)
+            if self._is_child:
+                trace_fields.set(lambda: format_ids(span.get_span_context()))
         # Without the creation as parent, its baggage is seen all the same.
         token = context_api.attach(trace.set_span_in_context(span, creation))
         began = time.perf_counter()
@@ -107,23 +152,35 @@ class WorkerTracing:
             span.end()
             self._duration.record(time.perf_counter() - began, attributes)
 
+    def _find_sampling(self) -> EarlySampling | None:
+        """Look at the sampler once the tracer provider is set."""
+        if isinstance(self._tracer, ProxyTracer):
+            self._tracer = names.get_tracer(self._provider)
+        self._is_resolved = not isinstance(self._tracer, ProxyTracer)
+        self._early = EarlySampling.find(self._tracer)
+        return self._early
+
     def _start_span(
-        self, task: Task, running: TaskContext, creation: Context, attributes: dict[str, Any]
+        self, task: Task, running: TaskContext, creation: Context, attributes: dict[str, Any], trace_id: int
     ) -> Span:
-        self._consumed.add(1, attributes)
+        """Start a span; one with this trace id if it is not 0."""
         link = find_link(creation)
-        span = self._tracer.start_span(
+        tracer = self._tracer
+        if trace_id and self._early is not None:
+            tracer = self._early.tracer_for(trace_id)
+        span = tracer.start_span(
             f"process {task.type if self._by_type else running.queue}",
             context=creation if self._is_child else NO_CONTEXT,
             kind=SpanKind.CONSUMER,
             attributes=attributes,
             links=() if link is None else (link,),
         )
-        waited = running.waited
-        if waited is not None:
-            self._wait.record(waited, attributes)
+        span_context = span.get_span_context()
+        if span_context.is_valid:
+            # The log records of this attempt carry the ids of its span, those of the engine as well.
+            trace_fields.set(partial(format_ids, span_context))
         if span.is_recording():
-            span.set_attributes(self._describe(task, running, waited))
+            span.set_attributes(self._describe(task, running, running.waited))
             crashes = getattr(current_task.get(None), "crashes", 0)
             if crashes:
                 span.add_event("recovered", {"messaging.asynq.task.crashes": crashes})
@@ -141,13 +198,6 @@ class WorkerTracing:
         if self._body_size:
             attributes[names.BODY_SIZE] = len(task.payload or b"")
         return attributes
-
-
-def _format_ids(context: SpanContext) -> dict[str, str]:
-    return {
-        "trace_id": trace.format_trace_id(context.trace_id),
-        "span_id": trace.format_span_id(context.span_id),
-    }
 
 
 def _fail(span: Span, error: BaseException) -> str:

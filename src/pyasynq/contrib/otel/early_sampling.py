@@ -1,0 +1,169 @@
+"""Sampling decisions that need no span: most attempts are dropped, and a span costs as much as a short task.
+
+OpenTelemetry's SDK makes a span's ids and describes the span before it asks the sampler. The samplers of the
+SDK decide by the trace id and the parent alone, so the decision is made here first. Other samplers, and
+providers other than the SDK's, are asked as usual.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from random import getrandbits, randrange
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
+
+from pyasynq.context import current_task
+from pyasynq.contrib.otel.propagation import NO_CONTEXT, NO_SPAN, extract, get_span_context
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from opentelemetry.trace import Tracer
+
+    from pyasynq.context import RunningTask
+
+_SDK_SAMPLERS: Final = "opentelemetry.sdk.trace.sampling"
+_RATIO: Final = re.compile(r"TraceIdRatioBased\{([0-9.e+-]+)\}")
+_OFF: Final = "AlwaysOffSampler"
+_PARENT_BASED: Final = re.compile(r"ParentBased\{root:(.*),remoteParentSampled:.*")
+_FOLLOWS_UNSAMPLED: Final = ",remoteParentNotSampled:AlwaysOffSampler,"
+ID_BITS: Final = 64
+"""Low bits of a trace id, which the ratio sampler compares with its bound."""
+_LIMIT: Final = 1 << ID_BITS
+
+
+class Ids(Protocol):
+    """The part of the SDK's `IdGenerator` that is used."""
+
+    def generate_trace_id(self) -> int:
+        """Return a random id of a trace."""
+
+    def generate_span_id(self) -> int:
+        """Return a random id of a span."""
+
+
+class DroppedSpan(NonRecordingSpan):
+    """The span of every attempt that is dropped. Each attempt has ids of its own.
+
+    They are made when something asks. Most are never asked for, and making them would cost more than all
+    else that tracing does then.
+    """
+
+    def __init__(self, sampling: EarlySampling, *, is_child: bool) -> None:
+        super().__init__(NO_SPAN)
+        self._sampling = sampling
+        self._is_child = is_child
+        self._made: WeakKeyDictionary[RunningTask, SpanContext] = WeakKeyDictionary()
+
+    def get_span_context(self) -> SpanContext:
+        """Return the context of this attempt, which says "not sampled"; an invalid one outside an attempt."""
+        running = current_task.get(None)
+        if running is None:
+            return NO_SPAN
+        made = self._made.get(running)
+        # Two threads of one handler may both have found none.
+        return made or self._made.setdefault(running, self._make(running))
+
+    def _make(self, running: RunningTask) -> SpanContext:
+        ids = self._sampling.ids
+        parent = get_span_context(extract(running.message.headers, ())) if self._is_child else NO_SPAN
+        trace_id = parent.trace_id or self._sampling.make_dropped_id()
+        state = parent.trace_state if parent.is_valid else None
+        return SpanContext(trace_id, ids.generate_span_id(), is_remote=False, trace_state=state)
+
+    def __repr__(self) -> str:
+        return f"DroppedSpan({self.get_span_context()!r})"
+
+
+class EarlySampling:
+    """The decisions of an SDK's sampler.
+
+    Attributes:
+        ids: makes trace ids and span ids.
+        bound: a root is dropped if the low bits of its trace id are not below this.
+        root: context with the span of attempts that are dropped and begin a trace.
+        child: the same for children of spans of other processes.
+    """
+
+    def __init__(self, tracer: Tracer, ids: Ids, bound: int, *, follows_unsampled: bool | None) -> None:
+        """Make it.
+
+        Args:
+            tracer: makes the spans that are not dropped.
+            ids: of the tracer.
+            bound: as above.
+            follows_unsampled: whether children of unsampled spans are dropped, whatever their trace id. None
+                if a child is treated as a root with the trace id of its parent.
+        """
+        self.ids = ids
+        self._tracer = tracer
+        self.bound = bound
+        self._follows_unsampled = follows_unsampled
+        self.root: Final = set_span_in_context(DroppedSpan(self, is_child=False), NO_CONTEXT)
+        self.child: Final = set_span_in_context(DroppedSpan(self, is_child=True), NO_CONTEXT)
+
+    @classmethod
+    def find(cls, tracer: Tracer) -> Self | None:
+        """Return the decisions of a tracer; None if its sampler must be asked each time."""
+        sampler, ids = getattr(tracer, "sampler", None), getattr(tracer, "id_generator", None)
+        if sampler is None or ids is None or not _is_of_the_sdk(sampler):
+            return None
+        text = str(sampler.get_description())
+        parent_based = _PARENT_BASED.fullmatch(text)
+        root = text if parent_based is None else parent_based[1]
+        ratio = _RATIO.fullmatch(root)
+        if ratio is None and root != _OFF:
+            return None
+        bound = 0 if ratio is None else round(float(ratio[1]) * _LIMIT)
+        follows = None if parent_based is None else _FOLLOWS_UNSAMPLED in text
+        return cls(tracer, ids, bound, follows_unsampled=follows)
+
+    def draw(self) -> int:
+        """Return the trace id of a root that is sampled; 0 if it is dropped."""
+        low = getrandbits(ID_BITS)
+        return self.make_id(low) if low < self.bound else 0
+
+    def make_id(self, low: int) -> int:
+        """Return a random trace id with these low bits."""
+        # The generator of the user may give the high bits a meaning, such as the time.
+        return self.ids.generate_trace_id() >> ID_BITS << ID_BITS | low
+
+    def drops_child(self, parent: SpanContext) -> bool:
+        """Return whether a child of a span of another process is dropped. Otherwise its sampler is asked."""
+        if self._follows_unsampled is None:
+            return parent.trace_id % _LIMIT >= self.bound
+        return self._follows_unsampled and not parent.trace_flags.sampled
+
+    def make_dropped_id(self) -> int:
+        """Return a random trace id that the sampler drops, in this process and in those after it."""
+        return self.make_id(randrange(self.bound, _LIMIT))  # noqa: S311 - an id of a trace
+
+    def tracer_for(self, trace_id: int) -> Tracer:
+        """Return a tracer whose next root span has this trace id, so that its sampler decides the same."""
+        tracer: Any = copy.copy(self._tracer)
+        tracer.id_generator = _GivenTraceId(self.ids, trace_id)
+        return tracer  # type: ignore[no-any-return]
+
+
+class _GivenTraceId:
+    """Id generator whose trace id is known; all else is the tracer's own generator's."""
+
+    def __init__(self, ids: Ids, trace_id: int) -> None:
+        self._ids = ids
+        self._trace_id = trace_id
+
+    def generate_trace_id(self) -> int:
+        """Return the trace id."""
+        return self._trace_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ids, name)
+
+
+def _is_of_the_sdk(sampler: Any) -> bool:
+    """Return whether a sampler, and each that it delegates to, is the SDK's own: not of a user's class."""
+    parts = (sampler, *(one for one in vars(sampler).values() if hasattr(one, "should_sample")))
+    return all(type(one).__module__ == _SDK_SAMPLERS for one in parts)
