@@ -153,7 +153,7 @@ class _Stubborn(TraceIdRatioBased):
     ids=["always on", "parent, else on", "own", "own root", "no SDK", "not set"],
 )
 def test_other_samplers_are_asked_each_time(tracer: Tracer) -> None:
-    """What they decide by is not known, or they drop nothing."""
+    """They may decide by anything, or they drop nothing."""
     assert EarlySampling.find(tracer) is None
 
 
