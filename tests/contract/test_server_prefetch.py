@@ -172,6 +172,32 @@ async def test_slots_that_have_become_free_are_filled_before_anything_goes_back(
         assert NAMES[:6] == handler.begun[:6]
 
 
+@run_async
+async def test_a_burst_does_not_take_a_queue_for_empty_after_it_has_put_tasks_back(redis_url: str) -> None:
+    """It keeps its share although it has answered that it is empty, and a burst watches no queue."""
+    handler = Handler()
+    config = ServerConfig(concurrency=1, prefetch=20, burst=True, queues={"default": 1, "full": 1})
+    async with Client(redis_url) as client:
+        await client.enqueue_many(Task("long", task_id=name) for name in NAMES)
+        await client.enqueue_many(Task("long", queue="full") for _ in range(100))
+    async with serving(redis_url, handler, config, PATIENT) as running:
+        engine = running.server._engine
+        assert engine is not None
+        [default, _] = running.queues
+        while not default.state.is_empty:
+            await running.next_round("processor")
+        while engine._intake._reserved:
+            await running.next_round("heartbeater")
+        engine._slots._prefetch._patience = 0.0
+        engine._intake.put_back_unstarted()
+        engine._slots._prefetch._patience = PATIENT.prefetch_patience
+        await running.recorder.wait(TaskSettled, lambda event: event.task_id == "09")
+        handler.open.set()
+        await running.settled()
+    assert 110 == len(handler.begun)
+    assert handler.begun.index("09") < 60
+
+
 @pytest.mark.parametrize("how", ["stop", "shutdown"])
 @run_async
 async def test_a_server_that_stops_puts_back_what_it_has_not_started(

@@ -102,6 +102,10 @@ class Sender:
             self.rest = self._backoff.next()
         self._confirm(parcel, results)
         self._hand_out(parcel, results)
+        for batch in parcel.batches:
+            if batch.puts_back:
+                # After the answers, which may be older: Redis runs a script that it did not know later.
+                self._intake.board.put_back(batch.queue)
         return error
 
     async def finish(self) -> None:

@@ -95,6 +95,11 @@ class Batch(NamedTuple):
     entries: Sequence[Entry] = ()
     in_steps: bool = False
 
+    @property
+    def puts_back(self) -> bool:
+        """Whether its tasks are pending again."""
+        return bool(self.entries) and self.entries[0].decision.action == "requeue"
+
 
 def done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
     """Return the outcomes of attempts that are done."""

@@ -162,11 +162,7 @@ class QueueBoard:
 
     def to_watch(self) -> list[ServedQueue]:
         """Return the queues that are empty and not watched."""
-        return [
-            queue
-            for queue in self._wanted
-            if queue.state.phase is QueuePhase.EMPTY and queue.state.watch is not Watch.TASKS
-        ]
+        return [queue for queue in self._wanted if _is_unwatched(queue)]
 
     def next_look(self) -> float:
         """Return the monotonic time at which to ask a queue; it is past if one may have tasks."""
@@ -309,11 +305,21 @@ class QueueBoard:
         """Forget what is known of a queue."""
         queue.state = queue.state.doubted()
 
+    def put_back(self, name: str) -> None:
+        """Record that a queue has got tasks back; Redis does not report it if the queue is not watched."""
+        queue = self.known.get(name)
+        if queue is not None and _is_unwatched(queue):
+            self.ask_again(queue)
+
     def ask_all_again(self) -> None:
         """Forget which queues are empty."""
         for queue in self.queues:
             if queue.state.is_empty:
                 self.ask_again(queue)
+
+
+def _is_unwatched(queue: ServedQueue) -> bool:
+    return queue.state.phase is QueuePhase.EMPTY and queue.state.watch is not Watch.TASKS
 
 
 def _declared_rules(settings: Queue) -> DequeueRules:
