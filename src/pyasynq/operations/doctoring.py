@@ -6,13 +6,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyasynq.doctor import Doctor, Finding
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
 
     from pyasynq._redis.clients import RedisSource
+    from pyasynq.doctor import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,8 @@ async def examine_async(
         settings: those of `Doctor`.
         repairs: kinds of findings.
     """
+    from pyasynq.doctor import Doctor  # noqa: PLC0415 - most users of an operator need no doctor
+
     async with Doctor(target, **settings) as doctor:
         findings = await doctor.examine()
         if repairs is not None:

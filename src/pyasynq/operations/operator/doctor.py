@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq.doctor import FindingKind
 from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.operations.doctoring import Examination, examine_async
 
@@ -13,6 +12,7 @@ from ._base import OperatorBase
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from pyasynq.doctor import FindingKind
     from pyasynq.options import Duration
 
 
@@ -66,6 +66,8 @@ class DoctorOperator(OperatorBase):
             InvalidOptionError: for a kind that there is not.
             QueueNotFoundError: for a queue that does not exist.
         """
+        from pyasynq.doctor import FindingKind  # noqa: PLC0415 - most users of an operator need no doctor
+
         known = set(FindingKind)
         for kind in kinds:
             if kind not in known:

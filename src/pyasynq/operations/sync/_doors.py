@@ -6,10 +6,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.sync.client import Client
 from pyasynq.errors import ClientClosedError, RedisPermissionError, RedisReplyError
 from pyasynq.operations.published_secrets import PublishedSecrets
-from pyasynq.operations.sync.sweep import Sweep
 
 from ._door import Door
 from ._recorder import Recorder
@@ -17,6 +15,8 @@ from ._recorder import Recorder
 if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._redis.clients import RedisSource
+    from pyasynq.sync.client import Client
+    from pyasynq.operations.sync.sweep import Sweep
     from pyasynq.options import Duration
 
 _LOGGER = logging.getLogger("pyasynq.operations")
@@ -31,11 +31,20 @@ class Doors:
         self.timeout = timeout
         self.clock = clock
         self._client: Client | None = None
+        self._sweep: Sweep | None = None
         self._closed = False
         self.secrets = PublishedSecrets()
         self.inspector = Door(target, timeout=timeout, client_name=_CLIENT_NAME, clock=clock)
         self.recorder = Recorder(self.inspector)
-        self.sweep = Sweep(self.inspector, clock.monotonic)
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep of all queues; made when it is first needed."""
+        if self._sweep is None:
+            from pyasynq.operations.sync.sweep import Sweep  # noqa: PLC0415 - most commands need no sweep
+
+            self._sweep = Sweep(self.inspector, self.clock.monotonic)
+        return self._sweep
 
     @property
     def client(self) -> Client:
@@ -43,6 +52,8 @@ class Doors:
         if self._closed:
             raise ClientClosedError("the operator has been closed")
         if self._client is None:
+            from pyasynq.sync.client import Client  # noqa: PLC0415 - most commands enqueue nothing
+
             self._client = Client(
                 self.target, timeout=self.timeout, client_name=_CLIENT_NAME, clock=self.clock
             )

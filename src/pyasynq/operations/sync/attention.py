@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyasynq._broker.operating import snoozes
 from pyasynq._checks import check_name, check_text, parse_positive_seconds
 from pyasynq.errors import InvalidOptionError
-from pyasynq.operations.attention import check_detector, find_attention
 from pyasynq.operations.audit import note_change
 from pyasynq.operations.finding import finding_id
 from pyasynq.operations.permissions import Permission
@@ -38,6 +37,8 @@ class AttentionOperator(OperatorBase):
         """
         snapshot, earlier = self._doors.sweep.read()
         known = self._inspector.run(snoozes.list_snoozes(self._inspector.now()))
+        from pyasynq.operations.attention import find_attention  # noqa: PLC0415 - as `Doors.sweep`
+
         attention = find_attention(snapshot, earlier, known, thresholds)
         if self.access.may_everywhere(Permission.SETTINGS_ADMIN):
             return attention
@@ -58,6 +59,8 @@ class AttentionOperator(OperatorBase):
         Raises:
             InvalidOptionError: for an unknown detector, a blank or long reason, or a wrong duration.
         """
+        from pyasynq.operations.attention import check_detector  # noqa: PLC0415 - as `Doors.sweep`
+
         check_detector(detector)
         check_text("subject", subject)
         check_name("reason", reason)

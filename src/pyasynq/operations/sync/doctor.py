@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq.doctor import FindingKind
 from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.operations.doctoring import Examination, examine_blocking
 
@@ -14,6 +13,7 @@ from ._base import OperatorBase
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from pyasynq.doctor import FindingKind
     from pyasynq.options import Duration
 
 
@@ -67,6 +67,8 @@ class DoctorOperator(OperatorBase):
             InvalidOptionError: for a kind that there is not.
             QueueNotFoundError: for a queue that does not exist.
         """
+        from pyasynq.doctor import FindingKind  # noqa: PLC0415 - most users of an operator need no doctor
+
         known = set(FindingKind)
         for kind in kinds:
             if kind not in known:
