@@ -15,6 +15,7 @@ from pyasynq.sync import Client
 from pyasynq.task import Task, TaskState
 from tests.factories import Tasks
 from tests.foreign_texts import HOSTILE_TEXTS
+from tests.shop import fill_shop
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -76,6 +77,28 @@ def test_the_picture_of_queues_at_80_columns(redis_url: str, redis_client: Redis
         "mail           running        0       -       0      -  1,200      0     0     0\n"
         "monthly-repo…  running        0       -       0      -      0      0     1     0\n"
     ) == shown
+
+
+def test_the_picture_of_limits_at_80_columns(redis_url: str, redis_client: RedisClient) -> None:
+    """One long name of a queue does not break the lines of the others."""
+    name = "a-queue-whose-name-is-longer-than-a-whole-line-of-a-terminal-has-cells-" + "x" * 20
+    for queue in (name, "mail"):
+        Tasks(redis_client, queue).pending("a")
+    shown = on_screen("limits", "--redis", redis_url).text
+    assert (
+        "QUEUE                            AT ONCE  ACTIVE  RATE  ORDERED  SERVERS ASK FOR\n"
+        "a-queue-whose-name-is-longer-t…        -       0  -     no       -\n"
+        "mail                                   -       0  -     no       -\n"
+    ) == shown
+
+
+def test_the_picture_of_servers_has_process_ids_as_kill_takes_them(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Without separators of thousands, which counts have."""
+    fill_shop(redis_client, redis_url, scale=10_000)
+    rows = on_screen("server", "ls", "--redis", redis_url, columns=200).text.splitlines()
+    assert ["worker-1", "3900", "active"] == rows[2].split()[:3]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ LIMITS: Final = View(
     "limits",
     "queue",
     (
-        Field("queue", Kind.TEXT, "Name of the queue.", "QUEUE"),
+        Field("queue", Kind.TEXT, "Name of the queue.", "QUEUE", shrinks=True),
         Field(
             "max_run",
             Kind.COUNT,

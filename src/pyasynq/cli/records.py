@@ -262,7 +262,7 @@ SERVERS: Final = View(
     (
         Field("id", Kind.TEXT, "Id of the server.", is_wide=True),
         Field("host", Kind.TEXT, "Its host.", "HOST", shrinks=True),
-        Field("pid", Kind.COUNT, "Its process id.", "PID"),
+        Field("pid", Kind.NUMBER, "Its process id.", "PID"),
         Field(
             "state",
             Kind.TEXT,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pyasynq._human_text import duration
+from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
@@ -140,8 +140,8 @@ def describe_redis(redis: Mapping[str, str]) -> str:
     version = redis.get("valkey_version") or redis.get("redis_version", "?")
     name = "Valkey" if "valkey_version" in redis else "Redis"
     return visible(
-        f"{name} {version}, up {redis.get('uptime_in_days', '?')} days, "
-        f"{redis.get('connected_clients', '?')} connections, "
+        f"{name} {version}, up {_count(redis, 'uptime_in_days', 'day')}, "
+        f"{_count(redis, 'connected_clients', 'connection')}, "
         f"{redis.get('used_memory_human', '?')} of memory (peak {redis.get('used_memory_peak_human', '?')})"
     )
 
@@ -176,3 +176,9 @@ def _asynq_queue(info: QueueInfo) -> dict[str, Any]:
         "Latency": round(info.latency.total_seconds() * 1e9),
         "Timestamp": info.timestamp.isoformat(),
     }
+
+
+def _count(redis: Mapping[str, str], name: str, unit: str) -> str:
+    """Return a number that Redis tells with its unit; `?` if Redis does not tell it."""
+    told = redis.get(name, "")
+    return counted(int(told), unit) if told.isdecimal() else f"? {unit}s"

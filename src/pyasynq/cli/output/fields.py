@@ -27,7 +27,8 @@ class Kind(Enum):
 
     Attributes:
         TEXT: text; control characters are shown as symbols.
-        COUNT: a whole number.
+        COUNT: a whole number, shown with separators: `3,900`.
+        NUMBER: a whole number that is a name, such as a process id: `3900`.
         SHARE: a number from 0 to 1, shown in percent.
         BYTES: a size in bytes.
         DURATION: seconds.
@@ -43,6 +44,7 @@ class Kind(Enum):
 
     TEXT = "text"
     COUNT = "count"
+    NUMBER = "number"
     SHARE = "share"
     BYTES = "bytes"
     DURATION = "duration"
@@ -56,11 +58,12 @@ class Kind(Enum):
     OBJECTS = "objects"
 
 
-_RIGHT: Final = frozenset({Kind.COUNT, Kind.SHARE, Kind.BYTES, Kind.DURATION})
+_RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.SHARE, Kind.BYTES, Kind.DURATION})
 
 _JSON_TYPES: Final[Mapping[Kind, dict[str, Any]]] = {
     Kind.TEXT: {"type": "string"},
     Kind.COUNT: {"type": "integer"},
+    Kind.NUMBER: {"type": "integer"},
     Kind.SHARE: {"type": "number", "minimum": 0, "maximum": 1},
     Kind.BYTES: {"type": "integer", "minimum": 0},
     Kind.DURATION: {"type": "number"},
@@ -215,6 +218,7 @@ def _join(values: Mapping[str, Any]) -> str:
 _TEXTS: Final[Mapping[Kind, Callable[[Any], str]]] = {
     Kind.TEXT: visible,
     Kind.COUNT: "{:,}".format,
+    Kind.NUMBER: str,
     Kind.SHARE: "{:.1%}".format,
     Kind.BYTES: human_bytes,
     Kind.DURATION: short_duration,
