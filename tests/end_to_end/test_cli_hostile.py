@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HIDDEN: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-"""What would move the cursor, reorder or hide text; the line end alone is ours."""
+"""Characters that move the cursor, reorder or hide text; the line end alone is ours."""
 TEXT: Final = "seen" + "".join(text.replace("\0", "") for text in HOSTILE_TEXTS)
 LONG: Final = "seen" + "x" * 100_000 + "\x1b[2J"
 STREAMS: Final = "stdout", "stderr"
