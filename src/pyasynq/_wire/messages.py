@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, MutableSequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 
 from google.protobuf.message import DecodeError, Message
@@ -19,7 +20,7 @@ from pyasynq._wire.timestamps import read_timestamp, write_timestamp
 from pyasynq.errors import InvalidTextError, UndecodableMessageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
 __all__ = [
@@ -139,21 +140,32 @@ class _Record:
             raise UndecodableMessageError(cls.__name__, data, _EMPTY)
         try:
             message = cls._message_class.FromString(data)
-            values = {field.name: cls._read_value(message, field.name) for field in fields(cls)}
+            values = {
+                name: getattr(message, name) if read is None else read(getattr(message, name))
+                for name, read in _find_readers(cls)  # type: ignore[arg-type]  # classes are hashable
+            }
         except (DecodeError, UnicodeDecodeError, OverflowError) as error:
             raise UndecodableMessageError(cls.__name__, data, str(error)) from error
         return cls(**values)
 
-    @classmethod
-    def _read_value(cls, message: Message, name: str) -> Any:
-        value = getattr(message, name)
-        if name in cls._instants:
-            return read_timestamp(value)
-        if isinstance(value, MutableMapping):
-            return dict(value)
-        if isinstance(value, MutableSequence):
-            return tuple(value)
-        return value
+
+@cache
+def _find_readers(record: type[_Record]) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
+    """Return the fields of a record's class, each with its conversion from protobuf; None for no conversion.
+
+    They are found once: a page of the dashboard decodes thousands of records.
+    """
+    empty = record._message_class()  # noqa: SLF001 - of the class above
+    return tuple((field.name, _find_reader(record, empty, field.name)) for field in fields(record))
+
+
+def _find_reader(record: type[_Record], empty: Message, name: str) -> Callable[[Any], Any] | None:
+    if name in record._instants:  # noqa: SLF001 - of the class above
+        return read_timestamp
+    value = getattr(empty, name)
+    if isinstance(value, MutableMapping):
+        return dict
+    return tuple if isinstance(value, MutableSequence) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

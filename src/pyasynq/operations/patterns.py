@@ -24,7 +24,11 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 def matches_any(name: str, patterns: Iterable[str]) -> bool:
     """Return whether a name matches at least one of the patterns."""
-    return any(_matches(name, pattern) for pattern in patterns)
+    # A loop, not a generator: each queue and each running task of a page is asked for several times.
+    for pattern in patterns:  # noqa: SIM110 - twice as fast
+        if _matches(name, pattern):
+            return True
+    return False
 
 
 def _matches(name: str, pattern: str) -> bool:
