@@ -159,6 +159,9 @@ interop-faults: $(STAMP) ## plant faults in our scripts one at a time; the compa
 chaos-doctor: $(STAMP) ## a busy healthy system for a minute, examined all the time; nothing may be found
 	@$(PYTHON) -m tests.chaos.doctor
 
+chaos-attention: $(STAMP) ## a busy healthy system for ten minutes, asked all the time what needs attention; nothing may
+	@$(PYTHON) -m tests.chaos.attention
+
 # axe-core judges accessibility. The npm of pyright's Node.js brings it, so that no Node.js needs to be there.
 .browser/node_modules/axe-core/axe.min.js: | $(STAMP)
 	@$(NPM) install --silent --no-save --no-audit --no-fund --prefix .browser axe-core@4.14 typescript@5.9 eslint@9
