@@ -20,6 +20,7 @@ STEPS      ?= 10000
 BENCH_ARGS ?=
 SCALE_ARGS ?=
 SEQUENCES  ?=
+EXAMPLES   ?=
 THIRD      ?=
 MOMENTS    ?=
 WIDTHS     ?=
@@ -125,6 +126,9 @@ chaos: $(STAMP) ## break everything while three million tasks run; none may be l
 
 operators-scale: $(STAMP) ## measure searches, reports, deletions and undo on three million tasks against their limits [SCALE_ARGS="--only search"]
 	@$(PYTHON) -m tests.operators_scale $(SCALE_ARGS)
+
+properties: $(STAMP) ## run the property tests with many examples each [EXAMPLES=1000]
+	@PYASYNQ_EXAMPLES=$(or $(EXAMPLES),1000) $(PYTHON) -m pytest -q -n auto --timeout 3600 tests/properties $(PYTEST_ARGS)
 
 cron-zones: $(STAMP) ## compare the ticks of ten years in every time zone, about an hour
 	@PYASYNQ_CRON_ZONES=all $(PYTHON) -m pytest -q -n auto tests/properties/test_cron_zones.py

@@ -20,8 +20,9 @@ def _reset_signals() -> None:
 
 _reset_signals()
 
-# How long an example takes says how busy the machine is, nothing else.
-hypothesis.settings.register_profile("pyasynq", deadline=None)
+# How long an example takes says how busy the machine is, nothing else. `make properties` tries more examples.
+EXAMPLES = int(os.environ.get("PYASYNQ_EXAMPLES") or 40)
+hypothesis.settings.register_profile("pyasynq", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("pyasynq")
 
 pytest_plugins = [
