@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.inspecting.tasks import describe_task, find_tasks
+from pyasynq._wire.history import encode_attempt
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_by_ids import EVERYWHERE, put_everywhere
 from tests.factories import NOW, Tasks
@@ -50,6 +51,28 @@ def test_large_tasks_end_a_call(redis_client: RedisClient, tasks: Tasks, size: i
     perform = BlockingPerformer(redis_client)
     assert list("abcd") == [task.id for task in perform(find_tasks("default", list("abcd"), now=NOW))]
     assert calls == len(perform.calls)
+
+
+@pytest.mark.parametrize(("less", "calls"), [(0, 2), (1, 1)])
+def test_a_call_ends_when_its_bytes_are_reached(
+    redis_client: RedisClient, tasks: Tasks, less: int, calls: int
+) -> None:
+    """Fails if the limit is one byte higher or lower."""
+    tasks.put(TaskState.ARCHIVED, *"ab")
+    size = len(tasks.fields("a")["msg"])
+    redis_client.hset(tasks.keys.task("a"), "result", bytes(1_000_000 - size - less))
+    perform = BlockingPerformer(redis_client)
+    assert ["a", "b"] == [task.id for task in perform(find_tasks("default", ["a", "b"], now=NOW))]
+    assert calls == len(perform.calls)
+
+
+def test_the_history_of_a_task_is_found_with_it(perform: Perform, tasks: Tasks) -> None:
+    """Fails if the script no longer reads the attempts, or reads them as another field."""
+    attempt = encode_attempt("failed", "why", server="s", started_at=None, ended_at=NOW.seconds)
+    tasks.put(TaskState.RETRY, "a", extra={"x:attempts": b"[%b]" % attempt})
+    [found] = perform(find_tasks("default", ["a"], now=NOW))
+    assert found.attempts
+    assert perform(describe_task("default", "a", now=NOW)) == found
 
 
 @pytest.mark.usefixtures("damage_allowed")

@@ -355,6 +355,16 @@ def test_h25_ids_without_a_task_are_dropped_from_a_full_redis(
     assert [] == tasks.ids(state)
 
 
+def test_h25_several_pending_tasks_are_deleted_from_a_full_redis(
+    perform_when_full: Perform, tasks: Tasks, full: Callable[[], None]
+) -> None:
+    """Fails if the first write is one that Redis 6.2 refuses because it may take memory."""
+    tasks.pending(*"abcde")
+    full()
+    assert 3 == perform_when_full(delete_tasks("default", ["b", "c", "d"])).done
+    assert ["a", "e"] == tasks.ids("pending")
+
+
 def put_locked_as_go_does(tasks: Tasks) -> None:
     """A unique task in a group: only its message names the lock."""
     tasks.put(TaskState.AGGREGATING, "locked", group="h", unique_key=LOCK)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks
-from pyasynq._broker.inspecting.pending_places import NO_HINTS, PendingPlaces, find_places
+from pyasynq._broker.inspecting.pending_places import NO_HINTS, WALK, PendingPlaces, find_places
 from pyasynq._broker.operating.acts import (
     Step,
     archive_step,
@@ -89,13 +89,72 @@ def test_all_tasks_of_a_call_are_removed_in_one_walk(
     assert (2, 4) == (len(scripts), len(perform.calls) - len(scripts))
 
 
-def test_one_task_is_found_without_reading_the_list(tasks: Tasks, redis_client: RedisClient) -> None:
+@pytest.mark.parametrize("number", [1, 3])
+def test_few_tasks_are_found_without_reading_the_list(
+    tasks: Tasks, redis_client: RedisClient, number: int
+) -> None:
     """Redis compares 100,000 ids from each end in a millisecond."""
     fill(tasks)
     perform = BlockingPerformer(redis_client)
-    assert 1 == perform(ACTS["delete"](DEEP[:1])).done
+    assert number == perform(ACTS["delete"](DEEP[:number])).done
     assert 1 == len(perform.calls)
-    assert without(DEEP[0]) == tasks.ids("pending")
+    assert without(*DEEP[:number]) == tasks.ids("pending")
+
+
+def surround(tasks: Tasks, *, older: int, newer: int) -> None:
+    """Put ids without a task before and behind the tasks that wait."""
+    script = """
+        for number = 1, tonumber(ARGV[2]) do redis.call(ARGV[1], KEYS[1], ARGV[1] .. number) end
+    """
+    for push, number in (("RPUSH", older), ("LPUSH", newer)):
+        tasks.client.eval(script, 1, tasks.keys.pending, push, number)
+
+
+@pytest.mark.parametrize(("older", "newer"), [(50, 100_050), (100_050, 50)])
+def test_a_task_far_from_one_end_is_found_from_the_other(
+    tasks: Tasks, redis_client: RedisClient, older: int, newer: int
+) -> None:
+    """Fails if the script looks for a task from one end of the list only."""
+    tasks.pending("a")
+    surround(tasks, older=older, newer=newer)
+    perform = BlockingPerformer(redis_client)
+    assert 1 == perform(ACTS["delete"](["a"])).done
+    assert 1 == len(perform.calls)
+    assert redis_client.lpos(tasks.keys.pending, "a") is None
+    assert older + newer == redis_client.llen(tasks.keys.pending)
+
+
+def test_many_tasks_near_both_ends_are_found_without_reading_the_list(
+    tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """Fails if a long list is given up although nothing is missing."""
+    ends = [*TASKS[1:4], *TASKS[-4:-1]]
+    fill(tasks, ends)
+    perform = BlockingPerformer(redis_client)
+    assert 6 == perform(ACTS["delete"](ends)).done
+    assert 1 == len(perform.calls)
+    assert without(*ends) == tasks.ids("pending")
+
+
+def test_a_list_of_two_thousand_ids_is_looked_through_at_once(
+    tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """Fails if tasks that are not in such a list are looked for in further calls."""
+    tasks.pending(*"abcdef")
+    redis_client.lrem(tasks.keys.pending, 1, "f")
+    surround(tasks, older=997, newer=998)
+    perform = BlockingPerformer(redis_client)
+    assert 6 == perform(ACTS["delete"](list("abcdef"))).done
+    assert 1 == len(perform.calls)
+    assert 1_995 == redis_client.llen(tasks.keys.pending)
+    assert redis_client.lpos(tasks.keys.pending, "e") is None
+
+
+def test_many_tasks_are_looked_for_everywhere_if_that_is_asked_for(perform: Perform, tasks: Tasks) -> None:
+    """Fails if `WALK` finds only what is near an end."""
+    fill(tasks)
+    assert 5 == perform(delete_step(Step("op", 1), "default", DEEP[:5], "", hints=WALK)).done
+    assert without(*DEEP[:5]) == tasks.ids("pending")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -244,6 +303,55 @@ def test_an_undo_ends_its_call_before_the_walks_are_long(
     last = perform(undo_step(Step("undo", 2), "default", ways[2:], "op"))
     assert (2, 0) == (last.done, last.left)
     assert TASKS == tasks.ids("pending")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "most_walked"),
+    [(3_000, 0, 2_000), (0, 20_100, 40_000)],
+    ids=["near the left end", "near the right end"],
+)
+def test_an_undo_counts_only_the_ids_that_redis_walks_past(
+    tasks: Tasks,
+    redis_client: RedisClient,
+    monkeypatch: pytest.MonkeyPatch,
+    older: int,
+    newer: int,
+    most_walked: int,
+) -> None:
+    """Fails if a task near an end of the list counts as much as one in the middle."""
+    monkeypatch.setattr("pyasynq._broker.operating.acts.MOST_WALKED", most_walked)
+    tasks.pending("a", "b", "c")
+    surround(tasks, older=older, newer=newer)
+    perform = BlockingPerformer(redis_client)
+    assert 2 == perform(set_aside_step(Step("op", 1), "default", ["b", "c"], "")).done
+    ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
+    undone = perform(undo_step(Step("undo", 1), "default", ways, "op"))
+    assert (2, 0) == (undone.done, undone.left)
+    assert ["a", "b", "c"] == [one for one in tasks.ids("pending") if len(one) == 1]
+
+
+def test_an_undo_puts_back_its_first_task_however_long_the_walk(
+    tasks: Tasks, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if an undo may leave all of its tasks to the next step, for ever."""
+    monkeypatch.setattr("pyasynq._broker.operating.acts.MOST_WALKED", 1)
+    tasks.pending("a", "b", "c")
+    perform = BlockingPerformer(redis_client)
+    assert 2 == perform(set_aside_step(Step("op", 1), "default", ["a", "b"], "")).done
+    undone = perform(undo_step(Step("undo", 1), "default", ["b", "a"], "op"))
+    assert (1, 1) == (undone.done, undone.left)
+    assert ["b", "c"] == tasks.ids("pending")
+
+
+def test_a_task_goes_back_although_its_neighbour_has_lost_its_place(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """Fails if a task counts as put back when there was no list to put it into."""
+    tasks.pending("a", "b")
+    assert 1 == perform(set_aside_step(Step("op", 1), "default", ["a"], "")).done
+    redis_client.delete(tasks.keys.pending)
+    assert 1 == perform(undo_step(Step("undo", 1), "default", ["a"], "op")).done
+    assert ["a"] == tasks.ids("pending")
 
 
 def test_an_operation_deletes_deep_tasks_and_undoes_it(

@@ -13,6 +13,7 @@ from tests.contract.test_walks import ids, page
 from tests.factories import NOW, Tasks
 
 if TYPE_CHECKING:
+    from pyasynq._wire.messages import TaskMessageFields
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 
@@ -130,3 +131,20 @@ def test_a_number_that_a_script_cannot_read_is_sent(
     reply = page(perform, "archived", scan_filter=wanted)
     # Messages that cannot be decoded are left out at last.
     assert ([], ["a"])[tail not in {b"\x30", b"\x37"}] == ids(reply)
+
+
+@pytest.mark.parametrize(
+    ("field", "number", "fields"),
+    [
+        (2, 256, {"payload": bytes(256)}),
+        (9, 2**49, {"deadline": 2**49}),
+    ],
+)
+def test_redis_reads_numbers_of_several_bytes(
+    perform: Perform, tasks: Tasks, field: int, number: int, fields: TaskMessageFields
+) -> None:
+    """Fails if a byte without bits, or the eighth byte, ends a number or the message."""
+    tasks.put(TaskState.ARCHIVED, "a", **fields)
+    for low, expected in ((number, ["a"]), (number + 1, [])):
+        wanted = ScanFilter(texts=((ScanNumber(field, str(low), ""),),))
+        assert expected == ids(page(perform, "archived", scan_filter=wanted))

@@ -17,7 +17,7 @@ local function find_positions(list, ids, anchor, hints, everywhere)
   end
 
   local function look(first, last)
-    first = math.max(0, first)
+    first, last = math.max(0, first), math.max(0, last)
     for offset, id in ipairs(redis.call('LRANGE', list, first, last)) do
       note(id, first + offset - 1)
     end
@@ -27,7 +27,7 @@ local function find_positions(list, ids, anchor, hints, everywhere)
   for _, id in ipairs(ids) do
     local hint = hints[id]
     for _, reach in ipairs({ 4, 250 }) do
-      if hint and wanted[id] and hint + shift + reach >= 0 then
+      if hint and wanted[id] then
         look(hint + shift - reach, hint + shift + reach)
       end
     end
@@ -43,18 +43,16 @@ local function find_positions(list, ids, anchor, hints, everywhere)
   local seen = 100000
   if missing > 3 then
     -- Redis compares 100,000 ids in a millisecond, and hands out 5,000 to a script.
-    seen = length <= 4000 and length or 1000
-    look(length - seen, -1)
-    if missing > 0 and seen < length then
-      look(0, seen - 1)
-    end
+    seen = 1000
+    look(length - seen, length)
+    look(0, math.min(seen, length - seen) - 1)
   else
     for _, id in ipairs(ids) do
       note(id, wanted[id] and redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', seen))
       note(id, wanted[id] and redis.call('LPOS', list, id, 'MAXLEN', seen))
     end
   end
-  if missing > 0 and everywhere then
+  if everywhere then
     for _, id in ipairs(ids) do
       note(id, wanted[id] and redis.call('LPOS', list, id))
     end

@@ -5,11 +5,12 @@ local function neighbours(list, found)
   for _, one in ipairs(found) do
     local first = math.max(one.position - 1, 0)
     local ids = redis.call('LRANGE', list, first, one.position + 1)
-    local left = one.position > 0 and ids[1] or ''
+    local at = one.position - first
+    local left = ids[at] or ''
     if before and before.position == one.position - 1 then
       left = around[before.id][1]
     end
-    around[one.id] = { left, ids[one.position - first + 2] or '', '' }
+    around[one.id] = { left, ids[at + 2] or '', '' }
     before = one
   end
   return around

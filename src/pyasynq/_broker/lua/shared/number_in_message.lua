@@ -17,7 +17,7 @@ local function number_in_message(message, wanted)
     return value
   end
 
-  while at <= #message do
+  while byte(message, at) do
     local tag = varint()
     local kind = tag and tag % 8
     local value = (kind == 0 or kind == 2) and varint()
