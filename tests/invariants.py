@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._broker.verdicts import Verdict
-from pyasynq._wire.attempt_counts import LEVELS, MAX_TYPES, unpack_records
+from pyasynq._wire.attempt_counts import LEVELS, MAX_COUNTED_TYPES, unpack_records
 from pyasynq._wire.endings import decode_callback, decode_ending, encode_callback
 from pyasynq._wire.history import decode_attempts, decode_progress
-from pyasynq._wire.keys import ALL_QUEUES, TASK_TYPES, QueueKeys, queue_keys
+from pyasynq._wire.keys import ALL_QUEUES, TASK_TYPES_KEY, QueueKeys, queue_keys
 from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_task_message
 from pyasynq._wire.task_type_text import decode_task_type
 from pyasynq.callbacks import Callback
@@ -360,12 +360,12 @@ def _counters(queue: _Queue) -> Iterator[str]:
 
 
 def _task_types(client: RedisClient) -> Iterator[str]:
-    types = client.hgetall(TASK_TYPES) if client.type(TASK_TYPES) == b"hash" else {}
-    if types and client.ttl(TASK_TYPES) < 0:
-        yield f"{TASK_TYPES} never expires"
+    types = client.hgetall(TASK_TYPES_KEY) if client.type(TASK_TYPES_KEY) == b"hash" else {}
+    if types and client.ttl(TASK_TYPES_KEY) < 0:
+        yield f"{TASK_TYPES_KEY} never expires"
     for name, value in types.items():
         if decode_task_type(name.decode(), value) is None:
-            yield f"{TASK_TYPES} says {value!r} of {name!r}"
+            yield f"{TASK_TYPES_KEY} says {value!r} of {name!r}"
 
 
 def _limits(queue: _Queue) -> Iterator[str]:
@@ -398,7 +398,7 @@ def _attempt_counts(queue: _Queue) -> Iterator[str]:
             continue
         if queue.ttls[name] < 0:
             yield f"{name} never expires"
-        if len(types) > MAX_TYPES + 1:
+        if len(types) > MAX_COUNTED_TYPES + 1:
             yield f"{name} has {len(types)} types"
         for task_type, value in types.items():
             slots = [slot for slot, _ in unpack_records(value, level)]

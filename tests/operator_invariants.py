@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.snoozes import MAX_SNOOZES, decode_snooze
 from pyasynq._broker.operating.views import MAX_VIEWS
-from pyasynq._wire.keys import AUDIT, REFUSED, SNOOZED, VIEWS
+from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY, SNOOZED_KEY, VIEWS_KEY
 from pyasynq.operations.audit import decode_entry
 from pyasynq.operations.views import decode_view
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tests.invariants import RedisClient
 
-_FIELDS = {AUDIT: [b"nonce", b"entry"], REFUSED: [b"who", b"more", b"entry"]}
-_LENGTHS = {AUDIT: 100_000, REFUSED: 10_000}
+_FIELDS = {AUDIT_KEY: [b"nonce", b"entry"], REFUSED_KEY: [b"who", b"more", b"entry"]}
+_LENGTHS = {AUDIT_KEY: 100_000, REFUSED_KEY: 10_000}
 _NODE = 100
 """Entries that Redis keeps above the maximum when it trims roughly."""
 
@@ -38,22 +38,22 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
 
 
 def _snooze_violations(client: RedisClient) -> Iterator[str]:
-    if client.type(SNOOZED) != b"zset":
+    if client.type(SNOOZED_KEY) != b"zset":
         return
-    snoozes = client.zrange(SNOOZED, 0, -1)
+    snoozes = client.zrange(SNOOZED_KEY, 0, -1)
     if len(snoozes) > MAX_SNOOZES:
-        yield f"{SNOOZED} has {len(snoozes)} snoozes"
+        yield f"{SNOOZED_KEY} has {len(snoozes)} snoozes"
     for data in snoozes:
         if decode_snooze(data) is None:
-            yield f"{SNOOZED} says {data!r}"
+            yield f"{SNOOZED_KEY} says {data!r}"
 
 
 def _view_violations(client: RedisClient) -> Iterator[str]:
-    if client.type(VIEWS) != b"hash":
+    if client.type(VIEWS_KEY) != b"hash":
         return
-    views = client.hgetall(VIEWS)
+    views = client.hgetall(VIEWS_KEY)
     if len(views) > MAX_VIEWS:
-        yield f"{VIEWS} has {len(views)} views"
+        yield f"{VIEWS_KEY} has {len(views)} views"
     for name, data in views.items():
         if decode_view(name.decode(), data) is None:
-            yield f"{VIEWS} says {data!r}"
+            yield f"{VIEWS_KEY} says {data!r}"

@@ -11,7 +11,7 @@ from pyasynq._broker.servers import write_server_state
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.history import encode_attempt
-from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, queue_keys, scheduler_key
+from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS_KEY, queue_keys, scheduler_key
 from pyasynq._wire.messages import SchedulerEntry, ServerInfo, WorkerInfo
 from pyasynq.task import TaskState
 from tests.factories import Tasks
@@ -256,7 +256,7 @@ def announce_schedules(client: RedisClient) -> None:
         ("@every 30s", "cart.remind", "emails", 12),
         ("0 3 1 * *", "invoice.close_month", "payments", 500_000),
     ]
-    client.zadd(SCHEDULERS, {scheduler_key("scheduler-1"): int(now.timestamp()) + 86_400})
+    client.zadd(SCHEDULERS_KEY, {scheduler_key("scheduler-1"): int(now.timestamp()) + 86_400})
     for spec, kind, queue, seconds in entries:
         entry = SchedulerEntry(
             id=f"entry-{kind}",

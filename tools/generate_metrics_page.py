@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pyasynq.metrics.families import FAMILIES, Family, Kind, Origin
+from pyasynq.metrics.families import FAMILIES, Family, MetricType, Origin
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 TABLES: Final = re.compile(r"(?<=<!-- metrics -->\n).*?(?=<!-- end of metrics -->)", re.DOTALL)
@@ -32,7 +32,7 @@ def tables() -> str:
 def _row(family: Family) -> str:
     labels = ", ".join(f"`{label}`" for label in family.labels)
     text = family.help
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricType.HISTOGRAM:
         text += f" Buckets: {', '.join(f'{bound:g}' for bound in family.bounds)}."
     return f"| `{family.name}` | {family.kind.value} | {labels} | {text} |"
 

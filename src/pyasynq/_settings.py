@@ -32,7 +32,7 @@ _NONE: Final = "none"
 """Text that means "not set", for optional settings."""
 
 
-class Kind(Protocol):
+class ValueKind(Protocol):
     """Values of one kind: how they are checked, read from text and shown."""
 
     @property
@@ -68,7 +68,7 @@ class Setting:
         optional: whether None is a value, which means that it is not set.
     """
 
-    kind: Kind
+    kind: ValueKind
     help: str
     flags: tuple[str, ...] = ()
     optional: bool = False
@@ -98,7 +98,7 @@ class Setting:
 
 def setting(
     default: _T,
-    kind: Kind,
+    kind: ValueKind,
     help: str,  # noqa: A002 - the word of click and argparse
     *flags: str,
     optional: bool = False,
@@ -237,7 +237,7 @@ class Switch(_Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(_Kind):
+class WordChoice(_Kind):
     """One of several words."""
 
     words: tuple[str, ...]

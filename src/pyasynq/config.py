@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from pyasynq._checks import check_name, is_whole, parse_positive_seconds, parse_seconds, parse_whole_number
 from pyasynq._queue_texts import read_weights, show_queues
-from pyasynq._settings import Checked, Choice, Function, Seconds, Size, Switch, Whole, check_settings, setting
+from pyasynq._settings import (
+    Checked,
+    Function,
+    Seconds,
+    Size,
+    Switch,
+    Whole,
+    WordChoice,
+    check_settings,
+    setting,
+)
 from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.limits import Queue
 from pyasynq.options import DEFAULT_MAX_PAYLOAD, DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration, events_kept
@@ -167,7 +177,7 @@ class ServerConfig:
     )
     on_unknown: Literal["fail", "return"] = setting(
         "fail",
-        Choice(("fail", "return")),
+        WordChoice(("fail", "return")),
         "A task without a handler: `fail` it as Asynq does, or `return` it to its queue for other workers.",
     )
     crash_limit: int = setting(

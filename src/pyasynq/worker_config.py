@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pyasynq._queue_texts import read_weights, show_queues
-from pyasynq._settings import Checked, Choice, Seconds, Size, Switch, Text, Whole, setting
+from pyasynq._settings import Checked, Seconds, Size, Switch, Text, Whole, WordChoice, setting
 from pyasynq.config import ServerConfig, check_queues
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ class WorkerConfig(ServerConfig):
         "Also answer /metrics at the health port, for Prometheus: attempts, run times, waits and slots.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", Choice(("debug", "info", "warning", "error")), "Least level that is written.", "-l"
+        "info", WordChoice(("debug", "info", "warning", "error")), "Least level that is written.", "-l"
     )
     log_format: Literal["text", "json"] = setting(
-        "text", Choice(("text", "json")), "Lines for people, or one JSON object a line."
+        "text", WordChoice(("text", "json")), "Lines for people, or one JSON object a line."
     )
     log_config: str | None = setting(
         None,

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from pyasynq._wire.keys import SCHEDULERS, scheduler_key
+from pyasynq._wire.keys import SCHEDULERS_KEY, scheduler_key
 from pyasynq._wire.messages import SchedulerEntry
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.operations import User
@@ -55,7 +55,7 @@ def hostile_site() -> Iterator[Site]:
             next_enqueue_time=datetime.now(UTC),
             prev_enqueue_time=None,
         )
-        client.zadd(SCHEDULERS, {scheduler_key("scheduler"): int(time.time()) + 86_400})
+        client.zadd(SCHEDULERS_KEY, {scheduler_key("scheduler"): int(time.time()) + 86_400})
         client.rpush(scheduler_key("scheduler"), entry.encode())
         with Operator(server.url, User.with_role(CORPUS[0], "admin")) as operator:
             operator.pause_queue(f"q1-{CORPUS[1]}", reason=CORPUS[1])

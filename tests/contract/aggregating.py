@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.aggregation_sets import AggregationSet, finish_set
 from pyasynq._broker.enqueueing.compose import compose
-from pyasynq._broker.groups import Checked, GroupLimits, check_groups
+from pyasynq._broker.groups import GroupCheck, GroupLimits, check_groups
 from pyasynq.task import Task
 from tests.factories import NOW
 
@@ -32,7 +32,7 @@ def finish(
     return finish_set(one, aggregate, locks=locks, now=NOW)
 
 
-def check(perform: Perform, **limits: GroupLimits) -> Checked:
+def check(perform: Perform, **limits: GroupLimits) -> GroupCheck:
     """Check groups at NOW; their sets are called `set-1` and so on."""
     numbers = iter(range(1, 100))
     plan = check_groups(

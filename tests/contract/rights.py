@@ -76,7 +76,7 @@ from pyasynq._broker.waits.endings import look
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.facts import check_health, read_redis_facts
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall, ask
-from pyasynq._wire.keys import SERVERS
+from pyasynq._wire.keys import SERVERS_KEY
 from pyasynq.limits import Queue, QueueLimits
 from pyasynq.task import TaskState
 from tests.contract import settling
@@ -158,7 +158,7 @@ def prepare_worker(client: redis.Redis) -> None:
     tasks.pending("waiting", "second", "third")
     tasks.pending(*(f"kept{number}" for number in range(20)))
     client.lpush(tasks.keys.pending, "ghost")
-    client.zadd(SERVERS, {"asynq:servers:{host:7:abc}": 2**40})
+    client.zadd(SERVERS_KEY, {"asynq:servers:{host:7:abc}": 2**40})
     client.set("asynq:servers:{host:7:abc}", server().encode())
 
 

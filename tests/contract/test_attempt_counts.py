@@ -15,7 +15,7 @@ from pyasynq._wire.attempt_counts import (
     BUCKETS,
     DAYS,
     LEVELS,
-    MAX_TYPES,
+    MAX_COUNTED_TYPES,
     MINUTES,
     RUN_BUCKETS,
     SUMMARY_SIZE,
@@ -114,11 +114,13 @@ def test_types_beyond_the_first_fifty_are_counted_together(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """Types that are there go on to be counted alone; the others are `_other` from their first call on."""
-    perform(count_attempts("default", {f"t{number}": [1] for number in range(MAX_TYPES - 1)}, now=NOW))
+    perform(
+        count_attempts("default", {f"t{number}": [1] for number in range(MAX_COUNTED_TYPES - 1)}, now=NOW)
+    )
     perform(count_attempts("default", {"x": [1], "y": [10], "z": [100], "t0": [1]}, now=NOW))
     for level in LEVELS:
         found = read(perform, level)
-        assert MAX_TYPES + 1 == redis_client.hlen(key_of(tasks, level))
+        assert MAX_COUNTED_TYPES + 1 == redis_client.hlen(key_of(tasks, level))
         assert (2, 1, 110) == tuple(found[name][0][1][0] for name in ("t0", "x", "_other"))
 
 
@@ -197,7 +199,7 @@ def test_the_whole_history_of_a_busy_type_takes_60_kib_at_most(redis_client: Red
 @pytest.mark.single_server("memory is asked of one server")
 def test_the_whole_history_of_a_queue_with_200_types_takes_4_mib_at_most(redis_client: RedisClient) -> None:
     """50 of them have counts of their own."""
-    types = [f"service:{number:03}:handle" for number in range(MAX_TYPES)]
+    types = [f"service:{number:03}:handle" for number in range(MAX_COUNTED_TYPES)]
     fill_history(BlockingPerformer(redis_client), [*types, "_other"], BUSY)
     assert memory_of_history(redis_client) <= 4 * KIB * KIB
 

@@ -37,7 +37,7 @@ class Started:
         start = {"path": sys.path, "log_levels": log_levels(), "uvloop": False}
         self.socket.sendall(pack_frame(frames.START, start))
 
-    def prepare(self, reference: str) -> frames.Frame:
+    def prepare(self, reference: str) -> frames.MessageFrame:
         """Let it find a handler, and return what it says."""
         self.socket.sendall(pack_frame(frames.PREPARE, {"order": 7, "reference": reference, "settings": {}}))
         while True:

@@ -14,7 +14,7 @@ import pytest
 from pyasynq import sync
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import SLOTS, find_slot, get_cluster_map
-from pyasynq._redis.cluster.view import View
+from pyasynq._redis.cluster.view import ClusterView
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.facts import check_health
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ask
@@ -103,7 +103,7 @@ def test_connections_to_nodes_that_serve_nothing_any_more_are_closed(
     connections: Any = home.connections
     assert {node.address for node in cluster.primaries} == set(connections._pools)
     stays = cluster.owner(find_slot("{a}")).address
-    view = View(stays, [[0, SLOTS - 1, [stays[0].encode(), stays[1], b"id"]]])
+    view = ClusterView(stays, [[0, SLOTS - 1, [stays[0].encode(), stays[1], b"id"]]])
     get_cluster_map(face.driver.target).learn([view], time.monotonic())
     assert None is face.run(get("{a}"))
     assert {stays} == set(connections._pools)

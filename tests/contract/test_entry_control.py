@@ -12,7 +12,7 @@ from pyasynq._broker.schedules import (
     Fired,
     begin_entries,
     forget_entries,
-    pause_entry,
+    pause_queue_entry,
     read_pauses,
 )
 from pyasynq.errors import DuplicateTaskError, InvalidOptionError, ScheduleNotFoundError, TaskIDConflictError
@@ -41,11 +41,11 @@ TICKS = "asynq:{default}:x:ticks"
 def test_a_paused_entry_enqueues_nothing_and_its_ticks_count_as_fired(perform: Perform, tasks: Tasks) -> None:
     """So that they are not made up for when the pause ends."""
     perform(begin_entries("default", ["e"], now=NOW))
-    assert NOW.seconds == perform(pause_entry("default", "e", pauses=True, now=NOW))
+    assert NOW.seconds == perform(pause_queue_entry("default", "e", pauses=True, now=NOW))
     assert Fired(None, 100, is_paused=True) == perform(fire_tick(100, "a"))
     assert [] == tasks.ids("pending")
 
-    assert 0 == perform(pause_entry("default", "e", pauses=False, now=NOW))
+    assert 0 == perform(pause_queue_entry("default", "e", pauses=False, now=NOW))
     assert Fired(None, 100) == perform(fire_tick(100, "a"))
     assert perform(fire_tick(101, "b")).result is not None
     assert ["b"] == tasks.ids("pending")
@@ -55,7 +55,7 @@ def test_a_paused_tick_that_is_sent_again_enqueues_nothing(redis_client: RedisCl
     """After a lost reply."""
     perform = BlockingPerformer(redis_client)
     perform(begin_entries("default", ["e"], now=NOW))
-    perform(pause_entry("default", "e", pauses=True, now=NOW))
+    perform(pause_queue_entry("default", "e", pauses=True, now=NOW))
     assert BlockingPerformer(redis_client, replay=True)(fire_tick(100, "a")).result is None
     assert [] == tasks.ids("pending")
 
@@ -63,7 +63,7 @@ def test_a_paused_tick_that_is_sent_again_enqueues_nothing(redis_client: RedisCl
 def test_other_entries_go_on(perform: Perform, tasks: Tasks) -> None:
     """A pause is that of one entry."""
     perform(begin_entries("default", ["e", "f"], now=NOW))
-    perform(pause_entry("default", "e", pauses=True, now=NOW))
+    perform(pause_queue_entry("default", "e", pauses=True, now=NOW))
     perform(fire_tick(entry_id="f"))
     assert ["a"] == tasks.ids("pending")
     pauses = perform(read_pauses("default", ["f", "e", "g"]))
@@ -74,22 +74,22 @@ def test_a_pause_that_there_is_stays_as_it_is(perform: Perform, redis_client: Re
     """It says since when the entry is paused; a text that is not a number is ignored."""
     perform(begin_entries("default", ["e"], now=NOW))
     for at in (0, 10):
-        assert NOW.seconds == perform(pause_entry("default", "e", pauses=True, now=NOW.plus(at)))
+        assert NOW.seconds == perform(pause_queue_entry("default", "e", pauses=True, now=NOW.plus(at)))
     redis_client.hset(TICKS, "e:paused", "soon")
-    assert NOW.seconds + 20 == perform(pause_entry("default", "e", pauses=True, now=NOW.plus(20)))
+    assert NOW.seconds + 20 == perform(pause_queue_entry("default", "e", pauses=True, now=NOW.plus(20)))
 
 
 def test_an_entry_of_a_scheduler_in_go_is_not_paused(perform: Perform, redis_client: RedisClient) -> None:
     """It would not obey; nothing is written."""
     for pauses in (True, False):
-        assert perform(pause_entry("default", "go", pauses=pauses, now=NOW)) is None
+        assert perform(pause_queue_entry("default", "go", pauses=pauses, now=NOW)) is None
     assert 0 == redis_client.exists(TICKS)
 
 
 def test_a_new_entry_takes_over_the_pause_of_its_predecessor(perform: Perform, tasks: Tasks) -> None:
     """A periodic task whose options are changed is still paused."""
     perform(begin_entries("default", ["old"], now=NOW))
-    perform(pause_entry("default", "old", pauses=True, now=NOW))
+    perform(pause_queue_entry("default", "old", pauses=True, now=NOW))
     perform(begin_entries("default", ["e"], predecessors={"e": "old"}, now=NOW))
     assert perform(fire_tick(100, "a")).is_paused
     assert [] == tasks.ids("pending")
@@ -101,7 +101,7 @@ def test_the_pause_of_an_entry_lives_as_long_as_its_ticks(
     """An old pause of an entry that runs stays; that of a forgotten one goes with it."""
     perform(begin_entries("default", ["e", "gone"], now=NOW))
     for name in ("e", "gone"):
-        perform(pause_entry("default", name, pauses=True, now=NOW))
+        perform(pause_queue_entry("default", name, pauses=True, now=NOW))
     assert 1 == perform(forget_entries("default", before=NOW.seconds + 1, keep=["e"]))
     assert {b"e:since", b"e:paused"} == set(redis_client.hkeys(TICKS))
 
@@ -188,6 +188,6 @@ def test_the_length_of_a_pause_is_told(ask: Ask, redis_client: RedisClient) -> N
     """As a time, not as an age: two looks agree."""
     announce(redis_client, "s", entry("e"))
     BlockingPerformer(redis_client)(begin_entries("default", ["e"], now=NOW))
-    BlockingPerformer(redis_client)(pause_entry("default", "e", pauses=True, now=NOW.plus(-3_600)))
+    BlockingPerformer(redis_client)(pause_queue_entry("default", "e", pauses=True, now=NOW.plus(-3_600)))
     [found] = ask("scheduler_entries")
     assert SINCE - timedelta(hours=1) == found.paused_since

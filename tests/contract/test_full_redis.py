@@ -21,7 +21,7 @@ from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
 from pyasynq._broker.inspecting.bulk import delete_all
-from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
+from pyasynq._broker.inspecting.group_counts import forget_empty_groups, read_group_sizes
 from pyasynq._broker.inspecting.pace import ChunkPace
 from pyasynq._broker.inspecting.queues import count_tasks, pause_queue, unpause_queue
 from pyasynq._broker.inspecting.removal import remove_queue
@@ -46,7 +46,7 @@ from pyasynq._broker.schedules import (
     clear_scheduler_entries,
     forget_entries,
     list_schedulers,
-    pause_entry,
+    pause_queue_entry,
     record_enqueue_event,
     write_scheduler_entries,
 )
@@ -222,8 +222,8 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "write_scheduler_entries": lambda: write_scheduler_entries("s", [entry("e")], now=NOW),
     "clear_scheduler_entries": lambda: clear_scheduler_entries("s"),
     "list_schedulers": lambda: list_schedulers(NOW),
-    "pause_entry": lambda: pause_entry("default", "e", pauses=True, now=NOW),
-    "unpause_entry": lambda: pause_entry("default", "e", pauses=False, now=NOW),
+    "pause_entry": lambda: pause_queue_entry("default", "e", pauses=True, now=NOW),
+    "unpause_entry": lambda: pause_queue_entry("default", "e", pauses=False, now=NOW),
     "record_enqueue_event": lambda: record_enqueue_event("e", event()),
     "forget_entries": lambda: forget_entries("default", before=10, keep=()),
     "count_tasks": lambda: count_tasks("default", NOW),
@@ -233,7 +233,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "walk_list": lambda: walk_inspected("pending"),
     "read_tasks": lambda: walk_inspected("active"),
     "get_task": lambda: get_task("default", "waiting"),
-    "groups": lambda: group_sizes("default"),
+    "groups": lambda: read_group_sizes("default"),
     "read_types": lambda: find_wrong_types("default", [b"pending"]),
     "forget_groups": lambda: forget_empty_groups("default"),
     "run": lambda: run_tasks("default", ["due"], now=NOW),

@@ -6,7 +6,7 @@ import pytest
 
 from pyasynq._broker import groups as groups_module
 from pyasynq._broker.aggregation_sets import AggregationSet
-from pyasynq._broker.groups import Checked, GroupLimits, check_groups, list_groups
+from pyasynq._broker.groups import GroupCheck, GroupLimits, check_groups, list_groups
 from pyasynq.task import TaskState
 from tests.contract.aggregating import LIMITS, check
 from tests.factories import NOW, Tasks, message_bytes
@@ -32,7 +32,7 @@ def test_a_group_is_due_when_nobody_has_joined_for_the_grace_period(perform: Per
     tasks.put(AGGREGATING, "a", group="g", score=T - 100)
     tasks.put(AGGREGATING, "b", group="g", score=T - 60)
     before = tasks.fields("a")
-    assert Checked([AggregationSet("default", "g", "set-1")], None, NOW) == check(perform, g=LIMITS)
+    assert GroupCheck([AggregationSet("default", "g", "set-1")], None, NOW) == check(perform, g=LIMITS)
     assert {"a": T - 100, "b": T - 60} == tasks.members("g:set-1")
     assert {} == tasks.members("g")
     assert set() == tasks.groups(), "an empty group is not looked at any more"
@@ -45,7 +45,7 @@ def test_a_group_that_is_not_due_stays_and_says_when_it_will_be(perform: Perform
     tasks.put(AGGREGATING, "a", group="g", score=T - 100)
     tasks.put(AGGREGATING, "b", group="g", score=T - 59)
     tasks.put(AGGREGATING, "c", group="h", score=T - 10)
-    assert Checked([], T + 1, NOW) == check(perform, h=LIMITS, g=LIMITS)
+    assert GroupCheck([], T + 1, NOW) == check(perform, h=LIMITS, g=LIMITS)
     assert (["a", "b"], {"g", "h"}) == (list(tasks.members("g")), tasks.groups())
     assert {} == tasks.sets()
 
@@ -127,7 +127,7 @@ def test_no_more_sets_are_made_than_asked_for(perform: Perform, tasks: Tasks) ->
     """The other due groups stay as they are, and are due."""
     for group in "ghij":
         tasks.put(AGGREGATING, group * 2, group=group, score=T - 60)
-    assert Checked(
+    assert GroupCheck(
         [AggregationSet("default", group, f"set-{n}") for n, group in enumerate("ghi", 1)], T, NOW
     ) == (check(perform, g=LIMITS, h=LIMITS, i=LIMITS, j=LIMITS))
     assert {"j"} == tasks.groups()
@@ -158,7 +158,7 @@ def test_the_names_of_empty_groups_are_dropped(
 ) -> None:
     """Asynq looks at them for ever."""
     redis_client.sadd(tasks.keys.groups, "empty")
-    assert Checked([], None, NOW) == check(perform, empty=LIMITS)
+    assert GroupCheck([], None, NOW) == check(perform, empty=LIMITS)
     assert set() == tasks.groups()
 
 
@@ -174,7 +174,9 @@ def test_h11_w31_a_member_without_a_message_is_dropped(
     assert {} == tasks.fields("remains")
     redis_client.zadd(tasks.keys.group("h"), {"ghost": 1})
     redis_client.sadd(tasks.keys.groups, "h")
-    assert Checked([], None, NOW) == check(perform, h=LIMITS), "a group of ghosts alone does not become a set"
+    assert GroupCheck([], None, NOW) == check(perform, h=LIMITS), (
+        "a group of ghosts alone does not become a set"
+    )
     assert (set(), {}) == (tasks.groups(), tasks.members("h"))
 
 

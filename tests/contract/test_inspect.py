@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq._broker.inspecting.group_counts import group_sizes
+from pyasynq._broker.inspecting.group_counts import read_group_sizes
 from pyasynq._broker.inspecting.queues import QueueCounts, count_tasks, history, memory_usage
 from pyasynq._broker.inspecting.tasks import get_task, scan_tasks
 from pyasynq._broker.queue_registry import queue_names
@@ -259,7 +259,7 @@ def test_groups_are_listed_with_their_sizes(perform: Perform, tasks: Tasks) -> N
     """By name; what is being aggregated is in none."""
     tasks.put(TaskState.AGGREGATING, "a", group="user:2")
     tasks.put(TaskState.AGGREGATING, "b", "c", group="user:1")
-    assert [("user:1", 2), ("user:2", 1)] == list(perform(group_sizes("default")).items())
+    assert [("user:1", 2), ("user:2", 1)] == list(perform(read_group_sizes("default")).items())
 
 
 def test_history_goes_back_day_by_day(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:

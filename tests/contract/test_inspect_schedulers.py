@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
-from pyasynq._wire.keys import SCHEDULERS, scheduler_history_key, scheduler_key
+from pyasynq._wire.keys import SCHEDULERS_KEY, scheduler_history_key, scheduler_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry
 from pyasynq.errors import InvalidOptionError
 from pyasynq.info import SchedulerEvent
@@ -36,7 +36,7 @@ def entry(entry_id: str = "e", *options: str, task_type: str = "t", payload: byt
 
 def announce(client: RedisClient, scheduler_id: str, *entries: bytes, lapses: int = NOW.seconds) -> None:
     """Write the entries of a scheduler as Asynq does."""
-    client.zadd(SCHEDULERS, {scheduler_key(scheduler_id): lapses})
+    client.zadd(SCHEDULERS_KEY, {scheduler_key(scheduler_id): lapses})
     if entries:
         client.lpush(scheduler_key(scheduler_id), *entries)
 

@@ -11,7 +11,7 @@ import pytest
 
 import pyasynq.sync.inspector
 from pyasynq import inspector, sync
-from pyasynq._wire.keys import SCHEDULERS, scheduler_history_key, scheduler_key
+from pyasynq._wire.keys import SCHEDULERS_KEY, scheduler_history_key, scheduler_key
 from pyasynq.errors import (
     ClientClosedError,
     InvalidOptionError,
@@ -196,7 +196,7 @@ def test_tasks_are_looked_through(ask: Ask, tasks: Tasks) -> None:  # noqa: F811
 
 def test_schedulers_are_shown(ask: Ask, redis_client: RedisClient) -> None:  # noqa: F811
     """Their entries and what these have enqueued."""
-    redis_client.zadd(SCHEDULERS, {scheduler_key("s"): NOW.seconds})
+    redis_client.zadd(SCHEDULERS_KEY, {scheduler_key("s"): NOW.seconds})
     redis_client.lpush(scheduler_key("s"), entry("e"))
     redis_client.zadd(scheduler_history_key("e"), {event("t1"): 1, event("t2"): 2})
     assert ["e"] == [found.id for found in ask("scheduler_entries")]

@@ -15,7 +15,7 @@ from pyasynq._broker.inspecting.actions import delete_tasks
 from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.queues import memory_usage
 from pyasynq._broker.inspecting.tasks import find_tasks
-from pyasynq._broker.operating.acts import Step, set_aside_step, undo_step
+from pyasynq._broker.operating.acts import ActStep, set_aside_step, undo_step
 from pyasynq._broker.operating.audit import write_audit, write_refusal
 from pyasynq._broker.operating.moves import hold_and_take, release_step
 from pyasynq._broker.operating.operations import (
@@ -242,11 +242,11 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(release_locks(STAGED, [("gone", "lock")]))
     perform(publish_events("default", [b"{}"], max_length=10))
     perform(publish_types([TaskTypeInfo("t")]))
-    perform(_without_ledger(set_aside_step(Step("e", 1), "default", ["a"], "")))
+    perform(_without_ledger(set_aside_step(ActStep("e", 1), "default", ["a"], "")))
     tasks.pending("moves")
     perform(hold_and_take("e", "default", "other", "moves", ""))
-    perform(_without_ledger(release_step(Step("e", 3), "other", {"moves": "place"})))
-    perform(_without_ledger(undo_step(Step("e", 2), "default", ["a"], "e")))
+    perform(_without_ledger(release_step(ActStep("e", 3), "other", {"moves": "place"})))
+    perform(_without_ledger(undo_step(ActStep("e", 2), "default", ["a"], "e")))
     perform(create_operation("e", {"state": "running"}, now=NOW))
     perform(take_operation("e", "me", now=NOW))
     perform(advance_operation("e", 1, {"done": 1}, now=NOW))

@@ -11,8 +11,8 @@ from pyasynq._broker.groups import list_groups
 from pyasynq._broker.inspecting.group_counts import (
     GroupCounts,
     describe_groups,
-    group_sizes,
     list_group_page,
+    read_group_sizes,
 )
 from pyasynq._broker.inspecting.queues import count_tasks, queue_info
 from pyasynq._broker.inspecting.removal import remove_queue
@@ -108,7 +108,7 @@ def test_the_inspector_tells_when_it_counted(counting: CountingPerformer, tasks:
 def test_groups_are_listed_in_parts(counting: CountingPerformer, tasks: Tasks) -> None:
     """For people, and for the aggregator. (D24)"""
     put_groups(tasks, MANY)
-    assert dict.fromkeys(sorted(f"g{at}" for at in range(MANY)), 1) == counting(group_sizes("default"))
+    assert dict.fromkeys(sorted(f"g{at}" for at in range(MANY)), 1) == counting(read_group_sizes("default"))
     assert sorted(f"g{at}" for at in range(MANY)) == counting(list_groups("default"))
     groups, sets = counting(list_known_groups("default"))
     assert (MANY, 0) == (len(groups), len(sets))

@@ -8,7 +8,7 @@ import pytest
 
 from pyasynq._broker.inspecting.actions import ArchiveLimits
 from pyasynq._broker.operating.acts import (
-    Step,
+    ActStep,
     Stepped,
     archive_step,
     delete_step,
@@ -37,9 +37,9 @@ LIMITS = ArchiveLimits(9_999, 0)
 OP = "op"
 
 
-def step(number: int = 1) -> Step:
+def step(number: int = 1) -> ActStep:
     """Return a step of the operation `op`."""
-    return Step(OP, number)
+    return ActStep(OP, number)
 
 
 def set_aside(*ids: str, number: int = 1, state: str = "") -> Plan[Stepped]:
@@ -49,7 +49,7 @@ def set_aside(*ids: str, number: int = 1, state: str = "") -> Plan[Stepped]:
 
 def undo(*ids: str, number: int = 1) -> Plan[Stepped]:
     """Put tasks back; the ledger is that of another operation, as in real life."""
-    return undo_step(Step("undo", number), "default", ids, OP)
+    return undo_step(ActStep("undo", number), "default", ids, OP)
 
 
 def way_ids(perform: Perform) -> list[str]:
@@ -238,7 +238,7 @@ def test_tasks_in_another_state_are_left_alone(perform: Perform, tasks: Tasks) -
     assert ["b"] == tasks.ids("pending")
 
 
-STEPS: dict[str, Callable[[Step], Plan[Stepped]]] = {
+STEPS: dict[str, Callable[[ActStep], Plan[Stepped]]] = {
     "run": lambda one: run_step(one, "default", ["r", "nope"], "", now=NOW),
     "archive": lambda one: archive_step(one, "default", ["r", "nope"], "", limits=LIMITS, now=NOW),
     "delete": lambda one: delete_step(one, "default", ["r", "nope"], ""),
@@ -255,7 +255,7 @@ def test_a_step_that_is_made_again_is_counted_as_the_first_time(
     """Its process died before it could tell; the tasks may be anywhere by now."""
     fill(tasks)
     tasks.pending("d")
-    perform(set_aside_step(Step("earlier", 1), "default", ["d"], ""))
+    perform(set_aside_step(ActStep("earlier", 1), "default", ["d"], ""))
     first = perform(STEPS[name](step(7)))
     assert (1, {"nope": "missing"}, False) == (first.done, first.refused, first.repeated)
     changed = snapshot(redis_client)
@@ -279,7 +279,7 @@ def test_a_step_whose_reply_was_lost_is_sent_again(
     fill(tasks)
     tasks.pending("d")
     again = BlockingPerformer(redis_client, replay=True)
-    again(set_aside_step(Step("earlier", 1), "default", ["d"], ""))
+    again(set_aside_step(ActStep("earlier", 1), "default", ["d"], ""))
     assert (1, {"nope": "missing"}) == again(STEPS[name](step()))[:2]
 
 

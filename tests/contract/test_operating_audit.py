@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.operating import audit
 from pyasynq._broker.operating.audit import read_audit, read_refused, write_audit, write_refusal
-from pyasynq._wire.keys import AUDIT, REFUSED
+from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY
 from tests.contract.test_full_redis import full, perform_when_full  # noqa: F401 - fixtures
 from tests.fix_broker import BlockingPerformer
 
@@ -53,7 +53,7 @@ def test_an_entry_that_is_sent_again_is_written_once(redis_client: RedisClient) 
     again = BlockingPerformer(redis_client, replay=True)
     position = again(write_audit(entry("a")))
     assert ["a"] == verbs(again(read_audit("", 9)))
-    assert position == redis_client.xrange(AUDIT)[0][0].decode()
+    assert position == redis_client.xrange(AUDIT_KEY)[0][0].decode()
 
 
 def test_the_audit_has_a_bound(
@@ -65,8 +65,8 @@ def test_the_audit_has_a_bound(
     for number in range(310):
         perform(write_audit(entry(str(number))))
         perform(write_refusal(entry(str(number)), f"user {number}"))
-    assert 100 <= redis_client.xlen(AUDIT) <= 210
-    assert 100 <= redis_client.xlen(REFUSED) <= 210
+    assert 100 <= redis_client.xlen(AUDIT_KEY) <= 210
+    assert 100 <= redis_client.xlen(REFUSED_KEY) <= 210
     assert ["309", "308"] == verbs(perform(read_audit("", 2)))
 
 
@@ -87,18 +87,18 @@ def test_after_a_minute_a_refusal_has_an_entry_again(perform: Perform, redis_cli
     seconds, _ = redis_client.time()
     for number in range(10):
         position = f"{(seconds - 61) * 1000}-{number + 1}"
-        redis_client.xadd(REFUSED, {"who": "mira", "more": 0, "entry": entry()}, id=position)
+        redis_client.xadd(REFUSED_KEY, {"who": "mira", "more": 0, "entry": entry()}, id=position)
     assert 0 == perform(write_refusal(entry(), "mira"))
-    assert 11 == redis_client.xlen(REFUSED)
+    assert 11 == redis_client.xlen(REFUSED_KEY)
 
 
 def test_foreign_entries_are_left_out(
     perform: Perform, redis_client: RedisClient, damage_allowed: None
 ) -> None:
     """Any entry may be in the stream: reading continues."""
-    redis_client.xadd(REFUSED, {"a": "b"})
-    redis_client.xadd(REFUSED, {"who": "w", "more": "many", "entry": "e"})
-    redis_client.xadd(AUDIT, {"a": "b"})
+    redis_client.xadd(REFUSED_KEY, {"a": "b"})
+    redis_client.xadd(REFUSED_KEY, {"who": "w", "more": "many", "entry": "e"})
+    redis_client.xadd(AUDIT_KEY, {"a": "b"})
     assert [] == perform(read_refused("", 9))
     assert [] == perform(read_audit("", 9))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.operating.acts import Step, Stepped, read_step
+from pyasynq._broker.operating.acts import ActStep, Stepped, read_step
 from pyasynq._broker.operating.moves import Move, forget_taken, hold_and_take, release_step
 from pyasynq._broker.operating.periods import OPERATION_SECONDS
 from pyasynq._broker.scripts import OPERATE_HOLD, OPERATE_TAKE
@@ -47,7 +47,7 @@ def move(perform: Perform, *ids: str, number: int = 1) -> Stepped:
     """Move tasks in one step; `refused` has both reasons, as in an operation."""
     moves = {task_id: perform(take(task_id)) for task_id in ids}
     fates = {task_id: one.fate for task_id, one in moves.items()}
-    stepped = perform(release_step(Step(OP, number), "other", fates))
+    stepped = perform(release_step(ActStep(OP, number), "other", fates))
     perform(forget_taken(OP, "default", ids))
     reasons = {task_id: one.reason for task_id, one in moves.items() if one.reason}
     return stepped._replace(refused=reasons | stepped.refused)
@@ -195,7 +195,7 @@ def test_a_task_that_changes_meanwhile_stays(
     moved = perform(before_script(take(task_id), OPERATE_TAKE, act))
     assert Move("drop", "missing" if change == "gone" else "changed") == moved
     assert redis_client.exists(others.keys.task(task_id))
-    assert Stepped(0) == perform(release_step(Step(OP, 1), "other", {task_id: moved.fate}))
+    assert Stepped(0) == perform(release_step(ActStep(OP, 1), "other", {task_id: moved.fate}))
     assert not redis_client.exists(others.keys.task(task_id), THEIR_LOCK)
     assert redis_client.exists(tasks.keys.retry, tasks.keys.task("p")) == 2
     redis_client.flushall()
@@ -219,12 +219,12 @@ def test_a_death_in_between_neither_loses_nor_doubles_a_task(
         assert not redis_client.exists(tasks.keys.task("i"))
         assert 0 < redis_client.ttl(tasks.keys.step(OP)) <= OPERATION_SECONDS
     if died == "after release":
-        assert 1 == perform(release_step(Step(OP, 1), "other", {"i": "place"})).done
+        assert 1 == perform(release_step(ActStep(OP, 1), "other", {"i": "place"})).done
     elif doctor:
         others._place(redis_client, state, "i", NOW.seconds, "")
     # A step that was made is known by its ledger: an operation repeats its last call alone.
     fate = "place" if perform(read_step(OP, "other")) else perform(take("i")).fate
-    assert 1 == perform(release_step(Step(OP, 1), "other", {"i": fate})).done
+    assert 1 == perform(release_step(ActStep(OP, 1), "other", {"i": fate})).done
     assert ["i"] == others.ids(state.value)
     assert not redis_client.exists(tasks.keys.task("i"), getattr(tasks.keys, state.value))
     perform(forget_taken(OP, "default", ["i"]))
@@ -244,7 +244,7 @@ def test_a_new_task_with_the_id_of_a_moved_one_stays(
     tasks.pending("i")
     assert Move("again") == perform(take("i"))
     assert Move("again") == perform(take("i", is_wanted=False))
-    assert 1 == perform(release_step(Step(OP, 1), "other", {"i": "again"})).done
+    assert 1 == perform(release_step(ActStep(OP, 1), "other", {"i": "again"})).done
     assert (["i"], ["i"]) == (tasks.ids("pending"), others.ids("pending"))
     perform(forget_taken(OP, "default", ["i"]))
     assert Move("drop", "changed") == perform(take("i", is_wanted=False))
@@ -275,9 +275,11 @@ def test_what_another_operation_holds_is_taken(
     tasks.pending("i")
     assert Move("drop", "exists") == perform(hold_and_take("o", "default", "other", "i", ""))
     for fate in ("place", "drop"):
-        assert 0 == perform(release_step(Step("o", 1 if fate == "place" else 2), "other", {"i": fate})).done
+        assert (
+            0 == perform(release_step(ActStep("o", 1 if fate == "place" else 2), "other", {"i": fate})).done
+        )
     assert held == others.fields("i")
-    perform(release_step(Step(OP, 1), "other", {"i": "place"}))
+    perform(release_step(ActStep(OP, 1), "other", {"i": "place"}))
 
 
 def test_the_hold_is_refused_by_a_full_redis_and_the_rest_is_not() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pyasynq import operations
-from pyasynq._wire.keys import AUDIT, REFUSED
+from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY
 from pyasynq.errors import InvalidOptionError, PermissionDeniedError, TaskNotFoundError
 from pyasynq.operations import MASK, AuditFilters, User
 from pyasynq.operations import sync as blocking
@@ -57,7 +57,7 @@ def test_a_view_leaves_nothing(operator: blocking.Operator, redis_client: RedisC
     """To look is not to act."""
     operator.queue(MINE)
     operator.tasks(MINE, "pending")
-    assert not redis_client.exists(AUDIT)
+    assert not redis_client.exists(AUDIT_KEY)
 
 
 def test_a_change_that_fails_is_told_with_its_error(operator: blocking.Operator) -> None:
@@ -105,7 +105,9 @@ def test_no_secret_reaches_audit_or_log(
     with caplog.at_level(logging.INFO, "pyasynq.audit"):
         operator.edit_payload(MINE, f"failed-in-{MINE}", f'{{"token":"{SECRET}"}}'.encode())
         operator.pause_queue(MINE, reason=f"password={SECRET}")
-    held = json.dumps([{k.decode(): v.decode() for k, v in f.items()} for _, f in redis_client.xrange(AUDIT)])
+    held = json.dumps(
+        [{k.decode(): v.decode() for k, v in f.items()} for _, f in redis_client.xrange(AUDIT_KEY)]
+    )
     assert SECRET not in held
     assert SECRET not in caplog.text
     assert 4 == len(caplog.records)
@@ -118,7 +120,7 @@ def test_a_refused_call_is_noted_apart(operator: blocking.Operator, redis_client
     for _ in range(12):
         with pytest.raises(PermissionDeniedError):
             mallory.delete_task(MINE, f"failed-in-{MINE}")
-    assert not redis_client.exists(AUDIT)
+    assert not redis_client.exists(AUDIT_KEY)
     refused = operator.refusals().entries
     assert [2] + [0] * 9 == [entry.more for entry in refused]
     assert ("mallory", "delete_task", "refused") == (refused[0].user, refused[0].verb, refused[0].outcome)
@@ -182,6 +184,6 @@ def test_with_a_redis_user_who_may_not_write_it_the_audit_goes_to_the_log(
         outcomes = [record.audit["outcome"] for record in caplog.records if record.name == "pyasynq.audit"]  # type: ignore[attr-defined]
         assert ["started", "done", "refused"] == outcomes
         assert redis_client.exists(f"asynq:{{{MINE}}}:paused")
-        assert not redis_client.exists(AUDIT, REFUSED)
+        assert not redis_client.exists(AUDIT_KEY, REFUSED_KEY)
     finally:
         redis_client.execute_command("ACL", "DELUSER", "reader")

@@ -292,7 +292,7 @@ def test_any_number_of_deaths_costs_no_count(
 ) -> None:
     """Drawn: where each process dies, and how large its steps are; also in the last step of a queue."""
     drawn = random.Random(seed)
-    note = _runner.Runner._note
+    note = _runner.OperationRunner._note
     left = [0]
 
     def dying(self: Any, *args: Any, **named: Any) -> str:
@@ -311,7 +311,7 @@ def test_any_number_of_deaths_costs_no_count(
                 lapse(redis_client, operation)
 
     monkeypatch.setattr(_runner, "size_of_step", lambda size, seconds: drawn.choice([1, 3, 7, 20]))
-    monkeypatch.setattr(_runner.Runner, "_note", dying)
+    monkeypatch.setattr(_runner.OperationRunner, "_note", dying)
     ids = [f"r{number}" for number in range(24)]
     for queue in ("default", "low"):
         Tasks(redis_client, queue).put(TaskState.RETRY, *ids, error_msg="why")
@@ -326,7 +326,7 @@ def test_any_number_of_deaths_costs_no_count(
 
 def die_at_note(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Let the process die after a step was made and before it is noted."""
-    note = _runner.Runner._note
+    note = _runner.OperationRunner._note
     notes: list[str] = []
 
     def dying(self: Any, *args: Any, **named: Any) -> str:
@@ -335,7 +335,7 @@ def die_at_note(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
             raise KeyboardInterrupt
         return note(self, *args, **named)
 
-    monkeypatch.setattr(_runner.Runner, "_note", dying)
+    monkeypatch.setattr(_runner.OperationRunner, "_note", dying)
 
 
 def lapse(client: RedisClient, operation: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from pyasynq._broker.task_types import publish_types
-from pyasynq._wire.keys import AUDIT, REFUSED, TASK_TYPES
+from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY, TASK_TYPES_KEY
 from pyasynq.errors import PyasynqError
 from pyasynq.operations import MASK, VERBS, Redactor, User
 from pyasynq.operations import sync as blocking
@@ -136,8 +136,8 @@ def test_a_secret_is_in_no_result_error_audit_or_log(
                 except PyasynqError as error:
                     found[verb] = "".join(map(str, (error, error.args, vars(error))))
             assert SENTINEL not in found[verb], verb
-    streams = {key: secret_database.xrange(key) for key in (AUDIT, REFUSED)}
-    assert all(streams.values()) if role != "admin" else streams[AUDIT]
+    streams = {key: secret_database.xrange(key) for key in (AUDIT_KEY, REFUSED_KEY)}
+    assert all(streams.values()) if role != "admin" else streams[AUDIT_KEY]
     assert SENTINEL not in repr(streams)
     assert "export" in found
     assert SENTINEL not in caplog.text + repr([vars(record) for record in caplog.records])
@@ -149,7 +149,7 @@ def test_a_damaged_list_of_types_hides_nothing_else(
 ) -> None:
     """Damage can still be looked at; secrets are known by their names alone, and the log says so."""
     fill(redis_client, perform)
-    redis_client.set(TASK_TYPES, "odd")
+    redis_client.set(TASK_TYPES_KEY, "odd")
     with blocking.Operator(redis_url, ADMIN, clock=_Clock()) as operator:
         shown = operator.task(MINE, f"failed-in-{MINE}")
         assert f'{{"user":42,"password":"{MASK}"}}'.encode() == shown.payload

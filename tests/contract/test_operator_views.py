@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq._broker.operating import views as plans
-from pyasynq._wire.keys import VIEWS
+from pyasynq._wire.keys import VIEWS_KEY
 from pyasynq.errors import InvalidOptionError, PermissionDeniedError, QueueNotFoundError
 from pyasynq.operations import SavedView, User
 from pyasynq.operations import sync as blocking
@@ -120,7 +120,7 @@ def test_what_cannot_be_is_refused(mira: blocking.Operator, redis_client: RedisC
         mira.save_view("n", "p", "nope:1")
     with pytest.raises(QueueNotFoundError):
         mira.for_user(LEO).save_view("n", "p", queue="payments")
-    assert not redis_client.exists(VIEWS)
+    assert not redis_client.exists(VIEWS_KEY)
 
 
 def test_there_is_an_end_to_views(
@@ -136,7 +136,7 @@ def test_there_is_an_end_to_views(
     monkeypatch.setattr(plans, "MAX_VIEWS", 2)
     with pytest.raises(InvalidOptionError, match="as many as can be"):
         mira.for_user(LEO).save_view("c", "p")
-    assert 2 == redis_client.hlen(VIEWS)
+    assert 2 == redis_client.hlen(VIEWS_KEY)
 
 
 def test_what_is_not_a_view_is_left_out(
@@ -146,11 +146,11 @@ def test_what_is_not_a_view_is_left_out(
     own = mira.share_view("mine", "tasks")
     odd = values.encode_view(own).replace(b'"query":""', b'"query":"nope:1"')
     for name, data in {"x": b"nonsense", "y": b"[1]", "z": b'{"name":1}'}.items():
-        redis_client.hset(VIEWS, name, data)
+        redis_client.hset(VIEWS_KEY, name, data)
     assert [own] == mira.views()
-    redis_client.hset(VIEWS, own.view, odd)
+    redis_client.hset(VIEWS_KEY, own.view, odd)
     assert (["mine"], []) == (names(mira), names(mira.for_user(LEO)))
-    redis_client.hdel(VIEWS, "x", "y", "z")
+    redis_client.hdel(VIEWS_KEY, "x", "y", "z")
 
 
 def test_views_are_read_in_parts(
@@ -159,7 +159,7 @@ def test_views_are_read_in_parts(
     """All of them, also more than a part has."""
     view = values.encode_view(mira.save_view("mine", "tasks"))
     for number in range(250):
-        redis_client.hset(VIEWS, f"view-{number}", view)
+        redis_client.hset(VIEWS_KEY, f"view-{number}", view)
     assert 251 == len(perform(plans.read_views()))
 
 

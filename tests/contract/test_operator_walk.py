@@ -99,7 +99,7 @@ class _Clock:
 
 def state_of(client: RedisClient) -> dict[str, Any]:
     """Return everything in the database except the refused calls."""
-    return {key: value for key, value in snapshot(client).items() if key != keys.REFUSED}
+    return {key: value for key, value in snapshot(client).items() if key != keys.REFUSED_KEY}
 
 
 def call(redis_url: str, user: User, verb: str, queue: str, **settings: Any) -> Any:

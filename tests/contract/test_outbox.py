@@ -13,7 +13,7 @@ from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.leases import PoisonTask, archive_poison, quarantine
-from pyasynq._broker.operating.acts import Step, archive_step, delete_step, set_aside_step, undo_step
+from pyasynq._broker.operating.acts import ActStep, archive_step, delete_step, set_aside_step, undo_step
 from pyasynq._broker.outbox import StoredEnding, deliver_endings, list_endings
 from pyasynq._broker.settle import ArchiveTask, settle_archive, settle_done
 from pyasynq._wire.endings import decode_ending, encode_callback
@@ -165,9 +165,9 @@ def test_an_outbox_of_a_wrong_type_stops_the_settle_before_it_writes(
     [
         (lambda ids: archive_tasks("default", ids, limits=LIMITS, now=NOW), "archived"),
         (lambda ids: delete_tasks("default", ids), "deleted"),
-        (lambda ids: archive_step(Step("o", 1), "default", ids, "", limits=LIMITS, now=NOW), "archived"),
-        (lambda ids: delete_step(Step("o", 1), "default", ids, ""), "deleted"),
-        (lambda ids: set_aside_step(Step("o", 1), "default", ids, ""), "deleted"),
+        (lambda ids: archive_step(ActStep("o", 1), "default", ids, "", limits=LIMITS, now=NOW), "archived"),
+        (lambda ids: delete_step(ActStep("o", 1), "default", ids, ""), "deleted"),
+        (lambda ids: set_aside_step(ActStep("o", 1), "default", ids, ""), "deleted"),
     ],
     ids=["archive", "delete", "archive step", "delete step", "set aside"],
 )
@@ -259,8 +259,8 @@ def test_a_deletion_that_is_undone_can_end_again(
     """The callback hears of the deletion, and later of the real end."""
     tasks.put(TaskState.PENDING, "a", extra=FINISHED)
 
-    perform(set_aside_step(Step("o", 1), "default", ["a"], ""))
-    perform(undo_step(Step("u", 1), "default", ["a"], "o"))
+    perform(set_aside_step(ActStep("o", 1), "default", ["a"], ""))
+    perform(undo_step(ActStep("u", 1), "default", ["a"], "o"))
     perform(delete_tasks("default", ["a"]))
 
     assert [told("a", "deleted")] * 2 == read_callbacks(redis_client)

@@ -10,7 +10,7 @@ import pytest
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks
 from pyasynq._broker.inspecting.pending_places import NO_HINTS, WALK, PendingPlaces, find_places
 from pyasynq._broker.operating.acts import (
-    Step,
+    ActStep,
     archive_step,
     delete_step,
     read_ways_back,
@@ -153,7 +153,7 @@ def test_a_list_of_two_thousand_ids_is_looked_through_at_once(
 def test_many_tasks_are_looked_for_everywhere_if_that_is_asked_for(perform: Perform, tasks: Tasks) -> None:
     """Fails if `WALK` finds only what is near an end."""
     fill(tasks)
-    assert 5 == perform(delete_step(Step("op", 1), "default", DEEP[:5], "", hints=WALK)).done
+    assert 5 == perform(delete_step(ActStep("op", 1), "default", DEEP[:5], "", hints=WALK)).done
     assert without(*DEEP[:5]) == tasks.ids("pending")
 
 
@@ -218,7 +218,7 @@ def test_tasks_that_are_taken_meanwhile_are_refused(tasks: Tasks, redis_client: 
     assert without(*DEEP[:20]) == tasks.ids("pending")
 
 
-STEPS: dict[str, Callable[[Step, Hints], Plan[Any]]] = {
+STEPS: dict[str, Callable[[ActStep, Hints], Plan[Any]]] = {
     "delete": lambda step, hints: delete_step(step, "default", DEEP, "", hints=hints),
     "set_aside": lambda step, hints: set_aside_step(step, "default", DEEP, "pending", hints=hints),
     "archive": lambda step, hints: archive_step(
@@ -236,13 +236,13 @@ def test_a_step_that_does_not_find_its_tasks_changes_nothing(
     before = snapshot(redis_client)
     wrong = PendingPlaces(TASKS[5], LENGTH, dict.fromkeys(DEEP, 3_000)).hints(DEEP)
     for hints in (NO_HINTS, wrong):
-        assert perform(STEPS[name](Step("op", 1), hints)).unplaced
+        assert perform(STEPS[name](ActStep("op", 1), hints)).unplaced
         assert before == snapshot(redis_client)
     places = perform(find_places("default", DEEP))
-    result = perform(STEPS[name](Step("op", 1), places.hints(DEEP)))
+    result = perform(STEPS[name](ActStep("op", 1), places.hints(DEEP)))
     assert (150, {}, False) == (result.done, result.refused, result.unplaced)
     assert without(*DEEP) == tasks.ids("pending")
-    assert result._replace(repeated=True) == perform(STEPS[name](Step("op", 1), NO_HINTS))
+    assert result._replace(repeated=True) == perform(STEPS[name](ActStep("op", 1), NO_HINTS))
 
 
 def test_what_was_removed_goes_back_to_its_places(tasks: Tasks, redis_client: RedisClient) -> None:
@@ -254,11 +254,13 @@ def test_what_was_removed_goes_back_to_its_places(tasks: Tasks, redis_client: Re
     places = perform(find_places("default", deep))
     for number, ids in enumerate((deep[:5], deep[5:]), 1):
         hints = places.hints(ids)
-        assert len(ids) == perform(set_aside_step(Step("op", number), "default", ids, "", hints=hints)).done
+        assert (
+            len(ids) == perform(set_aside_step(ActStep("op", number), "default", ids, "", hints=hints)).done
+        )
         places.remove(ids)
     assert without(*deep) == tasks.ids("pending")
     ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
-    assert len(ways) == perform(undo_step(Step("undo", 1), "default", ways, "op")).done
+    assert len(ways) == perform(undo_step(ActStep("undo", 1), "default", ways, "op")).done
     assert TASKS == tasks.ids("pending")
 
 
@@ -270,14 +272,14 @@ def test_tasks_go_back_to_the_front_of_a_long_list(
     front = TASKS[1:9]
     fill(tasks, TASKS[:10])
     perform = BlockingPerformer(redis_client)
-    assert 8 == perform(set_aside_step(Step("op", 1), "default", front, "")).done
+    assert 8 == perform(set_aside_step(ActStep("op", 1), "default", front, "")).done
     expected = TASKS
     if neighbour == "taken":
         redis_client.rpop(tasks.keys.pending)
         redis_client.delete(tasks.keys.task(TASKS[0]))
         expected = TASKS[1:]
     ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
-    assert 8 == perform(undo_step(Step("undo", 1), "default", ways, "op")).done
+    assert 8 == perform(undo_step(ActStep("undo", 1), "default", ways, "op")).done
     assert expected == tasks.ids("pending")
 
 
@@ -295,12 +297,12 @@ def test_an_undo_ends_its_call_before_the_walks_are_long(
     ids = [TASKS[at] for at in (5_000, 6_000, 7_000, 8_000)]
     fill(tasks, [*ids, *(t for one in ids for t in neighbours_of(one))])
     perform = BlockingPerformer(redis_client)
-    assert 2 == perform(set_aside_step(Step("op", 1), "default", ids[:2], "")).done
-    assert 2 == perform(set_aside_step(Step("op", 2), "default", ids[2:], "")).done
+    assert 2 == perform(set_aside_step(ActStep("op", 1), "default", ids[:2], "")).done
+    assert 2 == perform(set_aside_step(ActStep("op", 2), "default", ids[2:], "")).done
     ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
-    first = perform(undo_step(Step("undo", 1), "default", ways, "op"))
+    first = perform(undo_step(ActStep("undo", 1), "default", ways, "op"))
     assert (2, 2) == (first.done, first.left)
-    last = perform(undo_step(Step("undo", 2), "default", ways[2:], "op"))
+    last = perform(undo_step(ActStep("undo", 2), "default", ways[2:], "op"))
     assert (2, 0) == (last.done, last.left)
     assert TASKS == tasks.ids("pending")
 
@@ -323,9 +325,9 @@ def test_an_undo_counts_only_the_ids_that_redis_walks_past(
     tasks.pending("a", "b", "c")
     surround(tasks, older=older, newer=newer)
     perform = BlockingPerformer(redis_client)
-    assert 2 == perform(set_aside_step(Step("op", 1), "default", ["b", "c"], "")).done
+    assert 2 == perform(set_aside_step(ActStep("op", 1), "default", ["b", "c"], "")).done
     ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
-    undone = perform(undo_step(Step("undo", 1), "default", ways, "op"))
+    undone = perform(undo_step(ActStep("undo", 1), "default", ways, "op"))
     assert (2, 0) == (undone.done, undone.left)
     assert ["a", "b", "c"] == [one for one in tasks.ids("pending") if len(one) == 1]
 
@@ -337,8 +339,8 @@ def test_an_undo_puts_back_its_first_task_however_long_the_walk(
     monkeypatch.setattr("pyasynq._broker.operating.acts.MOST_WALKED", 1)
     tasks.pending("a", "b", "c")
     perform = BlockingPerformer(redis_client)
-    assert 2 == perform(set_aside_step(Step("op", 1), "default", ["a", "b"], "")).done
-    undone = perform(undo_step(Step("undo", 1), "default", ["b", "a"], "op"))
+    assert 2 == perform(set_aside_step(ActStep("op", 1), "default", ["a", "b"], "")).done
+    undone = perform(undo_step(ActStep("undo", 1), "default", ["b", "a"], "op"))
     assert (1, 1) == (undone.done, undone.left)
     assert ["b", "c"] == tasks.ids("pending")
 
@@ -348,9 +350,9 @@ def test_a_task_goes_back_although_its_neighbour_has_lost_its_place(
 ) -> None:
     """Fails if a task counts as put back when there was no list to put it into."""
     tasks.pending("a", "b")
-    assert 1 == perform(set_aside_step(Step("op", 1), "default", ["a"], "")).done
+    assert 1 == perform(set_aside_step(ActStep("op", 1), "default", ["a"], "")).done
     redis_client.delete(tasks.keys.pending)
-    assert 1 == perform(undo_step(Step("undo", 1), "default", ["a"], "op")).done
+    assert 1 == perform(undo_step(ActStep("undo", 1), "default", ["a"], "op")).done
     assert ["a"] == tasks.ids("pending")
 
 

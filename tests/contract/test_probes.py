@@ -11,7 +11,7 @@ import pytest
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.supervisor.vitals import Vitals
 from pyasynq._redis.cluster.slot_map import find_slot
-from pyasynq._wire.keys import SERVERS, queue_keys
+from pyasynq._wire.keys import SERVERS_KEY, queue_keys
 from pyasynq.config import ServerConfig
 from pyasynq.events import QueuesAsked, SignOfLife
 from tests.fix_engine import do_nothing, serving
@@ -29,7 +29,7 @@ async def test_a_node_that_is_away_takes_its_own_queues_from_a_worker_and_not_it
     cluster: Cluster,
 ) -> None:
     """The node of the server records is silent: the worker is live, and ready for its other queue. (D46)"""
-    node = cluster.owner(find_slot(SERVERS))
+    node = cluster.owner(find_slot(SERVERS_KEY))
     owners = {
         f"q{number}": cluster.owner(find_slot(queue_keys(f"q{number}").pending)) for number in range(100)
     }

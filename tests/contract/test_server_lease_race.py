@@ -13,7 +13,7 @@ from pyasynq._engine.lease.renewal import Renewal
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.run.attempt import Attempt, Phase
 from pyasynq._engine.run.outcome import DONE, REQUEUE, Decision
-from pyasynq._engine.run.settle_record import Record
+from pyasynq._engine.run.settle_record import SettleRecord
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.settle.settle_queue import SettleQueue
 from pyasynq._redis.driver import BlockingDriver
@@ -57,7 +57,7 @@ def test_h05_a_renewal_that_overtakes_a_settle_does_not_make_it_look_stale(
     )
     roster.add(attempt)
     attempt.phase = Phase.SETTLING
-    settles.put(attempt, decision, Record(message=task.message))
+    settles.put(attempt, decision, SettleRecord(message=task.message))
     [batch] = settles.take_fresh()
     assert ([], [], None) == Renewal(driver, settings, SYSTEM_CLOCK, redis_time).renew([attempt])
     settles.confirm(batch, driver.run(batch.plan))

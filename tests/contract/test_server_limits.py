@@ -11,7 +11,7 @@ import pytest
 
 from pyasynq import Client, Inspector, Queue, ServerConfig, Task, context
 from pyasynq._engine.take.queue_state import QueuePhase, Watch
-from pyasynq._wire.keys import SERVERS
+from pyasynq._wire.keys import SERVERS_KEY
 from pyasynq._wire.messages import ServerInfo
 from pyasynq.events import LimitsIgnored, Outcome, TaskFinished
 from tests.fix_engine import QUICK, do_nothing, make_server, serving
@@ -223,9 +223,9 @@ async def test_a_server_without_limits_on_a_limited_queue_is_reported_once(
             active_worker_count=0,
             engine=engine,
         )
-        key = f"{SERVERS}:{{h:7:{server_id}}}"
+        key = f"{SERVERS_KEY}:{{h:7:{server_id}}}"
         redis_client.set(key, info.encode())
-        redis_client.zadd(SERVERS, {key: until})
+        redis_client.zadd(SERVERS_KEY, {key: until})
     config = ServerConfig(queues={"one": Queue(rate=1_000), "three": 1})
     async with serving(redis_url, do_nothing, config) as running:
         event = await running.recorder.wait(LimitsIgnored)

@@ -12,7 +12,7 @@ from pyasynq._broker.inspecting.servers import look_at_request, request_of_serve
 from pyasynq._broker.server_requests import ask_server, read_request
 from pyasynq._broker.servers import write_server_state
 from pyasynq._wire.engine_text import decode_answer, decode_engine, decode_loop_blocked, encode_engine
-from pyasynq._wire.keys import SERVERS, server_request_key
+from pyasynq._wire.keys import SERVERS_KEY, server_request_key
 from pyasynq.errors import InvalidOptionError, ServerNotFoundError
 from pyasynq.events import HeartbeatWritten, RoundFailed, ServerAsked
 from pyasynq.info import RequestStatus, ServerAction, ServerAnswer, ServerRequestResult
@@ -134,7 +134,7 @@ def test_a_request_is_looked_at_again(perform: Perform, redis_client: RedisClien
         engine = encode_engine("pyasynq", {}, answer=ServerAnswer(QUIET, result.number, obeyed))
         perform(write_server_state(server(engine=engine), [], now=NOW))
         assert status is perform(look_at_request(result, now=NOW)).status
-    redis_client.delete(SERVERS)
+    redis_client.delete(SERVERS_KEY)
     assert RequestStatus.ENDED is perform(look_at_request(result, now=NOW)).status
 
 

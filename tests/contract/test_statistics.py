@@ -12,7 +12,7 @@ import pytest
 import pyasynq.sync
 from pyasynq import Archive, Cancel, SkipRetry, Snooze
 from pyasynq._broker.inspecting.marks import MAX_MARKS
-from pyasynq._wire.keys import MARKS
+from pyasynq._wire.keys import MARKS_KEY
 from pyasynq.config import ServerConfig
 from pyasynq.errors import InvalidOptionError
 from pyasynq.events import HeartbeatWritten, RoundFailed, RoundFinished
@@ -263,7 +263,7 @@ async def test_a_mark_is_kept_listed_and_removed(redis_url: str, redis_client: R
         assert [early, late] == await inspector.marks(now - timedelta(hours=3))
         assert [early] == await inspector.marks(now - timedelta(hours=3), now - timedelta(hours=1))
         assert ("deploy b", "ann", "") == (late.text, late.by, early.by)
-        assert redis_client.ttl(MARKS) > 80 * 86_400
+        assert redis_client.ttl(MARKS_KEY) > 80 * 86_400
         assert (True, False) == (await inspector.remove_mark(late.id), await inspector.remove_mark(late.id))
         assert [early] == await inspector.marks(now - timedelta(hours=3))
 
@@ -271,10 +271,10 @@ async def test_a_mark_is_kept_listed_and_removed(redis_url: str, redis_client: R
 @run_async
 async def test_only_the_newest_thousand_marks_are_kept(redis_url: str, redis_client: RedisClient) -> None:
     """The oldest one goes with the next mark."""
-    redis_client.zadd(MARKS, {f"mark {number}": number for number in range(MAX_MARKS)})
+    redis_client.zadd(MARKS_KEY, {f"mark {number}": number for number in range(MAX_MARKS)})
     async with Inspector(redis_url) as inspector:
         await inspector.add_mark("deploy")
-    assert (MAX_MARKS, None) == (redis_client.zcard(MARKS), redis_client.zscore(MARKS, "mark 0"))
+    assert (MAX_MARKS, None) == (redis_client.zcard(MARKS_KEY), redis_client.zscore(MARKS_KEY, "mark 0"))
 
 
 @pytest.mark.parametrize("text", ["", " ", "x" * 201, 5])
@@ -294,7 +294,7 @@ async def test_what_is_not_a_mark_is_left_out(
     redis_url: str, redis_client: RedisClient, damage: bytes
 ) -> None:
     """Marks are listed all the same."""
-    redis_client.zadd(MARKS, {damage: 5})
+    redis_client.zadd(MARKS_KEY, {damage: 5})
     async with Inspector(redis_url) as inspector:
         mark = await inspector.add_mark("deploy")
         assert [mark] == await inspector.marks(datetime.fromtimestamp(1, UTC))

@@ -12,7 +12,7 @@ from pyasynq import App, Inspector, Secret, ServerConfig
 from pyasynq._broker import task_types as plans
 from pyasynq._broker.task_types import KEPT_SECONDS, publish_types, read_types, renew_types
 from pyasynq._engine.services import type_publisher
-from pyasynq._wire.keys import TASK_TYPES
+from pyasynq._wire.keys import TASK_TYPES_KEY
 from pyasynq.doctor import Doctor, FindingKind
 from pyasynq.events import HeartbeatWritten, RoundFinished, TypesNotPublished
 from pyasynq.mux import Mux
@@ -32,7 +32,7 @@ BEFORE = NOW._replace(seconds=NOW.seconds - 100)
 
 def known(client: RedisClient) -> dict[str, str]:
     """Return what the hash holds."""
-    return {name.decode(): value.decode() for name, value in client.hgetall(TASK_TYPES).items()}
+    return {name.decode(): value.decode() for name, value in client.hgetall(TASK_TYPES_KEY).items()}
 
 
 def test_a_type_is_published_with_its_second(perform: Perform, redis_client: RedisClient) -> None:
@@ -51,7 +51,7 @@ def test_a_type_is_published_with_its_second(perform: Perform, redis_client: Red
     assert {"mail": f"{NOW.seconds} {text}", "img:": f'{NOW.seconds} {{"prefix":true}}'} == known(
         redis_client
     )
-    assert set_to(KEPT_SECONDS) == redis_client.ttl(TASK_TYPES)
+    assert set_to(KEPT_SECONDS) == redis_client.ttl(TASK_TYPES_KEY)
 
 
 def test_a_published_type_is_read_as_it_was(perform: Perform) -> None:
@@ -83,21 +83,21 @@ def test_renewing_keeps_the_description_and_tells_what_is_missing(
 ) -> None:
     """So an old worker that goes on does not undo what a new one has published."""
     perform(publish_types([TaskTypeInfo("t", version="2\n3")], BEFORE))
-    redis_client.hset(TASK_TYPES, "odd", "no second")
-    redis_client.persist(TASK_TYPES)
+    redis_client.hset(TASK_TYPES_KEY, "odd", "no second")
+    redis_client.persist(TASK_TYPES_KEY)
     assert ["gone", "odd"] == perform(renew_types(["t", "gone", "odd"], NOW))
     assert f'{NOW.seconds} {{"version":"2\\n3"}}' == known(redis_client)["t"]
-    assert set_to(KEPT_SECONDS) == redis_client.ttl(TASK_TYPES)
-    redis_client.hdel(TASK_TYPES, "odd")
+    assert set_to(KEPT_SECONDS) == redis_client.ttl(TASK_TYPES_KEY)
+    redis_client.hdel(TASK_TYPES_KEY, "odd")
 
 
 def test_types_that_no_worker_has_named_for_30_days_are_neither_read_nor_kept(
     perform: Perform, redis_client: RedisClient
 ) -> None:
     """Each publication forgets some of them; one that was named 30 days ago to the second stays."""
-    redis_client.hset(TASK_TYPES, "old", f"{NOW.seconds - KEPT_SECONDS - 1} {{}}")
-    redis_client.hset(TASK_TYPES, "edge", f"{NOW.seconds - KEPT_SECONDS} {{}}")
-    redis_client.hset(TASK_TYPES, "odd", "x")
+    redis_client.hset(TASK_TYPES_KEY, "old", f"{NOW.seconds - KEPT_SECONDS - 1} {{}}")
+    redis_client.hset(TASK_TYPES_KEY, "edge", f"{NOW.seconds - KEPT_SECONDS} {{}}")
+    redis_client.hset(TASK_TYPES_KEY, "odd", "x")
     assert ["edge"] == [one.type for one in perform(read_types(NOW))]
     perform(publish_types([TaskTypeInfo("t")], NOW))
     assert {"edge", "t"} == known(redis_client).keys()
@@ -107,7 +107,7 @@ def test_no_more_types_are_taken_than_there_is_room_for(
     perform: Perform, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Types that are there already are replaced; those that are left out are told."""
-    monkeypatch.setattr(plans, "MAX_TYPES", 2)
+    monkeypatch.setattr(plans, "MAX_PUBLISHED_TYPES", 2)
     types = [TaskTypeInfo(name) for name in "abc"]
     assert ["c"] == perform(publish_types(types, BEFORE))
     assert ["c"] == perform(publish_types(types[::-1], NOW))
@@ -140,11 +140,11 @@ def test_a_large_schema_is_left_out_and_a_larger_description_refused(
 )
 def test_what_cannot_be_read_is_left_out(perform: Perform, redis_client: RedisClient, value: bytes) -> None:
     """Any program may have written it."""
-    redis_client.hset(TASK_TYPES, "odd", value)
-    redis_client.hset(TASK_TYPES, b"\xff", f"{NOW.seconds} {{}}")
-    redis_client.hset(TASK_TYPES, "sound", f"{NOW.seconds} {{}}")
+    redis_client.hset(TASK_TYPES_KEY, "odd", value)
+    redis_client.hset(TASK_TYPES_KEY, b"\xff", f"{NOW.seconds} {{}}")
+    redis_client.hset(TASK_TYPES_KEY, "sound", f"{NOW.seconds} {{}}")
     assert ["sound"] == [one.type for one in perform(read_types(NOW))]
-    redis_client.delete(TASK_TYPES)
+    redis_client.delete(TASK_TYPES_KEY)
 
 
 def shop() -> App:
@@ -210,7 +210,7 @@ async def test_a_server_with_one_handler_for_all_types_publishes_nothing(
         await running.recorder.wait(HeartbeatWritten)
         [server] = await inspector.servers()
     assert server.types is None
-    assert not redis_client.exists(TASK_TYPES)
+    assert not redis_client.exists(TASK_TYPES_KEY)
 
 
 @run_async
@@ -221,7 +221,7 @@ async def test_a_server_publishes_again_what_redis_has_lost(
     monkeypatch.setattr(type_publisher, "_RENEW_SECONDS", 0.05)
     async with serving(redis_url, shop()) as running:
         await running.recorder.wait(RoundFinished, lambda event: event.service == "type_publisher")
-        redis_client.delete(TASK_TYPES)
+        redis_client.delete(TASK_TYPES_KEY)
         while len(known(redis_client)) < 2:
             await running.recorder.wait(
                 RoundFinished, lambda event: event.service == "type_publisher", new=True
@@ -233,7 +233,7 @@ async def test_types_that_were_not_taken_are_told_once(
     redis_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By an event, which the log shows."""
-    monkeypatch.setattr(plans, "MAX_TYPES", 1)
+    monkeypatch.setattr(plans, "MAX_PUBLISHED_TYPES", 1)
     monkeypatch.setattr(type_publisher, "_RENEW_SECONDS", 0.01)
     async with serving(redis_url, shop()) as running:
         for _ in range(3):

@@ -14,7 +14,7 @@ from pyasynq._broker.inspecting.vitals import (
     read_vitals,
 )
 from pyasynq._broker.operating import snoozes
-from pyasynq._wire.keys import SNOOZED
+from pyasynq._wire.keys import SNOOZED_KEY
 from pyasynq.task import TaskState
 from tests.factories import NOW
 
@@ -82,9 +82,9 @@ def test_a_pause_and_an_objective_are_read(perform: Perform, tasks: Tasks, redis
     perform(snoozes.set_wait_objective("default", 1.5))
     expected = EMPTY._replace(paused_since=NOW.seconds - 5, wait_objective=1.5)
     assert expected == perform(read_vitals("default", now=NOW))
-    assert 1.5 == perform(snoozes.get_wait_objective("default"))
+    assert 1.5 == perform(snoozes.read_wait_objective("default"))
     perform(snoozes.set_wait_objective("default", None))
-    assert None is perform(snoozes.get_wait_objective("default"))
+    assert None is perform(snoozes.read_wait_objective("default"))
     redis_client.delete(tasks.keys.paused)
 
 
@@ -99,7 +99,7 @@ def test_hostile_values_are_none(
     found = perform(read_vitals("default", now=NOW))
     assert found.paused_since in {None, -1, 0}
     assert found.wait_objective in {None, 1e99}
-    assert perform(snoozes.get_wait_objective("default")) in {None, 1e99}
+    assert perform(snoozes.read_wait_objective("default")) in {None, 1e99}
 
 
 def test_the_last_ticks_of_entries_are_read(
@@ -128,7 +128,7 @@ def test_the_newest_snooze_of_a_finding_counts_until_it_ends(
     for finding, seconds in (("a", 10), ("a", 30), ("b", 20), ("ended", -5)):
         until = NOW.plus(seconds)
         perform(snoozes.add_snooze(finding, until=until, reason="why", by="mira", now=NOW))
-    redis_client.zadd(SNOOZED, {b"\xff": NOW.seconds + 99, "{}": NOW.seconds + 99})
+    redis_client.zadd(SNOOZED_KEY, {b"\xff": NOW.seconds + 99, "{}": NOW.seconds + 99})
     found = perform(snoozes.list_snoozes(NOW))
     assert [("b", 21), ("a", 31)] == [
         (one.finding, int(one.until.timestamp()) - NOW.seconds) for one in found
@@ -136,5 +136,5 @@ def test_the_newest_snooze_of_a_finding_counts_until_it_ends(
     assert ["a"] == [one.finding for one in perform(snoozes.list_snoozes(NOW.plus(25)))]
     assert perform(snoozes.remove_snooze("a"))
     assert not perform(snoozes.remove_snooze("a"))
-    redis_client.zrem(SNOOZED, b"\xff", "{}")
-    assert 0 < redis_client.ttl(SNOOZED) <= snoozes.LONGEST_SNOOZE + 1
+    redis_client.zrem(SNOOZED_KEY, b"\xff", "{}")
+    assert 0 < redis_client.ttl(SNOOZED_KEY) <= snoozes.LONGEST_SNOOZE + 1

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pyasynq._broker.cancellation import read_requests
-from pyasynq._broker.inspecting.group_counts import group_sizes
+from pyasynq._broker.inspecting.group_counts import read_group_sizes
 from pyasynq._broker.inspecting.queues import history
 from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
 from pyasynq._broker.inspecting.servers import describe_servers
 from pyasynq._broker.inspecting.tasks import get_task, list_tasks
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq._broker.task_events import FIRST_MARK, Mark, decode_event, read_events
+from pyasynq._broker.task_events import FIRST_MARK, StreamPosition, decode_event, read_events
 from pyasynq._broker.task_records import decode_task_info
 from pyasynq._clock import Instant
 from pyasynq._redis.facts import read_redis_facts
@@ -156,14 +156,14 @@ def task_event(data: bytes) -> None:
     """An event that cannot be read is none."""
     decode_event("default", "1-0", data)
     answer(read_events("default", FIRST_MARK), [[(b"1-0", [b"event", data]), (b"2-0", [data])]])
-    answer(read_events("default", Mark("1-0", seen=True)), [[(b"2-0", [b"event", data])]])
+    answer(read_events("default", StreamPosition("1-0", seen=True)), [[(b"2-0", [b"event", data])]])
 
 
 @fuzzer(st.lists(BYTES, max_size=4))
 def names(found: list[bytes]) -> None:
     """Names of queues and groups, and counters, that cannot be read do not hide the others."""
     answer(queue_names(), [found])
-    answer(group_sizes("default"), [[b"0", *(part for name in found for part in (name, 1))]])
+    answer(read_group_sizes("default"), [[b"0", *(part for name in found for part in (name, 1))]])
     answer(history("default", 1, now=NOW), [1, [*found, None, None][:2]])
 
 

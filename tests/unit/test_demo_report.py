@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from pyasynq.cli.demo import report as pages
 from pyasynq.cli.demo.analysis import SourceFacts
 from pyasynq.cli.demo.picture import lease_line, picture, plain_line
-from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
+from pyasynq.cli.demo.progress import DemoState, LeaseView, RateMeter, WorkerView
 from pyasynq.cli.demo.sources import Sources
-from pyasynq.cli.demo.summary import Kill, Remains, Summary, summarize
-from pyasynq.cli.demo.text import bar, cut, percent, shorten, table
+from pyasynq.cli.demo.summary import Remains, Summary, WorkerKill, summarize
+from pyasynq.cli.demo.text import cut_line, shorten, table
+from pyasynq.cli.output.progress import bar, percent
 from pyasynq.info import QueueInfo
 from pyasynq.task import TaskInfo, TaskState
 
@@ -76,11 +77,11 @@ COMPLETED = [
 ]
 ARCHIVED = [_task(path, TaskState.ARCHIVED, retried=3, error="TokenError: no end") for path in PLANTED]
 ENQUEUED = ("a", "b", "one", "two", "three")
-KILL = Kill("worker 1", DEAD, 0.12, frozenset({"b", "two"}), 31.2, 34.9)
+KILL = WorkerKill("worker 1", DEAD, 0.12, frozenset({"b", "two"}), 31.2, 34.9)
 
 
 def _summary(
-    *, kill: Kill | None = KILL, enqueued: tuple[str, ...] = ENQUEUED, queue: QueueInfo = QUEUE
+    *, kill: WorkerKill | None = KILL, enqueued: tuple[str, ...] = ENQUEUED, queue: QueueInfo = QUEUE
 ) -> Summary:
     remains = Remains(queue, COMPLETED, ARCHIVED)
     return summarize(remains, Sources(ROOT, (), PLANTED), enqueued=enqueued, kill=kill, seconds=51.0)
@@ -176,7 +177,7 @@ def test_the_summary_can_be_written_as_json() -> None:
     assert 34.9 == written["kill"]["last_back_seconds"]
 
 
-SNAPSHOT = Snapshot(
+SNAPSHOT = DemoState(
     elapsed=4.0,
     total=1_796,
     queue=replace(QUEUE, pending=1_200, active=16, retry=3, completed=577),
@@ -230,6 +231,6 @@ def test_texts_and_bars_are_cut_to_size() -> None:
     """One line, whatever came in."""
     assert "ab c" == shorten("ab\n  c", 10)
     assert 7 == len(shorten("a much longer text", 7))
-    assert "a much…" == cut("a much longer text", 7)
+    assert "a much…" == cut_line("a much longer text", 7)
     assert "██░░" == bar(0.5, 4)
     assert "████" == bar(7.0, 4)

@@ -298,7 +298,7 @@ def test_a_program_that_this_machine_cannot_run_is_an_error(tmp_path: Path) -> N
 
 def test_the_configuration_quotes_every_byte_of_a_path() -> None:
     """Spaces, quotes, line ends and letters beyond ASCII neither end the value nor begin a directive."""
-    assert r'"/a b\x22\x5c\x0aport 1\xc3\xa9\xff"' == launch.quote_value('/a b"\\\nport 1é\udcff')
+    assert r'"/a b\x22\x5c\x0aport 1\xc3\xa9\xff"' == launch.quote_setting('/a b"\\\nport 1é\udcff')
 
 
 def test_a_folder_has_an_append_only_file_and_memory_has_none(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tools.size_report import (
     repeated_names,
 )
 
+MOST_REPEATED_NAMES = 19
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PINS = [
@@ -155,3 +156,10 @@ def test_no_module_imports_one_that_imports_it(structure: Structure) -> None:
     cycles = "\n".join(", ".join(cycle) for cycle in structure.cycles)
 
     assert not cycles, f"move what they share to a lower module, or pass a function or value:\n{cycles}"
+
+
+def test_few_public_names_belong_to_several_modules(structure: Structure) -> None:
+    """A search for a name finds the one thing that it means; the names that are left are right twice."""
+    names = "\n".join(f"{name}: {', '.join(paths)}" for name, paths in structure.repeated.items())
+
+    assert MOST_REPEATED_NAMES >= len(structure.repeated), f"rename the one that fewer people use:\n{names}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyasynq._app.declaration import Declaration
-    from pyasynq._app.typed_task import Sender, TypedTask
+    from pyasynq._app.typed_task import TaskSender, TypedTask
     from pyasynq._engine.handlers.group_routes import DeclaredAggregator
     from pyasynq._engine.handlers.middleware import Middleware
     from pyasynq._engine.handlers.routes import Route
@@ -44,7 +44,9 @@ class Registry:
         for one in middleware:
             self.use(one)
 
-    def add(self, sender: Sender, declaration: Declaration, options: EnqueueOptions) -> TypedTask[..., Any]:
+    def add(
+        self, sender: TaskSender, declaration: Declaration, options: EnqueueOptions
+    ) -> TypedTask[..., Any]:
         """Make a typed task of a declaration.
 
         Raises:

@@ -39,7 +39,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Sender(Acting, Protocol):
+class TaskSender(Acting, Protocol):
     """The app, as typed tasks use it to enqueue."""
 
     url: str
@@ -77,7 +77,7 @@ class TypedTask(Generic[_P, _R]):
         type: the task's type, by which workers find the handler.
     """
 
-    def __init__(self, sender: Sender, declaration: Declaration, options: EnqueueOptions) -> None:
+    def __init__(self, sender: TaskSender, declaration: Declaration, options: EnqueueOptions) -> None:
         self._sender = sender
         self._declaration = declaration
         self._options = options

@@ -8,7 +8,7 @@ from pyasynq._broker.scripts import ATTEMPT_COUNT
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.attempt_counts import (
     LEVELS,
-    MAX_TYPES,
+    MAX_COUNTED_TYPES,
     OTHER_TYPES,
     SUMMARY_SIZE,
     VECTOR_SIZE,
@@ -44,6 +44,6 @@ def count_attempts(queue: str, counts: Mapping[str, Sequence[int]], *, now: Inst
     yield ScriptCall(
         ATTEMPT_COUNT,
         tuple(keys.attempt_counts(level.name, level.start(now.seconds)) for level in LEVELS),
-        (MAX_TYPES, OTHER_TYPES, SUMMARY_SIZE, VECTOR_SIZE, *times, *types),
+        (MAX_COUNTED_TYPES, OTHER_TYPES, SUMMARY_SIZE, VECTOR_SIZE, *times, *types),
         Replay.NEVER,
     )

@@ -38,7 +38,7 @@ class GroupLimits(NamedTuple):
     max_size: int = 0
 
 
-class Checked(NamedTuple):
+class GroupCheck(NamedTuple):
     """The result of checking groups.
 
     Attributes:
@@ -71,7 +71,7 @@ def check_groups(
     now: Instant | None = None,
     timeout: int = AGGREGATION_SET_SECONDS,
     new_id: Callable[[], str] = new_set_id,
-) -> Plan[Checked]:
+) -> Plan[GroupCheck]:
     """Make sets, at most `most_sets`, of the oldest members of the due groups.
 
     A set has at most `max_size` members of its group, or 1,000, and 16 MB of messages. Ids without a task
@@ -108,4 +108,4 @@ def check_groups(
         redis_now = Instant(seconds, microseconds)
         made += [one for one, moved in zip(sets, reply[::2], strict=True) if moved]
         due += [int(next_due) for next_due in reply[1::2] if next_due != b""]
-    return Checked(made, min(due, default=None), redis_now)
+    return GroupCheck(made, min(due, default=None), redis_now)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pyasynq._clock import Instant
-    from pyasynq._wire.endings import Ending
+    from pyasynq._wire.endings import TaskEnding
     from pyasynq.task import Task
 
 ONCE_SECONDS: Final = 3_600
@@ -94,7 +94,7 @@ def make_callback_id(queue: str, address: bytes) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{queue}\0{address.decode('ascii', 'replace')}"))
 
 
-def _make_callback_task(queue: str, address: bytes, ending: Ending) -> Task:
+def _make_callback_task(queue: str, address: bytes, ending: TaskEnding) -> Task:
     callback = ending.callback
     payload = json.dumps(ending.arguments, ensure_ascii=False, separators=(",", ":"))
     return make_unchecked_task(

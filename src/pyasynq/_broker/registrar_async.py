@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq._redis.plan import Plan
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _NO_CONTEXT: Final = contextvars.Context()
 """An empty context: a timer must not keep a handler's context alive."""
@@ -49,7 +49,7 @@ class AsyncRegistrar(RegistrarBase):
         self._driver = driver
         self._per_loop = LoopLocal(_LoopState, _LoopState.abandon)
 
-    async def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+    async def run(self, plans: Sequence[Plan[_T]], queues: Sequence[str]) -> list[_T | Exception]:
         """Run plans in the caller's own task, as `run_unshielded` does; `queues` has the queue of each."""
         registry, state = self.registry, self._per_loop.here()
         if state.timer is None or not registry.has(queues):
@@ -62,7 +62,7 @@ class AsyncRegistrar(RegistrarBase):
                 registry.owe(queues)
                 self._send_soon()
 
-    async def run_one(self, plan: Plan[T], queue: str) -> T:
+    async def run_one(self, plan: Plan[_T], queue: str) -> _T:
         """Run one plan; return its result or raise its error. A cancelled caller leaves the plan running."""
         self._driver.check_open()
         [outcome] = await self._driver.wait_for(self._driver.start_task(self.run([plan], [queue])))
@@ -89,7 +89,9 @@ class AsyncRegistrar(RegistrarBase):
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _run_and_register(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+    async def _run_and_register(
+        self, plans: Sequence[Plan[_T]], queues: Sequence[str]
+    ) -> list[_T | Exception]:
         driver, registry = self._driver, self.registry
         sent: Sequence[Plan[Any]] = plans
         if not self._is_apart and queues and (registry.may_travel(queues) or not driver.stays_open):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.driver import BlockingDriver
     from pyasynq._redis.plan import Plan
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class BlockingRegistrar(RegistrarBase):
@@ -39,7 +39,7 @@ class BlockingRegistrar(RegistrarBase):
         self._waiting: dict[ThreadWaiter, None] = {}
         """Threads that wait for the queue names of their first tasks."""
 
-    def run(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+    def run(self, plans: Sequence[Plan[_T]], queues: Sequence[str]) -> list[_T | Exception]:
         """Run plans as one batch; `queues` has the queue of each."""
         registry = self.registry
         if self._sender_pid != os.getpid() or not registry.has(queues):
@@ -67,7 +67,7 @@ class BlockingRegistrar(RegistrarBase):
             if self._sender_pid:
                 waiter.wait(FIRST_WAIT)
 
-    def _run_and_register(self, plans: Sequence[Plan[T]], queues: Sequence[str]) -> list[T | Exception]:
+    def _run_and_register(self, plans: Sequence[Plan[_T]], queues: Sequence[str]) -> list[_T | Exception]:
         registry = self.registry
         sent: Sequence[Plan[Any]] = plans
         if not self._is_apart and queues and registry.may_travel(queues):

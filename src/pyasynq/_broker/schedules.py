@@ -27,7 +27,7 @@ from pyasynq._broker.stored import decode_name, display_name, parse_number
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SCHEDULER_ENTRIES_SECONDS, SCHEDULER_HISTORY_LIMIT, STATISTICS_SECONDS
-from pyasynq._wire.keys import SCHEDULERS, queue_keys, scheduler_history_key, scheduler_key
+from pyasynq._wire.keys import SCHEDULERS_KEY, queue_keys, scheduler_history_key, scheduler_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, UndecodableMessageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.enqueueing.compose import Composed
     from pyasynq.task import EnqueueResult
 
-T = TypeVar("T", SchedulerEntry, SchedulerEnqueueEvent)
+_T = TypeVar("_T", SchedulerEntry, SchedulerEnqueueEvent)
 
 TICK_SLACK_SECONDS: Final = 300
 """Largest distance in seconds into the future at which a stored tick is believed.
@@ -153,7 +153,7 @@ def fire(
     return Fired(build_tick_result(composed, code, display_name(holder)), parse_number(last))
 
 
-def pause_entry(queue: str, entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[int | None]:
+def pause_queue_entry(queue: str, entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[int | None]:
     """Pause an entry of a queue, or end its pause; return the second since which it is paused, 0 for none.
 
     A pause that there is stays as it is. While it lasts, ticks count as fired and enqueue nothing. None for
@@ -206,7 +206,7 @@ def write_scheduler_entries(
 ) -> Plan[None]:
     """Write the entries of a scheduler; they expire after `ttl` seconds unless written again."""
     key = scheduler_key(scheduler_id)
-    yield ScriptCall(SERVER_ANNOUNCE, (SCHEDULERS,), (key, ttl, *time_arguments(now)), Replay.SAFE)
+    yield ScriptCall(SERVER_ANNOUNCE, (SCHEDULERS_KEY,), (key, ttl, *time_arguments(now)), Replay.SAFE)
     if not entries:
         yield CommandCall(("DEL", key), key, Replay.SAFE)
     kept = 0
@@ -218,14 +218,14 @@ def write_scheduler_entries(
 def clear_scheduler_entries(scheduler_id: str) -> Plan[None]:
     """Remove the entries of a scheduler when it closes."""
     key = scheduler_key(scheduler_id)
-    yield CommandCall(("ZREM", SCHEDULERS, key), SCHEDULERS, Replay.SAFE)
+    yield CommandCall(("ZREM", SCHEDULERS_KEY, key), SCHEDULERS_KEY, Replay.SAFE)
     yield CommandCall(("DEL", key), key, Replay.SAFE)
 
 
 def list_schedulers(now: Instant | None = None) -> Plan[list[SchedulerRecord]]:
     """Return the schedulers whose heartbeat has not lapsed; skip records that cannot be decoded."""
     schedulers = []
-    for key in (yield ScriptCall(SERVER_LIST, (SCHEDULERS,), time_arguments(now), Replay.SAFE)):
+    for key in (yield ScriptCall(SERVER_LIST, (SCHEDULERS_KEY,), time_arguments(now), Replay.SAFE)):
         record = yield from read_scheduler(decode_name(key))
         schedulers.append(record)
     return schedulers
@@ -241,7 +241,7 @@ def read_scheduler(key: str) -> Plan[SchedulerRecord]:
         if len(some) < _ENTRIES_AT_ONCE:
             break
     scheduler_id = display_name(key.encode("utf-8", "surrogateescape"))
-    name = scheduler_id.removeprefix(f"{SCHEDULERS}:").strip("{}")
+    name = scheduler_id.removeprefix(f"{SCHEDULERS_KEY}:").strip("{}")
     return SchedulerRecord(name, _decode_records(SchedulerEntry, records))
 
 
@@ -272,7 +272,7 @@ def list_enqueue_events(entry_id: str, start: int, stop: int) -> Plan[list[Sched
     return _decode_records(SchedulerEnqueueEvent, members)
 
 
-def _decode_records(kind: type[T], values: Sequence[bytes]) -> list[T]:
+def _decode_records(kind: type[_T], values: Sequence[bytes]) -> list[_T]:
     records = []
     for data in values:
         try:

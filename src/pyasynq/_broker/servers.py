@@ -9,7 +9,7 @@ from pyasynq._broker.scripts import SERVER_ANNOUNCE, SERVER_WRITE_STATE
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
-from pyasynq._wire.keys import SERVERS, WORKERS, server_key, workers_key
+from pyasynq._wire.keys import SERVERS_KEY, WORKERS_KEY, server_key, workers_key
 from pyasynq._wire.messages import ServerInfo, UndecodableMessageError, WorkerInfo
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def write_server_state(
     """Write a server's record; it expires after `ttl` seconds unless written again."""
     server = server_key(info.host, info.pid, info.server_id)
     running = workers_key(info.host, info.pid, info.server_id)
-    for index, key in ((SERVERS, server), (WORKERS, running)):
+    for index, key in ((SERVERS_KEY, server), (WORKERS_KEY, running)):
         yield ScriptCall(SERVER_ANNOUNCE, (index,), (key, ttl, *time_arguments(now)), Replay.SAFE)
     adds = 0
     for some in chunks(workers, width=2) if workers else [()]:
@@ -48,15 +48,15 @@ def write_server_state(
 def clear_server_state(host: str, pid: int, server_id: str) -> Plan[None]:
     """Remove a server's records when it closes."""
     server, running = server_key(host, pid, server_id), workers_key(host, pid, server_id)
-    yield CommandCall(("ZREM", SERVERS, server), SERVERS, Replay.SAFE)
-    yield CommandCall(("ZREM", WORKERS, running), WORKERS, Replay.SAFE)
+    yield CommandCall(("ZREM", SERVERS_KEY, server), SERVERS_KEY, Replay.SAFE)
+    yield CommandCall(("ZREM", WORKERS_KEY, running), WORKERS_KEY, Replay.SAFE)
     yield CommandCall(("DEL", server, running), server, Replay.SAFE)
 
 
 def list_servers(now: Instant | None = None) -> Plan[list[LiveServer]]:
     """Return the servers whose heartbeat has not lapsed; skip records that cannot be decoded."""
     servers = []
-    for key in (yield from list_record_keys(SERVERS, now)):
+    for key in (yield from list_record_keys(SERVERS_KEY, now)):
         server = yield from read_live_server(key)
         if server is not None:
             servers.append(server)
@@ -85,12 +85,12 @@ def list_record_keys(index: str, now: Instant | None) -> Plan[list[str]]:
 
 def list_server_keys(now: Instant) -> Plan[list[str]]:
     """Return the keys of the records of servers whose heartbeat has not lapsed."""
-    return (yield from list_record_keys(SERVERS, now))
+    return (yield from list_record_keys(SERVERS_KEY, now))
 
 
 def count_servers(now: Instant) -> Plan[int]:
     """Return the number of servers whose heartbeat has not lapsed."""
-    servers: int = yield CommandCall(("ZCOUNT", SERVERS, now.seconds, "+inf"), SERVERS, Replay.SAFE)
+    servers: int = yield CommandCall(("ZCOUNT", SERVERS_KEY, now.seconds, "+inf"), SERVERS_KEY, Replay.SAFE)
     return servers
 
 

@@ -146,7 +146,7 @@ class Settled(NamedTuple):
     endings: tuple[StoredEnding, ...] = ()
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 _NOTHING_REFUSED: Final = Settled(frozenset())
@@ -346,11 +346,11 @@ def _settle(
     script: Script,
     keys: tuple[str, ...],
     head: tuple[Argument, ...],
-    tasks: Sequence[T],
-    arguments_of: Callable[[Sequence[T]], Iterable[Argument]],
+    tasks: Sequence[_T],
+    arguments_of: Callable[[Sequence[_T]], Iterable[Argument]],
     *,
     width: int,
-    size_of: Callable[[T], int] | None = None,
+    size_of: Callable[[_T], int] | None = None,
 ) -> Plan[Settled]:
     settled = _NOTHING_REFUSED
     for chunk in chunks(tasks, width=width, size_of=size_of):
@@ -369,7 +369,9 @@ def _claim(claim: Claim) -> tuple[Argument, Argument, Argument]:
     return claim.id, claim.token, claim.lease_score
 
 
-def _for_each(arguments_of: Callable[[T], Iterable[Argument]]) -> Callable[[Sequence[T]], Iterable[Argument]]:
+def _for_each(
+    arguments_of: Callable[[_T], Iterable[Argument]],
+) -> Callable[[Sequence[_T]], Iterable[Argument]]:
     return lambda tasks: chain.from_iterable(map(arguments_of, tasks))
 
 

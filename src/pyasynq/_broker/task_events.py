@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyasynq._clock import Instant
 
-LIFETIME_SECONDS: Final = 86_400
+STREAM_LIFETIME_SECONDS: Final = 86_400
 """Seconds after its last event for which a stream is kept; without publishers it expires."""
 READ_AT_ONCE: Final = 500
 
@@ -75,10 +75,10 @@ def publish_events(queue: str, events: Sequence[bytes], *, max_length: int) -> P
     """
     key = queue_keys(queue).events
     for chunk in chunks(events, size_of=len):
-        yield ScriptCall(EVENT_PUBLISH, (key,), (max_length, LIFETIME_SECONDS, *chunk), Replay.NEVER)
+        yield ScriptCall(EVENT_PUBLISH, (key,), (max_length, STREAM_LIFETIME_SECONDS, *chunk), Replay.NEVER)
 
 
-class Mark(NamedTuple):
+class StreamPosition(NamedTuple):
     """A place in a stream from which to read on.
 
     Attributes:
@@ -90,7 +90,7 @@ class Mark(NamedTuple):
     seen: bool
 
 
-FIRST_MARK: Final = Mark(_BEGINNING, seen=False)
+FIRST_MARK: Final = StreamPosition(_BEGINNING, seen=False)
 """The place before the oldest kept event."""
 
 
@@ -103,11 +103,11 @@ class NewEvents(NamedTuple):
     """
 
     events: list[TaskEvent]
-    mark: Mark
+    mark: StreamPosition
     full: bool
 
 
-def read_events(queue: str, mark: Mark | None) -> Plan[NewEvents]:
+def read_events(queue: str, mark: StreamPosition | None) -> Plan[NewEvents]:
     """Return at most 500 events after a mark; None only marks the present.
 
     If events after the mark may have been trimmed, an event of the kind `missed` comes first.
@@ -115,7 +115,9 @@ def read_events(queue: str, mark: Mark | None) -> Plan[NewEvents]:
     key = queue_keys(queue).events
     if mark is None:
         newest = yield CommandCall(("XREVRANGE", key, "+", "-", "COUNT", 1), key, Replay.SAFE)
-        return NewEvents([], Mark(newest[0][0].decode(), seen=True) if newest else FIRST_MARK, full=False)
+        return NewEvents(
+            [], StreamPosition(newest[0][0].decode(), seen=True) if newest else FIRST_MARK, full=False
+        )
     # Read from the last event on: if that is gone, later ones may be gone too.
     command = ("XRANGE", key, mark.position, "+", "COUNT", READ_AT_ONCE + 1)
     entries = yield CommandCall(command, key, Replay.SAFE)
@@ -126,7 +128,7 @@ def read_events(queue: str, mark: Mark | None) -> Plan[NewEvents]:
     elif entries and mark.seen:
         events.append(TaskEvent(MISSED, queue, _decode_time(entries[0][0]), mark.position))
     for name, fields in entries:
-        mark = Mark(name.decode(), seen=True)
+        mark = StreamPosition(name.decode(), seen=True)
         event = decode_event(queue, mark.position, _value(fields))
         if event is not None:
             events.append(event)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._broker.arguments import chunks, time_arguments
 from pyasynq._broker.scripts import TYPE_PUBLISH, TYPE_RENEW
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import TASK_TYPES
+from pyasynq._wire.keys import TASK_TYPES_KEY
 from pyasynq._wire.task_type_text import decode_task_type, encode_task_type
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS: Final = 30 * 86_400
 """Seconds for which a description is kept after a worker named the type last."""
-MAX_TYPES: Final = 2_000
+MAX_PUBLISHED_TYPES: Final = 2_000
 """Maximum number of task types whose descriptions Redis keeps."""
 _SAMPLE: Final = 20
 """Number of random types that each call checks for expiry, as Redis' active expiry does with keys."""
@@ -33,8 +33,8 @@ def publish_types(types: Sequence[TaskTypeInfo], now: Instant | None = None) -> 
     pairs = [(name, data) for name, data in encoded if data is not None]
     for some in chunks(pairs, width=2, size_of=_size):
         tail = [argument for pair in some for argument in pair]
-        args = (*time_arguments(now), KEPT_SECONDS, MAX_TYPES, _SAMPLE, *tail)
-        names = yield ScriptCall(TYPE_PUBLISH, (TASK_TYPES,), args, Replay.SAFE)
+        args = (*time_arguments(now), KEPT_SECONDS, MAX_PUBLISHED_TYPES, _SAMPLE, *tail)
+        names = yield ScriptCall(TYPE_PUBLISH, (TASK_TYPES_KEY,), args, Replay.SAFE)
         refused += [name.decode("utf-8", "replace") for name in names]
     return refused
 
@@ -44,7 +44,7 @@ def renew_types(types: Sequence[str], now: Instant | None = None) -> Plan[list[s
     missing: list[str] = []
     for some in chunks(types):
         args = (*time_arguments(now), KEPT_SECONDS, *some)
-        names = yield ScriptCall(TYPE_RENEW, (TASK_TYPES,), args, Replay.SAFE)
+        names = yield ScriptCall(TYPE_RENEW, (TASK_TYPES_KEY,), args, Replay.SAFE)
         missing += [name.decode("utf-8", "replace") for name in names]
     return missing
 
@@ -54,8 +54,8 @@ def read_types(now: Instant) -> Plan[list[TaskTypeInfo]]:
     cursor: Any = b"0"
     found: dict[str, TaskTypeInfo] = {}
     while True:
-        command = ("HSCAN", TASK_TYPES, cursor, "COUNT", _PAGE)
-        cursor, fields = yield CommandCall(command, TASK_TYPES, Replay.SAFE)
+        command = ("HSCAN", TASK_TYPES_KEY, cursor, "COUNT", _PAGE)
+        cursor, fields = yield CommandCall(command, TASK_TYPES_KEY, Replay.SAFE)
         for name, value in zip(fields[::2], fields[1::2], strict=True):
             info = _readable(name, value)
             if info is not None and info.seen and info.seen.timestamp() >= now.seconds - KEPT_SECONDS:

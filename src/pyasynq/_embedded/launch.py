@@ -154,10 +154,10 @@ def configuration(folder: DataFolder, socket_file: str, *, port: int | None, pas
     }
     if password:
         directives["requirepass"] = password
-    return "".join(f"{name} {quote_value(value)}\n" for name, value in directives.items())
+    return "".join(f"{name} {quote_setting(value)}\n" for name, value in directives.items())
 
 
-def quote_value(value: str) -> str:
+def quote_setting(value: str) -> str:
     """Quote a value for the server's configuration file, byte for byte."""
     return (
         '"' + "".join(chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in os.fsencode(value)) + '"'

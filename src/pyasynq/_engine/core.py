@@ -19,7 +19,7 @@ from pyasynq._broker.leases import list_expired
 from pyasynq._broker.results import write_result
 from pyasynq._checks import parse_seconds
 from pyasynq._engine.engine_parts import Parts
-from pyasynq._engine.handlers.routes import check_result_size, describe_types
+from pyasynq._engine.handlers.routes import check_result_size, describe_routes
 from pyasynq._engine.lease.roster import Roster
 from pyasynq._engine.lease.stuck_rule import OverdueRule
 from pyasynq._engine.loop_watch import LoopWatch
@@ -199,13 +199,13 @@ class EngineCore:
         # Another task may have been quicker.
         self._require_unserved(name)
         self._board.add(name, settings)
-        self._queues_changed(name, "added")
+        self._on_queues_changed(name, "added")
 
     def set_queue(self, name: str, settings: Queue) -> None:
         """Replace the settings of a queue; see `Server.set_queue`."""
         self._require_served(name)
         self._board.change(name, settings)
-        self._queues_changed(name, "changed")
+        self._on_queues_changed(name, "changed")
 
     def remove_queue(self, name: str) -> None:
         """Stop serving a queue; see `Server.remove_queue`."""
@@ -216,7 +216,7 @@ class EngineCore:
             )
         self._intake.requeue_waiting(name)
         self._board.remove(name)
-        self._queues_changed(name, "removed")
+        self._on_queues_changed(name, "removed")
 
     def _require_served(self, queue: str) -> None:
         if queue not in self._board.settings:
@@ -229,7 +229,7 @@ class EngineCore:
         if queue in self._board.settings:
             raise ConfigurationError(f"this {self.noun} serves queue {queue!r} already")
 
-    def _queues_changed(self, name: str, change: str) -> None:
+    def _on_queues_changed(self, name: str, change: str) -> None:
         self._intake.serve()
         self._look.wake()
         self._forwarder.wake()
@@ -264,14 +264,14 @@ class EngineCore:
             tally=self._make_tally(),
         )
         sink = self._make_sink(parts)
-        self._watcher = self._make_watcher(self._key_changed, self._watch_lost)
+        self._watcher = self._make_watcher(self._on_key_changed, self._watch_lost)
         self._intake = Intake(parts, sink, self)
         self._intake.taking = self._taking
         self._settles.on_refused = partial(conclude_refused, parts)
         self._settles.batches.is_ordered = self._board.is_ordered
         self._rule = rule = OverdueRule(self._config, self._settings)
         started = self._redis_time.now().to_datetime()
-        types = served_types(describe_types(self._router))
+        types = served_types(describe_routes(self._router))
         self._record = ServerRecordBuilder(
             self.server_id, self._config, self._board, self._settings, started, types
         )
@@ -283,7 +283,7 @@ class EngineCore:
         )
         self._processor = Processor(parts, sink, self._intake, self._watcher)
         self._progress_writer = ProgressWriter(parts)
-        self._forwarder = self._for_each_node(
+        self._forwarder = self._make_for_each_node(
             Forwarder.name, lambda _, queues: Forwarder(parts, queues, self._watcher, self._changed_delayed)
         )
         self._recoverer = self._make_recoverer(facts.uptime_seconds)
@@ -310,7 +310,7 @@ class EngineCore:
             Subscriber(parts, self._subscribe),
             self._look,
             self._recoverer,
-            self._for_each_node(Janitor.name, lambda _, queues: Janitor(parts, queues)),
+            self._make_for_each_node(Janitor.name, lambda _, queues: Janitor(parts, queues)),
             PeerWatch(parts, self._board.limited_queues),
             self._forwarder,
             self._processor,
@@ -340,7 +340,7 @@ class EngineCore:
         """Return the number of attempts that may run at once; 0 if handlers run elsewhere."""
         return 0
 
-    def _for_each_node(self, name: str, make: MakeService) -> Service:
+    def _make_for_each_node(self, name: str, make: MakeService) -> Service:
         """Make one service for all queues, or on a cluster one for each node."""
         parts = self._parts
         if not self._target.is_cluster:
@@ -350,7 +350,7 @@ class EngineCore:
     def _make_recoverer(self, uptime_seconds: float) -> Service:
         parts = self._parts
         # A node that comes later may have replaced one that was away.
-        return self._for_each_node(
+        return self._make_for_each_node(
             Recoverer.name, lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds)
         )
 
@@ -359,14 +359,14 @@ class EngineCore:
             self._recoverer.wake_for(node)
             self._forwarder.wake_for(node)
 
-        return self._for_each_node(
+        return self._make_for_each_node(
             QueueLook.name,
             lambda _, queues: QueueLook(
                 self._parts, queues, self._watcher, on_look=wake, on_find=self._processor.wake
             ),
         )
 
-    def _key_changed(self, key: str) -> None:
+    def _on_key_changed(self, key: str) -> None:
         """Pass on a change of a key that Redis has reported."""
         self._note_delayed(key)
         if self._intake.changed(key):

@@ -11,7 +11,7 @@ from pyasynq._background.time_limits import report_place
 from pyasynq._engine.core import CLIENT_NAME, EngineCore
 from pyasynq._engine.executor.pool import Children, current_children
 from pyasynq._engine.handlers.group_routes import GroupRoutes
-from pyasynq._engine.handlers.routes import HasHooks, describe_types
+from pyasynq._engine.handlers.routes import HasHooks, describe_routes
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
 from pyasynq._engine.hook_runner import HookRunner
 from pyasynq._engine.lease.abandoned import AbandonedLeases
@@ -102,7 +102,7 @@ class Engine(EngineCore):
         self._runner.on_unknown = self._intake.give_way
         self._processor.on_idle = self._finish
         self._heartbeater.on_request = self.on_request
-        types = describe_types(self._router)
+        types = describe_routes(self._router)
         publisher = (TypePublisher(self._parts, types),) if types else ()
         return (*publisher, HealthCheck(self._parts)) if self._config.health_check is not None else publisher
 

@@ -194,7 +194,7 @@ def _drop_own_frames(formatted: traceback.TracebackException, error: BaseExcepti
         _drop_own_frames(one, error)
 
 
-def shorten(text: str, limit: int) -> str:
+def shorten_bytes(text: str, limit: int) -> str:
     """Return the text as valid UTF-8 of at most `limit` bytes; cut text ends with three dots."""
     return _cut(text, limit).decode()
 
@@ -214,7 +214,7 @@ def _cut(text: str, limit: int) -> bytes:
     encoded = _encode(text[: limit + 1])
     if len(encoded) <= limit:
         return encoded
-    return _whole(encoded[: max(0, limit - 3)]) + b"..."
+    return _drop_halves(encoded[: max(0, limit - 3)]) + b"..."
 
 
 def _shorten(trace: bytes, limit: int) -> bytes:
@@ -222,9 +222,9 @@ def _shorten(trace: bytes, limit: int) -> bytes:
         return trace
     head = limit // 4
     tail = limit - head - len(_ELLIPSIS)
-    return _whole(trace[:head]) + _ELLIPSIS + _whole(trace[-tail:])
+    return _drop_halves(trace[:head]) + _ELLIPSIS + _drop_halves(trace[-tail:])
 
 
-def _whole(encoded: bytes) -> bytes:
+def _drop_halves(encoded: bytes) -> bytes:
     """Drop halves of characters that cutting left at either end."""
     return encoded.decode("utf-8", "ignore").encode()

@@ -64,12 +64,12 @@ class LogSubscriber:
         """Start to write."""
         self._outages = OutageLogs(events, self._address, lambda: len(self._running_types()), self._unwritten)
         attach_outcome_log(events)
-        events.subscribe(happened.ServerStateChanged, self._state)
-        events.subscribe(happened.ServerEnded, self._ended)
-        events.subscribe(happened.ShutdownWaiting, self._waiting)
+        events.subscribe(happened.ServerStateChanged, self._on_state)
+        events.subscribe(happened.ServerEnded, self._on_ended)
+        events.subscribe(happened.ShutdownWaiting, self._on_waiting)
         events.subscribe(happened.RoundFailed, self._round_failed)
         events.subscribe(happened.SettleDelayed, self._settle_delayed)
-        events.subscribe(happened.TypesNotPublished, _types_not_published)
+        events.subscribe(happened.TypesNotPublished, _on_types_not_published)
         subscribe_lines(events)
 
     def _running_types(self) -> Sequence[str]:
@@ -80,7 +80,7 @@ class LogSubscriber:
 
     # The life of the server.
 
-    def _state(self, event: happened.ServerStateChanged) -> None:
+    def _on_state(self, event: happened.ServerStateChanged) -> None:
         if event.state == "active":
             self._was_active = True
             _log.info(
@@ -102,7 +102,7 @@ class LogSubscriber:
             # With running tasks, `ShutdownWaiting` says more.
             _log.info("%s stopping", self._noun)
 
-    def _waiting(self, event: happened.ShutdownWaiting) -> None:
+    def _on_waiting(self, event: happened.ShutdownWaiting) -> None:
         types = _types_text(self._running_types())
         _log.info(
             "%s stopping: waiting up to %s for %s%s",
@@ -112,7 +112,7 @@ class LogSubscriber:
             f" ({types})" if types else "",
         )
 
-    def _ended(self, event: happened.ServerEnded) -> None:
+    def _on_ended(self, event: happened.ServerEnded) -> None:
         lived = duration(event.seconds)
         totals = totals_text(event.outcomes)
         unwritten = ""
@@ -154,7 +154,7 @@ def _queue_text(name: str, queue: Queue) -> str:
     return f"{shown} ({limits})" if limits else shown
 
 
-def _types_not_published(event: happened.TypesNotPublished) -> None:
+def _on_types_not_published(event: happened.TypesNotPublished) -> None:
     _log.warning(
         "tools do not know %s: its description is too large, or over 2,000 types are known: %s",
         counted(len(event.types), "task type"),

@@ -64,10 +64,12 @@ class LoopWatch:
             return False
         if not self._reported or seconds >= self._reported + self._settings.loop_blocked_again:
             self._reported = seconds
-            self._events.emit(LoopBlocked(seconds, format_blocking_stack(self._thread_id), self._tasks()))
+            self._events.emit(
+                LoopBlocked(seconds, format_blocking_stack(self._thread_id), self._describe_tasks())
+            )
         return True
 
-    def _tasks(self) -> str:
+    def _describe_tasks(self) -> str:
         """Describe the task that holds the loop, or else those that run on it."""
         running = [one for one in self._attempts() if one.phase is RUNNING and not one.threads]
         holder = asyncio.current_task(self._loop)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from pyasynq._wire.attempt_counts import (
     COUNTERS,
     LONGEST_TYPE,
-    MAX_TYPES,
+    MAX_COUNTED_TYPES,
     OTHER_TYPES,
     RUN_BUCKETS,
     RUN_MILLISECONDS,
@@ -192,7 +192,7 @@ def fold_types(cells: Mapping[str, Cell]) -> TypeCounts:
     counts: TypeCounts = {}
     for task_type, cell in sorted(cells.items(), key=lambda item: -item[1].succeeded):
         is_long = len(task_type.encode("utf-8", "replace")) > LONGEST_TYPE
-        is_other = is_long or not task_type or len(counts) >= MAX_TYPES
+        is_other = is_long or not task_type or len(counts) >= MAX_COUNTED_TYPES
         name = OTHER_TYPES if is_other else task_type
         vector = cell.finish()
         if name in counts:

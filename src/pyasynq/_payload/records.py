@@ -25,7 +25,7 @@ class UnsupportedRecordError(Exception):
     """A class with named fields that cannot be rebuilt from them; the message says why."""
 
 
-class Field(NamedTuple):
+class RecordField(NamedTuple):
     """One field of a record."""
 
     name: str
@@ -44,14 +44,14 @@ class RecordType:
     read: Callable[[Any, str], Any]
     make: Callable[..., Any]
     accepts: Callable[[object], bool]
-    fields: dict[str, Field] = field(default_factory=dict)
+    fields: dict[str, RecordField] = field(default_factory=dict)
 
     def converter(self) -> Converter:
         """Return the converter; it looks at the fields only when it converts."""
         name = self.kind.__name__
         return Converter(name, _OBJECT, self.accepts, self.encode, self.decode, describe=self.describe)
 
-    def fill(self, fields: Iterable[Field]) -> None:
+    def fill(self, fields: Iterable[RecordField]) -> None:
         """Set the fields, after the converters of their types exist."""
         self.fields.update({one.name: one for one in fields})
 
@@ -139,7 +139,7 @@ def dataclass_record(kind: Any, compile_type: Compile, remember: Callable[[Conve
         if isinstance(hint, dataclasses.InitVar):
             raise UnsupportedRecordError(f"its InitVar {name!r} cannot be read back from an instance")
     record.fill(
-        Field(
+        RecordField(
             one.name,
             compile_type(hints[one.name]),
             required=one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING,
@@ -160,7 +160,7 @@ def named_tuple_record(kind: Any, compile_type: Compile, remember: Callable[[Con
     remember(converter := record.converter())
     hints = _hints(kind)
     record.fill(
-        Field(
+        RecordField(
             name,
             compile_type(hints[name]) if name in hints else UNDECLARED,
             required=name not in kind._field_defaults,
@@ -184,7 +184,7 @@ def typed_dict_record(kind: Any, compile_type: Compile, remember: Callable[[Conv
     record = RecordType(kind, lambda value, name: value[name], dict, accepts)
     remember(converter := record.converter())
     record.fill(
-        Field(name, compile_type(hint), required=_is_required(kind, name, hint))
+        RecordField(name, compile_type(hint), required=_is_required(kind, name, hint))
         for name, hint in _hints(kind).items()
     )
     return converter

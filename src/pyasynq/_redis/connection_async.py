@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyasynq._redis.failures import explain_refusal, failure_text
 from pyasynq._redis.redis_py import BROKEN, REPLIES, async_connection, pack_command, read_replies
 from pyasynq._redis.reply_errors import reply_error
-from pyasynq._redis.session import Received, Session, login_commands, login_refusal, no_time_left
+from pyasynq._redis.session import Received, RedisSession, login_commands, login_refusal, no_time_left
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class AsyncConnection:
     )
 
     def __init__(self, *, protocol: int = 2) -> None:
-        self.session = Session()
+        self.session = RedisSession()
         self._protocol = protocol
         self._connection: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -17,7 +17,7 @@ import hiredis
 from pyasynq._redis.failures import drop_tracebacks, explain_refusal, failure_text
 from pyasynq._redis.redis_py import BROKEN, blocking_connection, pack_command, read_replies
 from pyasynq._redis.reply_errors import read_reply_error
-from pyasynq._redis.session import Received, Session, login_commands, login_refusal, no_time_left
+from pyasynq._redis.session import Received, RedisSession, login_commands, login_refusal, no_time_left
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class BlockingConnection:
     )
 
     def __init__(self) -> None:
-        self.session = Session()
+        self.session = RedisSession()
         self._connection: Any = None
         self._buffer = bytearray(_PIECE)
         self._reader: Any = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import PlainCall, Reply
-    from pyasynq._redis.session import DriverState, Received, Session, Step
+    from pyasynq._redis.session import DriverState, Received, RedisSession, SessionStep
 
 _T = TypeVar("_T")
 
@@ -70,23 +70,23 @@ def durably(plan: Plan[_T], *, marker: str, replicas: int) -> Plan[tuple[_T, Con
 
 
 def exchange_durably(
-    calls: Sequence[Call], session: Session, state: DriverState
-) -> Generator[Step, Any, list[CallResult]]:
+    calls: Sequence[Call], session: RedisSession, state: DriverState
+) -> Generator[SessionStep, Any, list[CallResult]]:
     """Send calls to one server as `exchange` does; wait for replicas where a call asks for it."""
     if DurableCall not in map(type, calls):
         return exchange(cast("Sequence[PlainCall]", calls), session, state)
     plain = [call.call if isinstance(call, DurableCall) else call for call in calls]
-    return confirm(calls, exchange(plain, session, state), session, state)
+    return confirm_writes(calls, exchange(plain, session, state), session, state)
 
 
-def confirm(
+def confirm_writes(
     calls: Sequence[Call],
-    steps: Generator[Step, Any, list[Any]],
-    session: Session,
+    steps: Generator[SessionStep, Any, list[Any]],
+    session: RedisSession,
     state: DriverState,
     *,
     unsettled: type[Any] = Exception,
-) -> Generator[Step, Any, list[Any]]:
+) -> Generator[SessionStep, Any, list[Any]]:
     """Perform the steps that send calls, then wait for the replicas of the answered writes.
 
     `unsettled` is the class of outcomes that are not replies; exceptions always count as such.
@@ -114,8 +114,8 @@ def confirm(
 
 
 def _track_reopening(
-    steps: Generator[Step, Any, list[CallResult]],
-) -> Generator[Step, Any, tuple[list[CallResult], bool]]:
+    steps: Generator[SessionStep, Any, list[CallResult]],
+) -> Generator[SessionStep, Any, tuple[list[CallResult], bool]]:
     """Pass steps on; return the outcomes, and whether the connection was reopened after its first use."""
     answer: Any = None
     has_sent = has_moved = False
@@ -130,8 +130,8 @@ def _track_reopening(
 
 
 def _wait(
-    wanted: int, marker: str, session: Session, state: DriverState
-) -> Generator[Step, Any, Confirmation]:
+    wanted: int, marker: str, session: RedisSession, state: DriverState
+) -> Generator[SessionStep, Any, Confirmation]:
     if not session.is_open:
         return Confirmation(0, "the connection broke before they could be asked")
     seconds = state.timeout * _SHARE
@@ -150,7 +150,7 @@ def _wait(
     return Confirmation(found, (yield from _cause(seconds, session, state)))
 
 
-def _cause(seconds: float, session: Session, state: DriverState) -> Generator[Step, Any, str]:
+def _cause(seconds: float, session: RedisSession, state: DriverState) -> Generator[SessionStep, Any, str]:
     told: Received = yield Send([("INFO", "replication")], state.timeout)
     if told.broken is not None:
         session.is_open = False

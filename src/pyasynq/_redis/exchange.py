@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pyasynq._redis.plan import Argument, Call, PlainCall, Reply
-    from pyasynq._redis.session import DriverState, OpenAnswer, Received, Session, Step
+    from pyasynq._redis.session import DriverState, OpenAnswer, Received, RedisSession, SessionStep
 
 _T = TypeVar("_T")
 CallResult: TypeAlias = "Reply | Exception"
@@ -76,8 +76,8 @@ def advance(plans: Sequence[Plan[_T]]) -> Generator[list[Call], list[CallResult]
 
 
 def exchange(
-    calls: Sequence[PlainCall], session: Session, state: DriverState
-) -> Generator[Step, Any, list[CallResult]]:
+    calls: Sequence[PlainCall], session: RedisSession, state: DriverState
+) -> Generator[SessionStep, Any, list[CallResult]]:
     """Send calls to one server until each has an outcome or the timeout has passed."""
     started = state.monotonic()
     if not session.is_open or started - session.last_used >= _IDLE_CHECK:
@@ -95,7 +95,7 @@ def exchange(
 
 
 def build_command(
-    call: PlainCall, session: Session, *, replayed: bool = False, by_text: bool = False
+    call: PlainCall, session: RedisSession, *, replayed: bool = False, by_text: bool = False
 ) -> tuple[Argument, ...]:
     """Return the Redis command of a call, in the script form that the session's server understands."""
     if isinstance(call, CommandCall):
@@ -111,7 +111,7 @@ class Round:
     """The unsettled calls of one round, and their history: resends, missing scripts, breaks."""
 
     def __init__(
-        self, calls: Sequence[PlainCall], session: Session, state: DriverState, started: float
+        self, calls: Sequence[PlainCall], session: RedisSession, state: DriverState, started: float
     ) -> None:
         self.outcomes: list[CallResult] = [UNSETTLED] * len(calls)
         self._calls = calls
@@ -128,7 +128,7 @@ class Round:
         self._tried = False
         self._cause = "the time-out passed"
 
-    def run(self) -> Generator[Step, Any, None]:
+    def run(self) -> Generator[SessionStep, Any, None]:
         """Send the unsettled calls until none is left or the deadline has passed."""
         while self._waiting:
             if self._must_pause:
@@ -144,7 +144,7 @@ class Round:
             commands = [self._command(position) for position in self._waiting]
             self.settle((yield from self._send(commands)))
 
-    def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[Step, Any, Received]:
+    def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[SessionStep, Any, Received]:
         received: Received = yield Send(commands, self._seconds_for_a_step())
         return received
 
@@ -209,7 +209,7 @@ class Round:
         self._must_pause |= self._breaks > 0
         self._breaks += 1
 
-    def _make_ready(self) -> Generator[Step, Any, bool]:
+    def _make_ready(self) -> Generator[SessionStep, Any, bool]:
         """Return whether the session is open and, after a long idle time, still alive."""
         session = self._session
         if session.is_open and self._state.monotonic() - session.last_used >= _IDLE_CHECK:
@@ -237,7 +237,7 @@ class Round:
             self._give_up(opened)
         return False
 
-    def _load_missing_scripts(self) -> Generator[Step, Any, None]:
+    def _load_missing_scripts(self) -> Generator[SessionStep, Any, None]:
         texts, self._scripts_to_load = sorted(self._scripts_to_load), set()
         if not texts or self._session.scripts_refused:
             return
@@ -268,7 +268,7 @@ class Round:
         inside = f"{' or '.join(map(repr, commands))} in " if commands else ""
         return f"{inside}script {call.script.name}"
 
-    def _pause(self) -> Generator[Step, Any, None]:
+    def _pause(self) -> Generator[SessionStep, Any, None]:
         self._must_pause = False
         seconds = jittered_pause(self._pauses, shortest=_SHORTEST_PAUSE, longest=_LONGEST_PAUSE)
         self._pauses += 1

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.cluster.visit import UnsettledCall, Visit
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Call
-    from pyasynq._redis.session import Session, Step
+    from pyasynq._redis.session import RedisSession, SessionStep
     from pyasynq._redis.url import RedisTarget
 
 _W = TypeVar("_W", bound="Sized")
@@ -63,7 +63,7 @@ class AsyncPool:
 
     async def perform(
         self,
-        begin: Callable[[_W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        begin: Callable[[_W, RedisSession, DriverState], Generator[SessionStep, Any, list[Any]]],
         wanted: _W,
     ) -> list[Any]:
         """Perform an exchange on a connection of its own; return an outcome for each call."""
@@ -117,7 +117,7 @@ class AsyncPool:
         self._exchanges -= 1
 
     async def _take_steps(
-        self, steps: Generator[Step, Any, list[Any]], connection: AsyncConnection
+        self, steps: Generator[SessionStep, Any, list[Any]], connection: AsyncConnection
     ) -> list[Any]:
         answer: Any = None
         try:

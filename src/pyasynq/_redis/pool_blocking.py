@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.cluster.visit import UnsettledCall, Visit
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Call
-    from pyasynq._redis.session import DriverState, Session, Step
+    from pyasynq._redis.session import DriverState, RedisSession, SessionStep
     from pyasynq._redis.url import RedisTarget
 
 _W = TypeVar("_W", bound="Sized")
@@ -64,7 +64,7 @@ class BlockingPool:
 
     def perform(
         self,
-        begin: Callable[[_W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        begin: Callable[[_W, RedisSession, DriverState], Generator[SessionStep, Any, list[Any]]],
         wanted: _W,
     ) -> list[Any]:
         """Perform an exchange on a connection of its own; return an outcome for each call."""
@@ -81,7 +81,7 @@ class BlockingPool:
 
     def _perform(
         self,
-        begin: Callable[[_W, Session, DriverState], Generator[Step, Any, list[Any]]],
+        begin: Callable[[_W, RedisSession, DriverState], Generator[SessionStep, Any, list[Any]]],
         wanted: _W,
     ) -> list[Any]:
         try:
@@ -125,7 +125,7 @@ class BlockingPool:
         return bool(idle)
 
     def _take_steps(
-        self, steps: Generator[Step, Any, list[Any]], connection: BlockingConnection
+        self, steps: Generator[SessionStep, Any, list[Any]], connection: BlockingConnection
     ) -> list[Any]:
         answer: Any = None
         try:

@@ -61,7 +61,7 @@ class Close(NamedTuple):
     """Close the connection if there is one. No answer."""
 
 
-Step: TypeAlias = Open | Send | Pause | Close
+SessionStep: TypeAlias = Open | Send | Pause | Close
 
 OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
 """None if connected; otherwise the server's error reply, or the reason why connecting failed."""
@@ -92,7 +92,7 @@ def log_warning(warning: RedisWarning) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class RedisSession:
     """State of one connection, for the decisions. After a reconnection it may lead to another server."""
 
     is_open: bool = False
@@ -188,10 +188,10 @@ def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) 
 
 
 def greet(
-    session: Session,
+    session: RedisSession,
     state: DriverState,
     seconds: float,
-) -> Generator[Step, Any, OpenAnswer]:
+) -> Generator[SessionStep, Any, OpenAnswer]:
     """Name the connection and learn the server's version; return None, or why it cannot be used.
 
     Managed servers and proxies may refuse either command: then one warning is given, and the server counts

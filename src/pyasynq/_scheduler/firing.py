@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyasynq.task import Task, TaskInfo
 
 
-class Fired(enum.Enum):
+class FiringOutcome(enum.Enum):
     """The outcome of firing a tick."""
 
     DONE = "done"
@@ -75,7 +75,7 @@ class Firing:
         self._failing: dict[str, datetime] = {}
         """Ticks reported as failed and being retried, by entry id."""
 
-    async def fire(self, entry: ScheduleEntry, tick: datetime) -> Fired:
+    async def fire(self, entry: ScheduleEntry, tick: datetime) -> FiringOutcome:
         """Fire a tick and record it in the entry's timetable."""
         task = entry.build_tick_task(tick)
         if self._failing.get(entry.id) != tick:
@@ -89,7 +89,11 @@ class Firing:
             entry.timetable.fired(Instant(taken.last).to_datetime())
         except RedisError as error:
             await self._report_failure(entry, tick, task, error, retried=True)
-            return Fired.UNREACHABLE if isinstance(error, RedisUnavailableError) else Fired.FAILED
+            return (
+                FiringOutcome.UNREACHABLE
+                if isinstance(error, RedisUnavailableError)
+                else FiringOutcome.FAILED
+            )
         except Exception as error:  # noqa: BLE001 - an event; a refused task would be refused again
             entry.timetable.leave_out(tick)
             await self._report_failure(entry, tick, task, error, retried=False)
@@ -100,7 +104,7 @@ class Firing:
             else:
                 await self._call("post_enqueue", self._config.post_enqueue, info, None)
         self._failing.pop(entry.id, None)
-        return Fired.DONE
+        return FiringOutcome.DONE
 
     async def close(self) -> None:
         """Register no more queues; call it when the driver is closed."""

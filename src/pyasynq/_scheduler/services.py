@@ -18,7 +18,7 @@ from pyasynq._broker.schedules import (
     write_scheduler_entries,
 )
 from pyasynq._checks import parse_seconds
-from pyasynq._scheduler.firing import Fired
+from pyasynq._scheduler.firing import FiringOutcome
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq.errors import PyasynqError
 from pyasynq.events import RoundFailed, TicksMissed
@@ -129,10 +129,12 @@ class Ticker(CallingService):
                 if entry.id not in self._parts.book.ids:
                     return
                 # While Redis is away, only a few entries wait for the timeout, not all of them in turn.
-                fired = Fired.UNREACHABLE if self._unreachable else await self._firing.fire(entry, tick)
-                if fired is not Fired.DONE:
+                fired = (
+                    FiringOutcome.UNREACHABLE if self._unreachable else await self._firing.fire(entry, tick)
+                )
+                if fired is not FiringOutcome.DONE:
                     self._failed = True
-                    self._unreachable = fired is Fired.UNREACHABLE
+                    self._unreachable = fired is FiringOutcome.UNREACHABLE
                     return
 
     def _now(self) -> datetime:

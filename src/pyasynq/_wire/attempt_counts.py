@@ -37,8 +37,8 @@ WAIT_BUCKETS: Final = RUN_BUCKETS + BUCKETS
 VECTOR_SIZE: Final = WAIT_BUCKETS + BUCKETS
 
 OTHER_TYPES: Final = "_other"
-"""Field that takes the counts of all types beyond `MAX_TYPES`."""
-MAX_TYPES: Final = 50
+"""Field that takes the counts of all types beyond `MAX_COUNTED_TYPES`."""
+MAX_COUNTED_TYPES: Final = 50
 LONGEST_TYPE: Final = 200
 """Bytes of a type's name; a longer one is counted under `OTHER_TYPES`."""
 

@@ -18,7 +18,7 @@ _FIELDS: Final = 7
 _LONGEST_NUMBER: Final = 10
 
 
-class Ending(NamedTuple):
+class TaskEnding(NamedTuple):
     """The end of a task, for its callback.
 
     Attributes:
@@ -84,7 +84,7 @@ def split_netstrings(data: bytes, most: int = _FIELDS) -> list[bytes]:
     return values
 
 
-def decode_ending(entry: bytes) -> Ending:
+def decode_ending(entry: bytes) -> TaskEnding:
     """Return the end in an entry of an outbox.
 
     Raises:
@@ -94,7 +94,7 @@ def decode_ending(entry: bytes) -> Ending:
     if kind != KIND or outcome.decode() not in OUTCOMES:
         raise ValueError("not the end of a task")
     callback, task_type = _decode_callback(finished)
-    return Ending(float(at), task_id.decode(), task_type, outcome.decode(), _error_in(report), callback)
+    return TaskEnding(float(at), task_id.decode(), task_type, outcome.decode(), _error_in(report), callback)
 
 
 def read_ended_at(entry: bytes) -> float:

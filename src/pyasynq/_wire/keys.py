@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 ALL_QUEUES = "asynq:queues"
 """Set of the names of all queues. A queue exists if and only if its name is in this set."""
-SERVERS = "asynq:servers"
+SERVERS_KEY = "asynq:servers"
 """Sorted set: key of a server's record, scored with the Unix second at which its heartbeat lapses."""
-WORKERS = "asynq:workers"
+WORKERS_KEY = "asynq:workers"
 """Sorted set: key of a server's hash of running tasks, scored as in SERVERS."""
-SCHEDULERS = "asynq:schedulers"
+SCHEDULERS_KEY = "asynq:schedulers"
 """Sorted set: key of a scheduler's list of entries, scored as in SERVERS."""
-AUDIT = "asynq:x:audit"
+AUDIT_KEY = "asynq:x:audit"
 """Stream: what operators did, as JSON in the field `entry`."""
-REFUSED = "asynq:x:refused"
+REFUSED_KEY = "asynq:x:refused"
 """Stream: calls that operators were refused, as JSON in the field `entry`."""
-OPERATIONS = "asynq:x:ops"
+OPERATIONS_KEY = "asynq:x:ops"
 """Sorted set: ids of operations on many tasks, scored with the second of their creation."""
-VIEWS = "asynq:x:views"
+VIEWS_KEY = "asynq:x:views"
 """Hash: id of a saved view, JSON."""
-SNOOZED = "asynq:x:snoozed"
+SNOOZED_KEY = "asynq:x:snoozed"
 """Sorted set: snoozes of attention findings as JSON, scored with the Unix second at which they end."""
 CANCEL_CHANNEL = "asynq:cancel"
 """Publish/subscribe channel; a message is the id of the task to cancel."""
 
-MARKS = "asynq:x:marks"
+MARKS_KEY = "asynq:x:marks"
 """Sorted set of ours: marks in charts as JSON, scored with the Unix second that they are for."""
-TASK_TYPES = "asynq:x:types"
+TASK_TYPES_KEY = "asynq:x:types"
 """Hash of ours: task type, the second at which a worker named it last, and behind a space its description."""
 
 _KEPT_QUEUES = 1024
@@ -201,12 +201,12 @@ def queue_keys(queue: str) -> QueueKeys:
 
 def server_key(host: str, pid: int, server_id: str) -> str:
     """Return the key of a server's record, a ServerInfo."""
-    return f"{SERVERS}:{{{host}:{pid}:{server_id}}}"
+    return f"{SERVERS_KEY}:{{{host}:{pid}:{server_id}}}"
 
 
 def workers_key(host: str, pid: int, server_id: str) -> str:
     """Return the key of a server's running tasks: a hash of task id and WorkerInfo."""
-    return f"{WORKERS}:{{{host}:{pid}:{server_id}}}"
+    return f"{WORKERS_KEY}:{{{host}:{pid}:{server_id}}}"
 
 
 def server_request_key(server_id: str) -> str:
@@ -216,7 +216,7 @@ def server_request_key(server_id: str) -> str:
 
 def scheduler_key(scheduler_id: str) -> str:
     """Return the key of a scheduler's entries: a list of SchedulerEntry."""
-    return f"{SCHEDULERS}:{{{scheduler_id}}}"
+    return f"{SCHEDULERS_KEY}:{{{scheduler_id}}}"
 
 
 def scheduler_history_key(entry_id: str) -> str:

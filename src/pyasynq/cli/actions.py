@@ -80,7 +80,7 @@ def is_asked(*, yes: bool) -> bool:
     return not yes and sys.stdin.isatty()
 
 
-def ask(question: str) -> str:
+def ask_user(question: str) -> str:
     """Ask on stderr and return the answer; nothing at the end of the input.
 
     Raises:
@@ -109,7 +109,7 @@ def ask_reason(what: str) -> str:
     """
     if not sys.stdin.isatty():
         raise click.UsageError(f"{what}: say why with --reason; it is kept in the audit")
-    reason = ask("Why? (kept in the audit)")
+    reason = ask_user("Why? (kept in the audit)")
     if not reason:
         refuse()
     return reason
@@ -139,7 +139,7 @@ def command_line(session: Session, command: str) -> str:
     return f"pyasynq {command}" + ("" if is_default else f" --redis {shlex.quote(visible(name))}")
 
 
-def confirm(session: Session, what: str, *, number: int, yes: bool) -> None:
+def confirm_change(session: Session, what: str, *, number: int, yes: bool) -> None:
     """Ask before a change: `Delete 12 tasks in redis.example:6379 (prod)?`.
 
     More than 1,000 tasks are confirmed by typing their number, a profile with `confirm = "type-name"` by its
@@ -157,13 +157,13 @@ def confirm(session: Session, what: str, *, number: int, yes: bool) -> None:
         raise SystemExit(EXIT_REFUSED)
     if connection.name and connection.confirm == "type-name":
         expected = connection.name
-        typed = ask(f"{what} in {place}?\nType the name of the profile:")
+        typed = ask_user(f"{what} in {place}?\nType the name of the profile:")
     elif number > TYPED_FROM:
         expected = f"{number:,}"
-        typed = ask(f"{what} in {place}?\nType the number of tasks:")
+        typed = ask_user(f"{what} in {place}?\nType the number of tasks:")
     else:
         expected = ""
-        typed = ask(f"{what} in {place}? [y/N]").lower()
+        typed = ask_user(f"{what} in {place}? [y/N]").lower()
     if typed.replace(",", "") != expected.replace(",", "") if expected else typed not in {"y", "yes"}:
         if expected and typed:
             click.echo(f"That is not {visible(expected)}.", err=True)

@@ -14,7 +14,7 @@ import click
 from pyasynq._exit_codes import EXIT_ABORTED, EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
-from pyasynq.cli.actions import ask_reason, command_line, confirm, is_asked
+from pyasynq.cli.actions import ask_reason, command_line, confirm_change, is_asked
 from pyasynq.cli.choice import find_by_query
 from pyasynq.cli.operation_records import OPERATIONS, PREVIEW, describe_operation, describe_preview
 from pyasynq.cli.output.printer import Printer
@@ -25,7 +25,7 @@ from pyasynq.operations import Act, OperationState, needs_reason
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyasynq.cli.choice import Choice, Found
+    from pyasynq.cli.choice import FoundTasks, TaskChoice
     from pyasynq.cli.operator_command import Session
     from pyasynq.cli.records import Record
     from pyasynq.operations import OperationInfo, OperationOptions
@@ -65,7 +65,7 @@ WORDS: Final[dict[Act, Words]] = {
 }
 
 
-async def act_on_query(session: Session, act: Act, options: OperationOptions, choice: Choice) -> int:
+async def act_on_query(session: Session, act: Act, options: OperationOptions, choice: TaskChoice) -> int:
     """Act on all tasks that match a query; return the exit code."""
     query = choice.query(act)
     found = await find_by_query(session, act, query, choice.limit)
@@ -75,7 +75,12 @@ async def act_on_query(session: Session, act: Act, options: OperationOptions, ch
 
 
 async def act_on_found(
-    session: Session, act: Act, options: OperationOptions, choice: Choice, found: Found, query: str = ""
+    session: Session,
+    act: Act,
+    options: OperationOptions,
+    choice: TaskChoice,
+    found: FoundTasks,
+    query: str = "",
 ) -> int:
     """Show how many tasks there are, ask, and act on them by an operation; return the exit code."""
     if choice.dry_run:
@@ -84,7 +89,7 @@ async def act_on_found(
     if is_asked(yes=choice.yes):
         show_preview(found)
     what = f"{WORDS[act].order} {counted(found.total, 'task')}"
-    confirm(session, what, number=found.total, yes=choice.yes)
+    confirm_change(session, what, number=found.total, yes=choice.yes)
     reason = choice.reason
     if needs_reason(act, found.total) and not reason.strip():
         reason = ask_reason(what)
@@ -98,7 +103,7 @@ async def act_on_found(
     return code
 
 
-def tell_no_match(session: Session, query: str, found: Found) -> int:
+def tell_no_match(session: Session, query: str, found: FoundTasks) -> int:
     """Tell that no task matches; return the exit code."""
     tell_left_out(found)
     looked = f"; {counted(found.looked_at, 'task')} looked at" if found.looked_at else ""
@@ -106,7 +111,7 @@ def tell_no_match(session: Session, query: str, found: Found) -> int:
     return EXIT_CLEAN
 
 
-def tell_found(found: Found) -> None:
+def tell_found(found: FoundTasks) -> None:
     """Tell on stderr how many tasks there are."""
     where = "" if len(found.ids) == 1 else f" in {counted(len(found.ids), 'queue')}"
     more = "" if found.is_all else ", and there are more"
@@ -115,14 +120,14 @@ def tell_found(found: Found) -> None:
     tell_left_out(found)
 
 
-def tell_left_out(found: Found) -> None:
+def tell_left_out(found: FoundTasks) -> None:
     """Tell on stderr which tasks cannot be acted on."""
     if found.left_out:
         states = ", ".join(f"{number:,} {state}" for state, number in found.left_out.most_common())
         click.echo(f"Left out, because of their state: {states}.", err=True)
 
 
-def show_preview(found: Found) -> None:
+def show_preview(found: FoundTasks) -> None:
     """Show on stderr which tasks a question is about."""
     records = describe_preview(found)
     click.echo(Printer().format_records(PREVIEW, records[:_MOST_ROWS]), err=True, nl=False)
@@ -130,7 +135,7 @@ def show_preview(found: Found) -> None:
     tell_left_out(found)
 
 
-def print_counts(session: Session, found: Found) -> None:
+def print_counts(session: Session, found: FoundTasks) -> None:
     """Print how many tasks there are by queue, type and state; a table has the first rows."""
     records = describe_preview(found)
     is_cut = session.printer.format == "table" and len(records) > _MOST_ROWS + 1

@@ -28,7 +28,7 @@ _SAMPLES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TaskChoice:
     """The tasks that the user means, and how to act on them.
 
     Attributes:
@@ -67,7 +67,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundTasks:
     """Tasks that an act is possible with.
 
     Attributes:
@@ -117,7 +117,7 @@ def whole_budget() -> Budget:
     return Budget(positions=1_000_000_000, seconds=86_400.0)
 
 
-def quote(text: str) -> str:
+def quote_in_query(text: str) -> str:
     """Return a value of a query that is this text and nothing else."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
@@ -125,12 +125,12 @@ def quote(text: str) -> str:
 
 def within_queues(query: str, queues: Sequence[str]) -> str:
     """Return a query for these queues only; for all if there is none."""
-    return f"({query}) queue:{','.join(map(quote, queues))}" if queues else query
+    return f"({query}) queue:{','.join(map(quote_in_query, queues))}" if queues else query
 
 
-async def find_by_query(session: Session, act: Act | None, query: str, limit: int) -> Found:
+async def find_by_query(session: Session, act: Act | None, query: str, limit: int) -> FoundTasks:
     """Return the tasks that match a query, the newest first; how far the search is goes to stderr."""
-    found = Found()
+    found = FoundTasks()
     with StatusLine() as status:
         async for page in session.operator.search(query, limit=limit, budget=whole_budget()):
             found.add(act, page.tasks)
@@ -220,7 +220,7 @@ def choose_tasks(command: Callable[..., Any]) -> Callable[..., Any]:
 _OPTIONS: Final = ("ids", "more_ids", "where", "queue", "limit", "rate", "reason", "dry_run", "yes")
 
 
-def read_choice(given: Mapping[str, Any]) -> Choice:
+def read_choice(given: Mapping[str, Any]) -> TaskChoice:
     """Return what the arguments and options of a command choose.
 
     Raises:
@@ -235,7 +235,7 @@ def read_choice(given: Mapping[str, Any]) -> Choice:
     elif not where.strip():
         raise click.UsageError("an empty query finds every task; name a state at least: --where state:retry")
     named = {name: given[name] for name in ("queue", "limit", "rate", "reason", "dry_run", "yes")}
-    return Choice(ids, where or "", **named)
+    return TaskChoice(ids, where or "", **named)
 
 
 class Rate(click.ParamType[float]):

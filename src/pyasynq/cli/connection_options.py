@@ -35,7 +35,7 @@ _redis_option = click.option(
 )
 
 
-def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _add_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((_redis_option, *_FLAG_OPTIONS)):
         command = option(command)
     return command
@@ -47,7 +47,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     What is given before the command, as in `pyasynq --redis prod queue ls`, holds unless the command has it.
     """
 
-    @_with_options
+    @_add_options
     @functools.wraps(command)
     def wrapped(*args: Any, redis: str | None, **kwargs: Any) -> Any:
         flags = {name: kwargs.pop(name) for name in ASYNQ_FLAGS}
@@ -62,7 +62,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def global_connection_options(group: Callable[..., Any]) -> Callable[..., Any]:
     """Give the group of all commands the same options; each operator command reads them from its root."""
 
-    @_with_options
+    @_add_options
     @functools.wraps(group)
     def wrapped(**given: Any) -> Any:
         command = click.get_current_context().invoked_subcommand

@@ -63,7 +63,7 @@ async def show_entry_history(session: Session, entries: Sequence[str], page: int
 @_entries
 @reason_option
 @operator_command
-async def pause(session: Session, entries: Sequence[str], reason: str) -> int:
+async def pause_entries(session: Session, entries: Sequence[str], reason: str) -> int:
     """Let entries enqueue nothing until they are resumed. Schedulers in Go obey no pause."""
 
     async def pause_one(entry: str) -> None:
@@ -81,7 +81,7 @@ async def pause(session: Session, entries: Sequence[str], reason: str) -> int:
 @_entries
 @reason_option
 @operator_command
-async def resume(session: Session, entries: Sequence[str], reason: str) -> int:
+async def resume_entries(session: Session, entries: Sequence[str], reason: str) -> int:
     """Let entries enqueue again, from their next time on."""
 
     async def resume_one(entry: str) -> None:
@@ -95,7 +95,7 @@ async def resume(session: Session, entries: Sequence[str], reason: str) -> int:
 @_entries
 @reason_option
 @operator_command
-async def run(session: Session, entries: Sequence[str], reason: str) -> int:
+async def run_entries(session: Session, entries: Sequence[str], reason: str) -> int:
     """Enqueue the tasks of entries now; their own times stay as they are."""
 
     async def run_one(entry: str) -> None:

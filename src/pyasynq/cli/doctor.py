@@ -83,7 +83,7 @@ async def _visit(url: str, settings: dict[str, Any], *, fix: bool, yes: bool, as
         if not as_json:
             _print(findings, visitor.skipped)
         repairable = [one for one in findings if one.is_repairable]
-        if fix and repairable and (yes or _agreed(len(repairable))):
+        if fix and repairable and (yes or _ask_to_repair(len(repairable))):
             done: list[Finding] = []
             try:
                 findings = await visitor.repair(findings, progress=_progress("findings"), report=done.append)
@@ -100,7 +100,7 @@ def _matters(finding: Finding) -> bool:
     return finding.severity is not Severity.NOTICE and not finding.is_repaired
 
 
-def _agreed(number: int) -> bool:
+def _ask_to_repair(number: int) -> bool:
     return click.confirm(f"Repair {number} of these findings now?", err=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -15,15 +15,13 @@ from pyasynq.cli.completion import complete_types
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.records import describe_task, tasks_view
-from pyasynq.options import EnqueueOptions
+from pyasynq.options import DEFAULT_QUEUE, EnqueueOptions
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq.cli.operator_command import Session
-
-DEFAULT_QUEUE: Final = "default"
 
 
 def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:

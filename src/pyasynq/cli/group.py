@@ -34,7 +34,7 @@ def group() -> None:
     help="The queue of the groups.",
 )
 @operator_command
-async def list_groups(session: Session, queue: str) -> None:
+async def list_groups_command(session: Session, queue: str) -> None:
     """List the groups of a queue with their sizes."""
 
     async def gather() -> list[Record]:

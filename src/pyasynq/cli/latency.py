@@ -33,7 +33,7 @@ _BAR_CELLS: Final = 30
 _SHARES: Final = (0.5, 0.95, 0.99)
 
 
-def _quantile(name: str, heading: str, about: str, *, is_wide: bool = False) -> Field:
+def _make_quantile_field(name: str, heading: str, about: str, *, is_wide: bool = False) -> Field:
     return Field(name, Kind.DURATION, about, heading, is_wide=is_wide, is_optional=True)
 
 
@@ -54,12 +54,12 @@ _FIGURES: Final = (
         is_wide=True,
         is_optional=True,
     ),
-    _quantile("wait_p50", "WAIT P50", "Half of the tasks waited at most this long."),
-    _quantile("wait_p95", "P95", "95 % of the tasks waited at most this long."),
-    _quantile("wait_p99", "P99", "99 % of the tasks waited at most this long.", is_wide=True),
-    _quantile("run_p50", "RUN P50", "Half of the attempts ran at most this long."),
-    _quantile("run_p95", "P95", "95 % of the attempts ran at most this long."),
-    _quantile("run_p99", "P99", "99 % of the attempts ran at most this long.", is_wide=True),
+    _make_quantile_field("wait_p50", "WAIT P50", "Half of the tasks waited at most this long."),
+    _make_quantile_field("wait_p95", "P95", "95 % of the tasks waited at most this long."),
+    _make_quantile_field("wait_p99", "P99", "99 % of the tasks waited at most this long.", is_wide=True),
+    _make_quantile_field("run_p50", "RUN P50", "Half of the attempts ran at most this long."),
+    _make_quantile_field("run_p95", "P95", "95 % of the attempts ran at most this long."),
+    _make_quantile_field("run_p99", "P99", "99 % of the attempts ran at most this long.", is_wide=True),
     Field(
         "timed_out", Kind.COUNT, "Attempts that reached their timeout or deadline.", "TIMED OUT", is_wide=True
     ),

@@ -60,7 +60,7 @@ def find_app(reference: str) -> App:
     module_name, separator, path = reference.partition(":")
     if not separator or not module_name or not path:
         raise ConfigurationError(
-            f"{reference!r} names no app: write MODULE:APP, {_example(_as_module(module_name))}"
+            f"{reference!r} names no app: write MODULE:APP, {_suggest_apps(_read_module_name(module_name))}"
         )
     module = load_module(module_name)
     found: object = module
@@ -71,20 +71,20 @@ def find_app(reference: str) -> App:
         except AttributeError:
             raise ConfigurationError(
                 f"{looked_in} was found ({_origin(module)}), but it has no {name!r}"
-                f"{_apps_of(module)}{nearest(name, _apps_in(found))}",
+                f"{_describe_apps(module)}{nearest(name, _find_apps(found))}",
             ) from None
         looked_in = f"{looked_in} {name!r}"
     if not isinstance(found, App):
         raise ConfigurationError(
-            f"{reference!r} is of type {type(found).__name__}, not a pyasynq.App{_apps_of(module)}",
+            f"{reference!r} is of type {type(found).__name__}, not a pyasynq.App{_describe_apps(module)}",
         )
     return found
 
 
-def _example(module_name: str) -> str:
+def _suggest_apps(module_name: str) -> str:
     """Return suggestions for a module without an app's name: the apps in it, if it can be imported."""
     try:
-        apps = _apps_in(module := load_module(module_name)) if module_name else []
+        apps = _find_apps(module := load_module(module_name)) if module_name else []
     except ConfigurationError:
         apps = []
     if apps:
@@ -105,15 +105,15 @@ def load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigurationError(_not_found(name, error.name, folder)) from None
+            raise ConfigurationError(_explain_missing_module(name, error.name, folder)) from None
         raise _import_failed(name, error) from error
     except (Exception, SystemExit) as error:
         raise _import_failed(name, error) from error
 
 
-def _not_found(name: str, missing: str, folder: str) -> str:
+def _explain_missing_module(name: str, missing: str, folder: str) -> str:
     found = "" if missing == name else f" (there is no {missing!r})"
-    proper = _as_module(name)
+    proper = _read_module_name(name)
     hint = f"; write {proper}" if proper != name else ""
     looked = f"looked in the current folder, {folder}, and in Python's path"
     return f"there is no module {name!r}{found}: {looked}{hint}"
@@ -139,17 +139,17 @@ def _origin(module: ModuleType) -> str:
     return getattr(module, "__file__", None) or "a namespace package"
 
 
-def _apps_in(found: object) -> list[str]:
+def _find_apps(found: object) -> list[str]:
     # Not by dir() and getattr(), which could run code of other objects.
     return sorted(name for name, value in getattr(found, "__dict__", {}).items() if isinstance(value, App))
 
 
-def _apps_of(module: ModuleType) -> str:
-    apps = _apps_in(module)
+def _describe_apps(module: ModuleType) -> str:
+    apps = _find_apps(module)
     if not apps:
         return "; there is no App in that module"
     return "; the apps there are: " + ", ".join(f"{module.__name__}:{name}" for name in apps)
 
 
-def _as_module(path: str) -> str:
+def _read_module_name(path: str) -> str:
     return path.removesuffix(".py").replace(os.sep, ".").strip(".")

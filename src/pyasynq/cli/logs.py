@@ -68,7 +68,7 @@ class TextFormatter(logging.Formatter):
         message = f"{self._process}{self._about_task(record)}{self._message(record)}"
         lines = [visible(line) for line in message.split("\n")]
         if self._terminal:
-            lines = list(self._wrapped(lines, len(head)))
+            lines = list(self._wrap_lines(lines, len(head)))
         indent = " " * len(head) if self._terminal else _INDENT
         text = head + f"\n{indent}".join(lines)
         if self._colour:
@@ -89,10 +89,10 @@ class TextFormatter(logging.Formatter):
         if record.name in _OWN_LOGGERS or not getattr(record, "task_id", ""):
             return ""
         fields = {name: visible(record.__dict__.get(name, "")) for name in TASK_FIELDS}
-        task_id = _short(fields["task_id"]) if self._terminal else fields["task_id"]
+        task_id = _cut_id(fields["task_id"]) if self._terminal else fields["task_id"]
         return f"[{fields['task_type']} {task_id} {fields['queue']} attempt {fields['attempt']}] "
 
-    def _wrapped(self, lines: Iterable[str], indent: int) -> Iterable[str]:
+    def _wrap_lines(self, lines: Iterable[str], indent: int) -> Iterable[str]:
         for line in lines:
             if line.startswith(" "):  # already laid out, such as a stack
                 yield line
@@ -142,22 +142,22 @@ def _process_text(process: str, *, terminal: bool) -> str:
 
 
 def _shorten_id(match: re.Match[str]) -> str:
-    return f"task {_short(match[1])}"
+    return f"task {_cut_id(match[1])}"
 
 
-def _short(task_id: str) -> str:
+def _cut_id(task_id: str) -> str:
     """Return the beginning of a generated id; one that a person chose stays as it is."""
     return task_id[:_SHORT_ID] if _UUID.fullmatch(task_id) else task_id
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.exc_info and not record.exc_text:
-        return shorten_middle(formatter.formatException(_of_the_user(record)))
+        return shorten_middle(formatter.formatException(_drop_own_frames(record)))
     # A record of an outcome brings its text; of one from a child process there is nothing else.
     return shorten_middle(record.exc_text or "")
 
 
-def _of_the_user(record: logging.LogRecord) -> Any:
+def _drop_own_frames(record: logging.LogRecord) -> Any:
     """Return the exception of a record; a task's begins where the user's code does."""
     if not record.exc_info or not getattr(record, "task_id", ""):
         return record.exc_info
@@ -177,7 +177,7 @@ def install_handler(
     """
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(log_format, stream, process))
+    handler.setFormatter(_choose_formatter(log_format, stream, process))
     handler.addFilter(pyasynq.TaskFieldsFilter())
     root = logging.getLogger()
     root.addHandler(handler)
@@ -186,7 +186,7 @@ def install_handler(
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 
-def _formatter(log_format: LogFormat, stream: TextIO, process: str) -> logging.Formatter:
+def _choose_formatter(log_format: LogFormat, stream: TextIO, process: str) -> logging.Formatter:
     if log_format == "json":
         return JsonFormatter(process)
     terminal = stream.isatty()

@@ -19,7 +19,7 @@ from pyasynq.cli.reports import (
     ERRORS,
     EVENTS,
     TYPES,
-    describe_entry,
+    describe_audit_entry,
     describe_error,
     describe_event,
     describe_type,
@@ -172,6 +172,6 @@ async def audit(
 
     async def gather() -> list[Record]:
         page = await read(filters, limit=limit)
-        return [describe_entry(entry) for entry in page.entries]
+        return [describe_audit_entry(entry) for entry in page.entries]
 
     await session.show(AUDIT, gather)

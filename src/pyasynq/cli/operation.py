@@ -9,7 +9,7 @@ import click
 
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
-from pyasynq.cli.actions import confirm, reason_option, yes_option
+from pyasynq.cli.actions import confirm_change, reason_option, yes_option
 from pyasynq.cli.bulk import WORDS, finish_operation, tell_result
 from pyasynq.cli.nouns import NounGroup, OperatorCommand
 from pyasynq.cli.operation_records import OPERATIONS, describe_operation
@@ -43,7 +43,7 @@ def operation_group() -> None:
     "--limit", type=click.IntRange(1, _MOST), default=20, show_default=True, help="Operations to list."
 )
 @operator_command
-async def list_operations(session: Session, limit: int) -> None:
+async def list_operations_command(session: Session, limit: int) -> None:
     """List operations, the newest first."""
 
     async def gather() -> list[Record]:
@@ -61,7 +61,7 @@ async def view_operation(session: Session, operation: str) -> None:
     """Show an operation, and which tasks it left as they were."""
     info = await session.operator.operation(operation)
     if session.printer.is_for_people and session.printer.fields is None and session.watch is None:
-        click.echo(describe_in_words(info, session.printer.moment()), nl=False)
+        click.echo(describe_operation_in_words(info, session.printer.moment()), nl=False)
         return
 
     async def gather() -> list[Record]:
@@ -131,7 +131,7 @@ async def undo(session: Session, operation: str | None, reason: str, *, yes: boo
     deleted = f"deleted {counted(info.done, 'task')} of {_queues(info)} {when}"
     click.echo(f"{visible(info.user)} {deleted}{why}", err=True)
     what = f"{WORDS[Act.UNDO].order} {counted(info.undoable, 'task')}"
-    confirm(session, what, number=info.undoable, yes=yes)
+    confirm_change(session, what, number=info.undoable, yes=yes)
     return await finish_operation(
         session, await session.operator.undo_operation(info.operation, reason=reason)
     )
@@ -161,7 +161,7 @@ def _queues(info: OperationInfo) -> str:
     return counted(len(info.queues), "queue")
 
 
-def describe_in_words(info: OperationInfo, moment: Moment) -> str:
+def describe_operation_in_words(info: OperationInfo, moment: Moment) -> str:
     """Return lines about an operation, for people."""
     state = "orphaned: no process goes on with it" if info.is_orphaned else str(info.state)
     left = info.total - info.done - info.skipped

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq.cli.output.fields import Field, Kind, View
 
 if TYPE_CHECKING:
-    from pyasynq.cli.choice import Found
+    from pyasynq.cli.choice import FoundTasks
     from pyasynq.cli.records import Record
     from pyasynq.operations import OperationInfo
     from pyasynq.operations.query import Explanation
@@ -96,7 +96,7 @@ PREVIEW: Final = View(
 )
 
 
-def describe_preview(found: Found) -> list[Record]:
+def describe_preview(found: FoundTasks) -> list[Record]:
     """Return a record for each queue, type and state, the most frequent first."""
     return [
         {"queue": queue, "type": task_type, "state": state, "tasks": number}

@@ -143,7 +143,7 @@ def run(visit: Callable[[], Awaitable[int | None]], *, as_json: bool, debug: boo
     # Errors are told in sentences below, and changes are in the audit: the log would repeat them.
     logging.getLogger("pyasynq").addHandler(logging.NullHandler())
     try:
-        return asyncio.run(_main(visit)) or EXIT_CLEAN
+        return asyncio.run(_await_visit(visit)) or EXIT_CLEAN
     except PyasynqError as error:
         if debug:
             raise
@@ -155,7 +155,7 @@ def run(visit: Callable[[], Awaitable[int | None]], *, as_json: bool, debug: boo
         return EXIT_ABORTED
 
 
-async def _main(visit: Callable[[], Awaitable[int | None]]) -> int | None:
+async def _await_visit(visit: Callable[[], Awaitable[int | None]]) -> int | None:
     return await visit()
 
 

@@ -205,7 +205,9 @@ def run_server(
     with Health(health, lambda: [vitals], None if metrics is None else metrics.render):
         code = server.run_forever(app, loop_factory=loop_factory)
     until = closing.limit()
-    threading.Thread(target=_bound_exit, args=(code, until), name="pyasynq-exit-guard", daemon=True).start()
+    threading.Thread(
+        target=_force_exit_later, args=(code, until), name="pyasynq-exit-guard", daemon=True
+    ).start()
     return code
 
 
@@ -215,7 +217,7 @@ class _ClosingTime:
     def __init__(self, server: Server) -> None:
         self._config = server.config
         self._began: float | None = None
-        server.events.subscribe(ServerStateChanged, self._state)
+        server.events.subscribe(ServerStateChanged, self._on_state)
 
     def limit(self) -> float:
         """Return the monotonic time at which the process must be gone."""
@@ -225,12 +227,12 @@ class _ClosingTime:
         seconds += parse_seconds("cancel_timeout", config.cancel_timeout)
         return max(began + seconds + _EXIT_MARGIN, now + _THREAD_SECONDS)
 
-    def _state(self, event: ServerStateChanged) -> None:
+    def _on_state(self, event: ServerStateChanged) -> None:
         if event.state == "closed" and self._began is None:
             self._began = time.monotonic()
 
 
-def _bound_exit(code: int, until: float) -> None:
+def _force_exit_later(code: int, until: float) -> None:
     """End the process if its interpreter does not.
 
     It waits without limit for threads, functions of `atexit` and processes of `multiprocessing`. Threads get

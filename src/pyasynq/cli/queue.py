@@ -9,7 +9,7 @@ import click
 from pyasynq._exit_codes import EXIT_FAILED, EXIT_PARTLY
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
-from pyasynq.cli.actions import DURATION, confirm, for_each, reason_option, yes_option
+from pyasynq.cli.actions import DURATION, confirm_change, for_each, reason_option, yes_option
 from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
@@ -44,7 +44,7 @@ def queue() -> None:
 )
 @click.argument("pattern", required=False)
 @operator_command
-async def list_queues(session: Session, pattern: str | None) -> None:
+async def list_queues_command(session: Session, pattern: str | None) -> None:
     """List all queues, or those whose names contain a text."""
 
     async def gather() -> list[Record]:
@@ -65,14 +65,14 @@ async def inspect_queues(session: Session, queues: Sequence[str]) -> int | None:
     """Show all that is known of queues."""
     infos = await session.operator.queue_infos(queues, memory=True)
     if session.printer.is_for_people and session.printer.fields is None:
-        texts = [describe_in_words(info, session.printer.moment()) for info in infos]
+        texts = [describe_queue_in_words(info, session.printer.moment()) for info in infos]
         click.echo("\n".join(texts), nl=False)
     else:
         session.printer.records(QUEUES, [describe_queue(info) for info in infos])
     return tell_unreadable(infos)
 
 
-def describe_in_words(info: QueueInfo, moment: Moment) -> str:
+def describe_queue_in_words(info: QueueInfo, moment: Moment) -> str:
     """Return lines about a queue, for people."""
     state = "running"
     if info.paused:
@@ -142,7 +142,7 @@ async def show_history(session: Session, queues: Sequence[str], days: int) -> No
 @click.option("--for", "pause_for", type=DURATION, help="Resume after this time by itself, as in 15m or 1h.")
 @reason_option
 @operator_command
-async def pause(session: Session, queues: Sequence[str], pause_for: float | None, reason: str) -> int:
+async def pause_queues(session: Session, queues: Sequence[str], pause_for: float | None, reason: str) -> int:
     """Let no worker take tasks from queues. What runs already runs on."""
 
     async def pause_one(name: str) -> None:
@@ -157,7 +157,7 @@ async def pause(session: Session, queues: Sequence[str], pause_for: float | None
 @_names
 @reason_option
 @operator_command
-async def unpause(session: Session, queues: Sequence[str], reason: str) -> int:
+async def unpause_queues(session: Session, queues: Sequence[str], reason: str) -> int:
     """Let workers take tasks from queues again."""
 
     async def resume_one(name: str) -> None:
@@ -179,7 +179,7 @@ async def remove(session: Session, queues: Sequence[str], reason: str, *, force:
         infos = await session.operator.queue_infos(queues)
         if number := sum(info.size for info in infos):
             what = f"Delete {counted(number, 'task')} with {counted(len(infos), 'queue')}"
-            confirm(session, what, number=number, yes=yes)
+            confirm_change(session, what, number=number, yes=yes)
 
     async def remove_one(name: str) -> None:
         try:

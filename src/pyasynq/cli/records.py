@@ -217,12 +217,12 @@ def tasks_view(state: str = "") -> View:
     names = _STATE_COLUMNS.get(state, ("id", "queue", "type", "state", "retried", "last_error"))
     headings = {one.name: one.heading or one.name.upper() for one in _TASK_FIELDS}
     chosen = [one for name in names for one in _TASK_FIELDS if one.name == name]
-    fields = [_with_heading(one, headings[one.name], is_wide=False) for one in chosen]
-    fields += [_with_heading(one, one.heading, is_wide=True) for one in _TASK_FIELDS if one not in chosen]
+    fields = [_replace_heading(one, headings[one.name], is_wide=False) for one in chosen]
+    fields += [_replace_heading(one, one.heading, is_wide=True) for one in _TASK_FIELDS if one not in chosen]
     return View("task-list", "id", tuple(fields), "No tasks.")
 
 
-def _with_heading(field: Field, heading: str, *, is_wide: bool) -> Field:
+def _replace_heading(field: Field, heading: str, *, is_wide: bool) -> Field:
     return replace(field, heading=heading, is_wide=is_wide)
 
 

@@ -45,7 +45,7 @@ def run_with_reload(arguments: Sequence[str], timeouts: float = 9.0) -> int:
     Raises:
         ClickException: when watchfiles is not installed; it names the command to type.
     """
-    changes, stop = _changes(), threading.Event()
+    changes, stop = _import_changes(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     ours, theirs = socket.socketpair()
@@ -89,7 +89,7 @@ def _wait_for_parent(parent: socket.socket) -> None:
         time.sleep(_ASK_AGAIN_SECONDS)
 
 
-def _changes() -> Any:
+def _import_changes() -> Any:
     try:
         import watchfiles  # noqa: PLC0415 - an extra
     except ImportError:
@@ -107,12 +107,12 @@ def _changes() -> Any:
             yield_on_timeout=True,
             rust_timeout=_LOOK_AT_CHILD_EVERY_MS,
         ):
-            yield sorted({_shown(Path(path), folder) for _, path in found})
+            yield sorted({_show_path(Path(path), folder) for _, path in found})
 
     return changes
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _show_path(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 

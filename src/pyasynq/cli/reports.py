@@ -183,7 +183,7 @@ AUDIT: Final = View(
 )
 
 
-def describe_entry(entry: AuditEntry) -> Record:
+def describe_audit_entry(entry: AuditEntry) -> Record:
     """Return the record of an entry of the audit."""
     return {
         "at": entry.at,

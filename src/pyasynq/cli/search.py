@@ -63,7 +63,7 @@ limit_option: Final = click.option(
 @click.option("--count", is_flag=True, help="Count all matches by queue, type and state.")
 @click.option("--explain", is_flag=True, help="Say what the search would look at, and do not search.")
 @operator_command
-async def search(
+async def search_command(
     session: Session,
     query: Sequence[str],
     queues: Sequence[str],

@@ -32,11 +32,11 @@ _ANSWERS: Final = {
 
 
 @click.group(cls=NounGroup, aliases={"ls": "list"})
-def server() -> None:
+def server_group() -> None:
     """Look at the servers that run tasks; quiet and stop them."""
 
 
-@server.command(
+@server_group.command(
     "list",
     examples=(
         "pyasynq server ls",
@@ -44,7 +44,7 @@ def server() -> None:
     ),
 )
 @operator_command
-async def list_servers(session: Session) -> None:
+async def list_servers_command(session: Session) -> None:
     """List the running servers, those in Go included."""
 
     async def gather() -> list[Record]:
@@ -54,7 +54,7 @@ async def list_servers(session: Session) -> None:
     await session.show(SERVERS, gather)
 
 
-@server.command("quiet", examples=("pyasynq server quiet 3f0c1d52-…",))
+@server_group.command("quiet", examples=("pyasynq server quiet 3f0c1d52-…",))
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @reason_option
 @operator_command
@@ -68,7 +68,7 @@ async def quiet(session: Session, ids: Sequence[str], reason: str) -> int:
     return await for_each(ids, act)
 
 
-@server.command("stop", examples=('pyasynq server stop 3f0c1d52-… --reason "new release"',))
+@server_group.command("stop", examples=('pyasynq server stop 3f0c1d52-… --reason "new release"',))
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @reason_option
 @operator_command

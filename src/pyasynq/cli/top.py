@@ -191,13 +191,13 @@ async def _show_live(session: Session, picture: Picture) -> None:
                     head = f"{visible(error)}; trying again"
                 due, shown_view = time.monotonic() + _INTERVAL, picture.view
             columns, lines = screen.size
-            screen.draw(compose(picture, records, head, columns=columns, lines=lines, session=session))
+            screen.draw(compose_screen(picture, records, head, columns=columns, lines=lines, session=session))
             key = await screen.wait_for_key(max(0.05, due - time.monotonic()))
             if not picture.press(key):
                 return
 
 
-def compose(
+def compose_screen(
     picture: Picture, records: Sequence[Record], head: str, *, columns: int, lines: int, session: Session
 ) -> list[str]:
     """Return the lines of the picture, which fit the terminal."""
@@ -228,7 +228,7 @@ async def _look(
     if picture.is_of_types:
         since = datetime.now(UTC) - timedelta(seconds=_SERIES_SECONDS)
         series = await operator.attempt_series(since=since, step=_MINUTE)
-        return describe_types(servers, series, datetime.now(UTC)), before, _describe_servers(servers)
+        return describe_busy_types(servers, series, datetime.now(UTC)), before, _describe_servers(servers)
     infos = await operator.queue_infos()
     sample = Sample(
         time.monotonic(), {info.queue: (info.processed_total, info.failed_total) for info in infos}
@@ -239,7 +239,7 @@ async def _look(
         f"{counted(len(infos), 'queue')}: {sum(info.pending for info in infos):,} pending{waits}, "
         f"{sum(info.active for info in infos):,} active; {_describe_servers(servers)}"
     )
-    return [describe_queue(info, before, sample) for info in infos], sample, head
+    return [describe_busy_queue(info, before, sample) for info in infos], sample, head
 
 
 def _describe_servers(servers: Sequence[ServerInfo]) -> str:
@@ -248,7 +248,7 @@ def _describe_servers(servers: Sequence[ServerInfo]) -> str:
     return f"{counted(len(servers), 'server')}, {busy:,} of {counted(slots, 'slot')} busy"
 
 
-def describe_queue(info: QueueInfo, before: Sample | None, now: Sample) -> Record:
+def describe_busy_queue(info: QueueInfo, before: Sample | None, now: Sample) -> Record:
     """Return the record of a queue; rates need an earlier sample."""
     rate: int | None = None
     failed: int | None = None
@@ -271,7 +271,7 @@ def describe_queue(info: QueueInfo, before: Sample | None, now: Sample) -> Recor
     }
 
 
-def describe_types(
+def describe_busy_types(
     servers: Sequence[ServerInfo], series: Sequence[AttemptSeries], now: datetime
 ) -> list[Record]:
     """Return a record for each type that runs now, or whose attempts workers have counted in two minutes."""

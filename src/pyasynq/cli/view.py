@@ -105,7 +105,7 @@ async def run_view(session: Session, name: str, limit: int) -> None:
 @view.command("remove", examples=("pyasynq view rm timeouts",))
 @click.argument("name")
 @operator_command
-async def remove_view(session: Session, name: str) -> None:
+async def remove_view_command(session: Session, name: str) -> None:
     """Remove a saved view of yours, or one that is shared."""
     saved = await _find_view(session, name)
     is_own = saved.owner == session.operator.user.name

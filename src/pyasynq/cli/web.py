@@ -39,7 +39,7 @@ _THREE_WAYS: Final = """\
   --no-auth viewer         the network is guarded by other means, and everyone may look"""
 
 
-def _asynqmon_options(command: Any) -> Any:
+def _add_asynqmon_options(command: Any) -> Any:
     for name, variable, text in reversed(_ASYNQMON_OPTIONS):
         command = click.option(f"--{name}", envvar=variable, metavar="TEXT", help=text)(command)
     return command
@@ -86,7 +86,7 @@ _LENGTH: Final[dict[str, Any]] = {
 @click.option("--max-payload-length", envvar="MAX_PAYLOAD_LENGTH", **_LENGTH)
 @click.option("--max-result-length", envvar="MAX_RESULT_LENGTH", **_LENGTH)
 @click.option("--demo", is_flag=True, help="Show the demo, on a Valkey of its own.")
-@_asynqmon_options
+@_add_asynqmon_options
 @log_options
 @click.pass_context
 def web(context: click.Context, /, **options: Any) -> None:
@@ -102,14 +102,14 @@ def web(context: click.Context, /, **options: Any) -> None:
         _show_demo(context, options)
         return
     set_up_logging(options)
-    targets = _targets(options)
+    targets = _find_targets(options)
     is_guessed = targets == {"": _DEFAULT_URL} and not options["urls"]
     _check_reachable(targets, is_guessed=is_guessed)
-    with _authenticators(options) as auth:
-        _serve(_dashboard(targets, auth, options), options)
+    with _choose_authenticators(options) as auth:
+        _serve(_make_dashboard(targets, auth, options), options)
 
 
-def _dashboard(targets: dict[str, str], auth: Any, options: dict[str, Any]) -> Dashboard:
+def _make_dashboard(targets: dict[str, str], auth: Any, options: dict[str, Any]) -> Dashboard:
     from pyasynq.web import dashboard  # noqa: PLC0415 - the extra `web` is needed here only
 
     name, _, color = (options["environment"] or "").partition(":")
@@ -172,9 +172,9 @@ async def _run_until_signal(server: uvicorn.Server, site: Dashboard) -> None:
         await site.aclose()
 
 
-def _targets(options: dict[str, Any]) -> dict[str, str]:
+def _find_targets(options: dict[str, Any]) -> dict[str, str]:
     """Return the Redis instances by name; a single one has an empty name."""
-    urls: Sequence[str] = options["urls"] or _asynqmon_urls(options)
+    urls: Sequence[str] = options["urls"] or _build_asynqmon_urls(options)
     if not urls:
         urls = [os.environ.get(_URL_VARIABLE) or _DEFAULT_URL]
     if len(urls) == 1 and "=" not in urls[0].partition("://")[0]:
@@ -188,7 +188,7 @@ def _targets(options: dict[str, Any]) -> dict[str, str]:
     return targets
 
 
-def _asynqmon_urls(options: dict[str, Any]) -> list[str]:
+def _build_asynqmon_urls(options: dict[str, Any]) -> list[str]:
     """Return the URLs that asynqmon's options name: nodes win over URL, and URL over address."""
     password = f":{quote(options['redis_password'], safe='')}@" if options["redis_password"] else ""
     tls = options["redis_tls"]
@@ -217,7 +217,7 @@ def _check_reachable(targets: dict[str, str], *, is_guessed: bool) -> None:
 
 
 @contextlib.contextmanager
-def _authenticators(options: dict[str, Any]) -> Iterator[Any]:
+def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
     """Give what tells who asks; refuse an address that others can reach if nothing does."""
     from pyasynq.web import CredentialsFile, Everyone, TrustedProxy  # noqa: PLC0415 - as above
 
@@ -234,19 +234,19 @@ def _authenticators(options: dict[str, Any]) -> Iterator[Any]:
         return
     if not os.environ.get(_CONTAINER_VARIABLE):
         raise click.UsageError(_THREE_WAYS.format(host=options["host"]))
-    with _generated_password() as file:
+    with _generate_password() as file:
         yield [CredentialsFile(file)]
 
 
 @contextlib.contextmanager
-def _generated_password() -> Iterator[str]:
+def _generate_password() -> Iterator[str]:
     """Give a file with one administrator, and print the password; the same secret gives the same."""
     import tempfile  # noqa: PLC0415 - in containers only
 
     from pyasynq.web.auth.credentials import password_line  # noqa: PLC0415 - as above
-    from pyasynq.web.auth.secret import Secret  # noqa: PLC0415 - as above
+    from pyasynq.web.auth.secret import SigningSecret  # noqa: PLC0415 - as above
 
-    password = Secret().sign("web admin password", b"admin")[:20]
+    password = SigningSecret().sign("web admin password", b"admin")[:20]
     with tempfile.TemporaryDirectory(prefix="pyasynq-web-") as folder:
         file = Path(folder, "people")
         file.touch(0o600)

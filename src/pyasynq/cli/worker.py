@@ -114,7 +114,7 @@ def worker(reference: str, modules: tuple[str, ...], **typed: Any) -> None:
     if typed["supervisor"] is not None:
         if typed["parent"] is not None:
             end_with_parent(typed["parent"])
-        raise SystemExit(supervise(_without(arguments, SUPERVISOR, PARENT), typed["supervisor"]))
+        raise SystemExit(supervise(_remove_flags(arguments, SUPERVISOR, PARENT), typed["supervisor"]))
     _check_together(early)
     if typed["parent"] is not None:
         end_with_parent(os.dup(typed["parent"]))
@@ -123,7 +123,7 @@ def worker(reference: str, modules: tuple[str, ...], **typed: Any) -> None:
     # Before anything that takes time: the supervisor may end meanwhile.
     link = SupervisorLink(typed["supervised"]) if typed["supervised"] is not None else None
     app = load_app(reference, modules, typed["url"])
-    resolved = resolve(*layers, _of_file(reference, typed["file"]), app=app)
+    resolved = resolve(*layers, _read_settings_file(reference, typed["file"]), app=app)
     if typed["show_config"]:
         _show(resolved)
         return
@@ -153,7 +153,7 @@ def _trace_again() -> None:
     module.initialize()
 
 
-def _of_file(reference: str, file: str | None) -> Mapping[str, Given]:
+def _read_settings_file(reference: str, file: str | None) -> Mapping[str, Given]:
     if file is not None:
         path = Path(file)
         content = load_file(path)
@@ -187,7 +187,7 @@ def _reload(arguments: tuple[str, ...], config: WorkerConfig) -> int:
     return run_with_reload(again, end_timeout(config))
 
 
-def _without(arguments: tuple[str, ...], *flags: str) -> tuple[str, ...]:
+def _remove_flags(arguments: tuple[str, ...], *flags: str) -> tuple[str, ...]:
     starts = tuple(f"{flag}=" for flag in flags)
     return tuple(argument for argument in arguments if not argument.startswith(starts))
 
@@ -200,13 +200,13 @@ def _start_other_program(
     They replace the program of this process, so that neither the app's memory nor its threads stay in there.
     """
     if config.reload and parent is None:
-        _become(*arguments, "--reload")
+        _replace_process(*arguments, "--reload")
     if is_supervisor(config):
         _refuse_memory(app)
-        _become(*arguments, *supervisor_arguments(config))
+        _replace_process(*arguments, *supervisor_arguments(config))
 
 
-def _become(*arguments: str) -> None:
+def _replace_process(*arguments: str) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", "pyasynq.cli", "worker", *arguments])  # noqa: S606 - ours

@@ -129,7 +129,7 @@ def read_flags(typed: Mapping[str, Any]) -> dict[str, Given]:
         try:
             found[name] = Given(SETTINGS[name].read(flag, value), flag)
         except InvalidOptionError as error:
-            raise click.UsageError(_wrong(flag, value, error)) from None
+            raise click.UsageError(_explain_wrong_value(flag, value, error)) from None
     return found
 
 
@@ -147,7 +147,7 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> dict[str, Giv
             try:
                 found[name] = Given(SETTINGS[name].read(variable, text), variable)
             except InvalidOptionError as error:
-                raise click.UsageError(_wrong(variable, text, error)) from None
+                raise click.UsageError(_explain_wrong_value(variable, text, error)) from None
     return found
 
 
@@ -164,9 +164,9 @@ def read_file(path: Path, table: Mapping[str, Any]) -> dict[str, Given]:
         if name not in SETTINGS or name in QUEUE_LIMITS or not _can_be_in_file(name):
             raise click.UsageError(f"{visible(source)}: there is no such setting{_hint(name)}")
         try:
-            found[name] = Given(_of_file(name, value), source)
+            found[name] = Given(_take_file_value(name, value), source)
         except InvalidOptionError as error:
-            raise click.UsageError(_wrong(source, value, error)) from None
+            raise click.UsageError(_explain_wrong_value(source, value, error)) from None
     return found
 
 
@@ -182,11 +182,11 @@ def _hint(name: str) -> str:
     return nearest(name, [one for one in SETTINGS if _can_be_in_file(one)])
 
 
-def _of_file(name: str, value: Any) -> Any:
+def _take_file_value(name: str, value: Any) -> Any:
     if name == "queues" and isinstance(value, dict):
         value = {queue: _queue_of(queue, one) for queue, one in value.items()}
     elif name == "groups" and isinstance(value, dict):
-        value = {group: _rule_of(group, one) for group, one in value.items()}
+        value = {group: _read_group_rule(group, one) for group, one in value.items()}
     elif name == "retry_delay" and isinstance(value, bool):
         raise InvalidOptionError(name, value, "must be a duration")
     return SETTINGS[name].take(name, value)
@@ -199,14 +199,14 @@ def _queue_of(name: str, value: Any) -> Any:
     if isinstance(fields.get("rate"), str):
         rates = read_rates(f"queues.{name}", f"{name}={fields.pop('rate')}")
         fields |= rates[name]
-    return _made(Queue, f"queues.{name}", fields)
+    return _make_from_table(Queue, f"queues.{name}", fields)
 
 
-def _rule_of(name: str, value: Any) -> Any:
-    return _made(GroupRule, f"groups.{name}", value) if isinstance(value, dict) else value
+def _read_group_rule(name: str, value: Any) -> Any:
+    return _make_from_table(GroupRule, f"groups.{name}", value) if isinstance(value, dict) else value
 
 
-def _made(kind: type[Any], name: str, fields: Mapping[str, Any]) -> Any:
+def _make_from_table(kind: type[Any], name: str, fields: Mapping[str, Any]) -> Any:
     try:
         return kind(**fields)
     except TypeError:
@@ -244,7 +244,7 @@ def load_file(path: Path) -> dict[str, Any]:
         raise click.UsageError(f"{path}: {visible(error)}") from None
 
 
-def _wrong(source: str, value: object, error: InvalidOptionError) -> str:
+def _explain_wrong_value(source: str, value: object, error: InvalidOptionError) -> str:
     shown = visible(repr(value))
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[:_LONGEST_SHOWN]}..."
@@ -298,13 +298,15 @@ def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
             sources["queues"] = "app" if sources["queues"] == "default" else sources["queues"]
         if limits:
             sources["queues"] = ", ".join([sources["queues"], *(one.source for one in limits.values())])
-            config = replace(config, queues=_limited(config.queues, limits))
+            config = replace(config, queues=_apply_queue_limits(config.queues, limits))
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from None
     return Resolved(config, sources)
 
 
-def _limited(queues: Mapping[str, int | Queue], limits: Mapping[str, Given]) -> dict[str, int | Queue]:
+def _apply_queue_limits(
+    queues: Mapping[str, int | Queue], limits: Mapping[str, Given]
+) -> dict[str, int | Queue]:
     """Return queues with the limits of flags and variables, which win over those that the app declares."""
     limited = dict(queues)
     for given in limits.values():

@@ -32,7 +32,7 @@ from pyasynq._broker.stored_limits import get_limits
 from pyasynq._redis.facts import read_redis_facts
 from pyasynq._wire.constants import SERVER_RECORD_SECONDS
 from pyasynq._wire.engine_text import decode_engine, decode_served_types
-from pyasynq._wire.keys import SCHEDULERS
+from pyasynq._wire.keys import SCHEDULERS_KEY
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import RedisPermissionError, RedisReplyError
 
@@ -56,7 +56,7 @@ PATIENCE_SECONDS: Final = 60
 MAX_SKEW_SECONDS: Final = 2.0
 _ROUNDING_SECONDS: Final = 1.5
 """Error from the whole seconds of a record, and from its transmission."""
-SLOW_MILLISECONDS: Final = 50
+SLOW_SCRIPT_MILLISECONDS: Final = 50
 _SLOW_WITHIN_SECONDS: Final = 3_600
 
 
@@ -213,7 +213,9 @@ class ServerChecks:
     async def _slow_scripts(self, now: Instant) -> list[SlowScript]:
         found = await self._pace.run_all(
             [
-                list_slow_scripts(now, milliseconds=SLOW_MILLISECONDS, seconds=_SLOW_WITHIN_SECONDS, at=place)
+                list_slow_scripts(
+                    now, milliseconds=SLOW_SCRIPT_MILLISECONDS, seconds=_SLOW_WITHIN_SECONDS, at=place
+                )
                 for place in self._pace.places
             ]
         )
@@ -238,7 +240,7 @@ class ServerChecks:
         self, histories: Iterable[bytes], records: Iterable[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
         """Check the histories of scheduler entries; a scheduler that has just started has no record yet."""
-        schedulers = [decode_name(key) for key in records if key.startswith(SCHEDULERS.encode())]
+        schedulers = [decode_name(key) for key in records if key.startswith(SCHEDULERS_KEY.encode())]
         live = set[bytes]().union(*await self._pace.run_all([list_histories(key) for key in schedulers]))
         old = sorted(set(histories) - live)
         events = await self._pace.run_all([get_last_event_time(key) for key in old])

@@ -12,7 +12,7 @@ from typing import Final
 from pyasynq.telemetry import ATTEMPT_SECONDS
 
 
-class Kind(enum.StrEnum):
+class MetricType(enum.StrEnum):
     """Type of a family, as Prometheus calls it."""
 
     COUNTER = "counter"
@@ -45,7 +45,7 @@ class Family:
     """
 
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
     labels: tuple[str, ...]
     origin: Origin
@@ -61,15 +61,15 @@ _SIZES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0)
 
 
 def _gauge(name: str, text: str, *labels: str, origin: Origin = Origin.QUEUES) -> Family:
-    return Family(name, Kind.GAUGE, text, labels, origin)
+    return Family(name, MetricType.GAUGE, text, labels, origin)
 
 
 def _counter(name: str, text: str, *labels: str, origin: Origin = Origin.WORKER) -> Family:
-    return Family(name, Kind.COUNTER, text, labels, origin)
+    return Family(name, MetricType.COUNTER, text, labels, origin)
 
 
 def _histogram(name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Family:
-    return Family(name, Kind.HISTOGRAM, text, labels, Origin.WORKER, bounds)
+    return Family(name, MetricType.HISTOGRAM, text, labels, Origin.WORKER, bounds)
 
 
 _ASYNQ: Final = (
@@ -237,7 +237,7 @@ _OTHERS: Final = (
     ),
     Family(
         "pyasynq_scheduler_lag_seconds",
-        Kind.HISTOGRAM,
+        MetricType.HISTOGRAM,
         "Time from a tick until its task was enqueued.",
         (),
         Origin.SCHEDULER,

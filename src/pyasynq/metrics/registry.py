@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from pyasynq.metrics.families import Kind
+from pyasynq.metrics.families import MetricType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ class RegistryCollector(Collector):
 
 def _build_family(samples: Samples) -> Metric:
     family, values = samples
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricType.HISTOGRAM:
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
         for labels, value in values.items():
             assert not isinstance(value, int | float)  # noqa: S101 - the value of a histogram
@@ -56,7 +56,7 @@ def _build_family(samples: Samples) -> Metric:
             buckets = [(bound, count) for bound, count in zip(bounds, accumulate(counts), strict=True)]
             histogram.add_metric(labels, buckets, total)
         return histogram
-    make = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    make = CounterMetricFamily if family.kind is MetricType.COUNTER else GaugeMetricFamily
     metric = make(family.name, family.help, labels=family.labels)
     for labels, value in values.items():
         assert isinstance(value, int | float)  # noqa: S101 - the value of a counter or gauge

@@ -6,7 +6,7 @@ import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq.metrics.families import FAMILIES, Family, Kind
+from pyasynq.metrics.families import FAMILIES, Family, MetricType
 from pyasynq.metrics.text import Samples
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ class MetricStore:
                 family = FAMILIES.get(name)
                 if family is None or len(labels) != len(family.labels):
                     continue
-                if family.kind is Kind.GAUGE and not isinstance(value, list):
+                if family.kind is MetricType.GAUGE and not isinstance(value, list):
                     gauges = self._gauges.setdefault(source, {}).setdefault(name, {})
                     gauges[self._cap(family, labels)] = value
-                elif family.kind is Kind.COUNTER and not isinstance(value, list):
+                elif family.kind is MetricType.COUNTER and not isinstance(value, list):
                     self._add(family, labels, value)
                 elif isinstance(value, list) and len(value) == len(family.bounds) + 2:
                     self._add_histogram(family, labels, value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq.metrics.families import Family, Kind
+from pyasynq.metrics.families import Family, MetricType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ def _render_family(
         is_open: whether the format is OpenMetrics.
     """
     name = family.name
-    title = name.removesuffix(_TOTAL) if is_open and family.kind is Kind.COUNTER else name
+    title = name.removesuffix(_TOTAL) if is_open and family.kind is MetricType.COUNTER else name
     lines.append(f"# HELP {title} {_escape_help(family.help, is_open=is_open)}\n")
     lines.append(f"# TYPE {title} {family.kind.value}\n")
     for labels, value in values.items():

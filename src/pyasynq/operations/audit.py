@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("pyasynq.audit")
 """Log that receives a record for each entry, with its fields in `record.audit`."""
 
-STARTED: Final = "started"
+OUTCOME_STARTED: Final = "started"
 """Outcome of an entry that announces a change; it is replaced when the change has ended."""
-DONE: Final = "done"
-FAILED: Final = "failed"
-REFUSED: Final = "refused"
+OUTCOME_DONE: Final = "done"
+OUTCOME_FAILED: Final = "failed"
+OUTCOME_REFUSED: Final = "refused"
 
 _DEFAULT: Final = OperationOptions()
 _MAX_TEXT: Final = 1_000
@@ -56,7 +56,7 @@ class AuditEntry:
     details: Mapping[str, str] = field(default_factory=dict)
     """Arguments as text, without secrets; of bytes their number."""
     reason: str = ""
-    outcome: str = STARTED
+    outcome: str = OUTCOME_STARTED
     """`started`, `done`, `failed` or `refused`. One that stays `started` was interrupted."""
     error: str = ""
     """Why it failed or was refused."""
@@ -192,12 +192,12 @@ def end_entry(
     """Return the entry of a call that has ended."""
     if error is not None:
         text = shorten_end(f"{type(error).__name__}: {redactor.text(str(error))}", _MAX_TEXT)
-        return replace(entry, outcome=FAILED, error=text, seconds=seconds)
+        return replace(entry, outcome=OUTCOME_FAILED, error=text, seconds=seconds)
     operation = getattr(result, "operation", "")
     return replace(
         entry,
-        outcome=DONE,
-        queues=entry.queues or _queues_of(result),
+        outcome=OUTCOME_DONE,
+        queues=entry.queues or _find_queues(result),
         counts=_counts(result),
         seconds=seconds,
         operation=operation if isinstance(operation, str) else "",
@@ -239,7 +239,7 @@ def decode_entry(position: str, data: bytes, *, more: int = 0) -> AuditEntry | N
             at=datetime.fromtimestamp(float(values["at"]), UTC),
             queues=tuple(map(str, values.get("queues", ()))),
             details={str(name): str(value) for name, value in values.get("details", {}).items()},
-            outcome=str(values.get("outcome", STARTED)),
+            outcome=str(values.get("outcome", OUTCOME_STARTED)),
             counts={str(name): int(value) for name, value in values.get("counts", {}).items()},
             seconds=None if values.get("seconds") is None else float(values["seconds"]),
             more=more,
@@ -252,7 +252,7 @@ def decode_entry(position: str, data: bytes, *, more: int = 0) -> AuditEntry | N
 
 def log_entry(entry: AuditEntry) -> None:
     """Write an entry to the log `pyasynq.audit`."""
-    level = logging.INFO if entry.outcome in {STARTED, DONE} else logging.WARNING
+    level = logging.INFO if entry.outcome in {OUTCOME_STARTED, OUTCOME_DONE} else logging.WARNING
     if not LOGGER.isEnabledFor(level):
         return
     who = ", ".join(filter(None, (entry.role, entry.login, entry.address)))
@@ -298,7 +298,7 @@ def _describe_names(values: Sequence[Any], redactor: Redactor) -> str:
     return f"{names} and {rest} more" if rest > 0 else names
 
 
-def _queues_of(result: Any) -> tuple[str, ...]:
+def _find_queues(result: Any) -> tuple[str, ...]:
     """Return the queues that a call turned out to be about, such as those in which a query found tasks."""
     return result.concerns[:_MAX_NAMES] if isinstance(result, OperationInfo) else ()
 

@@ -24,7 +24,7 @@ _ARGUMENTS: Final = {
 }
 
 
-class Call:
+class OperatorCall:
     """A call of a method of `Operator`, with its arguments by name.
 
     Args:
@@ -92,7 +92,7 @@ class Call:
         self.needed = (*self.verb.needed, PERMISSION_OF_ACT[act])
 
 
-def require_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyPermission, ...] = ()) -> None:
+def require_for_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyPermission, ...] = ()) -> None:
     """Check the permissions of a verb for one queue, or those that a call of it needs.
 
     Raises:

@@ -61,12 +61,12 @@ def decode_options(data: bytes) -> OperationOptions:
     try:
         values = json.loads(data)
         return OperationOptions(
-            process_at=_moment(values["process_at"]),
+            process_at=_parse_moment(values["process_at"]),
             spread=timedelta(seconds=float(values["spread"])),
             outcome=str(values["outcome"]),
             max_retry=None if values["max_retry"] is None else int(values["max_retry"]),
             timeout=None if values["timeout"] is None else timedelta(seconds=float(values["timeout"])),
-            deadline=_moment(values["deadline"]),
+            deadline=_parse_moment(values["deadline"]),
             headers={str(name): str(value) for name, value in values["headers"].items()},
             queue=str(values.get("queue", "")),
             rate=None if values["rate"] is None else float(values["rate"]),
@@ -116,7 +116,7 @@ def decode_operation(operation: str, fields: Mapping[str, bytes], *, now: dateti
             skipped=int(texts.get("skipped", 0)),
             trimmed=int(texts.get("trimmed", 0)),
             undoable=undoable,
-            undo_until=_moment(texts.get("undo_until")) if undoable else None,
+            undo_until=_parse_moment(texts.get("undo_until")) if undoable else None,
             refused=tuple((str(q), str(i), str(r)) for q, i, r in json.loads(texts.get("refused", "[]"))),
             error=texts.get("error", ""),
             query=texts.get("query", ""),
@@ -132,5 +132,5 @@ def _read_target(fields: Mapping[str, bytes]) -> str:
     return decode_options(fields["options"]).queue
 
 
-def _moment(seconds: Any) -> datetime | None:
+def _parse_moment(seconds: Any) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)

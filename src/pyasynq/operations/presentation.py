@@ -97,7 +97,7 @@ def present(
         tree, text, note = _read(data)
     else:
         text = (redactor or Redactor()).data(own.encode("utf-8", "replace"), task_type).decode()
-        tree, note = _tree(read_json(text) if len(text) <= SHOWN_BYTES else None), ""
+        tree, note = _build_tree(read_json(text) if len(text) <= SHOWN_BYTES else None), ""
     forms = [name for name, there in (("tree", tree is not None), ("text", text is not None)) if there]
     forms.append("hex")
     chosen = form if form in forms else forms[0]
@@ -141,15 +141,15 @@ def _read(data: bytes) -> tuple[Node | None, str | None, str]:
         text = None
     is_short = len(data) <= SHOWN_BYTES
     if text is not None and is_text(text):
-        return (_tree(read_json(text)) if is_short else None), text, ""
+        return (_build_tree(read_json(text)) if is_short else None), text, ""
     for start, note in _PACKED:
         if data.startswith(start):
             return None, text, note
     if data.startswith(_PICKLES) and data.endswith(b"."):
         return None, text, _PICKLE_NOTE
-    if is_short and (tree := _tree(read_msgpack(data))) is not None:
+    if is_short and (tree := _build_tree(read_msgpack(data))) is not None:
         return tree, text, "MessagePack"
-    if is_short and (tree := _tree(guess_protobuf(data))) is not None:
+    if is_short and (tree := _build_tree(guess_protobuf(data))) is not None:
         return tree, text, _GUESS_NOTE
     return None, text, ""
 
@@ -194,7 +194,7 @@ def _cut_note(data: bytes | str, shown: int) -> str:
     return f"the first {bytes_text(shown)} shown" if len(data) > shown else ""
 
 
-def _tree(value: Any) -> Node | None:
+def _build_tree(value: Any) -> Node | None:
     return None if value is None else _Builder().build(None, value, 0)
 
 

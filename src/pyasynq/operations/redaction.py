@@ -114,18 +114,18 @@ class Redactor:
     def _redact(self, task: TaskInfo) -> TaskInfo:
         named = self._names_of(task.type)
         secrets: list[str] = []
-        payload = self._data(task.payload, named, secrets)
-        headers = self._headers(task.headers, named, secrets)
-        note = task.progress and self._text(task.progress.note, named, secrets)
+        payload = self._redact_data(task.payload, named, secrets)
+        headers = self._redact_headers(task.headers, named, secrets)
+        note = task.progress and self._redact_text(task.progress.note, named, secrets)
         return replace(
             task,
             payload=payload,
             headers=headers,
-            result=None if task.result is None else self._data(task.result, named, secrets),
-            last_error=self._text(task.last_error, named, secrets),
-            traceback=self._text(task.traceback, named, secrets),
+            result=None if task.result is None else self._redact_data(task.result, named, secrets),
+            last_error=self._redact_text(task.last_error, named, secrets),
+            traceback=self._redact_text(task.traceback, named, secrets),
             attempts=tuple(
-                replace(one, error=self._text(one.error, named, secrets)) for one in task.attempts
+                replace(one, error=self._redact_text(one.error, named, secrets)) for one in task.attempts
             ),
             progress=task.progress and replace(task.progress, note=note or ""),
         )
@@ -136,28 +136,28 @@ class Redactor:
 
     def data(self, data: bytes, task_type: str = "") -> bytes:
         """Return a payload without its secrets. JSON stays JSON, byte for byte except for them."""
-        return self._data(data, self._names_of(task_type), [])
+        return self._redact_data(data, self._names_of(task_type), [])
 
     def text(self, text: str, task_type: str = "") -> str:
         """Return text, such as an error, without what looks like the value of a secret."""
-        return self._text(text, self._names_of(task_type), ())
+        return self._redact_text(text, self._names_of(task_type), ())
 
     def headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return headers without the values of those that are secrets by their names."""
-        return self._headers(headers, self._names_of(""), [])
+        return self._redact_headers(headers, self._names_of(""), [])
 
-    def _data(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
+    def _redact_data(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            return self._binary(data, named, secrets)
+            return self._redact_binary(data, named, secrets)
         if not (named.occurs_in(text) or "\\u" in text or any(secret in text for secret in secrets)):
             return data
         known = tuple(secrets)
-        redacted = self._json(text, named, secrets, known)
-        return (self._text(text, named, known) if redacted is None else redacted).encode()
+        redacted = self._redact_json(text, named, secrets, known)
+        return (self._redact_text(text, named, known) if redacted is None else redacted).encode()
 
-    def _binary(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
+    def _redact_binary(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
         """Return MessagePack without its secrets; withhold other data with the name or value of a secret."""
         if not _is_suspect(data, named, secrets):
             return data
@@ -185,7 +185,9 @@ class Redactor:
         # A text, a name or bytes elsewhere may still hold one.
         return Withheld(data) if any(_is_suspect(one, named, secrets) for one in rest) else b"".join(pieces)
 
-    def _json(self, text: str, named: SecretNames, secrets: list[str], known: Collection[str]) -> str | None:
+    def _redact_json(
+        self, text: str, named: SecretNames, secrets: list[str], known: Collection[str]
+    ) -> str | None:
         """Return JSON without its secrets, and note these; None for text that is not JSON.
 
         `known` secrets, of other parts of the task, are replaced too.
@@ -212,42 +214,44 @@ class Redactor:
                 safe = f'"{MASK}"'
             elif value == at:
                 walk.pass_by(text[first])
-                safe = self._token(text[first:last], named, secrets, known)
+                safe = self._redact_token(text[first:last], named, secrets, known)
             if safe is not None:
                 pieces += text[copied:first], safe
                 copied = last
             at = end
         return "".join([*pieces, text[copied:]])
 
-    def _token(
+    def _redact_token(
         self, token: str, named: SecretNames, secrets: list[str], known: Collection[str]
     ) -> str | None:
         """Return what replaces a value without a name of its own; None for nothing."""
         if token[0] == '"':
-            return self._string(decode_string(token), named, secrets, known)
+            return self._redact_string(decode_string(token), named, secrets, known)
         return f'"{MASK}"' if token in known else None
 
-    def _string(
+    def _redact_string(
         self, string: str, named: SecretNames, secrets: list[str], known: Collection[str]
     ) -> str | None:
         """Return what replaces a string in JSON: JSON within JSON, or a text with an assignment; or None."""
         if not (named.occurs_in(string) or any(secret in string for secret in known)):
             return None
-        inner = self._json(string, named, secrets, known) if string[:1] in {"{", "["} else None
-        safe = self._text(string, named, known) if inner is None else inner
+        inner = self._redact_json(string, named, secrets, known) if string[:1] in {"{", "["} else None
+        safe = self._redact_text(string, named, known) if inner is None else inner
         return None if safe == string else json.dumps(safe, ensure_ascii=False)
 
-    def _headers(self, headers: Mapping[str, str], named: SecretNames, secrets: list[str]) -> dict[str, str]:
+    def _redact_headers(
+        self, headers: Mapping[str, str], named: SecretNames, secrets: list[str]
+    ) -> dict[str, str]:
         shown = {}
         for name, value in headers.items():
             if named.match(name):
                 _note(json.dumps(value), secrets)
                 shown[name] = MASK
             else:
-                shown[name] = self._text(value, named, secrets)
+                shown[name] = self._redact_text(value, named, secrets)
         return shown
 
-    def _text(self, text: str, named: SecretNames, secrets: Collection[str]) -> str:
+    def _redact_text(self, text: str, named: SecretNames, secrets: Collection[str]) -> str:
         text = _blot(text, secrets)
         text = named.assignment.sub(lambda found: f"{found['name']}{found['sign']}{MASK}", text)
         text = _URL_PASSWORD.sub(rf"\1{MASK}", text)

@@ -16,7 +16,7 @@ from pyasynq.operations.query import (
     explain,
     match_facts,
 )
-from pyasynq.operations.selection import Budget, Progress, SelectionCursor, search_slots
+from pyasynq.operations.selection import Budget, SearchProgress, SelectionCursor, search_slots
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ class Selector:
 
     async def explain(self, query: Query) -> Explanation:
         """Estimate the cost of a query. Counts collections, and reads no task."""
-        queues = await self._queues(query)
+        queues = await self._find_queues(query)
         if query.ids is not None:
             return explain(query, (), look_ups=len(query.ids) * len(queues))
-        parts = await self._parts(query, queues)
+        parts = await self._find_parts(query, queues)
         return explain(query, [part.size for part in parts])
 
     async def pages(
@@ -114,32 +114,32 @@ class Selector:
             RedisError: Redis or the way to it fails.
         """
         place = SelectionCursor.parse(cursor, query.text)
-        progress = Progress(place, limit, budget or Budget())
-        queues = await self._queues(query)
+        progress = SearchProgress(place, limit, budget or Budget())
+        queues = await self._find_queues(query)
         if query.ids is not None:
             async for found in self._look_up(query, queues, progress):
                 yield found
             return
-        parts = await self._parts(query, queues)
+        parts = await self._find_parts(query, queues)
         progress.total = sum(part.size.positions for part in parts)
-        facts = await self._facts(query)
+        facts = await self._read_facts(query)
         async for found in self._walk(query, parts, facts, progress):
             yield found
 
-    async def _queues(self, query: Query) -> list[str]:
+    async def _find_queues(self, query: Query) -> list[str]:
         names = [name for name in await self._inspector.queues() if self._may_see(name)]
         if "queue" not in query.fields:
             return names
         states = query.states
         return [name for name in names if any(query.may_match(Place(state, name)) for state in states)]
 
-    async def _facts(self, query: Query) -> MatchFacts:
+    async def _read_facts(self, query: Query) -> MatchFacts:
         servers = await self._inspector.servers() if query.needs_servers else ()
         return match_facts(self._clock.now(), servers)
 
-    async def _parts(self, query: Query, queues: Sequence[str]) -> list[_Part]:
+    async def _find_parts(self, query: Query, queues: Sequence[str]) -> list[_Part]:
         """Return the collections that have tasks to look at, in their order."""
-        placed = _placed(query, queues)
+        placed = _reduce_to_places(query, queues)
         now = self._clock.now()
         # Most collections share their tree, so its filter is made once.
         filters = {id(one.node): one.scan_filter(now, self._masks) for one in placed}
@@ -156,7 +156,7 @@ class Selector:
         ]
 
     async def _walk(
-        self, query: Query, parts: Sequence[_Part], facts: MatchFacts, progress: Progress
+        self, query: Query, parts: Sequence[_Part], facts: MatchFacts, progress: SearchProgress
     ) -> AsyncSelections:
         order = progress.place.order(_STATES)
         left = [part for part in parts if part.order >= order]
@@ -170,7 +170,7 @@ class Selector:
                 cursor = page.cursor
                 place = part.size.place
                 progress.add(page.looked_at, tasks, place)
-                following = self._following(query, place, cursor, left[number + 1 : number + 2], progress)
+                following = self._make_cursor(query, place, cursor, left[number + 1 : number + 2], progress)
                 is_over = progress.is_over or not following
                 if tasks or is_over or time.monotonic() - told_at > _PROGRESS_SECONDS:
                     told_at = time.monotonic()
@@ -180,8 +180,8 @@ class Selector:
         if not left:
             yield progress.selection((), "", is_last=True)
 
-    def _following(
-        self, query: Query, place: Place, cursor: str, others: Sequence[_Part], progress: Progress
+    def _make_cursor(
+        self, query: Query, place: Place, cursor: str, others: Sequence[_Part], progress: SearchProgress
     ) -> str:
         """Return the cursor with which a search goes on after a step; empty at the end."""
         if not cursor:
@@ -191,7 +191,7 @@ class Selector:
         return progress.cursor(place, cursor).text(query.text)
 
     async def _step(
-        self, part: _Part, cursor: str, facts: MatchFacts, progress: Progress
+        self, part: _Part, cursor: str, facts: MatchFacts, progress: SearchProgress
     ) -> tuple[TaskPage, list[TaskInfo]]:
         """Look at some positions; return the page and those of its tasks that match, no more than wanted."""
         began = time.monotonic()
@@ -199,16 +199,16 @@ class Selector:
             # A page that ends where secrets match would tell where they are.
             page_size = progress.page_size if self._shown is None else _MOST_AT_ONCE
             page = await self._page(part, cursor, progress, min(_MOST_AT_ONCE, page_size))
-            kept = self._matching(part, page, facts)
+            kept = self._find_matching(part, page, facts)
             if len(kept) > progress.wanted:
                 # The cursor is to stand right behind the last match, so the page is read again up to there.
                 last = kept[progress.wanted - 1][0]
                 page = await self._page(part, cursor, progress, last + 1)
-                kept = self._matching(part, page, facts)[: progress.wanted]
+                kept = self._find_matching(part, page, facts)[: progress.wanted]
         progress.note(len(page.tasks), len(kept), time.monotonic() - began)
         return page, [task for _, task in kept]
 
-    async def _page(self, part: _Part, cursor: str, progress: Progress, page_size: int) -> TaskPage:
+    async def _page(self, part: _Part, cursor: str, progress: SearchProgress, page_size: int) -> TaskPage:
         place = part.size.place
         return await self._inspector.walk_tasks(
             place.queue or "",
@@ -220,7 +220,7 @@ class Selector:
             scan_filter=part.scan_filter,
         )
 
-    def _matching(self, part: _Part, page: TaskPage, facts: MatchFacts) -> list[tuple[int, TaskInfo]]:
+    def _find_matching(self, part: _Part, page: TaskPage, facts: MatchFacts) -> list[tuple[int, TaskInfo]]:
         """Return the tasks of a page that match, as they are shown, with their numbers in the page."""
         numbered = enumerate(self._show(page.tasks))
         return [(number, task) for number, task in numbered if task and part.placed.matches(task, facts)]
@@ -228,13 +228,15 @@ class Selector:
     def _show(self, tasks: Sequence[TaskInfo]) -> Sequence[TaskInfo | None]:
         return tasks if self._shown is None else [self._shown(task) for task in tasks]
 
-    async def _look_up(self, query: Query, queues: Sequence[str], progress: Progress) -> AsyncSelections:
+    async def _look_up(
+        self, query: Query, queues: Sequence[str], progress: SearchProgress
+    ) -> AsyncSelections:
         """Look ids up in some queues at a time, without going through a collection."""
         ids = sorted(query.ids or ())
         progress.total = len(ids) * len(queues)
         left = [queue for queue in queues if queue >= progress.place.queue]
         at_once = max(1, _MOST_AT_ONCE // max(1, len(ids)))
-        facts = await self._facts(query)
+        facts = await self._read_facts(query)
         for first in range(0, len(left), at_once):
             some = left[first : first + at_once]
             began = time.monotonic()
@@ -256,7 +258,7 @@ class Selector:
             yield progress.selection((), "", is_last=True)
 
 
-def _placed(query: Query, queues: Sequence[str]) -> list[PlacedQuery]:
+def _reduce_to_places(query: Query, queues: Sequence[str]) -> list[PlacedQuery]:
     """Return each collection with the query reduced to it, in the order of the search.
 
     The tree of a state is the same for all queues if the query does not tell queues apart.

@@ -112,7 +112,7 @@ class SelectionCursor:
 
 
 @dataclass(slots=True)
-class Progress:
+class SearchProgress:
     """The counts of one search; written by the selector that runs it."""
 
     place: SelectionCursor

@@ -89,7 +89,7 @@ def _list(values: list[Any], shown: Shown) -> list[Any]:
 
 
 @cut_down.register(tuple)
-def _tuple(values: tuple[Any, ...], shown: Shown) -> Any:
+def _cut_tuple(values: tuple[Any, ...], shown: Shown) -> Any:
     cut = [after for after in map(shown, values) if after is not HIDDEN]
     if hasattr(values, "_fields"):  # a named tuple: without one of its values it would be another type
         return type(values)(*cut) if len(cut) == len(values) else HIDDEN
@@ -97,20 +97,20 @@ def _tuple(values: tuple[Any, ...], shown: Shown) -> Any:
 
 
 @cut_down.register(Mapping)
-def _mapping(values: Mapping[Any, Any], shown: Shown) -> Mapping[Any, Any]:
+def _cut_mapping(values: Mapping[Any, Any], shown: Shown) -> Mapping[Any, Any]:
     cut = {key: shown(value) for key, value in values.items()}
     return {key: value for key, value in cut.items() if value is not HIDDEN}
 
 
 @cut_down.register
-def _task(task: TaskInfo, shown: Shown) -> Any:
+def _cut_task(task: TaskInfo, shown: Shown) -> Any:
     if not shown.access.sees(task.queue):
         return HIDDEN
     return shown.redactor.task(task, payload_view=shown.may_view_payload(task.queue))
 
 
 @cut_down.register
-def _worker(worker: WorkerInfo, shown: Shown) -> Any:
+def _cut_worker(worker: WorkerInfo, shown: Shown) -> Any:
     if not shown.access.sees(worker.queue):
         return HIDDEN
     payload = shown.payload(worker.queue, worker.task_type, worker.payload)
@@ -119,7 +119,7 @@ def _worker(worker: WorkerInfo, shown: Shown) -> Any:
 
 
 @cut_down.register
-def _server(server: ServerInfo, shown: Shown) -> Any:
+def _cut_server(server: ServerInfo, shown: Shown) -> Any:
     queues = {name: priority for name, priority in server.queues.items() if shown.access.sees(name)}
     if not queues:
         return HIDDEN
@@ -131,7 +131,7 @@ def _server(server: ServerInfo, shown: Shown) -> Any:
 
 
 @cut_down.register
-def _entry(entry: SchedulerEntryInfo, shown: Shown) -> Any:
+def _cut_entry(entry: SchedulerEntryInfo, shown: Shown) -> Any:
     queue = queue_of_entry(entry)
     if not shown.access.sees(queue):
         return HIDDEN
@@ -150,12 +150,12 @@ def _queue_info(info: QueueInfo, shown: Shown) -> Any:
 
 
 @cut_down.register
-def _operation(operation: OperationInfo, shown: Shown) -> Any:
+def _cut_operation(operation: OperationInfo, shown: Shown) -> Any:
     return operation if all(map(shown.access.sees, operation.concerns)) else HIDDEN
 
 
 @cut_down.register
-def _audit_entry(entry: AuditEntry, shown: Shown) -> Any:
+def _cut_audit_entry(entry: AuditEntry, shown: Shown) -> Any:
     if entry.user == shown.access.user.name:
         return entry
     if not entry.queues:
@@ -164,7 +164,7 @@ def _audit_entry(entry: AuditEntry, shown: Shown) -> Any:
 
 
 @cut_down.register
-def _attention(attention: Attention, shown: Shown) -> Attention:
+def _cut_attention(attention: Attention, shown: Shown) -> Attention:
     return replace(
         attention,
         findings=shown(attention.findings),
@@ -174,7 +174,7 @@ def _attention(attention: Attention, shown: Shown) -> Attention:
 
 
 @cut_down.register
-def _finding(finding: AttentionFinding, shown: Shown) -> Any:
+def _cut_finding(finding: AttentionFinding, shown: Shown) -> Any:
     queues = tuple(name for name in finding.queues if shown.access.sees(name))
     if (finding.queue and not shown.access.sees(finding.queue)) or (finding.queues and not queues):
         return HIDDEN
@@ -182,14 +182,14 @@ def _finding(finding: AttentionFinding, shown: Shown) -> Any:
 
 
 @cut_down.register
-def _event(event: TaskEvent, shown: Shown) -> Any:
+def _cut_event(event: TaskEvent, shown: Shown) -> Any:
     if not shown.access.sees(event.queue):
         return HIDDEN
     return replace(event, error=shown.error(event.queue, event.type, event.error))
 
 
 @cut_down.register
-def _error_group(group: ErrorGroup, shown: Shown) -> Any:
+def _cut_error_group(group: ErrorGroup, shown: Shown) -> Any:
     sample = shown(group.sample)
     if sample is HIDDEN:
         return HIDDEN

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RECENT: Final = timedelta(minutes=10)
 """Time of the recent attempts, which are compared with those before."""
-HISTORY: Final = timedelta(hours=2)
+ACTIVITY_SPAN: Final = timedelta(hours=2)
 """Time for which attempts are read: the statistics keep minutes for as long."""
 
 

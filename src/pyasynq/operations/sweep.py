@@ -17,7 +17,7 @@ from pyasynq._broker.inspecting import vitals
 from pyasynq.errors import PyasynqError, RedisPermissionError, RedisReplyError, RedisUnavailableError
 from pyasynq.info import ScanFilter, ScanText
 from pyasynq.operations.selection import SearchSlots
-from pyasynq.operations.snapshot import HISTORY, QueueSnapshot, Snapshot, summarize_activity
+from pyasynq.operations.snapshot import ACTIVITY_SPAN, QueueSnapshot, Snapshot, summarize_activity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,7 +106,9 @@ class Sweep:
         entries = await self._door.scheduler_entries()
         active = [info.queue for info in infos if info.processed_total]
         moment = now.to_datetime()
-        series = await self._door.attempt_series(*active, since=moment - HISTORY, step=60) if active else []
+        series = (
+            await self._door.attempt_series(*active, since=moment - ACTIVITY_SPAN, step=60) if active else []
+        )
         activity = summarize_activity(series, moment)
         ticks = {} if entries else await self._read_ticks(names)
         queues = {

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyasynq.testing._schedules import Schedules
     from pyasynq.testing._time import VirtualClock
 
-SETTINGS: Final = EngineSettings(forward_gap=0.0, look_interval=0.0, keep_frames=True)
+KIT_SETTINGS: Final = EngineSettings(forward_gap=0.0, look_interval=0.0, keep_frames=True)
 _CLIENT_NAME: Final = "pyasynq-testing"
 _MOST_AT_ONCE: Final = 10_000
 """Number of attempts at one instant from which tasks are assumed to enqueue themselves endlessly."""
@@ -84,7 +84,7 @@ class HandWorker(Engine):
             target,
             router,
             config,
-            SETTINGS,
+            KIT_SETTINGS,
             clock=clock,
             events=events,
             task_state=task_state,
@@ -232,7 +232,10 @@ class HandWorker(Engine):
         """Return the time of the next due work; None for never."""
         now = self._clock.now().seconds
         plans = make_due_plans(
-            self._config.queues, now=now, own_slack=SETTINGS.own_slack, foreign_slack=SETTINGS.foreign_slack
+            self._config.queues,
+            now=now,
+            own_slack=KIT_SETTINGS.own_slack,
+            foreign_slack=KIT_SETTINGS.foreign_slack,
         )
         times: list[float] = [
             one for one in require_results(await self._driver.run_batch(plans)) if one is not None
@@ -266,12 +269,14 @@ class HandWorker(Engine):
         queues: dict[str, list[Claim]] = {}
         for attempt in self._roster.snapshot():
             queues.setdefault(attempt.queue, []).append(Claim(attempt.id, attempt.token, attempt.lease_score))
-            expect_renewals([attempt], now.plus(seconds).ceiling, SETTINGS.lease)
+            expect_renewals([attempt], now.plus(seconds).ceiling, KIT_SETTINGS.lease)
             attempt.lease_until += seconds
         driver = BlockingDriver(self._target, client_name=_CLIENT_NAME, clock=self._clock)
         try:
             for queue, claims in queues.items():
-                driver.run(renew(queue, claims, lease_seconds=SETTINGS.lease + math.ceil(seconds), now=now))
+                driver.run(
+                    renew(queue, claims, lease_seconds=KIT_SETTINGS.lease + math.ceil(seconds), now=now)
+                )
         finally:
             driver.close()
 

@@ -115,15 +115,15 @@ async def _resume(ask: PageRequest, fields: dict[str, str]) -> Response:
     return redirect(ask, ask.links.to("queues", name), Notice("good", f"{visible(name)} is running again."))
 
 
-async def _limits(ask: PageRequest, fields: dict[str, str]) -> Response:
+async def _set_limits(ask: PageRequest, fields: dict[str, str]) -> Response:
     name = ask.name("queue")
-    rate = _number("rate", fields, float)
+    rate = _read_number("rate", fields, float)
     stored = await ask.operator.set_queue_limits(
         name,
-        max_run=_number("max_run", fields, int),
+        max_run=_read_number("max_run", fields, int),
         rate=rate,
-        period=_number("period", fields, float) if rate else None,
-        burst=_number("burst", fields, int) if rate else None,
+        period=_read_number("period", fields, float) if rate else None,
+        burst=_read_number("burst", fields, int) if rate else None,
         reason=read_reason(fields),
     )
     text = f"Stored for {visible(name)}: {stored or 'no limits'}."
@@ -174,7 +174,7 @@ async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response
             done += 1
         except (TaskNotFoundError, TaskStateError) as error:
             refused.append(str(error))
-    return redirect(ask, ask.links.back(back), _result(verb, done, refused))
+    return redirect(ask, ask.links.back(back), _describe_result(verb, done, refused))
 
 
 def _delete_question(ask: PageRequest, keys: Sequence[str], back: str) -> Response:
@@ -192,7 +192,7 @@ def _delete_question(ask: PageRequest, keys: Sequence[str], back: str) -> Respon
     return page_response(ask, Page("question.html", question.heading, "queues", question), 0.0)
 
 
-def _result(verb: str, done: int, refused: Sequence[str]) -> Notice:
+def _describe_result(verb: str, done: int, refused: Sequence[str]) -> Notice:
     text = f"{counted(done, 'task was', 'tasks were')} {_DONE[verb]}."
     if not refused:
         return Notice("good", text)
@@ -217,7 +217,7 @@ async def _act(ask: PageRequest, verb: str, queue: str, task_id: str, fields: di
             raise InvalidOptionError("verb", None, "is not something that can be done to a task")
 
 
-def _number(name: str, fields: dict[str, str], kind: Callable[[str], Any]) -> Any:
+def _read_number(name: str, fields: dict[str, str], kind: Callable[[str], Any]) -> Any:
     text = fields.get(name, "").strip()
     if not text:
         return None
@@ -239,7 +239,7 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
 FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Response]]]] = {
     "/queues/{queue}/pause": _pause,
     "/queues/{queue}/resume": _resume,
-    "/queues/{queue}/limits": _limits,
+    "/queues/{queue}/limits": _set_limits,
     "/queues/{queue}/delete": _delete_queue,
     "/queues/{queue}/tasks/{task}/{verb}": _act_on_task,
     "/act": _act_on_selected,

@@ -14,12 +14,12 @@ from pyasynq.web.asynqmon.shapes import TextLimits
 from pyasynq.web.auth import CredentialsFile, HostFunction, LoopbackOnly
 from pyasynq.web.auth.identify import BearerTokens
 from pyasynq.web.auth.rate_limit import RateLimit
-from pyasynq.web.auth.secret import Secret
+from pyasynq.web.auth.secret import SigningSecret
 from pyasynq.web.auth.sessions import Sessions
 from pyasynq.web.doorkeeper import Doorkeeper
 from pyasynq.web.routes import target_routes
 from pyasynq.web.security_headers import SecurityHeaders
-from pyasynq.web.settings import Environment, Settings, check_prometheus, check_targets
+from pyasynq.web.settings import Environment, Settings, check_prometheus, name_targets
 from pyasynq.web.targets import Target
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
     Raises:
         ConfigurationError: for a value that cannot work.
     """
-    sources = check_targets(redis)
-    authenticators, credentials = _authenticators(auth)
-    signing = Secret(secret)
+    sources = name_targets(redis)
+    authenticators, credentials = _check_authenticators(auth)
+    signing = SigningSecret(secret)
     settings = Settings(
         title=title,
         environment=Environment.of(environment),
@@ -127,7 +127,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
     return Dashboard(settings, [Target(name, source, settings) for name, source in sources.items()])
 
 
-def _authenticators(auth: AuthOption) -> tuple[tuple[Authenticator, ...], CredentialsFile | None]:
+def _check_authenticators(auth: AuthOption) -> tuple[tuple[Authenticator, ...], CredentialsFile | None]:
     given: Sequence[Any] = auth if isinstance(auth, (list, tuple)) else [auth]
     found: list[Authenticator] = []
     credentials = None

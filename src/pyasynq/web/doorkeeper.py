@@ -15,7 +15,7 @@ from pyasynq.web.auth.origin import FORM_FIELD, SAFE_METHODS, is_form_token, is_
 from pyasynq.web.locations import Links, route_path
 from pyasynq.web.page import PageRequest
 from pyasynq.web.preferences import PREFERENCES_COOKIE, read_preferences
-from pyasynq.web.problems import Action, Trouble, bug_page, problem_page, trouble_page
+from pyasynq.web.problems import NextStep, Trouble, bug_page, problem_page, trouble_page
 from pyasynq.web.respond import page_response
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pyasynq.web.auth.sessions import Session
+    from pyasynq.web.auth.sessions import LoginSession
     from pyasynq.web.page import Page, PageFunction
     from pyasynq.web.settings import Settings
     from pyasynq.web.targets import Target
@@ -102,7 +102,7 @@ class Doorkeeper:
                 return await function(ask, await self._read_form(ask))
             except FormError as error:
                 trouble = Trouble(
-                    "The form was not taken", str(error), (Action("Back to overview", ask.links.to()),)
+                    "The form was not taken", str(error), (NextStep("Back to overview", ask.links.to()),)
                 )
                 return page_response(ask, trouble_page(error.status, trouble), began)
             except Exception as error:  # noqa: BLE001 - every error becomes a page
@@ -140,7 +140,7 @@ class Doorkeeper:
             return Response(status_code=303, headers={"Location": address})
         return page_response(ask, _closed_page(self.settings, request), began)
 
-    async def _identify(self, request: Request, session: Session | None) -> User | None:
+    async def _identify(self, request: Request, session: LoginSession | None) -> User | None:
         credentials = self.settings.credentials
         if session is not None and credentials is not None:
             found = credentials.find(session.name)

@@ -60,7 +60,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PageFrame:
     """View model of the frame."""
 
     title: str
@@ -121,13 +121,15 @@ _NAVIGATION: Final = (
 )
 
 
-def build_frame(ask: PageRequest, page: Page, made_seconds: float, notices: tuple[Notice, ...] = ()) -> Frame:
+def build_frame(
+    ask: PageRequest, page: Page, made_seconds: float, notices: tuple[Notice, ...] = ()
+) -> PageFrame:
     """Return the frame of a page for a user."""
     links, settings, preferences = ask.links, ask.settings, ask.preferences
     as_of = formats.clock(ask.now, preferences.time_zone)
     version = load_assets().version
     redis_name = ask.target.label
-    return Frame(
+    return PageFrame(
         title=_TITLE_SIGN.join(part for part in (page.title, redis_name, settings.title) if part),
         brand=settings.title,
         root=links.to(),

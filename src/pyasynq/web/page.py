@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
 from pyasynq.operations import VERBS
-from pyasynq.operations.guard import denied, require_queue, require_somewhere
+from pyasynq.operations.guard import denied, require_for_queue, require_somewhere
 from pyasynq.web.auth.origin import FORM_FIELD, form_token
 from pyasynq.web.locations import from_segment
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from pyasynq.operations import Operator, User
-    from pyasynq.web.auth.sessions import Session
+    from pyasynq.web.auth.sessions import LoginSession
     from pyasynq.web.locations import Links
     from pyasynq.web.preferences import Preferences
     from pyasynq.web.settings import Settings
     from pyasynq.web.targets import Target
+
+PAGE_SIZE: Final = 50
+"""Rows of a table on one page; further ones are behind a link."""
 
 
 @dataclass(slots=True)
@@ -38,7 +41,7 @@ class PageRequest:
     preferences: Preferences
     links: Links
     now: datetime
-    session: Session | None = None
+    session: LoginSession | None = None
     parameters: dict[str, str] | None = None
     """Segments of the path; None are those of the request."""
 
@@ -70,7 +73,7 @@ class PageRequest:
             PermissionDeniedError: the user may not do this, or the dashboard is read-only.
         """
         row, access = VERBS[verb], self.operator.access
-        require_queue(access, row, queue)
+        require_for_queue(access, row, queue)
         if row.changes and access.read_only:
             raise denied(access, row, queue)
 

@@ -20,7 +20,7 @@ TRY_AGAIN: Final = "Try again"
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class NextStep:
     """A link that leads on."""
 
     label: str
@@ -33,7 +33,7 @@ class Trouble:
 
     heading: str
     text: str
-    actions: tuple[Action, ...] = ()
+    actions: tuple[NextStep, ...] = ()
     code: str = ""
     code_label: str = ""
 
@@ -41,7 +41,7 @@ class Trouble:
 async def problem_page(ask: PageRequest, error: Exception) -> Page:
     """Return the page for an error. An unforeseen one is logged under a number, which the page shows."""
     if isinstance(error, errors.QueueNotFoundError):
-        return await _no_such_queue(ask, error)
+        return await _make_queue_page(ask, error)
     if isinstance(error, errors.RedisError):
         return trouble_page(503, _redis_trouble(ask, error))
     if not isinstance(error, errors.PyasynqError):
@@ -50,22 +50,22 @@ async def problem_page(ask: PageRequest, error: Exception) -> Page:
 
 
 def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, Trouble]:
-    overview = Action("Back to overview", ask.links.to())
+    overview = NextStep("Back to overview", ask.links.to())
     match error:
         case errors.PermissionDeniedError():
             return 403, Trouble("You may not do this", _sentence(error), (overview,))
         case errors.TaskNotFoundError():
-            search = Action("Search for it", ask.links.to("tasks", q=f'id:"{error.task_id}"'))
+            search = NextStep("Search for it", ask.links.to("tasks", q=f'id:"{error.task_id}"'))
             text = "It has ended without retention, or it was deleted. Redis keeps nothing of such tasks."
             return 404, Trouble("This task is gone", text, (search, overview))
         case errors.OperationNotFoundError():
-            all_of_them = Action("All operations", ask.links.to("operations"))
+            all_of_them = NextStep("All operations", ask.links.to("operations"))
             text = "Operations are kept for 30 days, and shown to those who see all their queues."
             return 404, Trouble("This operation is gone", text, (all_of_them, overview))
         case errors.ConfigurationError() | errors.UnknownTaskStateError() | errors.QueryError():
             return 400, Trouble("This address says something that cannot be", _sentence(error), (overview,))
         case _:
-            again = Action(TRY_AGAIN, ask.links.here())
+            again = NextStep(TRY_AGAIN, ask.links.here())
             return 409, Trouble("This cannot be done", _sentence(error), (again, overview))
 
 
@@ -77,7 +77,7 @@ def trouble_page(status: int, trouble: Trouble) -> Page:
 def not_found_page(ask: PageRequest) -> Page:
     """Return the page for an address that there is not."""
     trouble = Trouble(
-        "There is no such page", "The address leads nowhere.", (Action("Back to overview", ask.links.to()),)
+        "There is no such page", "The address leads nowhere.", (NextStep("Back to overview", ask.links.to()),)
     )
     return trouble_page(404, trouble)
 
@@ -91,21 +91,21 @@ def bug_page(ask: PageRequest, error: BaseException) -> Page:
         Trouble(
             "This page could not be made",
             "It is a bug. The log has more under this number.",
-            (Action(TRY_AGAIN, ask.links.here()), Action("Back to overview", ask.links.to())),
+            (NextStep(TRY_AGAIN, ask.links.here()), NextStep("Back to overview", ask.links.to())),
             number,
             "Number of the error",
         ),
     )
 
 
-async def _no_such_queue(ask: PageRequest, error: errors.QueueNotFoundError) -> Page:
-    actions = [Action("All queues", ask.links.to("queues"))]
+async def _make_queue_page(ask: PageRequest, error: errors.QueueNotFoundError) -> Page:
+    actions = [NextStep("All queues", ask.links.to("queues"))]
     try:
         names = await ask.operator.queues()
     except errors.PyasynqError:
         names = []
     near = difflib.get_close_matches(error.queue, names, n=1)
-    actions += [Action(visible(name), ask.links.to("queues", name)) for name in near]
+    actions += [NextStep(visible(name), ask.links.to("queues", name)) for name in near]
     text = f"Do you mean {visible(near[0])}? " if near else ""
     trouble = Trouble(
         f"There is no queue “{visible(error.queue)}”",
@@ -127,7 +127,7 @@ def _redis_trouble(ask: PageRequest, error: errors.RedisError) -> Trouble:
             )
         case errors.RedisOutOfMemoryError():
             heading, advice = "Redis is full", " Free memory, or raise maxmemory."
-    return Trouble(heading, _sentence(error) + advice, (Action(TRY_AGAIN, ask.links.here()),))
+    return Trouble(heading, _sentence(error) + advice, (NextStep(TRY_AGAIN, ask.links.here()),))
 
 
 def _sentence(error: Exception) -> str:

@@ -58,7 +58,7 @@ def jinja_environment() -> jinja2.Environment:
 
 
 @dataclass(slots=True)
-class Record:
+class RenderedParts:
     """Record of one rendering of a page: cells by key, and rows by table and key."""
 
     cells: dict[str, str] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Moments:
         )
 
 
-def render(template: str, record: Record, values: dict[str, Any]) -> str:
+def render_template(template: str, record: RenderedParts, values: dict[str, Any]) -> str:
     """Return the page as HTML, and note in the record what it showed."""
     return (
         jinja_environment()

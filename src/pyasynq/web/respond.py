@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pyasynq.web.frame import Notice, build_frame
-from pyasynq.web.rendering import Moments, Record, render
+from pyasynq.web.rendering import Moments, RenderedParts, render_template
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ _NOTICE_SECONDS: Final = 60
 def page_response(ask: PageRequest, page: Page, began: float) -> Response:
     """Return a page as a response; a notice that an action left is shown on it once."""
     notices = read_notices(ask)
-    html = page_html(ask, page, Record(), began, notices)
+    html = page_html(ask, page, RenderedParts(), began, notices)
     response = html_response(ask.request, html, page.status, page.headers)
     if notices:
         forget_notices(response)
@@ -44,7 +44,7 @@ def forget_notices(response: Response) -> None:
 
 
 def page_html(
-    ask: PageRequest, page: Page, record: Record, began: float, notices: tuple[Notice, ...] = ()
+    ask: PageRequest, page: Page, record: RenderedParts, began: float, notices: tuple[Notice, ...] = ()
 ) -> str:
     """Return the HTML of a page."""
     values = {
@@ -57,7 +57,7 @@ def page_html(
         "csrf": ask.csrf,
         "may": ask.may,
     }
-    return render(page.template, record, values)
+    return render_template(page.template, record, values)
 
 
 def html_response(

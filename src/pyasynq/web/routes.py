@@ -13,7 +13,7 @@ from pyasynq.web.live.endpoints import live_snapshot, live_stream
 from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
 from pyasynq.web.pages.bulk import start_bulk
 from pyasynq.web.pages.doctor import examine, repair
-from pyasynq.web.pages.operations import order_operation
+from pyasynq.web.pages.operations import give_order
 from pyasynq.web.pages.search import complete_response, palette_response, search_response
 from pyasynq.web.pages.settings import change_settings, switch_target
 from pyasynq.web.pages.task import task_data
@@ -49,7 +49,7 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
     routes["POST /doctor/repair"] = Route("/doctor/repair", door.form(repair), methods=["POST"])
     routes["POST /bulk"] = Route("/bulk", door.form(start_bulk), methods=["POST"])
     routes["POST /operations"] = Route(
-        "/operations/{operation}/{order}", door.form(order_operation), methods=["POST"]
+        "/operations/{operation}/{order}", door.form(give_order), methods=["POST"]
     )
     routes["POST /views"] = Route("/views", door.form(save_view), methods=["POST"])
     routes["POST /views/{view}/delete"] = Route(
@@ -60,9 +60,9 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
     routes["POST /logout"] = Route("/logout", door.form(sign_out), methods=["POST"])
     routes["POST /settings"] = Route("/settings", door.form(change_settings), methods=["POST"])
     routes["/api"] = asynqmon_route(door)
-    routes["/{path:path}"] = Route("/{path:path}", door.page(_no_page), methods=["GET"])
+    routes["/{path:path}"] = Route("/{path:path}", door.page(_answer_missing_page), methods=["GET"])
     return routes
 
 
-async def _no_page(ask: PageRequest) -> Page:
+async def _answer_missing_page(ask: PageRequest) -> Page:
     return not_found_page(ask)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq.web.asynqmon.shapes import TextLimits
     from pyasynq.web.auth import Authenticator, CredentialsFile
     from pyasynq.web.auth.rate_limit import RateLimit
-    from pyasynq.web.auth.secret import Secret
+    from pyasynq.web.auth.secret import SigningSecret
     from pyasynq.web.auth.sessions import Sessions
 
 COLORS: Final = ("red", "amber", "green", "blue", "none")
@@ -55,7 +55,7 @@ class Settings:
     read_only: bool
     queues: tuple[str, ...]
     redactor: Redactor | None
-    secret: Secret
+    secret: SigningSecret
     sessions: Sessions
     login_tries: RateLimit
     """Tries of one name from one address."""
@@ -71,7 +71,7 @@ class Settings:
     """Names of the Redis instances that are shown."""
 
 
-def check_targets(redis: object) -> Mapping[str, object]:
+def name_targets(redis: object) -> Mapping[str, object]:
     """Return Redis instances by name; the name of a single one is empty.
 
     Raises:

@@ -88,7 +88,7 @@ def task_row(task: TaskInfo, links: Links) -> TaskRow:
         is_binary=is_binary,
         error=first_line(task.last_error),
         attempts=_attempts(task),
-        lasted=_lasted(task),
+        lasted=_describe_run_time(task),
         when=when_of(task),
         note=_note(task),
     )
@@ -140,7 +140,7 @@ def _attempts(task: TaskInfo) -> str:
     return f"{formats.number(begun)} of {formats.number(task.max_retry + 1)}"
 
 
-def _lasted(task: TaskInfo) -> str:
+def _describe_run_time(task: TaskInfo) -> str:
     last = task.attempts[-1] if task.attempts else None
     return formats.span(last.ended_at - last.started_at if last is not None and last.started_at else None)
 

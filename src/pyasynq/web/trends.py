@@ -72,7 +72,7 @@ RANGES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TrendChoice:
     """A link of a group of which one is current."""
 
     label: str
@@ -95,7 +95,7 @@ class Trend:
     """View model of a chart of attempts."""
 
     range: Range
-    choices: tuple[Choice, ...]
+    choices: tuple[TrendChoice, ...]
     bars: tuple[tuple[float, ...], ...]
     """Succeeded, retried and archived attempts of each bar."""
     totals: tuple[str, ...]
@@ -167,7 +167,7 @@ def make_trend(
     return Trend(
         range=wanted,
         choices=tuple(
-            Choice(one.label, ask.links.here(range=None if one is HOUR else one.name), one is wanted)
+            TrendChoice(one.label, ask.links.here(range=None if one is HOUR else one.name), one is wanted)
             for one in RANGES
         ),
         bars=tuple(tuple(map(float, one)) for one in bars),

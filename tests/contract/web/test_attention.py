@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pyasynq._wire.keys import AUDIT, SNOOZED
+from pyasynq._wire.keys import AUDIT_KEY, SNOOZED_KEY
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
 from tests.factories import Tasks
@@ -67,7 +67,9 @@ async def test_the_action_of_a_finding_is_done_by_its_button(redis_url: str, ima
         assert (303, "../") == (answer.status_code, answer.headers["location"])
         assert "The queue is running again." in (await visitor.get("")).text
     assert 0 == images.client.exists(images.keys.paused)
-    assert b"resume_queue" in b"".join(b"".join(entry[1].values()) for entry in images.client.xrange(AUDIT))
+    assert b"resume_queue" in b"".join(
+        b"".join(entry[1].values()) for entry in images.client.xrange(AUDIT_KEY)
+    )
 
 
 @run_async
@@ -85,7 +87,7 @@ async def test_a_finding_is_snoozed_with_a_reason(redis_url: str, images: Tasks)
         assert re.search(r"Snoozed by local until .+: CDN purge", snoozed)
         await send_form(visitor, "attention/unsnooze", {"finding": PAUSED}, page="attention")
         assert "Nothing is snoozed." in (await visitor.get("attention")).text
-    assert 0 == images.client.exists(SNOOZED)
+    assert 0 == images.client.exists(SNOOZED_KEY)
 
 
 @run_async
@@ -105,7 +107,7 @@ async def test_a_wrong_snooze_is_refused(
         answer = await send_form(visitor, "attention/snooze", {"finding": PAUSED, **fields}, page="")
         assert 400 == answer.status_code
         assert f"{said}=" in answer.text
-    assert 0 == images.client.exists(SNOOZED)
+    assert 0 == images.client.exists(SNOOZED_KEY)
 
 
 @run_async

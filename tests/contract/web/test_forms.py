@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._wire.keys import REFUSED
+from pyasynq._wire.keys import REFUSED_KEY
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
 from tests.factories import Tasks
@@ -160,7 +160,7 @@ def test_a_viewer_and_a_read_only_dashboard_change_nothing(
 
 def _state_of(tasks: Tasks) -> dict[str, Any]:
     """Return everything in the database but the record of what was refused."""
-    return {key: value for key, value in snapshot(tasks.client).items() if key != REFUSED}
+    return {key: value for key, value in snapshot(tasks.client).items() if key != REFUSED_KEY}
 
 
 @run_async

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.single_server("it restarts and watches one server")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Render every 20 ms."""
-    monkeypatch.setattr(channel, "INTERVAL", 0.02)
+    monkeypatch.setattr(channel, "RENDERING_INTERVAL", 0.02)
 
 
 class Stream:

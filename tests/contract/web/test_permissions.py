@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from starlette.routing import Route
 
-from pyasynq._wire.keys import AUDIT, REFUSED
+from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY
 from pyasynq.operations import Targets, User
 from pyasynq.operations.sync import Operator
 from pyasynq.task import TaskState
@@ -219,4 +219,4 @@ def _fill(client: RedisClient, url: str) -> str:
 
 def _state_of(client: RedisClient) -> dict[str, Any]:
     # That someone was refused, or tried in vain, is meant to be written.
-    return {key: value for key, value in snapshot(client).items() if key not in {AUDIT, REFUSED}}
+    return {key: value for key, value in snapshot(client).items() if key not in {AUDIT_KEY, REFUSED_KEY}}

@@ -9,7 +9,7 @@ from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.durability import exchange_durably
 from pyasynq._redis.plan import Argument, Call, CommandCall, Replay, ScriptCall
 from pyasynq._redis.script import Script, ScriptForm
-from pyasynq._redis.session import Close, DriverState, Open, Pause, Received, Send, Session
+from pyasynq._redis.session import Close, DriverState, Open, Pause, Received, RedisSession, Send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ class ScriptedServer:
         self.asked: list[str | list[Command]] = []
         self.now = 1000.0
         self.warnings: list[RedisWarning] = []
-        self.session = Session(is_open=is_open, last_used=self.now)
+        self.session = RedisSession(is_open=is_open, last_used=self.now)
         self.state = DriverState(
             "redis:6379", "test", 5.0, SYSTEM_CLOCK, self.warnings.append, lambda: self.now
         )

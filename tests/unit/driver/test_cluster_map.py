@@ -4,9 +4,9 @@ import pytest
 from redis.crc import key_slot
 
 from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, find_slot, get_cluster_map, guard_key
-from pyasynq._redis.cluster.view import View
+from pyasynq._redis.cluster.view import ClusterView
 from pyasynq._redis.url import parse_redis_url
-from pyasynq._wire.keys import SERVERS, queue_keys, semaphore_key
+from pyasynq._wire.keys import SERVERS_KEY, queue_keys, semaphore_key
 
 A, B, C, D, E = (("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5))
 NOW = 1_000.0
@@ -25,11 +25,11 @@ def ranges() -> list[list[object]]:
 def learned() -> ClusterMap:
     """Return a map of them."""
     nodes = ClusterMap([A])
-    assert nodes.learn([View(A, ranges())], NOW)
+    assert nodes.learn([ClusterView(A, ranges())], NOW)
     return nodes
 
 
-def view(asked: tuple[str, int], *owners: tuple[tuple[str, int], int], epochs: bool = True) -> View:
+def view(asked: tuple[str, int], *owners: tuple[tuple[str, int], int], epochs: bool = True) -> ClusterView:
     """Return a view of owners with an equal share of the slots each, and of their epochs."""
     share = SLOTS // len(owners)
     slots = [
@@ -37,7 +37,7 @@ def view(asked: tuple[str, int], *owners: tuple[tuple[str, int], int], epochs: b
         for place, ((host, port), _) in enumerate(owners)
     ]
     lines = [f"id-{host} {host}:{port}@9 master - 0 0 {epoch} connected" for (host, port), epoch in owners]
-    return View(asked, slots, "\n".join(lines).encode() if epochs else b"")
+    return ClusterView(asked, slots, "\n".join(lines).encode() if epochs else b"")
 
 
 def looks(nodes: ClusterMap, now: float = NOW) -> list[set[tuple[str, int]]]:
@@ -71,7 +71,7 @@ def test_what_a_node_tells_is_who_serves_what() -> None:
 def test_a_node_that_does_not_know_its_name_is_where_it_was_asked(name: bytes | None) -> None:
     """So are the others, which differ by their ports then."""
     nodes = ClusterMap([A])
-    assert nodes.learn([View(A, [[0, 5, [name, 7, b"id", []]]])], NOW)
+    assert nodes.learn([ClusterView(A, [[0, 5, [name, 7, b"id", []]]])], NOW)
     assert ("a", 7) == nodes.owner(3)
     assert nodes.owner(6) is None
 
@@ -80,7 +80,7 @@ def test_a_node_that_knows_of_no_slots_teaches_nothing() -> None:
     """It has left the cluster, or has not come into it yet."""
     nodes = learned()
     nodes.doubt(1, NOW)
-    assert not nodes.learn([View(B, [])], NOW)
+    assert not nodes.learn([ClusterView(B, [])], NOW)
     assert nodes.doubted
     assert A == nodes.owner(0)
 
@@ -101,7 +101,7 @@ def test_a_former_node_that_belongs_to_another_cluster_is_not_believed(
     """Its answer names no other node of ours; its address is forgotten, and our map stays. (D60)"""
     nodes = learned()
     nodes.doubt(1, NOW)
-    assert not nodes.learn([View(C, answer)], NOW)
+    assert not nodes.learn([ClusterView(C, answer)], NOW)
     assert nodes.doubted
     assert (A, B) == nodes.primaries
     assert [{A, B}] == looks(nodes, LATER)
@@ -110,21 +110,21 @@ def test_a_former_node_that_belongs_to_another_cluster_is_not_believed(
 def test_a_node_whose_answer_names_a_node_of_ours_is_believed() -> None:
     """The others were replaced since the map was learned. (D60)"""
     nodes = learned()
-    assert nodes.learn([View(C, foreign((b"d", 4, b"id-d"), (b"b", 2, b"id-b")))], NOW)
+    assert nodes.learn([ClusterView(C, foreign((b"d", 4, b"id-d"), (b"b", 2, b"id-b")))], NOW)
     assert ("d", 4) == nodes.owner(0)
 
 
 def test_a_seed_is_always_believed() -> None:
     """The user has named it; all nodes may have been replaced. (D60)"""
     nodes = learned()
-    assert nodes.learn([View(A, foreign((b"d", 4, b"id-d")))], NOW)
+    assert nodes.learn([ClusterView(A, foreign((b"d", 4, b"id-d")))], NOW)
     assert ("d", 4) == nodes.owner(0)
 
 
 def test_a_node_that_is_left_alone_is_believed() -> None:
     """The cluster has shrunk to one node. (D60)"""
     nodes = learned()
-    assert nodes.learn([View(B, foreign((b"b", 2, b"id-b")))], NOW)
+    assert nodes.learn([ClusterView(B, foreign((b"b", 2, b"id-b")))], NOW)
     assert (B,) == nodes.primaries
 
 
@@ -152,7 +152,7 @@ def test_a_node_that_knows_only_itself_does_not_empty_the_map() -> None:
     """It says nothing of the slots of others, which stay where they were. (D50)"""
     nodes = ClusterMap([A])
     assert nodes.learn([view(A, (A, 1), (B, 2), (C, 3))], NOW)
-    assert nodes.learn([View(A, [[0, 9, [b"a", 1, b"id-a", []]]])], NOW)
+    assert nodes.learn([ClusterView(A, [[0, 9, [b"a", 1, b"id-a", []]]])], NOW)
     assert (A, B, C) == nodes.primaries
     assert nodes.learn([view(B, (D, 4), (B, 2), (C, 3))], NOW), "the others are still nodes of this cluster"
 
@@ -161,7 +161,7 @@ def test_slots_that_no_view_names_have_no_owner() -> None:
     """The nodes know one another, and none serves the slots. (D50)"""
     nodes = ClusterMap([A])
     assert nodes.learn([view(A, (A, 1), (B, 2), (C, 3))], NOW)
-    assert nodes.learn([View(A, [[0, 9, [b"a", 1, b"id-a"]], [10, 19, [b"b", 2, b"id-b"]]])], NOW)
+    assert nodes.learn([ClusterView(A, [[0, 9, [b"a", 1, b"id-a"]], [10, 19, [b"b", 2, b"id-b"]]])], NOW)
     assert (A, B) == nodes.primaries
     assert nodes.owner(20) is None
 
@@ -287,7 +287,7 @@ def test_all_who_speak_to_a_cluster_as_one_user_share_a_map() -> None:
     [
         queue_keys("default").pending,
         queue_keys("a b/ü").task("x"),
-        SERVERS,
+        SERVERS_KEY,
         semaphore_key("scope"),
         "x{y",
         "{a}",

@@ -7,7 +7,7 @@ import pytest
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.cluster.routes import route
 from pyasynq._redis.cluster.slot_map import SLOTS, ClusterMap, find_slot, guard_key
-from pyasynq._redis.cluster.view import QUESTIONS, View
+from pyasynq._redis.cluster.view import VIEW_QUESTIONS, ClusterView
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.plan import CommandCall, DurableCall, Replay, ScriptCall
 from pyasynq._redis.session import DriverState, Pause
@@ -51,7 +51,7 @@ class ScriptedCluster:
         self.epochs: dict[Address, dict[str, int]] = {}
         self.now = 1_000.0
         if known:
-            self.nodes.learn([View(A, MAP)], self.now)
+            self.nodes.learn([ClusterView(A, MAP)], self.now)
         self.made: list[list[Visit]] = []
         self.pauses = 0
         self.slow: set[Address] = set()
@@ -85,7 +85,7 @@ class ScriptedCluster:
             return list(stop.value)
 
     def _answer(self, visits: list[Visit]) -> list[Any]:
-        if visits[0].calls == QUESTIONS:
+        if visits[0].calls == VIEW_QUESTIONS:
             return [self._view(visit.node) for visit in visits]
         return self.answers.pop(0) if self.answers else [[GONE] * len(visit) for visit in visits]
 
@@ -105,7 +105,7 @@ class ScriptedCluster:
 def _word(call: Call) -> Any:
     if isinstance(call, DurableCall):
         return _word(call.call)
-    if call in QUESTIONS:
+    if call in VIEW_QUESTIONS:
         return "?"
     return call.script.name if isinstance(call, ScriptCall) else call.command[0]
 
@@ -295,7 +295,7 @@ def cut_off(*, epochs: bool = True, known: bool = True) -> ScriptedCluster:
     """Return a cluster whose primary A has been replaced by D, and has not heard of it."""
     cluster = ScriptedCluster(known=False)
     if known:
-        cluster.nodes.learn([View(A, BEFORE)], cluster.now)
+        cluster.nodes.learn([ClusterView(A, BEFORE)], cluster.now)
     cluster.views = {A: BEFORE, B: AFTER, D: AFTER}
     if epochs:
         cluster.epochs = {A: {"a": 1, "b": 2}, B: {"b": 2, "d": 7}, D: {"b": 2, "d": 7}}
@@ -324,7 +324,7 @@ def test_the_highest_epoch_is_believed_whoever_is_asked_first() -> None:
 def test_nodes_whose_view_led_to_an_error_are_asked_last() -> None:
     """A and B are cut off together; C is asked only because their map was wrong. (D50)"""
     cluster = ScriptedCluster(seeds=(A, B, C))
-    cluster.nodes.learn([View(A, BEFORE), View(B, BEFORE)], cluster.now)
+    cluster.nodes.learn([ClusterView(A, BEFORE), ClusterView(B, BEFORE)], cluster.now)
     cluster.views = {A: BEFORE, B: BEFORE, C: AFTER}
     cluster.answers = [[[answer("CLUSTERDOWN")]], [["reply"]]]
     assert ["reply"] == cluster.route(at(LOW))
@@ -353,7 +353,7 @@ def test_a_cluster_under_new_addresses_is_found_by_its_seed(ids: str, seed_was_s
     cluster = ScriptedCluster(seeds=(seed,), known=False)
     for first in range(0, 60, 6):
         nodes = pods(*range(first, first + 6))
-        cluster.nodes.learn([View(seed, served_by(nodes))], cluster.now)
+        cluster.nodes.learn([ClusterView(seed, served_by(nodes))], cluster.now)
     cluster.slow = {*pods(*range(60)), seed}
     if seed_was_silent:
         [outcome] = cluster.perform(at(LOW))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pyasynq._redis.reply_errors import ReplyError
-from pyasynq._redis.sentinel.search import Ask, Enter, Found, Named, read_named, search
+from pyasynq._redis.sentinel.search import AskSentinel, Enter, FoundPrimary, Named, find_primary, read_named
 from pyasynq._redis.session import Received
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.errors import ConfigurationError, RedisAuthenticationError, RedisTLSError
@@ -28,10 +28,10 @@ def named(host: str, epoch: int | None = None) -> Named:
     return Named((host, 6379), epoch)
 
 
-def perform(*answers: Any, seconds: float = 4.0, **facts: Any) -> tuple[list[Ask | Enter], Any]:
+def perform(*answers: Any, seconds: float = 4.0, **facts: Any) -> tuple[list[AskSentinel | Enter], Any]:
     """Answer the steps of a search one after the other; return them and its outcome."""
-    steps: list[Ask | Enter] = []
-    searching = search(TARGET, [S1, S2, S3], seconds, **facts)
+    steps: list[AskSentinel | Enter] = []
+    searching = find_primary(TARGET, [S1, S2, S3], seconds, **facts)
     try:
         steps.append(next(searching))
         for answer in answers:
@@ -57,7 +57,7 @@ def test_an_epoch_that_is_none_is_unknown(fields: object) -> None:
     assert named("h") == read_named(Received([[b"h", b"6379"], fields]))
 
 
-def hosts(steps: list[Ask | Enter]) -> list[str]:
+def hosts(steps: list[AskSentinel | Enter]) -> list[str]:
     """Return who was spoken to."""
     return [step.target.host for step in steps]
 
@@ -65,10 +65,10 @@ def hosts(steps: list[Ask | Enter]) -> list[str]:
 def test_sentinels_that_agree_lead_to_the_primary() -> None:
     """Each is spoken to as the URL says: the Sentinels with their own login, the primary with Redis'."""
     steps, found = perform(REFUSED, names("p", 3), names("p", 3), None)
-    assert Found(named("p", 3), frozenset({S2, S3}), frozenset({S1})) == found
+    assert FoundPrimary(named("p", 3), frozenset({S2, S3}), frozenset({S1})) == found
     assert ["s1", "s2", "s3", "p"] == hosts(steps)
     asked, entered = steps[0], steps[-1]
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, AskSentinel)
     assert [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "m"), ("SENTINEL", "MASTER", "m")] == asked.commands
     assert (None, "s3ntinel", 0) == (asked.target.username, asked.target.password, asked.target.database)
     assert ("bob", "r3dis", 4) == (entered.target.username, entered.target.password, entered.target.database)
@@ -79,14 +79,14 @@ def test_a_sentinel_of_the_past_does_not_keep_us_from_the_primary() -> None:
     """It names a server that is away or a replica, and the next one names another."""
     steps, found = perform(names("old"), names("new"), REFUSED, "it is a replica", None)
     assert ["s1", "s2", "s3", "old", "new"] == hosts(steps)
-    assert Found(named("new"), frozenset({S1, S2}), frozenset({S3})) == found
+    assert FoundPrimary(named("new"), frozenset({S1, S2}), frozenset({S3})) == found
 
 
 def test_more_than_half_that_agree_are_enough() -> None:
     """The others would not change much, and one of them may swallow all we send. (D63)"""
     steps, found = perform(names("p", 3), names("p", 3), None)
     assert ["s1", "s2", "p"] == hosts(steps)
-    assert Found(named("p", 3), frozenset({S1, S2}), frozenset()) == found
+    assert FoundPrimary(named("p", 3), frozenset({S1, S2}), frozenset()) == found
 
 
 @pytest.mark.parametrize("order", [(7, 3, 3), (3, 7, 3), (3, 7, 7), (7, 3, 7)])

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pyasynq.cli.commands import main
-from pyasynq.metrics.families import FAMILIES, Kind
+from pyasynq.metrics.families import FAMILIES, MetricType
 from tools.monitoring.alerts import ALERTS, Alert
 from tools.monitoring.build import build_page
 from tools.monitoring.dashboards import DASHBOARDS, build_dashboard
@@ -33,7 +33,7 @@ def test_each_metric_of_an_expression_exists_with_its_labels(expression: str) ->
     for name, matchers in metrics:
         base = re.sub(r"_(bucket|count|sum)$", "", name)
         family = FAMILIES.get(name) or FAMILIES[base]
-        assert name == family.name or family.kind is Kind.HISTOGRAM
+        assert name == family.name or family.kind is MetricType.HISTOGRAM
         assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= set(family.labels)
 
 

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from pyasynq.metrics.families import FAMILIES, Family, Kind, Origin
+from pyasynq.metrics.families import FAMILIES, Family, MetricType, Origin
 from pyasynq.metrics.text import OPEN_METRICS, PLAIN, Samples, render, wants_open_metrics
 
 HOSTILE = 'a"b\\c\nd \N{RIGHT-TO-LEFT OVERRIDE}\ud800'
@@ -17,14 +17,14 @@ def test_all_families_are_read_with_their_names_types_and_help_texts() -> None:
     """In both formats; the text format keeps `_total` in the names of counters."""
     values = [
         Samples(family, {("x",) * len(family.labels): (1.0,) * (len(family.bounds) + 2) or 1})
-        if family.kind is Kind.HISTOGRAM
+        if family.kind is MetricType.HISTOGRAM
         else Samples(family, {("x",) * len(family.labels): 5})
         for family in FAMILIES.values()
     ]
     for accept, parse in (("", parse_plain), (OPEN, parse_open)):
         read = {one.name: one for one in parse(render(values, accept)[1].decode())}
         for family in FAMILIES.values():
-            name = family.name.removesuffix("_total") if family.kind is Kind.COUNTER else family.name
+            name = family.name.removesuffix("_total") if family.kind is MetricType.COUNTER else family.name
             assert (family.kind.value, family.help) == (read[name].type, read[name].documentation)
 
 
@@ -48,7 +48,7 @@ def test_hostile_label_values_are_read_as_they_were(accept: str, parse: object) 
 
 def test_buckets_are_cumulative_and_end_with_infinity() -> None:
     """The last count has no bound."""
-    family = Family("x_seconds", Kind.HISTOGRAM, "Help.", ("queue",), Origin.WORKER, (0.5, 1.0))
+    family = Family("x_seconds", MetricType.HISTOGRAM, "Help.", ("queue",), Origin.WORKER, (0.5, 1.0))
     [read] = parse_plain(render([Samples(family, {("a",): (1, 0, 2, 7.5)})])[1].decode())
     found = {sample.labels.get("le", sample.name): sample.value for sample in read.samples}
     assert {"0.5": 1, "1.0": 1, "+Inf": 3, "x_seconds_count": 3, "x_seconds_sum": 7.5} == found

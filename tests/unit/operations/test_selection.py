@@ -9,7 +9,7 @@ import pytest
 from pyasynq._clock import Instant
 from pyasynq.errors import InvalidOptionError
 from pyasynq.operations.query import Place, parse_query
-from pyasynq.operations.selection import Budget, Progress, SearchSlots, Selection, SelectionCursor
+from pyasynq.operations.selection import Budget, SearchProgress, SearchSlots, Selection, SelectionCursor
 from pyasynq.task import TaskState
 from tests.unit.operations.test_query_places import spelled
 
@@ -19,7 +19,7 @@ MASKS = ("[redacted]",)
 def selection(cursor: str, matches: int, looked_at: int, total: int) -> Selection:
     """Return a selection without tasks."""
     place = SelectionCursor(matches=matches, looked_at=looked_at)
-    progress = Progress(place, 10, Budget())
+    progress = SearchProgress(place, 10, Budget())
     progress.total = total
     return progress.selection((), cursor, is_last=True)
 

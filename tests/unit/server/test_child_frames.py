@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from pyasynq._engine.executor.frames import Frame, Unpacker, pack_frame
+from pyasynq._engine.executor.frames import MessageFrame, Unpacker, pack_frame
 
 FRAMES = [
-    Frame("run", {"id": "a", "deadline_at": 1.5, "headers": {"k": "v"}}, b"\x00payload\xff"),
-    Frame("cancel", {}),
-    Frame("log", {"msg": "half \ud800 of a pair, and \N{SNOWMAN}"}),
+    MessageFrame("run", {"id": "a", "deadline_at": 1.5, "headers": {"k": "v"}}, b"\x00payload\xff"),
+    MessageFrame("cancel", {}),
+    MessageFrame("log", {"msg": "half \ud800 of a pair, and \N{SNOWMAN}"}),
 ]
 
 

@@ -10,7 +10,7 @@ from pyasynq import ServerConfig
 from pyasynq._background.redis_time import RedisTime
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.executor import frames, pool
-from pyasynq._engine.executor.frames import Frame
+from pyasynq._engine.executor.frames import MessageFrame
 from pyasynq._engine.executor.order import Program
 from pyasynq._engine.executor.pool import Children
 from pyasynq._engine.run.attempt import Attempt
@@ -52,12 +52,12 @@ class FakeChild:
         if self.fails:
             raise OSError("no more sockets")
 
-    async def ask(self, attempt: Attempt, order: Frame, grace: Callable[[], float]) -> Frame:
+    async def ask(self, attempt: Attempt, order: MessageFrame, grace: Callable[[], float]) -> MessageFrame:
         await asyncio.sleep(0)
         if order.body == b"die":
             self.kill()
             raise ChildProcessDiedError(1, None)
-        return Frame(
+        return MessageFrame(
             frames.READY if order.kind == frames.PREPARE else frames.RETURNED, {"kind": "none", "dropped": ""}
         )
 

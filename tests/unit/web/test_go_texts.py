@@ -12,7 +12,7 @@ from pyasynq.web.asynqmon.go_texts import (
     format_latency,
     format_set_time,
     format_time,
-    quote,
+    quote_for_go,
 )
 
 
@@ -84,4 +84,4 @@ def test_a_long_text_is_cut() -> None:
 
 def test_a_quoted_text_has_no_sign_that_is_not_seen() -> None:
     """As Go's verb %q."""
-    assert r'"a\"\\\n\x00\u202e\U000e0001é"' == quote('a"\\\n\x00\u202e\U000e0001é')
+    assert r'"a\"\\\n\x00\u202e\U000e0001é"' == quote_for_go('a"\\\n\x00\u202e\U000e0001é')

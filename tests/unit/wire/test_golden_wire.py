@@ -114,7 +114,12 @@ def test_every_key_of_go_is_a_key_of_ours() -> None:
 
 def test_the_members_of_the_registries_are_keys_of_ours() -> None:
     """The sorted sets of servers, workers, schedulers and aggregation sets hold full keys."""
-    registries = [keys.SERVERS, keys.WORKERS, keys.SCHEDULERS, queue_keys("default").aggregation_sets]
+    registries = [
+        keys.SERVERS_KEY,
+        keys.WORKERS_KEY,
+        keys.SCHEDULERS_KEY,
+        queue_keys("default").aggregation_sets,
+    ]
     members = {value.decode() for entry in ENTRIES if entry.key in registries for value in entry.values}
     assert 4 < len(members)
     assert set() == members - known_keys()
@@ -145,7 +150,7 @@ def unique_keys(message: TaskMessage) -> set[str]:
 
 def known_keys() -> set[str]:
     """Return all keys that our functions make from the names inside the values of the golden file."""
-    known = {keys.ALL_QUEUES, keys.SERVERS, keys.WORKERS, keys.SCHEDULERS}
+    known = {keys.ALL_QUEUES, keys.SERVERS_KEY, keys.WORKERS_KEY, keys.SCHEDULERS_KEY}
     for message in map(decode_task_message, MESSAGES):
         queue = queue_keys(message.queue)
         known |= {getattr(queue, name) for name in queue.__slots__}

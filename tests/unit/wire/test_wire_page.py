@@ -105,15 +105,21 @@ def test_every_key_of_a_queue_has_a_row() -> None:
 def test_every_global_key_has_a_row() -> None:
     """And no row names a key that is none."""
     made = {getattr(keys, name)(*arguments) for name, arguments in FUNCTIONS.items()}
-    constants = {keys.ALL_QUEUES, keys.SERVERS, keys.WORKERS, keys.SCHEDULERS, keys.CANCEL_CHANNEL}
+    constants = {
+        keys.ALL_QUEUES,
+        keys.SERVERS_KEY,
+        keys.WORKERS_KEY,
+        keys.SCHEDULERS_KEY,
+        keys.CANCEL_CHANNEL,
+    }
     constants |= {
-        keys.TASK_TYPES,
-        keys.AUDIT,
-        keys.REFUSED,
-        keys.VIEWS,
-        keys.OPERATIONS,
-        keys.MARKS,
-        keys.SNOOZED,
+        keys.TASK_TYPES_KEY,
+        keys.AUDIT_KEY,
+        keys.REFUSED_KEY,
+        keys.VIEWS_KEY,
+        keys.OPERATIONS_KEY,
+        keys.MARKS_KEY,
+        keys.SNOOZED_KEY,
     }
     rows = {cell.strip("`") for cell in FIRST_CELLS if cell.startswith("`asynq:") and "QUEUE" not in cell}
     assert made | constants == rows

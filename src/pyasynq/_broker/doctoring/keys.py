@@ -15,14 +15,21 @@ from pyasynq._broker.scripts import (
 from pyasynq._broker.settle import trim_rest
 from pyasynq._broker.stored import decode_name, parse_number
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS, SERVERS, WORKERS, queue_keys, scheduler_history_key
+from pyasynq._wire.keys import (
+    ALL_QUEUES,
+    SCHEDULERS_KEY,
+    SERVERS_KEY,
+    WORKERS_KEY,
+    queue_keys,
+    scheduler_history_key,
+)
 from pyasynq._wire.messages import SchedulerEntry, UndecodableMessageError
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Place
 
-INDEXES = (SERVERS, WORKERS, SCHEDULERS)
+INDEXES = (SERVERS_KEY, WORKERS_KEY, SCHEDULERS_KEY)
 """Sorted sets of records, each scored with the second until which it is valid."""
 
 
@@ -96,7 +103,7 @@ def get_record_lapse(key: str) -> Plan[tuple[float, float] | None]:
 
     None for a record that is gone.
     """
-    score = yield CommandCall(("ZSCORE", SERVERS, key), SERVERS, Replay.SAFE)
+    score = yield CommandCall(("ZSCORE", SERVERS_KEY, key), SERVERS_KEY, Replay.SAFE)
     left = yield CommandCall(("PTTL", key), key, Replay.SAFE)
     return (float(score), left / 1_000) if score is not None and left > 0 else None
 

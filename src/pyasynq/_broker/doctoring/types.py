@@ -10,16 +10,16 @@ from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import (
     ALL_QUEUES,
-    AUDIT,
-    MARKS,
-    OPERATIONS,
-    REFUSED,
-    SCHEDULERS,
-    SERVERS,
-    SNOOZED,
-    TASK_TYPES,
-    VIEWS,
-    WORKERS,
+    AUDIT_KEY,
+    MARKS_KEY,
+    OPERATIONS_KEY,
+    REFUSED_KEY,
+    SCHEDULERS_KEY,
+    SERVERS_KEY,
+    SNOOZED_KEY,
+    TASK_TYPES_KEY,
+    VIEWS_KEY,
+    WORKERS_KEY,
     operation_key,
     queue_keys,
     scheduler_history_key,
@@ -67,24 +67,24 @@ _OF_PREFIXES: Final = (
     (b"failed:", b"string"),
 )
 _OF_GLOBAL_PREFIXES: Final = (
-    (f"{SERVERS}:".encode(), b"string"),
-    (f"{WORKERS}:".encode(), b"hash"),
-    (f"{SCHEDULERS}:".encode(), b"list"),
+    (f"{SERVERS_KEY}:".encode(), b"string"),
+    (f"{WORKERS_KEY}:".encode(), b"hash"),
+    (f"{SCHEDULERS_KEY}:".encode(), b"list"),
     (scheduler_history_key("").encode(), b"zset"),
     (server_request_key("").encode(), b"hash"),
     (operation_key("").encode(), b"hash"),
 )
-INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS: b"zset", WORKERS: b"zset", SCHEDULERS: b"zset"}
+INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
 """Keys that other checks read."""
 GLOBAL_TYPES: Final = {
     **INDEX_TYPES,
-    TASK_TYPES: b"hash",
-    AUDIT: b"stream",
-    REFUSED: b"stream",
-    VIEWS: b"hash",
-    OPERATIONS: b"zset",
-    MARKS: b"zset",
-    SNOOZED: b"zset",
+    TASK_TYPES_KEY: b"hash",
+    AUDIT_KEY: b"stream",
+    REFUSED_KEY: b"stream",
+    VIEWS_KEY: b"hash",
+    OPERATIONS_KEY: b"zset",
+    MARKS_KEY: b"zset",
+    SNOOZED_KEY: b"zset",
 }
 """Keys that do not belong to one queue, server or scheduler."""
 

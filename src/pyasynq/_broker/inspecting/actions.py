@@ -61,7 +61,7 @@ class ArchiveLimits(NamedTuple):
     cutoff: int
 
 
-Act: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
+ActPlan: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
 """Plan that acts on the tasks with these ids in this state; an empty state means any."""
 
 
@@ -197,7 +197,7 @@ def delete_task(queue: str, task_id: str) -> Plan[None]:
     yield from act_on_one("delete", queue, task_id, functools.partial(delete_tasks, queue))
 
 
-def act_on_one(action: str, queue: str, task_id: str, act: Act) -> Plan[Moved]:
+def act_on_one(action: str, queue: str, task_id: str, act: ActPlan) -> Plan[Moved]:
     """Apply an action to one task.
 
     Raises:
@@ -206,11 +206,11 @@ def act_on_one(action: str, queue: str, task_id: str, act: Act) -> Plan[Moved]:
     """
     moved = yield from act([task_id], "")
     if reason := moved.refused.get(task_id):
-        refuse(action, queue, task_id, reason)
+        raise_refusal(action, queue, task_id, reason)
     return moved
 
 
-def refuse(action: str, queue: str, task_id: str, reason: str) -> NoReturn:
+def raise_refusal(action: str, queue: str, task_id: str, reason: str) -> NoReturn:
     """Raise the error for the reason of a refusal."""
     if reason == MISSING:
         raise TaskNotFoundError(queue, task_id)

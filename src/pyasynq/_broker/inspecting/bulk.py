@@ -20,7 +20,7 @@ from pyasynq.task import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyasynq._broker.inspecting.actions import Act, ArchiveLimits
+    from pyasynq._broker.inspecting.actions import ActPlan, ArchiveLimits
     from pyasynq._clock import Instant
 
     Progress: TypeAlias = Callable[[int, int], object]
@@ -82,7 +82,7 @@ def delete_all(queue: str, state: str, *, group: str, progress: Progress | None)
 
 
 def act_on_all(
-    queue: str, state: TaskState, act: Act, *, group: str = "", progress: Progress | None = None
+    queue: str, state: TaskState, act: ActPlan, *, group: str = "", progress: Progress | None = None
 ) -> Plan[BulkResult]:
     """Apply an action to all tasks of a state, or of a group, up to 1,000 in one call.
 
@@ -110,7 +110,7 @@ def _size(collection: str, state: TaskState) -> Plan[int]:
 
 
 def act_on_collection(
-    keys: QueueKeys, collection: str, state: TaskState, act: Act, progress: Progress | None
+    keys: QueueKeys, collection: str, state: TaskState, act: ActPlan, progress: Progress | None
 ) -> Plan[BulkResult]:
     """Apply an action to all tasks of a collection, as `act_on_all` does."""
     is_list = state is TaskState.PENDING

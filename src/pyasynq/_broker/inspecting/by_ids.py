@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from pyasynq._broker.inspecting.actions import Act, ArchiveLimits
+    from pyasynq._broker.inspecting.actions import ActPlan, ArchiveLimits
     from pyasynq._clock import Instant
     from pyasynq.options import Duration
 
@@ -78,7 +78,7 @@ def delete_by_ids(queue: str, ids: Iterable[str]) -> Plan[TaskResults]:
     return (yield from _act(queue, check_ids(ids), functools.partial(delete_tasks, queue)))
 
 
-def _act(queue: str, ids: Sequence[str], act: Act) -> Plan[TaskResults]:
+def _act(queue: str, ids: Sequence[str], act: ActPlan) -> Plan[TaskResults]:
     yield from require_queue(queue)
     moved = (yield from act(ids, "")) if ids else Moved(0, {})
     return TaskResults(_list_results(ids, moved.refused), moved.trimmed)

@@ -113,11 +113,11 @@ def list_group_page(queue: str, cursor: str, page_size: int) -> Plan[GroupPage]:
 def describe_groups(queue: str) -> Plan[list[GroupInfo]]:
     """Describe the groups of a queue, by name."""
     yield from require_queue(queue)
-    sizes = yield from group_sizes(queue)
+    sizes = yield from read_group_sizes(queue)
     return [GroupInfo(name, size) for name, size in sizes.items()]
 
 
-def group_sizes(queue: str) -> Plan[dict[str, int]]:
+def read_group_sizes(queue: str) -> Plan[dict[str, int]]:
     """Return the names of the groups, sorted, and how many tasks wait in each; 500 groups in one call."""
     found: dict[bytes, int] = {}
     cursor, page = yield from read_page(queue, FIRST_PAGE)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._checks import check_name, check_text
 from pyasynq._redis.plan import CommandCall, Plan, Replay
-from pyasynq._wire.keys import MARKS
+from pyasynq._wire.keys import MARKS_KEY
 from pyasynq.errors import InvalidOptionError
 from pyasynq.telemetry import Mark
 
@@ -39,25 +39,25 @@ def add_mark(text: str, *, at: Instant, by: str = "") -> Plan[Mark]:
     mark = Mark(uuid.uuid4().hex[:12], datetime.fromtimestamp(second, UTC), text, by)
     facts = {"id": mark.id, "at": second, "text": text, "by": by}
     data = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    yield CommandCall(("ZADD", MARKS, at.seconds, data), MARKS, Replay.SAFE)
-    yield CommandCall(("ZREMRANGEBYRANK", MARKS, 0, -MAX_MARKS - 1), MARKS, Replay.SAFE)
-    yield CommandCall(("EXPIRE", MARKS, _LIFETIME_SECONDS), MARKS, Replay.SAFE)
+    yield CommandCall(("ZADD", MARKS_KEY, at.seconds, data), MARKS_KEY, Replay.SAFE)
+    yield CommandCall(("ZREMRANGEBYRANK", MARKS_KEY, 0, -MAX_MARKS - 1), MARKS_KEY, Replay.SAFE)
+    yield CommandCall(("EXPIRE", MARKS_KEY, _LIFETIME_SECONDS), MARKS_KEY, Replay.SAFE)
     return mark
 
 
 def list_marks(since: int, until: int) -> Plan[list[Mark]]:
     """Return the marks between two Unix seconds, both included, oldest first; at most 1,000."""
-    command = ("ZRANGE", MARKS, since, until, "BYSCORE", "LIMIT", 0, MAX_MARKS)
-    found = [_decode(data) for data in (yield CommandCall(command, MARKS, Replay.SAFE))]
+    command = ("ZRANGE", MARKS_KEY, since, until, "BYSCORE", "LIMIT", 0, MAX_MARKS)
+    found = [_decode(data) for data in (yield CommandCall(command, MARKS_KEY, Replay.SAFE))]
     return [mark for mark in found if mark is not None]
 
 
 def remove_mark(mark_id: str) -> Plan[bool]:
     """Remove a mark; return whether there was one."""
-    for data in (yield CommandCall(("ZRANGE", MARKS, 0, -1), MARKS, Replay.SAFE)):
+    for data in (yield CommandCall(("ZRANGE", MARKS_KEY, 0, -1), MARKS_KEY, Replay.SAFE)):
         mark = _decode(data)
         if mark is not None and mark.id == mark_id:
-            return bool((yield CommandCall(("ZREM", MARKS, data), MARKS, Replay.SAFE)))
+            return bool((yield CommandCall(("ZREM", MARKS_KEY, data), MARKS_KEY, Replay.SAFE)))
     return False
 
 

@@ -50,7 +50,7 @@ NO_HINTS: Final = Hints()
 WALK: Final = Hints(places="*")
 """For tasks that are not found in a list that moves, or are not in it at all."""
 
-Take: TypeAlias = "Callable[[Sequence[str], Hints], Plan[bool]]"
+TakePlan: TypeAlias = "Callable[[Sequence[str], Hints], Plan[bool]]"
 """Acts on tasks in one call; false if it has changed nothing, because Redis did not find one of them."""
 
 
@@ -154,7 +154,7 @@ def order_by_place(queue: str, ids: Sequence[str]) -> Plan[list[str]]:
     return (yield from find_places(queue, ids)).order(ids)
 
 
-def take_in_calls(queue: str, ids: Sequence[str], take: Take, *, most: int) -> Plan[None]:
+def take_in_calls(queue: str, ids: Sequence[str], take: TakePlan, *, most: int) -> Plan[None]:
     """Act on tasks in calls of up to `most` that Redis answers quickly, wherever in pending the tasks are."""
     left = list(ids)
     for chunk in chunks(ids, most=most):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker.arguments import chunks
 from pyasynq._broker.inspecting.actions import delete_tasks
 from pyasynq._broker.inspecting.bulk import act_on_collection
-from pyasynq._broker.inspecting.group_counts import forget_empty_groups, group_sizes
+from pyasynq._broker.inspecting.group_counts import forget_empty_groups, read_group_sizes
 from pyasynq._broker.inspecting.queues import collections, count_tasks
 from pyasynq._broker.inspecting.tasks import collection_key
 from pyasynq._broker.outbox import deliver_endings, list_endings
@@ -109,7 +109,7 @@ def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
         collection = collection_key(keys, state)
         command = ("LLEN" if state is TaskState.PENDING else "ZCARD", collection)
         found.append((collection, state, (yield CommandCall(command, collection, Replay.SAFE))))
-    groups = yield from group_sizes(keys.queue)
+    groups = yield from read_group_sizes(keys.queue)
     found += [(keys.group(name), TaskState.AGGREGATING, size) for name, size in groups.items()]
     all_sets = ("ZRANGE", keys.aggregation_sets, 0, -1)
     for key in (yield CommandCall(all_sets, keys.aggregation_sets, Replay.SAFE)):

@@ -20,7 +20,7 @@ from pyasynq._broker.schedules import (
 from pyasynq._broker.servers import list_record_keys
 from pyasynq._checks import check_name, page_bounds
 from pyasynq._clock import Instant
-from pyasynq._wire.keys import SCHEDULERS
+from pyasynq._wire.keys import SCHEDULERS_KEY
 from pyasynq._wire.messages import SchedulerEnqueueEvent
 from pyasynq._wire.options_text import Option, OptionName, parse_option
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError
@@ -52,7 +52,7 @@ _FIELDS: Final = {
 
 def find_schedulers(now: Instant | None) -> Plan[list[Plan[SchedulerRecord]]]:
     """Return a plan for each running scheduler that reads its entries."""
-    return [read_scheduler(key) for key in (yield from list_record_keys(SCHEDULERS, now))]
+    return [read_scheduler(key) for key in (yield from list_record_keys(SCHEDULERS_KEY, now))]
 
 
 def describe_entries(records: Iterable[SchedulerRecord]) -> list[SchedulerEntryInfo]:
@@ -116,7 +116,7 @@ def pause_entry(entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[Ent
         ScheduleNotFoundError: when no running scheduler has the entry.
     """
     entry = yield from _find_entry(entry_id, now)
-    since = yield from schedules.pause_entry(entry.queue, entry_id, pauses=pauses, now=now)
+    since = yield from schedules.pause_queue_entry(entry.queue, entry_id, pauses=pauses, now=now)
     paused_since = Instant(since).to_datetime() if since else None
     return EntryPauseResult(entry_id, entry.queue, since is not None, paused_since)
 

@@ -14,7 +14,7 @@ from pyasynq._wire.engine_text import (
     decode_loop_blocked,
     decode_served_types,
 )
-from pyasynq._wire.keys import SERVERS
+from pyasynq._wire.keys import SERVERS_KEY
 from pyasynq.errors import ServerNotFoundError
 from pyasynq.info import RequestStatus, ServerAction, ServerInfo, ServerRequestResult, WorkerInfo
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def find_servers(now: Instant | None) -> Plan[list[Plan[ServerInfo | None]]]:
     """Return a plan for each live server that describes it, or returns None if it is gone."""
-    return [_describe(key) for key in (yield from list_record_keys(SERVERS, now))]
+    return [_describe(key) for key in (yield from list_record_keys(SERVERS_KEY, now))]
 
 
 def _describe(key: str) -> Plan[ServerInfo | None]:
@@ -89,7 +89,7 @@ def is_request_open(result: ServerRequestResult) -> bool:
 
 
 def _find_record(server_id: str, now: Instant | None) -> Plan[ServerRecord | None]:
-    for key in (yield from list_record_keys(SERVERS, now)):
+    for key in (yield from list_record_keys(SERVERS_KEY, now)):
         if key.endswith(f":{server_id}}}"):
             record = yield from read_server(key)
             if record is not None and record.server_id == server_id:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting.actions import refuse
+from pyasynq._broker.inspecting.actions import raise_refusal
 from pyasynq._broker.inspecting.by_ids import reschedule_tasks
 from pyasynq._broker.inspecting.tasks import get_task
 from pyasynq._broker.locks import find_holder
@@ -59,7 +59,7 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
     if outcome == _LOCKED:
         raise DuplicateTaskError(queue, unique_key, (yield from find_holder(unique_key)))
     if outcome != _DONE:
-        refuse("update the payload of", queue, task_id, outcome)
+        raise_refusal("update the payload of", queue, task_id, outcome)
 
 
 def update_process_at(queue: str, task_id: str, process_at: datetime, *, now: Instant) -> Plan[None]:
@@ -75,4 +75,4 @@ def update_process_at(queue: str, task_id: str, process_at: datetime, *, now: In
     yield from require_queue(queue)
     refused = yield from reschedule_tasks(queue, [(task_id, due.ceiling)], now=now)
     if reason := refused.get(task_id):
-        refuse("reschedule", queue, task_id, reason)
+        raise_refusal("reschedule", queue, task_id, reason)

@@ -10,7 +10,7 @@ from pyasynq._broker.scripts import INSPECT_VITALS
 from pyasynq._broker.servers import LiveServer, list_record_keys, read_server
 from pyasynq._broker.stored import decode_name, parse_number
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import SERVERS, queue_keys
+from pyasynq._wire.keys import SERVERS_KEY, queue_keys
 from pyasynq.errors import RedisPermissionError
 
 from .servers import describe_record
@@ -143,7 +143,7 @@ def read_last_ticks(queue: str) -> Plan[dict[str, int]]:
 
 def find_server_records(now: Instant | None) -> Plan[list[Plan[ServerInfo | None]]]:
     """Return a plan for each live server that describes it without the tasks it runs."""
-    return [_read_record(key) for key in (yield from list_record_keys(SERVERS, now))]
+    return [_read_record(key) for key in (yield from list_record_keys(SERVERS_KEY, now))]
 
 
 def _read_record(key: str) -> Plan[ServerInfo | None]:

@@ -56,7 +56,7 @@ _UNPLACED: Final = 2
 _UNDONE: Final = (_LOST, _UNPLACED)
 
 
-class Step(NamedTuple):
+class ActStep(NamedTuple):
     """The place of a call in an operation.
 
     Attributes:
@@ -92,7 +92,9 @@ class Stepped(NamedTuple):
     unplaced: bool = False
 
 
-def run_step(step: Step, queue: str, ids: Sequence[str], from_state: str, *, now: Instant) -> Plan[Stepped]:
+def run_step(
+    step: ActStep, queue: str, ids: Sequence[str], from_state: str, *, now: Instant
+) -> Plan[Stepped]:
     """Put tasks at the end of their queue."""
     keys = queue_keys(queue)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, from_state)
@@ -102,7 +104,7 @@ def run_step(step: Step, queue: str, ids: Sequence[str], from_state: str, *, now
 
 
 def archive_step(
-    step: Step,
+    step: ActStep,
     queue: str,
     ids: Sequence[str],
     from_state: str,
@@ -125,7 +127,7 @@ def archive_step(
 
 
 def delete_step(
-    step: Step, queue: str, ids: Sequence[str], from_state: str, *, hints: Hints = NO_HINTS
+    step: ActStep, queue: str, ids: Sequence[str], from_state: str, *, hints: Hints = NO_HINTS
 ) -> Plan[Stepped]:
     """Delete tasks for good, with the locks that they own; `unplaced` as for `archive_step`."""
     keys = queue_keys(queue)
@@ -140,7 +142,7 @@ def delete_step(
 
 
 def set_aside_step(
-    step: Step, queue: str, ids: Sequence[str], from_state: str, *, hints: Hints = NO_HINTS
+    step: ActStep, queue: str, ids: Sequence[str], from_state: str, *, hints: Hints = NO_HINTS
 ) -> Plan[Stepped]:
     """Delete tasks so that `undo_step` can put them back within a day; `unplaced` as for `archive_step`."""
     keys = queue_keys(queue)
@@ -154,7 +156,7 @@ def set_aside_step(
     return stepped(mark, *reply[:2])._replace(kept=reply[2])
 
 
-def undo_step(step: Step, queue: str, ids: Sequence[str], operation: str) -> Plan[Stepped]:
+def undo_step(step: ActStep, queue: str, ids: Sequence[str], operation: str) -> Plan[Stepped]:
     """Put back tasks that an operation has deleted; the last deleted ones come first in `ids`."""
     keys = queue_keys(queue)
     gone = keys.gone(operation)
@@ -168,7 +170,7 @@ def undo_step(step: Step, queue: str, ids: Sequence[str], operation: str) -> Pla
 
 
 def reschedule_step(
-    step: Step, queue: str, times: Sequence[tuple[str, int]], *, now: Instant
+    step: ActStep, queue: str, times: Sequence[tuple[str, int]], *, now: Instant
 ) -> Plan[Stepped]:
     """Set the second at which each of some tasks is due."""
     keys = queue_keys(queue)
@@ -232,7 +234,7 @@ def read_ways_back(operation: str, queue: str) -> Plan[list[tuple[int, str]]]:
 
 
 def take_step(
-    step: Step, keys: QueueKeys, script: Script, call_keys: tuple[str, ...], args: tuple[Argument, ...]
+    step: ActStep, keys: QueueKeys, script: Script, call_keys: tuple[str, ...], args: tuple[Argument, ...]
 ) -> Plan[tuple[int, Any]]:
     """Run a script as a step; return how it was run, for `stepped`, and its reply."""
     more = (step.number, OPERATION_SECONDS)

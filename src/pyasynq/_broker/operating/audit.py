@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyasynq._broker.arguments import FIRST_SEND
 from pyasynq._broker.scripts import AUDIT_REFUSE, AUDIT_WRITE
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import AUDIT, REFUSED
+from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 def write_audit(entry: bytes, *, intent: str = "") -> Plan[str]:
     """Append an entry and return its position; it replaces the `intent` that announced it."""
     args = (FIRST_SEND, AUDIT_LENGTH, secrets.token_hex(8), intent, entry)
-    position: bytes = yield ScriptCall(AUDIT_WRITE, (AUDIT,), args, Replay.BY_TOKEN)
+    position: bytes = yield ScriptCall(AUDIT_WRITE, (AUDIT_KEY,), args, Replay.BY_TOKEN)
     return position.decode()
 
 
@@ -52,13 +52,13 @@ def write_refusal(entry: bytes, who: str) -> Plan[int]:
     """Record a refused call of this user and address; return how many others its newest entry counts."""
     args = (REFUSED_LENGTH, REFUSED_PER_MINUTE, who, entry)
     # Sent twice, it counts twice: a figure that is one too high does no harm.
-    more: int = yield ScriptCall(AUDIT_REFUSE, (REFUSED,), args, Replay.SAFE)
+    more: int = yield ScriptCall(AUDIT_REFUSE, (REFUSED_KEY,), args, Replay.SAFE)
     return more
 
 
 def read_audit(before: str, count: int) -> Plan[list[Written]]:
     """Return up to `count` entries of the audit, newest first, older than a position."""
-    replies = yield from _read(AUDIT, before, count)
+    replies = yield from _read(AUDIT_KEY, before, count)
     return [
         Written(position.decode(), fields[3])
         for position, fields in replies
@@ -68,7 +68,7 @@ def read_audit(before: str, count: int) -> Plan[list[Written]]:
 
 def read_refused(before: str, count: int) -> Plan[list[Written]]:
     """Return refused calls as `read_audit` does entries."""
-    replies = yield from _read(REFUSED, before, count)
+    replies = yield from _read(REFUSED_KEY, before, count)
     return [
         Written(position.decode(), fields[5], int(fields[3]))
         for position, fields in replies

@@ -18,7 +18,7 @@ from pyasynq._wire.keys import QueueKeys, queue_keys
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 from pyasynq.errors import RedisReplyError
 
-from .acts import Step, Stepped, stepped, take_step
+from .acts import ActStep, Stepped, stepped, take_step
 from .periods import OPERATION_SECONDS
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def hold_and_take(
     return Move(AGAIN if held == b"again" else PLACE)
 
 
-def release_step(step: Step, target: str, fates: Mapping[str, str]) -> Plan[Stepped]:
+def release_step(step: ActStep, target: str, fates: Mapping[str, str]) -> Plan[Stepped]:
     """Put held tasks into the lists of their states, and delete those that stay in their own queue."""
     keys = queue_keys(target)
     pairs: list[Argument] = [argument for pair in fates.items() for argument in pair]

@@ -9,7 +9,7 @@ from pyasynq._broker.operating.periods import OPERATION_SECONDS
 from pyasynq._broker.scripts import OPERATION_ADVANCE, OPERATION_CREATE, OPERATION_ORDER, OPERATION_TAKE
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import OPERATIONS, operation_key
+from pyasynq._wire.keys import OPERATIONS_KEY, operation_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Argument
 
-LEASE_SECONDS: Final = 15
+OPERATION_LEASE_SECONDS: Final = 15
 """Seconds without a step after which another process may take over an operation."""
 MOST_OPERATIONS: Final = 1_000
 """Largest number of listed operations."""
@@ -37,13 +37,15 @@ def create_operation(operation: str, fields: Mapping[str, Argument], *, now: Ins
     pairs = [part for pair in fields.items() for part in pair]
     yield ScriptCall(OPERATION_CREATE, (operation_key(operation),), (OPERATION_SECONDS, *pairs), Replay.SAFE)
     # The list is in another slot. An operation that is not listed still runs and is in the audit.
-    yield CommandCall(("ZADD", OPERATIONS, now.seconds, operation), OPERATIONS, Replay.SAFE)
-    yield CommandCall(("ZREMRANGEBYRANK", OPERATIONS, 0, -MOST_OPERATIONS - 1), OPERATIONS, Replay.SAFE)
+    yield CommandCall(("ZADD", OPERATIONS_KEY, now.seconds, operation), OPERATIONS_KEY, Replay.SAFE)
+    yield CommandCall(
+        ("ZREMRANGEBYRANK", OPERATIONS_KEY, 0, -MOST_OPERATIONS - 1), OPERATIONS_KEY, Replay.SAFE
+    )
 
 
 def take_operation(operation: str, owner: str, *, now: Instant | None) -> Plan[int]:
     """Become the owner of a running operation without one; return the fencing number, or 0."""
-    args = (owner, LEASE_SECONDS, OPERATION_SECONDS, *time_arguments(now))
+    args = (owner, OPERATION_LEASE_SECONDS, OPERATION_SECONDS, *time_arguments(now))
     fence: int = yield ScriptCall(OPERATION_TAKE, (operation_key(operation),), args, Replay.SAFE)
     return fence
 
@@ -55,7 +57,7 @@ def advance_operation(
     pairs: list[Argument] = [part for pair in fields.items() for part in pair]
     args: tuple[Argument, ...] = (
         fence,
-        LEASE_SECONDS,
+        OPERATION_LEASE_SECONDS,
         OPERATION_SECONDS,
         *time_arguments(now),
         state,
@@ -79,7 +81,7 @@ def write_tasks(operation: str, first: int, parts: Sequence[bytes]) -> Plan[None
         yield CommandCall(("HSET", key, f"{_TASKS}{number}", part), key, Replay.SAFE)
 
 
-def read_tasks(operation: str, parts: int) -> Plan[list[bytes]]:
+def read_operation_tasks(operation: str, parts: int) -> Plan[list[bytes]]:
     """Return the parts of the tasks of an operation."""
     key = operation_key(operation)
     found: list[bytes] = []
@@ -106,5 +108,5 @@ def read_operation(operation: str) -> Plan[dict[str, bytes]]:
 
 def list_operations() -> Plan[list[str]]:
     """Return the ids of the operations that are listed, the newest first."""
-    command = ("ZREVRANGE", OPERATIONS, 0, MOST_OPERATIONS - 1)
-    return [decode_name(name) for name in (yield CommandCall(command, OPERATIONS, Replay.SAFE))]
+    command = ("ZREVRANGE", OPERATIONS_KEY, 0, MOST_OPERATIONS - 1)
+    return [decode_name(name) for name in (yield CommandCall(command, OPERATIONS_KEY, Replay.SAFE))]

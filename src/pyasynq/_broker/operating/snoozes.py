@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._redis.plan import CommandCall, Plan, Replay
-from pyasynq._wire.keys import SNOOZED, queue_keys
+from pyasynq._wire.keys import SNOOZED_KEY, queue_keys
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
@@ -43,27 +43,27 @@ def add_snooze(finding: str, *, until: Instant, reason: str, by: str, now: Insta
     second = until.ceiling
     facts = {"finding": finding, "until": second, "reason": reason, "by": by}
     data = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    yield CommandCall(("ZADD", SNOOZED, second, data), SNOOZED, Replay.SAFE)
-    yield CommandCall(("ZREMRANGEBYSCORE", SNOOZED, "-inf", now.seconds), SNOOZED, Replay.SAFE)
-    yield CommandCall(("ZREMRANGEBYRANK", SNOOZED, 0, -MAX_SNOOZES - 1), SNOOZED, Replay.SAFE)
-    yield CommandCall(("EXPIRE", SNOOZED, LONGEST_SNOOZE + 1), SNOOZED, Replay.SAFE)
+    yield CommandCall(("ZADD", SNOOZED_KEY, second, data), SNOOZED_KEY, Replay.SAFE)
+    yield CommandCall(("ZREMRANGEBYSCORE", SNOOZED_KEY, "-inf", now.seconds), SNOOZED_KEY, Replay.SAFE)
+    yield CommandCall(("ZREMRANGEBYRANK", SNOOZED_KEY, 0, -MAX_SNOOZES - 1), SNOOZED_KEY, Replay.SAFE)
+    yield CommandCall(("EXPIRE", SNOOZED_KEY, LONGEST_SNOOZE + 1), SNOOZED_KEY, Replay.SAFE)
     return FindingSnooze(finding, datetime.fromtimestamp(second, UTC), reason, by)
 
 
 def remove_snooze(finding: str) -> Plan[bool]:
     """End the snooze of a finding; return whether there was one."""
     removed = 0
-    for data in (yield CommandCall(("ZRANGE", SNOOZED, 0, -1), SNOOZED, Replay.SAFE)):
+    for data in (yield CommandCall(("ZRANGE", SNOOZED_KEY, 0, -1), SNOOZED_KEY, Replay.SAFE)):
         snooze = decode_snooze(data)
         if snooze is not None and snooze.finding == finding:
-            removed += yield CommandCall(("ZREM", SNOOZED, data), SNOOZED, Replay.SAFE)
+            removed += yield CommandCall(("ZREM", SNOOZED_KEY, data), SNOOZED_KEY, Replay.SAFE)
     return removed > 0
 
 
 def list_snoozes(now: Instant) -> Plan[list[FindingSnooze]]:
     """Return the snoozes that have not ended."""
-    command = ("ZRANGE", SNOOZED, f"({now.seconds}", "+inf", "BYSCORE", "LIMIT", 0, MAX_SNOOZES)
-    found = [decode_snooze(data) for data in (yield CommandCall(command, SNOOZED, Replay.SAFE))]
+    command = ("ZRANGE", SNOOZED_KEY, f"({now.seconds}", "+inf", "BYSCORE", "LIMIT", 0, MAX_SNOOZES)
+    found = [decode_snooze(data) for data in (yield CommandCall(command, SNOOZED_KEY, Replay.SAFE))]
     return [snooze for snooze in found if snooze is not None]
 
 
@@ -76,7 +76,7 @@ def set_wait_objective(queue: str, seconds: float | None) -> Plan[None]:
         yield CommandCall(("HSET", key, "wait", repr(seconds)), key, Replay.SAFE)
 
 
-def get_wait_objective(queue: str) -> Plan[float | None]:
+def read_wait_objective(queue: str) -> Plan[float | None]:
     """Return how long tasks of a queue may wait, in seconds; None for no objective."""
     key = queue_keys(queue).objectives
     data = yield CommandCall(("HGET", key, "wait"), key, Replay.SAFE)

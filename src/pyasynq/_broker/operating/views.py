@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay
-from pyasynq._wire.keys import VIEWS
+from pyasynq._wire.keys import VIEWS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +19,11 @@ _AT_ONCE: Final = 100
 
 def read_views() -> Plan[dict[str, bytes]]:
     """Return the JSON of each view, by id, in parts of 100: one reply of all would take long."""
-    names = yield CommandCall(("HKEYS", VIEWS), VIEWS, Replay.SAFE)
+    names = yield CommandCall(("HKEYS", VIEWS_KEY), VIEWS_KEY, Replay.SAFE)
     found: dict[str, bytes] = {}
     for first in range(0, len(names), _AT_ONCE):
         part: Sequence[bytes] = names[first : first + _AT_ONCE]
-        values = yield CommandCall(("HMGET", VIEWS, *part), VIEWS, Replay.SAFE)
+        values = yield CommandCall(("HMGET", VIEWS_KEY, *part), VIEWS_KEY, Replay.SAFE)
         found |= {
             decode_name(name): value for name, value in zip(part, values, strict=True) if value is not None
         }
@@ -32,21 +32,21 @@ def read_views() -> Plan[dict[str, bytes]]:
 
 def read_view(view: str) -> Plan[bytes | None]:
     """Return the JSON of a view; None if there is none."""
-    data: bytes | None = yield CommandCall(("HGET", VIEWS, view), VIEWS, Replay.SAFE)
+    data: bytes | None = yield CommandCall(("HGET", VIEWS_KEY, view), VIEWS_KEY, Replay.SAFE)
     return data
 
 
 def write_view(view: str, data: bytes) -> Plan[bool]:
     """Save a view; return whether there was room for it."""
-    yield CommandCall(("HSET", VIEWS, view, data), VIEWS, Replay.SAFE)
+    yield CommandCall(("HSET", VIEWS_KEY, view, data), VIEWS_KEY, Replay.SAFE)
     # Counted after the write, so that two who save at once cannot both take the last place.
-    if (yield CommandCall(("HLEN", VIEWS), VIEWS, Replay.SAFE)) <= MAX_VIEWS:
+    if (yield CommandCall(("HLEN", VIEWS_KEY), VIEWS_KEY, Replay.SAFE)) <= MAX_VIEWS:
         return True
-    yield CommandCall(("HDEL", VIEWS, view), VIEWS, Replay.SAFE)
+    yield CommandCall(("HDEL", VIEWS_KEY, view), VIEWS_KEY, Replay.SAFE)
     return False
 
 
 def remove_view(view: str) -> Plan[bool]:
     """Remove a view; return whether there was one."""
-    removed: int = yield CommandCall(("HDEL", VIEWS, view), VIEWS, Replay.SAFE)
+    removed: int = yield CommandCall(("HDEL", VIEWS_KEY, view), VIEWS_KEY, Replay.SAFE)
     return removed > 0

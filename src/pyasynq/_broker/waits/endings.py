@@ -30,14 +30,14 @@ _COMPLETION_MARGIN: Final = 1.0
 """Seconds by which a retention may end early, since it is counted from a whole second."""
 
 
-class Look(NamedTuple):
+class TaskLook(NamedTuple):
     """The result of checking a task: whether it exists, and its description if that was read."""
 
     exists: bool
     info: TaskInfo | None = None
 
 
-def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[Look]:
+def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[TaskLook]:
     """Check a task; `briefly` returns only the existence of one that has not ended.
 
     Raises:
@@ -48,12 +48,12 @@ def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[Look]
         key = queue_keys(queue).task(task_id)
         state = yield CommandCall(("HGET", key, "state"), key, Replay.SAFE)
         if state not in _FINAL:
-            return Look(state is not None)
+            return TaskLook(state is not None)
     try:
         record = yield from get_task(queue, task_id)
     except TaskNotFoundError:
-        return Look(False)
-    return Look(True, decode_task_info(record, clock.now()))
+        return TaskLook(False)
+    return TaskLook(True, decode_task_info(record, clock.now()))
 
 
 def classify_missing(retention: float | None, unseen: float) -> TaskEnd:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._backoff import jittered_pause
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.task_events import DROPPED, FIRST_MARK, KINDS, MISSED, Mark, NewEvents, read_events
+from pyasynq._broker.task_events import (
+    DROPPED,
+    FIRST_MARK,
+    KINDS,
+    MISSED,
+    NewEvents,
+    StreamPosition,
+    read_events,
+)
 from pyasynq._checks import check_name
 from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
 
@@ -49,7 +57,9 @@ class Follower:
         _check_is_mapping(after)
         self._kinds = frozenset(kinds)
         self._types = frozenset(check_name("types", one) for one in types)
-        self._marks: dict[str, Mark | None] = dict.fromkeys(check_name("queue", queue) for queue in queues)
+        self._marks: dict[str, StreamPosition | None] = dict.fromkeys(
+            check_name("queue", queue) for queue in queues
+        )
         for queue, position in after.items():
             self._marks[check_name("queue", queue)] = _parse_mark(position)
         self._follows_all = not queues
@@ -124,7 +134,7 @@ def _check_is_mapping(after: object) -> None:
         raise InvalidOptionError("after", after, "must map queues to positions, as in {'default': '0'}")
 
 
-def _parse_mark(position: object) -> Mark:
+def _parse_mark(position: object) -> StreamPosition:
     if not isinstance(position, str) or not _POSITION.fullmatch(position):
         raise InvalidOptionError("after", position, "must be the position of an event, or '0' for the oldest")
-    return FIRST_MARK if position in {"0", "0-0"} else Mark(position, seen=True)
+    return FIRST_MARK if position in {"0", "0-0"} else StreamPosition(position, seen=True)

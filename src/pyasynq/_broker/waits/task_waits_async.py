@@ -25,7 +25,7 @@ from pyasynq.errors import ClientClosedError, PyasynqError, WaitTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from pyasynq._broker.waits.endings import Look
+    from pyasynq._broker.waits.endings import TaskLook
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq.options import Duration
     from pyasynq.task import FinishedTask
@@ -196,7 +196,7 @@ class _LoopWaits:
             for watched in due
         ]
         asked = [list(watched.waiters) for watched in due]
-        found: Sequence[Look | Exception]
+        found: Sequence[TaskLook | Exception]
         try:
             found = await self._driver.run_batch(plans)
         except PyasynqError as error:

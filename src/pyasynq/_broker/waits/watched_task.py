@@ -13,7 +13,7 @@ from pyasynq.task import FinishedTask
 if TYPE_CHECKING:
     import asyncio
 
-    from pyasynq._broker.waits.endings import Look
+    from pyasynq._broker.waits.endings import TaskLook
 
 _SAFETY_POLL: Final = 1.0
 _POLL_GRID: Final = 0.25
@@ -72,7 +72,7 @@ class WatchedTask:
         self.rest = _FIRST_POLL
         self.trouble: Exception | None = None
 
-    def note_look(self, seen: Look, began: float) -> None:
+    def note_look(self, seen: TaskLook, began: float) -> None:
         """Record the result of a check that began at this monotonic time."""
         self.trouble = None
         if seen.info is not None:

@@ -82,7 +82,7 @@ def revive(fields: Mapping[str, Any]) -> BaseException:
 
 
 def _make_instance(fields: Mapping[str, Any], members: list[BaseException]) -> BaseException:
-    kind = _loaded_class(fields["module"], fields["name"])
+    kind = _find_loaded_class(fields["module"], fields["name"])
     if kind is not None:
         # A class may refuse to be made in this way, with any error.
         with suppress(Exception):
@@ -110,7 +110,7 @@ def _make(
     return error
 
 
-def _loaded_class(module: str, path: str) -> type[BaseException] | None:
+def _find_loaded_class(module: str, path: str) -> type[BaseException] | None:
     found: object = sys.modules.get(module)
     for name in path.split("."):
         found = getattr(found, name, None)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_log import log_levels, write_record
-from pyasynq._engine.executor.frames import Frame, Unpacker, pack_frame
+from pyasynq._engine.executor.frames import MessageFrame, Unpacker, pack_frame
 from pyasynq._engine.executor.marks import MARK, kill_marked, new_mark
 from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError
 
@@ -56,7 +56,7 @@ class ExecutorChild(asyncio.Protocol):
         self.prepared: set[str] = set()
         self._killed_for = ""
         self._unpacker = Unpacker()
-        self._answer: asyncio.Future[Frame] | None = None
+        self._answer: asyncio.Future[MessageFrame] | None = None
         self._orders = 0
         """Number of orders it was given; its next answer carries the number of the last one."""
         self._is_dying = False
@@ -101,7 +101,7 @@ class ExecutorChild(asyncio.Protocol):
         is_uvloop = type(self._loop).__module__.partition(".")[0] == "uvloop"
         self._send_frame(frames.START, {"path": sys.path, "log_levels": log_levels(), "uvloop": is_uvloop})
 
-    async def ask(self, attempt: Attempt, order: Frame, grace: Callable[[], float]) -> Frame:
+    async def ask(self, attempt: Attempt, order: MessageFrame, grace: Callable[[], float]) -> MessageFrame:
         """Send an order for an attempt, and return the child's answer.
 
         When the caller is cancelled, the handler is cancelled too. The child is killed unless it answers
@@ -131,7 +131,7 @@ class ExecutorChild(asyncio.Protocol):
             # It holds an error, whose traceback holds this frame.
             del answer
 
-    async def _break_off(self, answer: asyncio.Future[Frame], seconds: float) -> None:
+    async def _break_off(self, answer: asyncio.Future[MessageFrame], seconds: float) -> None:
         try:
             if seconds > 0 and not answer.done():
                 self._send_frame(frames.CANCEL)
@@ -242,7 +242,7 @@ class ExecutorChild(asyncio.Protocol):
             _log.exception("child process %d sent an unreadable message and is killed", self.pid)
             self.kill("it sent an unreadable message")
 
-    def _process_frame(self, frame: Frame) -> None:
+    def _process_frame(self, frame: MessageFrame) -> None:
         attempt = self._attempt
         if frame.kind == frames.LOG:
             # In the context of the attempt, for the filters of log handlers.
@@ -261,7 +261,7 @@ class ExecutorChild(asyncio.Protocol):
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
 
-    def _take_answer(self, frame: Frame) -> None:
+    def _take_answer(self, frame: MessageFrame) -> None:
         """Pass an answer to the caller, if it answers the last order and comes from the child itself."""
         number, pid = frame.fields.pop("order"), frame.fields.pop("pid")
         if self._answer is None or self._answer.done() or (number, pid) != (self._orders, self.pid):
@@ -272,7 +272,7 @@ class ExecutorChild(asyncio.Protocol):
         else:
             self._answer.set_result(frame)
 
-    async def _write_result(self, attempt: Attempt, frame: Frame) -> None:
+    async def _write_result(self, attempt: Attempt, frame: MessageFrame) -> None:
         failure: Exception | None = None
         try:
             await attempt.home.write_result(attempt, frame.body)
@@ -280,7 +280,7 @@ class ExecutorChild(asyncio.Protocol):
             failure = error
         self._answer_write(frame, failure)
 
-    def _answer_write(self, frame: Frame, failure: Exception | None) -> None:
+    def _answer_write(self, frame: MessageFrame, failure: Exception | None) -> None:
         error = None if failure is None else {"name": type(failure).__name__, "text": str(failure)}
         self._send_frame(frames.WRITTEN, {"number": frame.fields["number"], "error": error})
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
-    from pyasynq._engine.executor.frames import Frame
+    from pyasynq._engine.executor.frames import MessageFrame
     from pyasynq.context import Home, RunningTask
 
 _T = TypeVar("_T")
@@ -42,20 +42,20 @@ class Link:
         self._numbers = itertools.count()
         self._writes: dict[int, Future[None]] = {}
 
-    def _read(self) -> Iterator[Frame]:
+    def _read(self) -> Iterator[MessageFrame]:
         unpacker = Unpacker()
         while data := self._socket.recv(_CHUNK):
             yield from unpacker.feed(data)
 
-    def first(self) -> Frame:
+    def first(self) -> MessageFrame:
         """Wait for the first frame. Raises StopIteration when the worker has ended."""
         return next(self._frames)
 
-    def listen(self, heard: Callable[[Frame], object]) -> None:
+    def listen(self, heard: Callable[[MessageFrame], object]) -> None:
         """Read in a thread and call back from there; when the worker ends, this process ends."""
         threading.Thread(target=self._listen, args=(heard,), name="pyasynq-worker-link", daemon=True).start()
 
-    def _listen(self, heard: Callable[[Frame], object]) -> None:
+    def _listen(self, heard: Callable[[MessageFrame], object]) -> None:
         try:
             for frame in self._frames:
                 if frame.kind == frames.WRITTEN:

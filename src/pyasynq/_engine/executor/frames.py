@@ -36,7 +36,7 @@ RETURNED: Final = "returned"
 RAISED: Final = "raised"
 
 
-class Frame(NamedTuple):
+class MessageFrame(NamedTuple):
     """One message. `kind` is one of the constants above; the body may be empty."""
 
     kind: str
@@ -61,7 +61,7 @@ class Unpacker:
     def __init__(self) -> None:
         self._unread = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[MessageFrame]:
         """Add received bytes, and yield the frames that they complete.
 
         Raises:
@@ -77,4 +77,4 @@ class Unpacker:
             kind, fields = json.loads(self._unread[_LENGTHS.size : body_at])
             body = bytes(self._unread[body_at:end])
             del self._unread[:end]
-            yield Frame(kind, fields, body)
+            yield MessageFrame(kind, fields, body)

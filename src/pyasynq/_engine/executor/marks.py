@@ -40,7 +40,7 @@ def kill_marked(beginning: str) -> int:
     wanted = f"{MARK}={beginning}".encode()
     killed = 0
     for _ in range(_MOST_LOOKS):
-        found = [pid for pid in _living() if _has(pid, wanted)]
+        found = [pid for pid in _list_living() if _has(pid, wanted)]
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -50,7 +50,7 @@ def kill_marked(beginning: str) -> int:
     return killed
 
 
-def _living() -> list[int]:
+def _list_living() -> list[int]:
     try:
         return [int(name) for name in os.listdir(_PROCESSES) if name.isdecimal()]  # noqa: PTH208 - as names
     except OSError:

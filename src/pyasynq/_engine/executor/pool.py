@@ -12,7 +12,7 @@ from pyasynq._checks import parse_seconds
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import revive
 from pyasynq._engine.executor.child import ExecutorChild
-from pyasynq._engine.executor.frames import Frame
+from pyasynq._engine.executor.frames import MessageFrame
 from pyasynq._engine.handlers.threads import in_thread
 from pyasynq._engine.lease.roster import SlotTable
 from pyasynq.context import current_task
@@ -85,7 +85,7 @@ class Children:
                     self._give_back(child)
         finally:
             self._calls.remove(attempt)
-        return _outcome(answer, attempt)
+        return _read_outcome(answer, attempt)
 
     async def _take(self) -> ExecutorChild:
         child = None
@@ -134,7 +134,7 @@ class Children:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _prepare(self, child: ExecutorChild, attempt: Attempt, program: Program) -> Frame | None:
+    async def _prepare(self, child: ExecutorChild, attempt: Attempt, program: Program) -> MessageFrame | None:
         """Let a child prepare a handler; return its answer if that fails."""
         reference = program.reference()
         if reference in child.prepared:
@@ -146,7 +146,7 @@ class Children:
             seconds, child.kill, too_slow, context=contextvars.Context()
         )
         try:
-            order = Frame(frames.PREPARE, {"reference": reference, "settings": program.settings()})
+            order = MessageFrame(frames.PREPARE, {"reference": reference, "settings": program.settings()})
             answer = await child.ask(attempt, order, lambda: 0.0)
         finally:
             timer.cancel()
@@ -155,7 +155,9 @@ class Children:
         child.prepared.add(reference)
         return None
 
-    async def _run(self, child: ExecutorChild, attempt: Attempt, program: Program, task: Task) -> Frame:
+    async def _run(
+        self, child: ExecutorChild, attempt: Attempt, program: Program, task: Task
+    ) -> MessageFrame:
         # The timeout starts now, without the wait for a child.
         now = self._clock.monotonic()
         attempt.begin(monotonic=now, unix_time=self._redis_time.timestamp(now))
@@ -175,7 +177,7 @@ class Children:
             "task_type": task.type,
             "task_headers": dict(task.headers),
         }
-        frame = Frame(frames.RUN, order, task.payload or b"")
+        frame = MessageFrame(frames.RUN, order, task.payload or b"")
         try:
             return await child.ask(attempt, frame, lambda: self._grace(attempt))
         except asyncio.CancelledError:
@@ -225,7 +227,7 @@ class Children:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _outcome(answer: Frame, attempt: Attempt) -> HandlerReturn:
+def _read_outcome(answer: MessageFrame, attempt: Attempt) -> HandlerReturn:
     fields: dict[str, Any] = answer.fields
     if answer.kind == frames.RAISED:
         raise revive(fields["error"])

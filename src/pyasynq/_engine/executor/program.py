@@ -19,7 +19,7 @@ from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import describe
 from pyasynq._engine.executor.carried_log import log_to
 from pyasynq._engine.executor.child_context import HostedHome, HostedTask, Link, Reports
-from pyasynq._engine.executor.frames import Frame, pack_frame
+from pyasynq._engine.executor.frames import MessageFrame, pack_frame
 from pyasynq._engine.executor.order import find_handler
 from pyasynq._engine.handlers.routes import Hosted, Route, await_fully, is_coroutine_handler, result_bytes
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
@@ -40,13 +40,13 @@ class Host:
         self._link = link
         self._reports = Reports(link)
         self._loop = asyncio.get_running_loop()
-        self._orders: asyncio.Queue[Frame] = asyncio.Queue()
+        self._orders: asyncio.Queue[MessageFrame] = asyncio.Queue()
         self._threads = HandlerThreads()
         current_threads.set(self._threads)
         self._prepared: dict[str, tuple[Route, Any]] = {}
         self._states: dict[int, Any] = {}
         self._running: HostedTask | None = None
-        self._handler: asyncio.Task[Frame] | None = None
+        self._handler: asyncio.Task[MessageFrame] | None = None
 
     async def serve(self) -> None:
         """Run orders until the worker sends the last one."""
@@ -59,7 +59,7 @@ class Host:
                 self._link.send(pack_frame(answer.kind, fields, answer.body))
         self._threads.close()
 
-    def _on_frame(self, frame: Frame) -> None:
+    def _on_frame(self, frame: MessageFrame) -> None:
         """Accept an order, in the thread that reads."""
         if frame.kind != frames.CANCEL:
             self._loop.call_soon_threadsafe(self._orders.put_nowait, frame)
@@ -73,26 +73,26 @@ class Host:
         if self._handler is not None:
             self._handler.cancel()
 
-    async def _answer(self, order: Frame, lifespans: AsyncExitStack) -> Frame:
+    async def _answer(self, order: MessageFrame, lifespans: AsyncExitStack) -> MessageFrame:
         if order.kind == frames.RUN:
             return await self._perform(order, *self._prepared[order.fields["reference"]])
         # Not in a separate asyncio task: the task that enters a lifespan must leave it.
         try:
             await self._prepare(order.fields["reference"], order.fields["settings"], lifespans)
         except BaseException as error:  # noqa: BLE001 - any error is a failure of a task
-            return Frame(frames.RAISED, {"error": describe(error)})
-        return Frame(frames.READY, {})
+            return MessageFrame(frames.RAISED, {"error": describe(error)})
+        return MessageFrame(frames.READY, {})
 
     async def _prepare(self, reference: str, settings: Mapping[str, Any], lifespans: AsyncExitStack) -> None:
         found = find_handler(reference)
         if isinstance(found, Hosted):
             route = found.hosted_route(settings)
-            self._prepared[reference] = route, await self._state(found, lifespans)
+            self._prepared[reference] = route, await self._get_state(found, lifespans)
         else:
             handler = cast("Handler", found)
             self._prepared[reference] = Route(handler, plain=not is_coroutine_handler(handler)), None
 
-    async def _perform(self, order: Frame, route: Route, state: Any) -> Frame:
+    async def _perform(self, order: MessageFrame, route: Route, state: Any) -> MessageFrame:
         running = self._running = HostedTask(order.fields, HostedHome(self._link, self._reports, state))
         self._handler = self._loop.create_task(self._run(route, _make_task(order), running))
         try:
@@ -102,7 +102,7 @@ class Host:
             self._running = self._handler = None
             self._reports.flush()
 
-    async def _state(self, hosted: Hosted, lifespans: AsyncExitStack) -> Any:
+    async def _get_state(self, hosted: Hosted, lifespans: AsyncExitStack) -> Any:
         """Return the value that the lifespan yielded; it is entered before the first task that needs it."""
         owner, lifespan = hosted.hosted_lifespan()
         if id(owner) not in self._states:
@@ -110,7 +110,7 @@ class Host:
             self._states[id(owner)] = await lifespans.enter_async_context(lifespan)
         return self._states[id(owner)]
 
-    async def _run(self, route: Route, task: Task, running: HostedTask) -> Frame:
+    async def _run(self, route: Route, task: Task, running: HostedTask) -> MessageFrame:
         # No error may leave this coroutine: asyncio would end the loop for a SystemExit.
         try:
             current_task.set(running)
@@ -121,10 +121,10 @@ class Host:
             result = await await_fully(result)
             return _make_answer(result, task.type, running)
         except BaseException as error:  # noqa: BLE001 - any error of a handler is a failure of its task
-            return Frame(frames.RAISED, {"error": describe(error)})
+            return MessageFrame(frames.RAISED, {"error": describe(error)})
 
 
-def _make_task(order: Frame) -> Task:
+def _make_task(order: MessageFrame) -> Task:
     # As in `received_task`: types and headers are not checked.
     task = Task.__new__(Task)
     task.type = order.fields["task_type"]
@@ -134,14 +134,14 @@ def _make_task(order: Frame) -> Task:
     return task
 
 
-def _make_answer(result: object, task_type: str, running: HostedTask) -> Frame:
+def _make_answer(result: object, task_type: str, running: HostedTask) -> MessageFrame:
     wish = find_control(result)
     if wish is not None:
-        return Frame(frames.RETURNED, {"wish": describe(wish)})
+        return MessageFrame(frames.RETURNED, {"wish": describe(wish)})
     data = None if result is None else result_bytes(result, task_type)
     if data is None:
-        return Frame(frames.RETURNED, {"kind": "none", "dropped": running.dropped_result})
-    return Frame(frames.RETURNED, {"kind": "text" if isinstance(result, str) else "bytes"}, data)
+        return MessageFrame(frames.RETURNED, {"kind": "none", "dropped": running.dropped_result})
+    return MessageFrame(frames.RETURNED, {"kind": "text" if isinstance(result, str) else "bytes"}, data)
 
 
 def _die_with_worker(pipe: int) -> None:

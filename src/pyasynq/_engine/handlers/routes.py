@@ -147,7 +147,7 @@ class DescribesTypes(Protocol):
         """Return a description of each type."""
 
 
-def describe_types(router: Router) -> list[TaskTypeInfo]:
+def describe_routes(router: Router) -> list[TaskTypeInfo]:
     """Return a description of each type that has a handler; none for a router of all types."""
     return list(router.describe_types()) if isinstance(router, DescribesTypes) else []
 

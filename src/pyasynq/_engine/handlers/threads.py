@@ -105,7 +105,7 @@ class HandlerThreads:
         ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
         attempt: Attempt | None = current_task.get(None)  # type: ignore[assignment]
-        self._submit(_Job(lambda: context.run(function, *arguments), _finisher(loop, ended), attempt))
+        self._submit(_Job(lambda: context.run(function, *arguments), _make_finisher(loop, ended), attempt))
         return ended
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class HandlerThreads:
             self._alive -= 1
 
 
-def _finisher(
+def _make_finisher(
     loop: asyncio.AbstractEventLoop,
     ended: asyncio.Future[tuple[Any, BaseException | None]],
 ) -> Callable[[Any, BaseException | None], None]:

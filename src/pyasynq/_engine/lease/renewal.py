@@ -60,14 +60,14 @@ class Renewal:
         """Renew leases and locks, and read cancel requests whose call did not reach this worker."""
         asked_at = self._clock.monotonic()
         ours = [one for one in attempts if one.phase is Phase.SETTLING or one.has_lease(asked_at)]
-        held = _by_queue(ours)
-        due = _by_queue([one for one in ours if one.phase is Phase.SETTLING or one.renewed])
+        held = _group_by_queue(ours)
+        due = _group_by_queue([one for one in ours if one.phase is Phase.SETTLING or one.renewed])
         if not held:
             return RenewalResult([], [], None)
         plans: list[Plan[Any]] = [
             renew(
                 queue,
-                self._claims(group),
+                self._make_claims(group),
                 lease_seconds=self._settings.lease,
                 now=self._clock.redis_now(),
             )
@@ -95,7 +95,7 @@ class Renewal:
                 plans.append(renew_locks(queue, locks, lease_seconds=self._settings.lease))
         return plans
 
-    def _claims(self, attempts: Sequence[Attempt]) -> list[Claim]:
+    def _make_claims(self, attempts: Sequence[Attempt]) -> list[Claim]:
         claims = [Claim(attempt.id, attempt.token, attempt.lease_score) for attempt in attempts]
         # A settle may reach Redis before the reply of this renewal arrives: its claim must name the new
         # score.
@@ -115,7 +115,7 @@ class Renewal:
         return lost
 
 
-def _by_queue(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+def _group_by_queue(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
     queues: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         queues.setdefault(attempt.queue, []).append(attempt)

@@ -11,6 +11,7 @@ from pyasynq._background.code_places import build_timeout_error
 from pyasynq._clock import LAST_SECOND
 from pyasynq._wire.history import NO_PROGRESS, encode_progress
 from pyasynq._wire.messages import new_task_message
+from pyasynq.options import DEFAULT_TIMEOUT_SECONDS
 from pyasynq.task import TaskProgress
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ LEASE_SCORE_MARGIN = 20
 It covers renewals in flight and a wrong estimate of Redis' time. It is less than the 30 seconds that Asynq
 servers wait after the end of a lease before they recover a task.
 """
-
-DEFAULT_TIMEOUT_SECONDS = 1_800
-"""Timeout in seconds for a message with neither timeout nor deadline; clients always write one."""
 
 LARGE_BYTES: Final = 4_096
 """Size in bytes from which the payload of a settled attempt is dropped.

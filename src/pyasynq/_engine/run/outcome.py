@@ -164,13 +164,15 @@ def decide(
         if ending.is_unhandled:
             # At the front of the queue it would be taken again at once, by this same server.
             return Decision("retry", Outcome.REQUEUED, now, now.plus(unknown_pause).ceiling)
-        return _after_failure(message, ending.error, rules, now)
+        return _decide_after_failure(message, ending.error, rules, now)
     if ending.crash is not None and is_poison:
         return Decision("archive", Outcome.ARCHIVED, now)
     return LET_GO if ending.is_lost else REQUEUE._replace(at=now)
 
 
-def _after_failure(message: TaskMessage, error: BaseException, rules: AttemptRules, now: Instant) -> Decision:
+def _decide_after_failure(
+    message: TaskMessage, error: BaseException, rules: AttemptRules, now: Instant
+) -> Decision:
     # Not a wrapped error: only the cause itself is the caller's choice, not an error that a handler raised.
     choice = error.outcome if isinstance(error, TaskCanceledError) else ""
     wish = find_wish(error)

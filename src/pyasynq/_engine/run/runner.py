@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.threads import HandlerThreads
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.outcome import Ending
-    from pyasynq._engine.run.settle_record import Record
+    from pyasynq._engine.run.settle_record import SettleRecord
 
 _log = logging.getLogger("pyasynq")
 
@@ -80,7 +80,7 @@ class Runner:
         self._threads = threads
         self._confirms = bool(token_ending(parts))
         """Whether some handlers start only after Redis has confirmed it."""
-        self._begin_task, self._is_eager = _task_maker(asyncio.get_running_loop())
+        self._begin_task, self._is_eager = _choose_task_maker(asyncio.get_running_loop())
         self._context = context
         """Context that each attempt copies."""
         self.running = SlotTable()
@@ -240,7 +240,7 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
         _emit_crash(parts, attempt, decision)
 
 
-def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, Record]:
+def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, SettleRecord]:
     """Emit that an attempt failed because Redis refuses its success, and return what to write instead."""
     ending = Failed(error)
     try:
@@ -256,7 +256,9 @@ def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tupl
     return decision, record
 
 
-def _decide(parts: Parts, attempt: Attempt, ending: Ending, rules: AttemptRules) -> tuple[Decision, Record]:
+def _decide(
+    parts: Parts, attempt: Attempt, ending: Ending, rules: AttemptRules
+) -> tuple[Decision, SettleRecord]:
     is_crash = type(ending) is Unfinished and ending.crash is not None
     decision = decide(
         attempt.message,
@@ -269,7 +271,7 @@ def _decide(parts: Parts, attempt: Attempt, ending: Ending, rules: AttemptRules)
     return decision, make_record(attempt, decision, ending, parts.settings)
 
 
-def _decide_plainly(parts: Parts, attempt: Attempt, ending: Failed) -> tuple[Decision, Record]:
+def _decide_plainly(parts: Parts, attempt: Attempt, ending: Failed) -> tuple[Decision, SettleRecord]:
     """Decide about a failure without using the user's rules or the user's error."""
     try:
         return _decide(parts, attempt, ending, _DEFAULT_RULES)
@@ -313,7 +315,7 @@ def _emit_crash(parts: Parts, attempt: Attempt, decision: Decision) -> None:
     parts.events.emit(event(attempt.queue, attempt.id, attempt.crashes + 1, server, attempt.message.type))
 
 
-def _task_maker(loop: asyncio.AbstractEventLoop) -> tuple[Callable[..., asyncio.Task[None]], bool]:
+def _choose_task_maker(loop: asyncio.AbstractEventLoop) -> tuple[Callable[..., asyncio.Task[None]], bool]:
     """Return the function that makes asyncio tasks, and whether its tasks may be eager.
 
     They are eager if Python supports it and the loop has no task factory of its own.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyasynq._engine.failure_text import error_line, format_trace, shorten
+from pyasynq._engine.failure_text import error_line, format_trace, shorten_bytes
 from pyasynq._engine.run.outcome import Failed, Succeeded, error_to_tell, find_cause
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, ProgressJson, encode_attempt
@@ -21,7 +21,7 @@ _IN_HISTORY: Final = {Outcome.RETRIED, Outcome.SNOOZED, Outcome.ARCHIVED}
 _HISTORY_ERROR_BYTES: Final = 200
 
 
-class Record(NamedTuple):
+class SettleRecord(NamedTuple):
     """Bytes that a settle writes; empty fields are not written."""
 
     message: bytes = b""
@@ -32,15 +32,17 @@ class Record(NamedTuple):
     """JSON of the handler's last progress report."""
 
 
-NOTHING: Final = Record()
+NOTHING: Final = SettleRecord()
 
 
-def make_unchanged_record(reason: str) -> Record:
+def make_unchanged_record(reason: str) -> SettleRecord:
     """Return the record for a message that stays unchanged, with the reason as its traceback."""
-    return Record(trace=reason.encode("utf-8", "replace"))
+    return SettleRecord(trace=reason.encode("utf-8", "replace"))
 
 
-def make_record(attempt: Attempt, decision: Decision, ending: Ending, settings: EngineSettings) -> Record:
+def make_record(
+    attempt: Attempt, decision: Decision, ending: Ending, settings: EngineSettings
+) -> SettleRecord:
     """Return the record of an attempt that has ended; it does not keep the error."""
     if isinstance(ending, Succeeded):
         return _success_record(attempt, decision, settings)
@@ -49,20 +51,22 @@ def make_record(attempt: Attempt, decision: Decision, ending: Ending, settings: 
     return NOTHING if ending.crash is None else _crash_record(attempt, decision, ending.crash, settings)
 
 
-def _success_record(attempt: Attempt, decision: Decision, settings: EngineSettings) -> Record:
+def _success_record(attempt: Attempt, decision: Decision, settings: EngineSettings) -> SettleRecord:
     if decision.action != "complete":
         return NOTHING
     message = copy_task_message(attempt.message)
     message.completed_at = decision.at.seconds
     if attempt.dropped_result:
         # Callers that wait for the result read it there; Redis has no other field for it.
-        message.error_msg = shorten(RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes)
-    return Record(message=encode_task_message(message), progress=attempt.progress_json())
+        message.error_msg = shorten_bytes(
+            RESULT_DROPPED + attempt.dropped_result, settings.error_message_bytes
+        )
+    return SettleRecord(message=encode_task_message(message), progress=attempt.progress_json())
 
 
 def _failure_record(
     attempt: Attempt, decision: Decision, error: BaseException, settings: EngineSettings
-) -> Record:
+) -> SettleRecord:
     if decision.action == "done":
         return NOTHING
     progress = attempt.progress_json()
@@ -71,12 +75,12 @@ def _failure_record(
     if decision.outcome in _IN_HISTORY:
         history_entry = _history_entry(attempt, decision, decision.outcome, line)
     if decision.action == "snooze":
-        return Record(history_entry=history_entry, progress=progress)
+        return SettleRecord(history_entry=history_entry, progress=progress)
     message = copy_task_message(attempt.message)
     message.error_msg = line
     message.last_failed_at = decision.at.seconds
     message.retried += decision.is_failure
-    return Record(
+    return SettleRecord(
         message=encode_task_message(message),
         trace=format_trace(find_cause(error), settings.trace_bytes),
         history_entry=history_entry,
@@ -84,18 +88,20 @@ def _failure_record(
     )
 
 
-def _crash_record(attempt: Attempt, decision: Decision, reason: str, settings: EngineSettings) -> Record:
+def _crash_record(
+    attempt: Attempt, decision: Decision, reason: str, settings: EngineSettings
+) -> SettleRecord:
     error = ReportedError(reason)
     history_entry = _history_entry(attempt, decision, "crashed", error_line(error, _HISTORY_ERROR_BYTES))
     if decision.action != "archive":
-        return Record(history_entry=history_entry)
+        return SettleRecord(history_entry=history_entry)
     message = copy_task_message(attempt.message)
     crashes = attempt.crashes + 1
     times = "once" if crashes == 1 else f"{crashes} times"
     line = f"poison: its worker crashed {times} while running it: {error_line(error)}"
-    message.error_msg = shorten(line, settings.error_message_bytes)
+    message.error_msg = shorten_bytes(line, settings.error_message_bytes)
     message.last_failed_at = decision.at.seconds
-    return Record(
+    return SettleRecord(
         message=encode_task_message(message), history_entry=history_entry, progress=attempt.progress_json()
     )
 
@@ -103,7 +109,7 @@ def _crash_record(attempt: Attempt, decision: Decision, reason: str, settings: E
 def _history_entry(attempt: Attempt, decision: Decision, outcome: str, line: str) -> HistoryEntry:
     return encode_attempt(
         outcome,
-        shorten(line, _HISTORY_ERROR_BYTES),
+        shorten_bytes(line, _HISTORY_ERROR_BYTES),
         server=attempt.token.partition("/")[0],
         started_at=attempt.started_at,
         ended_at=decision.at.timestamp,

@@ -132,7 +132,7 @@ class Aggregator(Service):
             self.on_stuck()
 
     async def _renew(self) -> None:
-        sets = _by_queue(run.one for run in self._running.values())
+        sets = _group_by_queue(run.one for run in self._running.values())
         now = self._parts.clock.redis_now()
         for _, lost in await self._run_for_each(
             [*sets], lambda queue: renew_sets(queue, sets[queue], now=now)
@@ -153,7 +153,7 @@ class Aggregator(Service):
 
     async def _release(self, sets: Iterable[AggregationSet]) -> list[AggregationSet]:
         """Put the tasks of sets back into their groups; return the sets for which this succeeded."""
-        by_queue = _by_queue(sets)
+        by_queue = _group_by_queue(sets)
         now = self._parts.clock.redis_now()
         done = await self._run_for_each(
             [*by_queue], lambda queue: release_sets(queue, by_queue[queue], now=now)
@@ -204,7 +204,7 @@ class Aggregator(Service):
         Return the time until the next is due.
         """
         parts, rest = self._parts, self.interval
-        for places, some in self._shares(self._candidates(queue, groups)):
+        for places, some in self._share_places(self._find_candidates(queue, groups)):
             limits = [(group, self._routes.limits(group, one)) for group, one in some.items()]
             checked = await parts.driver.run(
                 check_groups(queue, limits, most_sets=places, now=parts.clock.redis_now()),
@@ -221,7 +221,7 @@ class Aggregator(Service):
         """Number of free places that all aggregators share."""
         return self._parts.settings.aggregations - len(self._running)
 
-    def _shares(
+    def _share_places(
         self, candidates: dict[str, DeclaredAggregator]
     ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
         """Yield numbers of free places, each with the groups that may take them.
@@ -236,7 +236,7 @@ class Aggregator(Service):
         for idle in {id(one): one for one in candidates.values() if id(one) not in busy}.values():
             yield 1, {group: one for group, one in candidates.items() if one is idle}
 
-    def _candidates(self, queue: str, groups: list[str]) -> dict[str, DeclaredAggregator]:
+    def _find_candidates(self, queue: str, groups: list[str]) -> dict[str, DeclaredAggregator]:
         busy = self._running.keys() | self._pauses.keys()
         random.shuffle(groups)
         return {
@@ -285,7 +285,7 @@ def _hung_aggregator(run: _Run) -> ShutdownHung:
     return ShutdownHung(what, place)
 
 
-def _by_queue(sets: Iterable[AggregationSet]) -> dict[str, list[AggregationSet]]:
+def _group_by_queue(sets: Iterable[AggregationSet]) -> dict[str, list[AggregationSet]]:
     queues: dict[str, list[AggregationSet]] = {}
     for one in sets:
         queues.setdefault(one.queue, []).append(one)

@@ -74,7 +74,7 @@ class Forwarder(Service):
             # Many tasks that are scheduled in a row cause one round.
             return gap
         queues = self._queues()
-        self._delayed = {name: self._delayed.get(name) or _new(name) for name in queues}
+        self._delayed = {name: self._delayed.get(name) or _make_delayed(name) for name in queues}
         ready = self._failures.ready(queues)
         self._note_changes()
         self._note_readings()
@@ -149,6 +149,6 @@ def is_delayed_key(key: str) -> bool:
     return key.endswith((":scheduled", ":retry"))
 
 
-def _new(queue: str) -> _Delayed:
+def _make_delayed(queue: str) -> _Delayed:
     keys = queue_keys(queue)
     return _Delayed((keys.scheduled, keys.retry))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.tally import Tally, TypeCounts
     from pyasynq.telemetry import AttemptCounts
 
-INTERVAL: Final = 1.0
+MEASURING_INTERVAL: Final = 1.0
 """Seconds between two measurements: what a killed worker may not have reported."""
 
 
@@ -50,8 +50,8 @@ class Measurer(Service):
         now = self._parts.clock.monotonic()
         self._tally.take()
         self._report(now, max(0.0, now - self._due))
-        self._due = now + INTERVAL
-        return INTERVAL
+        self._due = now + MEASURING_INTERVAL
+        return MEASURING_INTERVAL
 
     async def leave(self) -> None:
         """Report the last counts."""

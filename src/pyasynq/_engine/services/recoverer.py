@@ -100,7 +100,7 @@ class Recoverer(Service):
         if not self._note_outages(queues):
             return self._parts.settings.look_interval
         ready = self._failures.ready(queues)
-        read = self._newly_read(ready)
+        read = self._list_newly_read(ready)
         has_answer = self._has_answer(read)
         try:
             seen = await self._list_expired(read)
@@ -135,7 +135,7 @@ class Recoverer(Service):
         until = dict.fromkeys(queues, now + self._parts.settings.lease)
         self._quiet_queues = {queue: end for queue, end in self._quiet_queues.items() if end > now} | until
 
-    def _newly_read(self, queues: Sequence[str]) -> list[str]:
+    def _list_newly_read(self, queues: Sequence[str]) -> list[str]:
         """Return the queues that have been read since the last round."""
         readings = {name: self._parts.board.known[name].reading for name in queues}
         before, self._readings = self._readings, readings
@@ -188,7 +188,7 @@ class Recoverer(Service):
         if now < self._next_sweep:
             return []
         queues = self._parts.board.with_work(ready, lambda reading: reading.may_have_unleased)
-        lingering = self._lingering(await self._ask_all(queues, list_unleased))
+        lingering = self._find_lingering(await self._ask_all(queues, list_unleased))
         self._next_sweep = now + self._parts.settings.unleased_grace
         return lingering
 
@@ -203,7 +203,7 @@ class Recoverer(Service):
         self._keep_quiet(self._failures.recovered)
         return [(queue, tasks) for queue, tasks in found if tasks]
 
-    def _lingering(
+    def _find_lingering(
         self, unleased: list[tuple[str, Sequence[ExpiredTask]]]
     ) -> list[tuple[str, Sequence[ExpiredTask]]]:
         """Return the tasks that also had no lease at the last sweep, with the same token."""

@@ -94,7 +94,7 @@ class Sender:
             seconds = self._parts.clock.monotonic() - began
             outcomes = sum(len(batch.attempts) for batch in parcel.batches)
             self._parts.events.emit(ExchangeEnded(seconds, outcomes, len(plans)))
-        error = _server_error(results)
+        error = _find_server_error(results)
         if error is None:
             self._backoff.reset()
             self.rest = 0.0
@@ -160,7 +160,7 @@ class Sender:
         return self._parts.clock.monotonic() + rest
 
 
-def _server_error(results: Sequence[Any]) -> Exception | None:
+def _find_server_error(results: Sequence[Any]) -> Exception | None:
     """Return why the server could not be asked; None if it answered or refused only some calls."""
     for result in results:
         if not isinstance(result, Exception) or isinstance(result, _CALL_ERRORS):

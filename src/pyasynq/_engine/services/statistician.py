@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq._background.service import Service
 from pyasynq._broker.attempt_counts import count_attempts
-from pyasynq._wire.attempt_counts import MAX_TYPES, OTHER_TYPES, add_vectors
+from pyasynq._wire.attempt_counts import MAX_COUNTED_TYPES, OTHER_TYPES, add_vectors
 from pyasynq.errors import RedisUnavailableError
 from pyasynq.events import HeartbeatWritten
 
@@ -58,7 +58,7 @@ class Statistician(Service):
         for queue, types in counts.items():
             kept = self._counts.setdefault(queue, {})
             for task_type, vector in types.items():
-                name = task_type if task_type in kept or len(kept) < MAX_TYPES else OTHER_TYPES
+                name = task_type if task_type in kept or len(kept) < MAX_COUNTED_TYPES else OTHER_TYPES
                 if name in kept:
                     add_vectors(kept[name], vector)
                 else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._engine.run.attempt import Attempt
     from pyasynq._engine.run.outcome import Action, Decision
-    from pyasynq._engine.run.settle_record import Record
+    from pyasynq._engine.run.settle_record import SettleRecord
     from pyasynq._redis.plan import Plan
     from pyasynq.config import ServerConfig
 
@@ -44,7 +44,9 @@ class Entry:
 
     __slots__ = ("attempt", "decision", "final", "record", "refusals", "refused_at", "sent", "suspect")
 
-    def __init__(self, attempt: Attempt, decision: Decision, record: Record, *, final: bool = False) -> None:
+    def __init__(
+        self, attempt: Attempt, decision: Decision, record: SettleRecord, *, final: bool = False
+    ) -> None:
         self.attempt = attempt
         self.decision = decision
         self.record = record
@@ -131,13 +133,13 @@ class BatchMaker:
                 groups[kind] = [entry]
             else:
                 group.append(entry)
-        return [self._batch(queue, group) for (queue, *_), group in groups.items()]
+        return [self._make_batch(queue, group) for (queue, *_), group in groups.items()]
 
     def alone(self, entries: Iterable[Entry]) -> list[Batch]:
         """Return one batch for each outcome."""
-        return [self._batch(entry.attempt.queue, [entry]) for entry in entries]
+        return [self._make_batch(entry.attempt.queue, [entry]) for entry in entries]
 
-    def _batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
+    def _make_batch(self, queue: str, entries: Sequence[Entry]) -> Batch:
         attempts = [entry.attempt for entry in entries]
         if entries[0].decision.action in {"retry", "snooze"} and self.is_ordered(queue):
             tasks = [_retry(entry) for entry in entries]

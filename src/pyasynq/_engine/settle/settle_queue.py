@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock
     from pyasynq._engine.lease.roster import Roster
     from pyasynq._engine.run.attempt import Attempt
-    from pyasynq._engine.run.settle_record import Record
+    from pyasynq._engine.run.settle_record import SettleRecord
     from pyasynq._engine.settings import EngineSettings
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
@@ -77,7 +77,7 @@ class SettleQueue:
         """The last error of a settle call."""
         self.on_endings: Callable[[str, Sequence[StoredEnding]], None] = lambda _queue, _endings: None
         """Called with a queue and the ends of its tasks that callbacks are to be told."""
-        self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, Record]]
+        self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, SettleRecord]]
         """Returns what to write when Redis permanently refuses a success."""
 
     @property
@@ -109,7 +109,7 @@ class SettleQueue:
             self._done[attempt.queue] = [attempt]
             self.on_put()
 
-    def put(self, attempt: Attempt, decision: Decision, record: Record = NOTHING) -> None:
+    def put(self, attempt: Attempt, decision: Decision, record: SettleRecord = NOTHING) -> None:
         """Accept the decision about the task of an attempt, and its record."""
         action = decision.action
         if action == "let go":
@@ -152,17 +152,19 @@ class SettleQueue:
         if self._withheld_queues:
             self._set_aside()
         done, self._done = self._done, {}
-        batches = [batch for queue, attempts in done.items() if (batch := self._done_batch(queue, attempts))]
+        batches = [
+            batch for queue, attempts in done.items() if (batch := self._take_done_batch(queue, attempts))
+        ]
         if self._fresh:
             entries, self._fresh = self._fresh, []
-            batches += self.batches.together(self._sendable(entries))
+            batches += self.batches.together(self._take_sendable(entries))
         return batches
 
     def take_delayed(self) -> list[Batch]:
         """Return the failed outcomes that are not suspect, each as its own batch."""
         entries = [entry for entry in self._delayed if not entry.suspect]
         self._delayed = [entry for entry in self._delayed if entry.suspect]
-        return self.batches.alone(self._sendable(entries))
+        return self.batches.alone(self._take_sendable(entries))
 
     def take_suspects(self) -> Iterator[Batch]:
         """Yield the suspect outcomes one at a time; the caller confirms each or reports its error.
@@ -171,7 +173,7 @@ class SettleQueue:
         """
         for entry in [entry for entry in self._delayed if entry.suspect]:
             self._delayed.remove(entry)
-            yield from self.batches.alone(self._sendable([entry]))
+            yield from self.batches.alone(self._take_sendable([entry]))
 
     def confirm(self, batch: Batch, result: Settled | Exception, *, blamed: bool = False) -> Exception | None:
         """Process the reply to a batch: remove its attempts, or keep its outcomes for the syncer.
@@ -274,7 +276,7 @@ class SettleQueue:
     def _emit_lost(self, attempt: Attempt) -> None:
         self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
-    def _done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
+    def _take_done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
         """Return attempts that are done as a batch; None if some need a closer check."""
         now = self._clock.monotonic()
         if [attempt for attempt in attempts if attempt.lost or now >= attempt.lease_until]:
@@ -286,7 +288,7 @@ class SettleQueue:
         expect_renewals(attempts, redis_now.ceiling, self._settings.lease)
         return Batch(queue, attempts, settle.settle_done(queue, attempts, now=redis_now))
 
-    def _sendable(self, entries: Iterable[Entry]) -> list[Entry]:
+    def _take_sendable(self, entries: Iterable[Entry]) -> list[Entry]:
         """Return the outcomes that can be sent now, and count them as in flight."""
         now = self._clock.monotonic()
         sendable = []

@@ -12,9 +12,9 @@ from pyasynq._exit_codes import EXIT_CLEAN, EXIT_GAVE_UP, EXIT_OVERDUE, EXIT_UNF
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-FIRST_PAUSE: Final = 1.0
+FIRST_RESTART_PAUSE: Final = 1.0
 """Seconds between the first death of a child and its next start; doubled with each further death."""
-LONGEST_PAUSE: Final = 60.0
+LONGEST_RESTART_PAUSE: Final = 60.0
 LONG_LIFE: Final = 60.0
 """Seconds of life after which a child counts as started successfully."""
 DEATHS_WINDOW: Final = 60.0
@@ -178,18 +178,18 @@ class Fleet:
         for member in self._to_terminate:
             member.kill_at = now + member.patience
         self._to_terminate = []
-        todo += self._kills(now)
+        todo += self._decide_kills(now)
         if self.stage is not Stage.RUNNING:
             return todo
         for place in self._places:
             # A child that still finishes its tasks may have one follower, not an unlimited number.
             vacant = place.current is None and not place.done and len(place.leaving) < 2
             if vacant and now >= place.start_at:
-                place.current = self._member(place, now)
+                place.current = self._make_member(place, now)
                 todo.append(Start(place.current))
-        place_to_reload = self._next_to_reload()
+        place_to_reload = self._find_next_to_reload()
         if place_to_reload is not None:
-            place_to_reload.successor = self._member(place_to_reload, now)
+            place_to_reload.successor = self._make_member(place_to_reload, now)
             todo.append(Start(place_to_reload.successor))
         return todo
 
@@ -201,7 +201,7 @@ class Fleet:
                 member.phase = MemberPhase.LEAVING
                 self._to_terminate.append(member)
 
-    def _kills(self, now: float) -> list[Kill]:
+    def _decide_kills(self, now: float) -> list[Kill]:
         kills = []
         for member in self.members:
             if member.is_killed:
@@ -292,7 +292,9 @@ class Fleet:
         if now - member.started_at >= LONG_LIFE:
             place.failures = 0
         place.failures += 1
-        place.start_at = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(place.failures - 1, 10))
+        place.start_at = now + min(
+            LONGEST_RESTART_PAUSE, FIRST_RESTART_PAUSE * 2.0 ** min(place.failures - 1, 10)
+        )
         self._deaths.append((now, place.worker))
         while self._deaths[0][0] <= now - DEATHS_WINDOW:
             self._deaths.popleft()
@@ -328,11 +330,11 @@ class Fleet:
             self.stage = Stage.CLOSING
             self._to_terminate = self.members
 
-    def _member(self, place: _Place, now: float) -> Member:
+    def _make_member(self, place: _Place, now: float) -> Member:
         self._numbers += 1
         return Member(place.worker, self._numbers, now, patience=self._limits.end + KILL_MARGIN)
 
-    def _next_to_reload(self) -> _Place | None:
+    def _find_next_to_reload(self) -> _Place | None:
         """Return the place whose child is replaced next; None while one is being replaced."""
         if any(place.successor is not None for place in self._places):
             return None

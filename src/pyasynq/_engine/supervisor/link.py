@@ -119,7 +119,7 @@ class SupervisorLink:
         events.subscribe(SignOfLife, self._beat)
         events.subscribe(QueuesAsked, self._on_queues_asked)
         events.subscribe(QueueChanged, self._on_queue_changed)
-        events.subscribe(ServerAsked, self._asked_by_operator)
+        events.subscribe(ServerAsked, self._on_operator_request)
         if take_metrics is not None:
             events.subscribe(ServerEnded, lambda _: self._send_metrics())
         if server.config.max_tasks is not None:
@@ -147,7 +147,7 @@ class SupervisorLink:
         if event.change in ("added", "ended"):
             self._send_message(queue=event.queue, has_tasks=event.change == "added")
 
-    def _asked_by_operator(self, event: ServerAsked) -> None:
+    def _on_operator_request(self, event: ServerAsked) -> None:
         if event.action == ServerAction.STOP and event.obeyed:
             self._send_message(stop=True)
 

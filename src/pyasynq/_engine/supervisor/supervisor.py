@@ -346,7 +346,7 @@ class Supervisor:
             self._metrics.drop(str(pid))
             self._note_processes(died=code != 0)
         fate = self._fleet.died(child.member, code, now)
-        self._report(child.member.worker, f"(pid {pid}) {_how_it_ended(code)}", fate, now)
+        self._report(child.member.worker, f"(pid {pid}) {_describe_end(code)}", fate, now)
         # A worker that was killed cannot end the processes that its child processes started.
         kill_marked(child.family)
         if code and child.facts is not None:
@@ -425,7 +425,7 @@ class Supervisor:
         self._news.set()
 
 
-def _how_it_ended(code: int) -> str:
+def _describe_end(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     # Real-time signals have no names.

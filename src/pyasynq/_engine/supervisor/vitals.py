@@ -43,7 +43,7 @@ class Vitals:
 
     def watch(self, events: Events) -> None:
         """Follow a server of this process, which has not been started yet."""
-        events.subscribe(ServerStateChanged, self._state)
+        events.subscribe(ServerStateChanged, self._on_state)
         events.subscribe(SignOfLife, self._beat)
         events.subscribe(QueuesAsked, lambda event: self.note_queues(event.queues, event.unreachable))
 
@@ -52,7 +52,7 @@ class Vitals:
         self.unreachable = tuple(unreachable)
         self.reachable = queues - len(self.unreachable)
 
-    def _state(self, event: ServerStateChanged) -> None:
+    def _on_state(self, event: ServerStateChanged) -> None:
         self.state = event.state
 
     def _beat(self, _: SignOfLife) -> None:

@@ -157,7 +157,7 @@ class Intake:
             return 0.0 if is_over else now + guard.saved(now)
         if any(want.unasked for want in wants):
             return 0.0
-        turn = self._suspect_turn(wants) if guard.waiting else None
+        turn = self._find_suspect_turn(wants) if guard.waiting else None
         if turn is None:
             return self.board.next_look()
         queue, _ = turn
@@ -212,7 +212,7 @@ class Intake:
         """Reserve room for the tasks of this round; return its dequeue calls."""
         now = self._parts.clock.monotonic()
         # The tasks of an unclear call need the slots that it was sent for.
-        if self.unclear and self._ready_unclear(now):
+        if self.unclear and self._list_ready_unclear(now):
             return []
         wants = self._wants()
         if not wants:
@@ -235,7 +235,7 @@ class Intake:
     def _ask_for_suspect(self, wants: Sequence[Want], now: float) -> list[Ask]:
         """Begin or end a silence when it is time; return the call that takes a suspect, if any."""
         guard = self._suspects
-        turn = self._suspect_turn(wants)
+        turn = self._find_suspect_turn(wants)
         crashes = None if turn is None else guard.waiting[turn[0]]
         ending = guard.advance(crashes, self._sink.held, self._reserved, now)
         if turn is None or ending is None:
@@ -248,7 +248,7 @@ class Intake:
         """Whether nothing runs or waits, and no call may bring anything."""
         return not self._reserved and self._sink.is_idle
 
-    def _suspect_turn(self, wants: Sequence[Want]) -> tuple[ServedQueue, Want] | None:
+    def _find_suspect_turn(self, wants: Sequence[Want]) -> tuple[ServedQueue, Want] | None:
         """Return the next queue with a waiting suspect that is wanted, and the want."""
         turns = ((queue, want) for queue in self._suspects.waiting for want in wants)
         return next(((queue, want) for queue, want in turns if want.accepts(queue.name)), None)
@@ -281,7 +281,7 @@ class Intake:
         queues = {call.queue.name for call in self.unclear}.union(self.unreadable.queues)
         return min(map(self.board.ready_at, queues), default=math.inf)
 
-    def _ready_unclear(self, now: float) -> list[Ask]:
+    def _list_ready_unclear(self, now: float) -> list[Ask]:
         return [call for call in self.unclear if self.board.ready_at(call.queue.name) <= now]
 
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
@@ -358,7 +358,7 @@ class Intake:
         self._plenty = len(answer.tasks) == ask.limit
         parts.redis_time.learn(answer.redis_now)
         now = parts.clock.monotonic()
-        attempts = self._attempts(answer.tasks, ask, now)
+        attempts = self._make_attempts(answer.tasks, ask, now)
         room = ask.limit
         if not self.taking or not ask.queue.is_served:
             # The answer was overtaken by the removal of its queue, or by a shutdown, which may not wait for
@@ -396,14 +396,14 @@ class Intake:
         """Return the calls that find the tasks of lost replies."""
         if not self.unclear:
             return []
-        calls = self._ready_unclear(self._parts.clock.monotonic())
+        calls = self._list_ready_unclear(self._parts.clock.monotonic())
         return [(call, find_dequeued(call.queue.name, token=call.token)) for call in calls]
 
     def found(self, call: Ask, tasks: Sequence[DequeuedTask]) -> None:
         """Run the tasks of a lost reply, or put them back in front if their leases have aged."""
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
-        attempts = self._attempts(tasks, call, now)
+        attempts = self._make_attempts(tasks, call, now)
         name = call.queue.name
         is_served = name in self.board.settings
         if is_served:
@@ -417,7 +417,7 @@ class Intake:
         for attempt in attempts[room:]:
             self._put_back(attempt)
 
-    def _attempts(self, tasks: Iterable[DequeuedTask], call: Ask, now: float) -> list[Attempt]:
+    def _make_attempts(self, tasks: Iterable[DequeuedTask], call: Ask, now: float) -> list[Attempt]:
         """Make attempts at the tasks, and record those that cannot be decoded."""
         home, queue, token, want = self._home, call.queue.name, call.token, call.want
         tally = self._parts.tally

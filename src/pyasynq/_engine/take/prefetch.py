@@ -141,7 +141,7 @@ class Prefetch:
             if not waiting:
                 del self._waiting[queue]
         else:
-            taken = [self._next() for _ in range(number)]
+            taken = [self._take_next() for _ in range(number)]
         self.number -= number
         self._bytes -= sum([attempt.size for attempt in taken])
         return taken
@@ -153,7 +153,7 @@ class Prefetch:
         self._bytes -= sum([attempt.size for attempt in taken])
         return taken
 
-    def _next(self) -> Attempt:
+    def _take_next(self) -> Attempt:
         queues = self._waiting
         queue = min(queues, key=self._paid.__getitem__)
         self._least_paid = self._paid[queue]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyasynq._backoff import jittered_pause
 from pyasynq._redis.addresses import format_address
 from pyasynq._redis.cluster.slot_map import find_slot, guard_key
-from pyasynq._redis.cluster.view import QUESTIONS, View
+from pyasynq._redis.cluster.view import VIEW_QUESTIONS, ClusterView
 from pyasynq._redis.cluster.visit import NO_ANSWER, UnsettledCall, Visit
 from pyasynq._redis.exchange import UNSETTLED, CallResult
 from pyasynq._redis.plan import DurableCall, ScriptCall
@@ -169,8 +169,8 @@ class _Routing:
             if self._is_over():
                 return
             end = self._compute_look_deadline()
-            answers: Answers = yield [Visit(node, QUESTIONS, end) for node in nodes]
-            views: list[View] = []
+            answers: Answers = yield [Visit(node, VIEW_QUESTIONS, end) for node in nodes]
+            views: list[ClusterView] = []
             for node, (slots, epochs) in zip(nodes, answers, strict=True):
                 if isinstance(slots, UnsettledCall):
                     self._nodes.ask_last((node,), self._state.monotonic())
@@ -178,7 +178,7 @@ class _Routing:
                 elif isinstance(slots, Exception):
                     refusal, self._cause = slots, str(slots)
                 else:
-                    views.append(View(node, slots, epochs if isinstance(epochs, bytes) else b""))
+                    views.append(ClusterView(node, slots, epochs if isinstance(epochs, bytes) else b""))
             if self._nodes.learn(views, self._state.monotonic()):
                 return
             for view in views:

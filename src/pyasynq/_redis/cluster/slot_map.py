@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pyasynq._redis.addresses import Address
-    from pyasynq._redis.cluster.view import View
+    from pyasynq._redis.cluster.view import ClusterView
     from pyasynq._redis.url import RedisTarget
 
 SLOTS: Final = 16_384
@@ -102,7 +102,7 @@ class ClusterMap:
         """Return one slot of each primary, by which to reach it."""
         return sorted({owner: slot for slot, owner in enumerate(self._owners) if owner is not None}.values())
 
-    def learn(self, views: Iterable[View], now: float) -> bool:
+    def learn(self, views: Iterable[ClusterView], now: float) -> bool:
         """Merge the views of several nodes: the owner with the highest epoch has the slot, as in Redis.
 
         Between owners of the same epoch, one that is not to be asked last wins, then the view that comes

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.addresses import Address
     from pyasynq._redis.plan import Reply
 
-QUESTIONS: Final = (
+VIEW_QUESTIONS: Final = (
     CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE),
     CommandCall(("CLUSTER", "NODES"), None, Replay.SAFE),
 )
@@ -23,7 +23,7 @@ that disagree.
 """
 
 
-class Claim(NamedTuple):
+class SlotRange(NamedTuple):
     """A range of slots, its owner, the owner's configuration epoch (0 if unknown), and its replicas."""
 
     epoch: int
@@ -33,7 +33,7 @@ class Claim(NamedTuple):
     replicas: tuple[Address, ...] = ()
 
 
-class View:
+class ClusterView:
     """Slot ranges and node ids of a cluster, as one node reports them.
 
     Attributes:
@@ -45,9 +45,9 @@ class View:
     __slots__ = ("asked", "claims", "ids")
 
     def __init__(self, asked: Address, ranges: Reply, nodes: bytes = b"") -> None:
-        """Parse the replies to `QUESTIONS`; the second one is empty if it was refused."""
+        """Parse the replies to `VIEW_QUESTIONS`; the second one is empty if it was refused."""
         self.asked = asked
-        self.claims: list[Claim] = []
+        self.claims: list[SlotRange] = []
         self.ids: dict[Address, bytes] = {}
         epochs = _read_epochs(nodes)
         for first, last, *serving in ranges:
@@ -56,7 +56,7 @@ class View:
             self.ids |= {read_address(node, asked): _read_id(node) for node in serving}
             owner, *replicas = [read_address(node, asked) for node in serving]
             epoch = epochs.get(_read_id(serving[0]), 0)
-            self.claims.append(Claim(epoch, first, last, owner, tuple(replicas)))
+            self.claims.append(SlotRange(epoch, first, last, owner, tuple(replicas)))
 
     @property
     def has_one_primary(self) -> bool:
@@ -73,7 +73,7 @@ class View:
         return (ids or set(self.ids.values())) - {b""}
 
 
-def select_views(known: frozenset[bytes], views: Sequence[View]) -> list[View]:
+def select_views(known: frozenset[bytes], views: Sequence[ClusterView]) -> list[ClusterView]:
     """Return the views that name a node with a known id.
 
     If none is known, those that agree with the first.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._redis.durability import confirm
+from pyasynq._redis.durability import confirm_writes
 from pyasynq._redis.exchange import Round
 from pyasynq._redis.plan import DurableCall
 from pyasynq._redis.reply_errors import WAITED_OUT, ReplyError, translate
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.addresses import Address
     from pyasynq._redis.exchange import CallResult
     from pyasynq._redis.plan import Argument, Call, PlainCall
-    from pyasynq._redis.session import DriverState, Session, Step
+    from pyasynq._redis.session import DriverState, RedisSession, SessionStep
     from pyasynq.errors import PyasynqError
 
 _ELSEWHERE: Final = WAITED_OUT | {"MOVED", "ASK"}
@@ -63,17 +63,17 @@ class Visit:
 
 
 def visit(
-    wanted: Visit, session: Session, state: DriverState
-) -> Generator[Step, Any, list[CallResult | UnsettledCall]]:
+    wanted: Visit, session: RedisSession, state: DriverState
+) -> Generator[SessionStep, Any, list[CallResult | UnsettledCall]]:
     """Send calls to a node once; return an outcome or an `UnsettledCall` for each."""
     calls = [call.call if isinstance(call, DurableCall) else call for call in wanted.calls]
     steps = _send_once(_NodeRound(wanted, calls, session, state))
     if DurableCall not in map(type, wanted.calls):
         return steps
-    return confirm(wanted.calls, steps, session, state, unsettled=UnsettledCall)
+    return confirm_writes(wanted.calls, steps, session, state, unsettled=UnsettledCall)
 
 
-def _send_once(one: _NodeRound) -> Generator[Step, Any, list[CallResult | UnsettledCall]]:
+def _send_once(one: _NodeRound) -> Generator[SessionStep, Any, list[CallResult | UnsettledCall]]:
     yield from one.run()
     return one.outcomes
 
@@ -85,7 +85,7 @@ class _NodeRound(Round):
     """
 
     def __init__(
-        self, wanted: Visit, calls: Sequence[PlainCall], session: Session, state: DriverState
+        self, wanted: Visit, calls: Sequence[PlainCall], session: RedisSession, state: DriverState
     ) -> None:
         super().__init__(calls, session, state, state.monotonic())
         self._deadline = wanted.deadline
@@ -104,7 +104,7 @@ class _NodeRound(Round):
             self._left = True
         return again
 
-    def _pause(self) -> Generator[Step, Any, None]:
+    def _pause(self) -> Generator[SessionStep, Any, None]:
         self._left = True
         yield from ()
 
@@ -123,7 +123,7 @@ class _NodeRound(Round):
             self.outcomes[position] = UnsettledCall(NO_ANSWER, self._cause, position in self._replayed)
         self._waiting = []
 
-    def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[Step, Any, Received]:
+    def _send(self, commands: list[tuple[Argument, ...]]) -> Generator[SessionStep, Any, Received]:
         if not self._asking:
             return (yield from super()._send(commands))
         # ASKING applies only to the command that follows it.

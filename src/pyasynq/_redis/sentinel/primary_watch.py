@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyasynq._redis.connection_blocking import BlockingConnection
 from pyasynq._redis.sentinel.search import (
-    Ask,
-    Found,
+    AskSentinel,
+    FoundPrimary,
+    find_primary,
     primary_target,
     questions,
     rank,
     read_named,
-    search,
     sentinel_target,
 )
 from pyasynq._redis.thread_waiter import ThreadWaiter, start_thread
@@ -91,13 +91,13 @@ class PrimaryWatch:
             self._members.discard(member)
             self._end_if_alone()
 
-    def enter(self, connection: Cuttable, seconds: float) -> Generator[Ask | Enter, Any, OpenAnswer]:
+    def enter(self, connection: Cuttable, seconds: float) -> Generator[AskSentinel | Enter, Any, OpenAnswer]:
         """Find the primary, have the connection opened to it, and cut it when the primary changes later."""
         with self._lock:
             sentinels, silent = self.sentinels(), set(self._silent)
             known, changes = self._known, self._changes
-        found = yield from search(self._target, sentinels, seconds, known=known, silent=silent)
-        if not isinstance(found, Found):
+        found = yield from find_primary(self._target, sentinels, seconds, known=known, silent=silent)
+        if not isinstance(found, FoundPrimary):
             return found
         with self._lock:
             self.note(found.heard, found.silent)
@@ -232,13 +232,13 @@ def _is_primary(target: RedisTarget, address: Address) -> bool:
         trial.close()
 
 
-def perform(steps: Generator[Ask | Enter, Any, OpenAnswer], connection: Any) -> OpenAnswer:
+def perform(steps: Generator[AskSentinel | Enter, Any, OpenAnswer], connection: Any) -> OpenAnswer:
     """Perform the steps of `PrimaryWatch.enter` with a connection for threads."""
     answer: Any = None
     try:
         while True:
             step = steps.send(answer)
-            if not isinstance(step, Ask):
+            if not isinstance(step, AskSentinel):
                 answer = connection.open(step.target, step.seconds)
                 if answer is not None:
                     connection.close()
@@ -254,13 +254,15 @@ def perform(steps: Generator[Ask | Enter, Any, OpenAnswer], connection: Any) -> 
         return stop.value  # type: ignore[no-any-return]
 
 
-async def perform_async(steps: Generator[Ask | Enter, Any, OpenAnswer], connection: Any) -> OpenAnswer:
+async def perform_async(
+    steps: Generator[AskSentinel | Enter, Any, OpenAnswer], connection: Any
+) -> OpenAnswer:
     """Perform the steps of `PrimaryWatch.enter` with a connection for asyncio."""
     answer: Any = None
     try:
         while True:
             step = steps.send(answer)
-            if not isinstance(step, Ask):
+            if not isinstance(step, AskSentinel):
                 answer = await connection.open(step.target, step.seconds)
                 if answer is not None:
                     await connection.close()

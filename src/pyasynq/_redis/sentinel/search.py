@@ -1,6 +1,6 @@
 """Search for the primary through Sentinels, sans I/O.
 
-`search` is a generator of steps; the performer, for asyncio or for threads, sends back each answer.
+`find_primary` is a generator of steps; the performer, for asyncio or for threads, sends back each answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WHOSE_LOGIN: Final = (
 )
 
 
-class Ask(NamedTuple):
+class AskSentinel(NamedTuple):
     """Ask a Sentinel, over a connection of its own.
 
     The answer is `Received`, or the reason for its absence.
@@ -63,7 +63,7 @@ class Named(NamedTuple):
     epoch: int | None
 
 
-class Found(NamedTuple):
+class FoundPrimary(NamedTuple):
     """The primary, to which the caller is now connected.
 
     Attributes:
@@ -77,7 +77,7 @@ class Found(NamedTuple):
     silent: frozenset[Address]
 
 
-Search: TypeAlias = "Generator[Ask | Enter, Any, Found | OpenAnswer]"
+Search: TypeAlias = "Generator[AskSentinel | Enter, Any, FoundPrimary | OpenAnswer]"
 
 
 def sentinel_target(target: RedisTarget, sentinel: Address) -> RedisTarget:
@@ -166,7 +166,7 @@ def _is_settled(named: Mapping[Address, Named], known: Named | None, sentinels: 
     return 2 * count > sentinels and (known is None or _order(best) >= _order(known))
 
 
-def search(
+def find_primary(
     target: RedisTarget,
     sentinels: Sequence[Address],
     seconds: float,
@@ -202,12 +202,12 @@ def search(
     for place, sentinel in enumerate(sentinels):
         waiting = sentinels[place + 1 :]
         asked = sentinel_target(target, sentinel)
-        answer = yield Ask(asked, questions(target), share(len(waiting) + 2))
+        answer = yield AskSentinel(asked, questions(target), share(len(waiting) + 2))
         if (found := read_named(answer)) is not None:
             named[sentinel] = found
         else:
             if isinstance(answer, Received) and answer.replies[:1] == [None]:
-                names = yield Ask(asked, [("SENTINEL", "MASTERS")], share(len(waiting) + 1))
+                names = yield AskSentinel(asked, [("SENTINEL", "MASTERS")], share(len(waiting) + 1))
                 answer = _explain_unknown_primary(target, asked, names)
             troubles.note_sentinel(asked, answer)
         if waiting and not (named and (waiting[0] in silent or _is_settled(named, known, len(sentinels)))):
@@ -219,7 +219,7 @@ def search(
             opened: OpenAnswer = yield Enter(server, share(len(waiting) + len(candidates) - number))
             if opened is None:
                 heard = frozenset(named)
-                return Found(candidate, heard, frozenset(sentinels[: place + 1]) - heard)
+                return FoundPrimary(candidate, heard, frozenset(sentinels[: place + 1]) - heard)
             troubles.note_primary(server, opened)
     if named and known is not None and not entered:
         return f"the Sentinels that answer name a primary from before {format_address(known.primary)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq.cli.demo.summary import Kill
+from pyasynq.cli.demo.summary import WorkerKill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,9 +46,9 @@ class Casualty:
         self._last_back = self.age
         return bool(self.held)
 
-    def to_kill(self) -> Kill:
+    def to_kill(self) -> WorkerKill:
         """Return the kill for the summary."""
-        return Kill(
+        return WorkerKill(
             worker=self.worker.name,
             pid=self.worker.pid,
             at_share=self._share,

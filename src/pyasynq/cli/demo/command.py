@@ -69,7 +69,7 @@ def demo(folder: Path | None, *, no_kill: bool, as_json: bool, keep: bool, port:
     try:
         source = (folder or standard_library()).resolve()
         summary = asyncio.run(
-            _demo(source, display, _Ending(as_json=as_json, keep=keep), kill=not no_kill, port=port)
+            _run_demo(source, display, _Ending(as_json=as_json, keep=keep), kill=not no_kill, port=port)
         )
     except asyncio.CancelledError:
         click.echo("Stopped; the workers and the server have ended.", err=True)
@@ -105,12 +105,12 @@ def _print_report(summary: Summary) -> None:
             click.echo(f"{INDENT}{line}".rstrip())
 
 
-async def _demo(folder: Path, display: Display, ending: _Ending, *, kill: bool, port: int) -> Summary:
+async def _run_demo(folder: Path, display: Display, ending: _Ending, *, kill: bool, port: int) -> Summary:
     _cancel_on_signals(cast("asyncio.Task[Summary]", asyncio.current_task()))
     async with contextlib.AsyncExitStack() as stack:
         with display:
             url, sources, workers = stack.enter_context(_set_up(folder, display))
-            address = await stack.enter_async_context(_dashboard(url, port, display))
+            address = await stack.enter_async_context(_serve_dashboard(url, port, display))
             async with Client(url) as client, Operator(url, User.local()) as operator:
                 summary = await Demo(client, operator, workers.all, sources, display).run(kill=kill)
         await ending.reach(summary, address)
@@ -118,7 +118,7 @@ async def _demo(folder: Path, display: Display, ending: _Ending, *, kill: bool, 
 
 
 @contextlib.asynccontextmanager
-async def _dashboard(url: str, port: int, display: Display) -> AsyncIterator[str]:
+async def _serve_dashboard(url: str, port: int, display: Display) -> AsyncIterator[str]:
     """Serve the dashboard of the demo; give its address, or an empty one if the extra `web` is missing."""
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "jinja2", "uvicorn")):
         yield ""

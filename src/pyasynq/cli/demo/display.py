@@ -11,7 +11,7 @@ import click
 from pyasynq.cli.demo.picture import plain_line
 
 if TYPE_CHECKING:
-    from pyasynq.cli.demo.progress import Snapshot
+    from pyasynq.cli.demo.progress import DemoState
 
 _PLAIN_INTERVAL_SECONDS: Final = 2.0
 
@@ -28,7 +28,7 @@ class Display(Protocol):
     def say(self, text: str) -> None:
         """Show a piece of news, which stays."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoState) -> None:
         """Show the present state, which the next one replaces."""
 
 
@@ -55,7 +55,7 @@ class QuietDisplay:
     def say(self, text: str) -> None:
         """Show nothing."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoState) -> None:
         """Show nothing."""
 
 
@@ -69,7 +69,7 @@ class PlainDisplay(QuietDisplay):
         """Print the news."""
         click.echo(text)
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoState) -> None:
         """Print one line, unless the last one is too young."""
         if snapshot.elapsed < self._next_line_at:
             return

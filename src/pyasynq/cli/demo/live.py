@@ -12,7 +12,7 @@ from pyasynq.cli.demo.picture import picture
 from pyasynq.cli.demo.text import WIDTH
 
 if TYPE_CHECKING:
-    from pyasynq.cli.demo.progress import Snapshot
+    from pyasynq.cli.demo.progress import DemoState
 
 _STYLES: Final = {"progress": "green", "states": "", "worker": "cyan", "dead": "bold red", "lease": "yellow"}
 
@@ -35,7 +35,7 @@ class LiveDisplay:
         """Print the news above the picture."""
         self._console.print(Text(text))
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoState) -> None:
         """Replace the picture."""
         width = min(self._console.width, WIDTH)
         lines = [Text(line, style=_STYLES[part], no_wrap=True) for part, line in picture(snapshot)]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.cli.demo.text import WIDTH, bar, percent, shorten
+from pyasynq.cli.demo.text import WIDTH, shorten
+from pyasynq.cli.output.progress import bar, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyasynq.cli.demo.progress import LeaseView, Snapshot, WorkerView
+    from pyasynq.cli.demo.progress import DemoState, LeaseView, WorkerView
 
-LEASE_SECONDS: Final = 30
+_FULL_LEASE_SECONDS: Final = 30
 _SHOWN_LEASES: Final = 8
 
 
-def plain_line(snapshot: Snapshot) -> str:
+def plain_line(snapshot: DemoState) -> str:
     """Return the state in one line of at most 80 columns."""
     queue = snapshot.queue
     line = (
@@ -29,7 +30,7 @@ def plain_line(snapshot: Snapshot) -> str:
     return f"{line}  {snapshot.rate:,.0f} tasks/s"[:WIDTH]
 
 
-def picture(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def picture(snapshot: DemoState) -> Iterator[tuple[str, str]]:
     """Yield the lines of the live picture, each after its part: progress, states, worker, dead or lease."""
     queue = snapshot.queue
     done = f"{snapshot.finished:,} of {snapshot.total:,}"
@@ -64,4 +65,4 @@ def worker_line(worker: WorkerView) -> str:
 def lease_line(lease: LeaseView) -> str:
     """Return the line of one lease that is no longer renewed."""
     left = f"{lease.seconds_left:3.0f} s left" if lease.seconds_left > 0 else "over, to be recovered"
-    return f"  {shorten(lease.name, 36):<36}  {bar(lease.seconds_left / LEASE_SECONDS, 15)}  {left}"
+    return f"  {shorten(lease.name, 36):<36}  {bar(lease.seconds_left / _FULL_LEASE_SECONDS, 15)}  {left}"

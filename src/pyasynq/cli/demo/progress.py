@@ -32,7 +32,7 @@ class LeaseView:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DemoState:
     """Redis at one moment, in the words of the display."""
 
     elapsed: float

@@ -8,12 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyasynq.cli.demo.text import INDENT, WIDTH, cut, percent, shorten, table
+from pyasynq.cli.demo.text import INDENT, WIDTH, cut_line, shorten, table
+from pyasynq.cli.output.progress import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyasynq.cli.demo.summary import Failure, Kill, Module, Summary
+    from pyasynq.cli.demo.summary import Failure, Module, Summary, WorkerKill
 
 _ROWS = 5
 _FAILURES = 10
@@ -56,10 +57,12 @@ def report(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
 
 def next_steps() -> list[str]:
     """Return suggestions for after the demo; the commands need no activated environment."""
-    return _NEXT_STEPS.format(python=_typed("python"), pyasynq=_typed("pyasynq")).splitlines()
+    return _NEXT_STEPS.format(
+        python=_shorten_command("python"), pyasynq=_shorten_command("pyasynq")
+    ).splitlines()
 
 
-def _typed(command: str) -> str:
+def _shorten_command(command: str) -> str:
     folder = Path(sys.executable).parent
     found = shutil.which(command)
     if (found and Path(found).parent == folder) or not (folder / command).exists():
@@ -99,7 +102,7 @@ def failures(found: Sequence[Failure]) -> list[str]:
     lines = []
     for failure in found[:_FAILURES]:
         what = f"{failure.name}: {'planted, ' if failure.is_planted else ''}{failure.attempts} attempts"
-        lines += [shorten(what, _LINE), f"{INDENT}{cut(failure.error, _LINE - len(INDENT))}"]
+        lines += [shorten(what, _LINE), f"{INDENT}{cut_line(failure.error, _LINE - len(INDENT))}"]
     if len(found) > _FAILURES:
         lines.append(f"and {len(found) - _FAILURES:,} more")
     return lines or ["none"]
@@ -126,7 +129,7 @@ def proof(summary: Summary) -> list[str]:
     return [*lines, "The sums agree: nothing was lost and no outcome was written twice."]
 
 
-def _kill_lines(kill: Kill | None, run_again: int) -> Iterator[str]:
+def _kill_lines(kill: WorkerKill | None, run_again: int) -> Iterator[str]:
     if kill is None:
         yield "        No worker was killed."
         return

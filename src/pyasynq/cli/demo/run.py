@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from pyasynq.cli.demo.casualty import Casualty
-from pyasynq.cli.demo.progress import LeaseView, RateMeter, Snapshot, WorkerView
+from pyasynq.cli.demo.progress import DemoState, LeaseView, RateMeter, WorkerView
 from pyasynq.cli.demo.summary import Remains, Summary, path_of, summarize
 from pyasynq.cli.demo.tasks import QUEUE, measure
-from pyasynq.cli.demo.text import percent
+from pyasynq.cli.output.progress import percent
 from pyasynq.errors import PyasynqError
 from pyasynq.task import TaskState
 
@@ -63,12 +63,12 @@ class Demo:
         Raises:
             DemoError: when a worker ends by itself, or nothing moves for 90 seconds.
         """
-        await self._workers_ready()
+        await self._wait_for_workers()
         started = time.monotonic()
         enqueued = await self._enqueue()
         while True:
             queue = await self._operator.queue(QUEUE)
-            active = await self._active()
+            active = await self._list_active_tasks()
             self._note_recovery(active)
             snapshot = self._snapshot(time.monotonic() - started, len(enqueued), queue, active)
             self._display.show(snapshot)
@@ -79,7 +79,7 @@ class Demo:
             self._check_workers(queue)
             await asyncio.sleep(_LOOK_INTERVAL_SECONDS)
 
-    async def _workers_ready(self) -> None:
+    async def _wait_for_workers(self) -> None:
         pids = {worker.pid: worker for worker in self._workers}
         deadline = time.monotonic() + _WORKERS_READY_SECONDS
         while len(self._worker_of_server) < len(self._workers):
@@ -108,18 +108,18 @@ class Demo:
         )
         return [result.task_id for result in results if result.task_id]
 
-    async def _active(self) -> list[TaskInfo]:
+    async def _list_active_tasks(self) -> list[TaskInfo]:
         return await self._operator.tasks(QUEUE, TaskState.ACTIVE, page_size=_PAGE_SIZE)
 
-    def _held_by(self, worker: Worker, active: Sequence[TaskInfo]) -> list[TaskInfo]:
+    def _find_held_tasks(self, worker: Worker, active: Sequence[TaskInfo]) -> list[TaskInfo]:
         return [task for task in active if self._worker_of_server.get(task.server_id) is worker]
 
     async def _kill_one(self, share: float, active: Sequence[TaskInfo]) -> None:
-        victim = max(self._workers, key=lambda worker: len(self._held_by(worker, active)))
-        if not self._held_by(victim, active):
+        victim = max(self._workers, key=lambda worker: len(self._find_held_tasks(worker, active)))
+        if not self._find_held_tasks(victim, active):
             return
         victim.kill()
-        held = [task.id for task in self._held_by(victim, await self._active())]
+        held = [task.id for task in self._find_held_tasks(victim, await self._list_active_tasks())]
         self._casualty = Casualty(victim, share, held)
         self._display.say(
             f"{victim.name} (pid {victim.pid}) is killed with SIGKILL, {percent(share)} is done."
@@ -128,7 +128,7 @@ class Demo:
 
     def _note_recovery(self, active: Sequence[TaskInfo]) -> None:
         casualty = self._casualty
-        if casualty and casualty.note(task.id for task in self._held_by(casualty.worker, active)):
+        if casualty and casualty.note(task.id for task in self._find_held_tasks(casualty.worker, active)):
             name, age = casualty.worker.name, casualty.age
             self._display.say(f"The tasks of {name} are pending again, {age:.0f} s after the kill.")
 
@@ -143,13 +143,15 @@ class Demo:
             how = f"nothing has moved for {_STANDSTILL_SECONDS:g} s"
             raise DemoError(f"{how}; the workers' logs end with:\n{words}")
 
-    def _snapshot(self, elapsed: float, total: int, queue: QueueInfo, active: Sequence[TaskInfo]) -> Snapshot:
+    def _snapshot(
+        self, elapsed: float, total: int, queue: QueueInfo, active: Sequence[TaskInfo]
+    ) -> DemoState:
         dead = self._casualty.worker if self._casualty else None
         workers = [
             WorkerView(
                 worker.name,
                 worker.pid,
-                running=len(self._held_by(worker, active)),
+                running=len(self._find_held_tasks(worker, active)),
                 killed_for=self._casualty.age if self._casualty and worker is dead else None,
             )
             for worker in self._workers
@@ -159,10 +161,10 @@ class Demo:
                 self._sources.name_of(path_of(task)),
                 (task.lease_expires_at - queue.timestamp).total_seconds(),
             )
-            for task in (self._held_by(dead, active) if dead else ())
+            for task in (self._find_held_tasks(dead, active) if dead else ())
             if task.lease_expires_at is not None
         ]
-        return Snapshot(
+        return DemoState(
             elapsed=elapsed,
             total=total,
             queue=queue,
@@ -174,13 +176,13 @@ class Demo:
     async def _sum_up(self, enqueued: Sequence[str], seconds: float) -> Summary:
         remains = Remains(
             queue=await self._operator.queue(QUEUE),
-            completed=await self._all_tasks(TaskState.COMPLETED),
-            archived=await self._all_tasks(TaskState.ARCHIVED),
+            completed=await self._list_all_tasks(TaskState.COMPLETED),
+            archived=await self._list_all_tasks(TaskState.ARCHIVED),
         )
         kill = self._casualty.to_kill() if self._casualty else None
         return summarize(remains, self._sources, enqueued=enqueued, kill=kill, seconds=seconds)
 
-    async def _all_tasks(self, state: TaskState) -> list[TaskInfo]:
+    async def _list_all_tasks(self, state: TaskState) -> list[TaskInfo]:
         tasks: list[TaskInfo] = []
         while True:
             page = 1 + len(tasks) // _PAGE_SIZE

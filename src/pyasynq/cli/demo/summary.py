@@ -36,7 +36,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class WorkerKill:
     """A worker that was killed, and the fate of its tasks. Seconds count from the kill."""
 
     worker: str
@@ -65,7 +65,7 @@ class Summary:
     """Ids that the killed worker held and another one finished."""
     expected_attempts: int
     """One for each completed task, and one more than its retries for each archived one."""
-    kill: Kill | None
+    kill: WorkerKill | None
     seconds: float
     """From the first enqueue to the last outcome."""
 
@@ -128,7 +128,7 @@ class Remains:
 
 
 def summarize(
-    remains: Remains, sources: Sources, *, enqueued: Iterable[str], kill: Kill | None, seconds: float
+    remains: Remains, sources: Sources, *, enqueued: Iterable[str], kill: WorkerKill | None, seconds: float
 ) -> Summary:
     """Make the summary of what is left in Redis."""
     planted = {str(path) for path in sources.planted}

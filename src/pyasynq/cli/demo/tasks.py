@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pyasynq import Task
 
 QUEUE: Final = "sources"
-MAX_RETRY: Final = 3
+_MAX_RETRY: Final = 3
 RETRY_DELAY_SECONDS: Final = 3.0
 RETENTION_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredFile:
     """A task's result, which Redis keeps as JSON."""
 
     worker_pid: int
@@ -60,11 +60,11 @@ app = App(lifespan=end_with_the_demo)
 @app.task(
     "source:measure",
     queue=QUEUE,
-    max_retry=MAX_RETRY,
+    max_retry=_MAX_RETRY,
     retention=RETENTION_SECONDS,
     timeout=60,
     retry_delay=retry_soon,
 )
-def measure(path: str) -> Measured:
+def measure(path: str) -> MeasuredFile:
     """Tokenize one source file and return its figures, with the process that did it."""
-    return Measured(os.getpid(), analyze_file(Path(path)))
+    return MeasuredFile(os.getpid(), analyze_file(Path(path)))

@@ -21,21 +21,10 @@ def shorten(text: str, width: int) -> str:
     return f"{line[: width - 1 - tail]}…{line[len(line) - tail :]}"
 
 
-def cut(text: str, width: int) -> str:
+def cut_line(text: str, width: int) -> str:
     """Return one line of at most `width` characters; the end goes, as of a sentence."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
-
-
-def percent(share: float) -> str:
-    """Return a share (0 to 1) as whole percents; 100 % is said only when nothing is missing."""
-    return f"{int(share * 100)}%"
-
-
-def bar(share: float, width: int) -> str:
-    """Return a bar that is filled to `share` (0 to 1)."""
-    filled = round(min(max(share, 0.0), 1.0) * width)
-    return "█" * filled + "░" * (width - filled)
 
 
 def table(

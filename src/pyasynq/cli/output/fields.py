@@ -265,12 +265,12 @@ def json_data(data: bytes | None) -> Any:
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode("ascii")}
     try:
-        return json.loads(text, parse_float=_exact, parse_constant=_refuse)
+        return json.loads(text, parse_float=_round_exactly, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return {"text": text}
 
 
-def _exact(digits: str) -> float | str:
+def _round_exactly(digits: str) -> float | str:
     number = float(digits)
     return number if repr(number) == digits else digits
 

@@ -79,21 +79,23 @@ class Printer:
             return "\n".join(describe(record, self) for record in records)
         match self.format:
             case "json":
-                return _json([self._object(view, record) for record in records]) + "\n"
+                return _format_json([self._build_object(view, record) for record in records]) + "\n"
             case "jsonl":
-                return "".join(_json(self._object(view, record), indent=None) + "\n" for record in records)
+                return "".join(
+                    _format_json(self._build_object(view, record), indent=None) + "\n" for record in records
+                )
             case "csv":
-                return self._csv(view, records)
+                return self._format_csv(view, records)
             case "name":
                 return "".join(f"{visible(record[view.key])}\n" for record in records)
             case _:
-                return self._table(view, records)
+                return self._format_table(view, records)
 
-    def _object(self, view: View, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _build_object(self, view: View, record: Mapping[str, Any]) -> dict[str, Any]:
         fields = view.fields if self.fields is None else view.choose(self.fields, is_wide=True)
         return {one.name: json_value(one, record[one.name]) for one in fields}
 
-    def _csv(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
+    def _format_csv(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
         fields = view.fields if self.fields is None else view.choose(self.fields, is_wide=True)
         lines = io.StringIO(newline="")
         writer = csv.writer(lines, lineterminator="\n")
@@ -102,7 +104,7 @@ class Printer:
         writer.writerows([csv_value(one, record[one.name]) for one in fields] for record in records)
         return lines.getvalue()
 
-    def _table(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
+    def _format_table(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
         fields = view.choose(self.fields, is_wide=self.format == "wide")
         if not records:
             return ""
@@ -124,10 +126,10 @@ class Printer:
 
     def value(self, content: Any) -> None:
         """Print one JSON value."""
-        show(_json(content) + "\n")
+        show(_format_json(content) + "\n")
 
 
-def _json(content: Any, indent: int | None = 2) -> str:
+def _format_json(content: Any, indent: int | None = 2) -> str:
     return escape_json(json.dumps(content, indent=indent, ensure_ascii=False))
 
 

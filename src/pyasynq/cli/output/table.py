@@ -69,9 +69,9 @@ def table_lines(
 ) -> Iterator[str]:
     """Yield the lines of a table. Columns on the right that find no room are left out, if the rest fits."""
     rows = [[(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records]
-    widths = _widths(fields, rows, look)
+    widths = _fit_widths(fields, rows, look)
     if look.width is not None and look.drops and _line_width(widths) > look.width:
-        count = _fitting(widths, look.width)
+        count = _count_fitting_columns(widths, look.width)
         fields, widths, rows = fields[:count], widths[:count], [row[:count] for row in rows]
     if look.has_header:
         headings = [one.heading or one.name for one in fields]
@@ -91,7 +91,7 @@ def _line_width(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _fitting(widths: Sequence[int], width: int) -> int:
+def _count_fitting_columns(widths: Sequence[int], width: int) -> int:
     """Return how many columns to keep: those that fit, two at least; all if even these do not fit."""
     for count in range(len(widths), 1, -1):
         if _line_width(widths[:count]) <= width:
@@ -99,7 +99,7 @@ def _fitting(widths: Sequence[int], width: int) -> int:
     return len(widths)
 
 
-def _widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
+def _fit_widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
     """Return the width of each column; those that may shrink do so evenly until the line fits."""
     widths = [
         max([cells(one.heading or one.name) if look.has_header else 0, *(cells(row[at][0]) for row in rows)])

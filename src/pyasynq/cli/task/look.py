@@ -47,7 +47,7 @@ _MOST_ON_A_PAGE: Final = 1_000
     "--size", type=click.IntRange(1, _MOST_ON_A_PAGE), default=30, show_default=True, help="Tasks on a page."
 )
 @operator_command
-async def list_tasks(session: Session, queue: str, state: str, group: str, page: int, size: int) -> None:
+async def list_command(session: Session, queue: str, state: str, group: str, page: int, size: int) -> None:
     """List the tasks of a queue that are in one state."""
     if state == TaskState.AGGREGATING and not group:
         raise click.UsageError("aggregating tasks are in groups: give --group; pyasynq group ls lists them")
@@ -76,14 +76,14 @@ async def inspect_tasks(
     if not found:
         return EXIT_FAILED
     if session.printer.is_for_people and session.printer.fields is None:
-        texts = [describe_in_words(info, session.printer.moment()) for info in found]
+        texts = [describe_task_in_words(info, session.printer.moment()) for info in found]
         click.echo("\n".join(texts), nl=False)
     else:
         session.printer.records(tasks_view(), [describe_task(info) for info in found])
     return EXIT_PARTLY if missing else EXIT_CLEAN
 
 
-def describe_in_words(info: TaskInfo, moment: Moment) -> str:
+def describe_task_in_words(info: TaskInfo, moment: Moment) -> str:
     """Return lines about a task, for people."""
     pairs = [
         ("Task", visible(info.id)),

@@ -14,9 +14,9 @@ import click
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
-from pyasynq.cli.actions import DURATION, confirm, reason_option, yes_option
+from pyasynq.cli.actions import DURATION, confirm_change, reason_option, yes_option
 from pyasynq.cli.bulk import print_counts
-from pyasynq.cli.choice import Found, within_queues
+from pyasynq.cli.choice import FoundTasks, within_queues
 from pyasynq.cli.completion import complete_queues, complete_where
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.progress import ProgressBar, StatusLine
@@ -110,7 +110,7 @@ async def import_tasks(
             click.echo("No tasks.", err=True)
             return EXIT_CLEAN
         what = f"Enqueue {counted(found.total, 'task')}"
-        confirm(session, what, number=found.total, yes=yes)
+        confirm_change(session, what, number=found.total, yes=yes)
         lines.seek(0)
         return await _Import(session, found.total, once_for, reason).run(lines, queue)
 
@@ -165,9 +165,9 @@ def _parse(line: bytes, queue: str | None) -> tuple[str, Task] | None:
     return queue or named, one
 
 
-def _check_lines(lines: IO[bytes], queue: str | None) -> Found | None:
+def _check_lines(lines: IO[bytes], queue: str | None) -> FoundTasks | None:
     """Count the tasks of all lines; if one is wrong, tell the first errors and return None."""
-    found = Found()
+    found = FoundTasks()
     wrong = 0
     for number, line in _read_lines(lines):
         try:

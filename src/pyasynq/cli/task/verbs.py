@@ -10,9 +10,9 @@ import click
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
-from pyasynq.cli.actions import DURATION, TIME, confirm, for_each
+from pyasynq.cli.actions import DURATION, TIME, confirm_change, for_each
 from pyasynq.cli.bulk import WORDS, act_on_found, act_on_query
-from pyasynq.cli.choice import Choice, Found, choose_tasks, find_by_ids
+from pyasynq.cli.choice import FoundTasks, TaskChoice, choose_tasks, find_by_ids
 from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.enqueue import parse_headers
 from pyasynq.cli.operator_command import operator_command, tell_error
@@ -33,7 +33,7 @@ _QUERY: Final = "state:archived error:timeout"
 
 
 async def act(
-    session: Session, act: Act, choice: Choice, options: OperationOptions, one: ActOnOne | None = None
+    session: Session, act: Act, choice: TaskChoice, options: OperationOptions, one: ActOnOne | None = None
 ) -> int:
     """Act on the chosen tasks and return the exit code.
 
@@ -52,7 +52,7 @@ async def act(
     if not tasks:
         return EXIT_FAILED
     if one is None or choice.rate or choice.dry_run or len(tasks) > _AT_ONCE:
-        found = Found()
+        found = FoundTasks()
         found.add(act, tasks)
         code = await act_on_found(session, act, options, choice, found) if found.total else EXIT_FAILED
     else:
@@ -61,11 +61,11 @@ async def act(
 
 
 async def _act_on_each(
-    session: Session, act: Act, choice: Choice, tasks: Sequence[TaskInfo], one: ActOnOne
+    session: Session, act: Act, choice: TaskChoice, tasks: Sequence[TaskInfo], one: ActOnOne
 ) -> int:
     if act is Act.DELETE:
         what = f"{WORDS[act].order} {counted(len(tasks), 'task')} for good"
-        confirm(session, what, number=len(tasks), yes=choice.yes)
+        confirm_change(session, what, number=len(tasks), yes=choice.yes)
     by_place = {f"{info.queue}\n{info.id}": info for info in tasks}
 
     async def act_on_one(place: str) -> None:
@@ -87,7 +87,7 @@ async def _act_on_each(
 @click.option("--spread", type=DURATION, help="Lay their times evenly over this time, as in 30m.")
 @choose_tasks
 @operator_command
-async def run_tasks(session: Session, choice: Choice, spread: float | None) -> int:
+async def run_command(session: Session, choice: TaskChoice, spread: float | None) -> int:
     """Put tasks that wait, have failed or are completed at the end of their queue."""
     if spread is not None:
         options = OperationOptions(
@@ -111,7 +111,7 @@ async def run_tasks(session: Session, choice: Choice, spread: float | None) -> i
 )
 @choose_tasks
 @operator_command
-async def archive_tasks(session: Session, choice: Choice) -> int:
+async def archive_command(session: Session, choice: TaskChoice) -> int:
     """Archive tasks: they are kept, and run again only if someone runs them."""
 
     async def archive_one(info: TaskInfo) -> str:
@@ -131,7 +131,7 @@ async def archive_tasks(session: Session, choice: Choice) -> int:
 @click.option("--no-undo", is_flag=True, help="Keep nothing for an undo, so that memory is free at once.")
 @choose_tasks
 @operator_command
-async def delete_tasks(session: Session, choice: Choice, *, no_undo: bool) -> int:
+async def delete_command(session: Session, choice: TaskChoice, *, no_undo: bool) -> int:
     """Delete tasks and release their locks.
 
     With a reason they can be put back for a day: by  pyasynq undo.
@@ -163,7 +163,7 @@ async def delete_tasks(session: Session, choice: Choice, *, no_undo: bool) -> in
 )
 @choose_tasks
 @operator_command
-async def cancel_tasks(session: Session, choice: Choice, outcome: Any) -> int:
+async def cancel_tasks(session: Session, choice: TaskChoice, outcome: Any) -> int:
     """Cancel running tasks. Workers in Go retry them, whatever --then says."""
 
     async def cancel_one(info: TaskInfo) -> str:
@@ -186,8 +186,8 @@ async def cancel_tasks(session: Session, choice: Choice, outcome: Any) -> int:
 @click.option("--spread", type=DURATION, default=0.0, help="Lay their times evenly over this time after it.")
 @choose_tasks
 @operator_command
-async def reschedule_tasks(
-    session: Session, choice: Choice, process_at: datetime | None, process_in: float | None, spread: float
+async def reschedule_command(
+    session: Session, choice: TaskChoice, process_at: datetime | None, process_in: float | None, spread: float
 ) -> int:
     """Change when scheduled, retry and archived tasks are due."""
     if (process_at is None) == (process_in is None):
@@ -221,7 +221,7 @@ async def reschedule_tasks(
 @operator_command
 async def edit_tasks(
     session: Session,
-    choice: Choice,
+    choice: TaskChoice,
     max_retry: int | None,
     timeout: float | None,
     deadline: datetime | None,
@@ -244,7 +244,7 @@ async def edit_tasks(
 )
 @choose_tasks
 @operator_command
-async def copy_tasks(session: Session, choice: Choice) -> int:
+async def copy_tasks(session: Session, choice: TaskChoice) -> int:
     """Enqueue copies of tasks in any state, which stay as they are."""
     return await act(session, Act.ENQUEUE_AGAIN, choice, OperationOptions(rate=choice.rate))
 
@@ -261,6 +261,6 @@ async def copy_tasks(session: Session, choice: Choice) -> int:
 )
 @choose_tasks
 @operator_command
-async def move_tasks(session: Session, choice: Choice, target: str) -> int:
+async def move_tasks(session: Session, choice: TaskChoice, target: str) -> int:
     """Move tasks that do not run to another queue, where they keep their state and their times."""
     return await act(session, Act.MOVE, choice, OperationOptions(queue=target, rate=choice.rate))

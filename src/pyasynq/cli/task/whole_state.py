@@ -9,7 +9,7 @@ import click
 
 from pyasynq.cli.actions import reason_option, yes_option
 from pyasynq.cli.bulk import act_on_query
-from pyasynq.cli.choice import Choice, quote
+from pyasynq.cli.choice import TaskChoice, quote_in_query
 from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.task.noun import task
@@ -53,8 +53,8 @@ def _choose_all(act: Act) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         ) -> Any:
             if (state == TaskState.AGGREGATING) != bool(group):
                 raise click.UsageError("give --group with the state aggregating, and with no other")
-            where = f"state:{state}" + (f" group:{quote(group)}" if group else "")
-            choice = Choice(where=where, queue=queue, reason=reason, yes=yes, dry_run=dry_run)
+            where = f"state:{state}" + (f" group:{quote_in_query(group)}" if group else "")
+            choice = TaskChoice(where=where, queue=queue, reason=reason, yes=yes, dry_run=dry_run)
             return command(*args, choice=choice, **kwargs)
 
         return wrapped
@@ -65,7 +65,7 @@ def _choose_all(act: Act) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @task.command("runall", examples=('pyasynq task runall -q mail -s archived --reason "provider is back"',))
 @_choose_all(Act.RUN)
 @operator_command
-async def run_all(session: Session, choice: Choice) -> int:
+async def run_all_command(session: Session, choice: TaskChoice) -> int:
     """Put all tasks of a queue in one state at its end."""
     return await act_on_query(session, Act.RUN, OperationOptions(), choice)
 
@@ -73,7 +73,7 @@ async def run_all(session: Session, choice: Choice) -> int:
 @task.command("archiveall", examples=("pyasynq task archiveall -q mail -s retry",))
 @_choose_all(Act.ARCHIVE)
 @operator_command
-async def archive_all(session: Session, choice: Choice) -> int:
+async def archive_all_command(session: Session, choice: TaskChoice) -> int:
     """Archive all tasks of a queue in one state."""
     return await act_on_query(session, Act.ARCHIVE, OperationOptions(), choice)
 
@@ -81,6 +81,6 @@ async def archive_all(session: Session, choice: Choice) -> int:
 @task.command("deleteall", examples=('pyasynq task deleteall -q mail -s completed --reason "not needed"',))
 @_choose_all(Act.DELETE)
 @operator_command
-async def delete_all(session: Session, choice: Choice) -> int:
+async def delete_all_command(session: Session, choice: TaskChoice) -> int:
     """Delete all tasks of a queue in one state; they can be put back for a day."""
     return await act_on_query(session, Act.DELETE, OperationOptions(), choice)

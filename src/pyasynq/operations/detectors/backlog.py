@@ -9,7 +9,7 @@ from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.operations.finding import AttentionFinding, FindingAction
 
-from .common import query_of, speed_up, start_worker, to_moment
+from .common import build_worker_action, query_of, speed_up, to_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def find_unserved_queues(
             5,
             f"No server takes tasks from {visible(one.queue)}, and {counted(info.pending, 'task')} "
             f"{'is' if info.pending == 1 else 'are'} pending, the next one for {duration(waited)}.",
-            start_worker(one.queue),
+            build_worker_action(one.queue),
             query_of(one.queue, "state:pending"),
             info.timestamp - info.latency,
         )
@@ -125,7 +125,7 @@ def find_past_due(
             f"{counted(late, 'task')} of {visible(one.queue)} {'is' if late == 1 else 'are'} past "
             f"{'its' if late == 1 else 'their'} time, by up to {duration(overdue)}, and no server moves "
             f"{'it' if late == 1 else 'them'} to pending.",
-            start_worker(one.queue),
+            build_worker_action(one.queue),
             query_of(one.queue, "state:scheduled,retry", "due:past"),
             to_moment(first),
         )

@@ -29,7 +29,7 @@ def to_moment(second: float) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 
 
-def start_worker(queue: str) -> FindingAction:
+def build_worker_action(queue: str) -> FindingAction:
     """Return the action that starts a worker for a queue."""
     return FindingAction(
         "Start a worker that serves the queue",
@@ -37,7 +37,7 @@ def start_worker(queue: str) -> FindingAction:
     )
 
 
-def pause(queue: str) -> FindingAction:
+def build_pause_action(queue: str) -> FindingAction:
     """Return the action that pauses a queue."""
     return FindingAction(
         "Pause the queue", "pause_queue", {"queue": queue}, f"pyasynq queue pause {shlex.quote(queue)}"
@@ -54,4 +54,4 @@ def speed_up(one: QueueSnapshot) -> FindingAction:
             {"queue": one.queue, "max_run": None, "rate": None},
             f"pyasynq limits {shlex.quote(one.queue)} --max-run none --rate none",
         )
-    return start_worker(one.queue)
+    return build_worker_action(one.queue)

@@ -10,7 +10,7 @@ from pyasynq._visible_text import visible
 from pyasynq.operations.finding import AttentionFinding, FindingAction
 from pyasynq.operations.operation import Act, Targets
 
-from .common import pause, query_of, quote_value, start_worker
+from .common import build_pause_action, build_worker_action, query_of, quote_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def find_orphans(
             f"{counted(lost, 'active task')} of {visible(one.queue)} "
             f"{'has' if lost == 1 else 'have'} lost {'its' if lost == 1 else 'their'} worker, "
             f"and no server recovers {'it' if lost == 1 else 'them'}.",
-            start_worker(one.queue),
+            build_worker_action(one.queue),
             query_of(one.queue, "state:active", "orphaned"),
         )
 
@@ -91,7 +91,7 @@ def find_retry_storms(
             4,
             f"{counted(recent.retried, 'attempt')} of {visible(one.queue)} were retried in the last 10 min, "
             f"and {recent.succeeded:,} succeeded.",
-            pause(one.queue),
+            build_pause_action(one.queue),
             query_of(one.queue, "state:retry"),
         )
 
@@ -122,7 +122,7 @@ def find_failure_spikes(
                 4,
                 f"{now:.0%} of the attempts of {visible(task_type)} in {visible(one.queue)} failed in the "
                 f"last 10 min ({activity.recent.failed:,}), and {before:.0%} in the two hours before.",
-                pause(one.queue),
+                build_pause_action(one.queue),
                 query_of(one.queue, "state:retry,archived", f"type:{quote_value(task_type)}", "failed:<10m"),
                 subject=task_type,
             )

@@ -9,7 +9,7 @@ from pyasynq._human_text import counted, duration, some
 from pyasynq._visible_text import visible
 from pyasynq.operations.finding import AttentionFinding, FindingAction
 
-from .common import query_of, start_worker, to_moment
+from .common import build_worker_action, query_of, to_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def find_dropped_servers(
             4 if left else 5,
             f"{left:,} of {counted(before, 'server')} that took tasks from {visible(queue)} "
             f"{duration(seconds)} ago {'is' if left == 1 else 'are'} left.",
-            start_worker(queue),
+            build_worker_action(queue),
             since=earlier.at,
         )
 

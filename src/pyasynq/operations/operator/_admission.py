@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq.errors import OperationNotFoundError, QueueNotFoundError, ServerNotFoundError
-from pyasynq.operations.guard import Call, denied, require_everywhere, require_queue, require_somewhere
+from pyasynq.operations.guard import (
+    OperatorCall,
+    denied,
+    require_everywhere,
+    require_for_queue,
+    require_somewhere,
+)
 from pyasynq.operations.operation import Act
 from pyasynq.operations.shown import queue_of_entry
 from pyasynq.operations.verbs import Subject
@@ -28,7 +34,7 @@ class Admission:
         self._access = access
         self._door = door
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: OperatorCall) -> None:
         """Check that the user may make this call; put the queues that it is about in place of None.
 
         Raises:
@@ -39,7 +45,7 @@ class Admission:
             raise denied(self._access, call.verb, "")
         match call.verb.subject:
             case Subject.QUEUE:
-                require_queue(self._access, call.verb, call.queue)
+                require_for_queue(self._access, call.verb, call.queue)
             case Subject.QUEUES:
                 await self._check_queues(call)
             case Subject.SHOWN:
@@ -55,17 +61,17 @@ class Admission:
             case Subject.EVERYTHING:
                 require_everywhere(self._access, call.verb)
 
-    async def _check_queues(self, call: Call) -> None:
+    async def _check_queues(self, call: OperatorCall) -> None:
         if call.queues is not None:
             for queue in call.queues:
-                require_queue(self._access, call.verb, queue)
+                require_for_queue(self._access, call.verb, queue)
             return
         require_somewhere(self._access, call.verb)
         if not all(map(self._access.may_everywhere, call.verb.needed)):
             names = await self._door.queues()
             call.queues = [name for name in names if call.is_allowed(self._access, name)]
 
-    async def _check_server(self, call: Call) -> None:
+    async def _check_server(self, call: OperatorCall) -> None:
         require_somewhere(self._access, call.verb)
         server_id = str(call.argument("server_id"))
         found = [server for server in await self._door.servers() if server.id == server_id]
@@ -77,18 +83,18 @@ class Admission:
             if not call.is_allowed(self._access, queue):
                 raise denied(self._access, call.verb, queue if self._access.sees(queue) else "")
 
-    def _check_targets(self, call: Call) -> None:
+    def _check_targets(self, call: OperatorCall) -> None:
         act, options = Act(call.argument("act")), call.argument("options")
         call.add_act(act)
         target = [options.queue] if act is Act.MOVE and options is not None and options.queue else []
         named = tuple(call.argument("targets").ids)
         for queue in (*named, *target):
-            require_queue(self._access, call.verb, queue, call.needed)
+            require_for_queue(self._access, call.verb, queue, call.needed)
         # With a query, the result tells the queues.
         call.concerns = (*named, *target) if named else ()
         require_somewhere(self._access, call.verb, call.needed)
 
-    async def _check_operation(self, call: Call) -> None:
+    async def _check_operation(self, call: OperatorCall) -> None:
         operation_id = str(call.argument("operation_id"))
         require_somewhere(self._access, call.verb, call.needed)
         operation = await self._door.operation(operation_id)
@@ -98,15 +104,15 @@ class Admission:
             call.add_act(operation.act)
         call.concerns = operation.concerns
         for queue in call.concerns:
-            require_queue(self._access, call.verb, queue, call.needed)
+            require_for_queue(self._access, call.verb, queue, call.needed)
 
-    async def _check_entry(self, call: Call) -> None:
+    async def _check_entry(self, call: OperatorCall) -> None:
         require_somewhere(self._access, call.verb)
         entry_id = call.argument("entry_id")
         for entry in await self._door.scheduler_entries():
             if entry.id == entry_id:
                 call.concerns = (queue_of_entry(entry),)
-                require_queue(self._access, call.verb, queue_of_entry(entry))
+                require_for_queue(self._access, call.verb, queue_of_entry(entry))
                 return
         # A schedule that is over has no queue any more; its history is for those who see everything.
         if not self._access.may_everywhere(call.verb.permission):

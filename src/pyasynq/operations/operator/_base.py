@@ -20,7 +20,7 @@ from pyasynq.errors import (
     ServerNotFoundError,
 )
 from pyasynq.operations.audit import AuditEntry, begin_entry, end_entry, noting_change, with_change
-from pyasynq.operations.guard import Call
+from pyasynq.operations.guard import OperatorCall
 from pyasynq.operations.permissions import Access
 from pyasynq.operations.presentation import present
 from pyasynq.operations.redaction import Redactor
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration
 
     from ._door import Door
-    from ._recorder import Recorder
+    from ._recorder import AuditRecorder
 
 _REFUSALS: Final = (
     PermissionDeniedError,
@@ -60,7 +60,7 @@ class OperatorBase:
         super().__init_subclass__(**kwargs)
         for name, method in list(vars(cls).items()):
             if not name.startswith("_") and inspect.isfunction(method):
-                setattr(cls, name, _guarded(method))
+                setattr(cls, name, _guard_method(method))
 
     def __init__(  # noqa: PLR0913 - each is a setting of a face
         self,
@@ -81,9 +81,9 @@ class OperatorBase:
         self._owns_doors = True
         self._redactor = (redactor or Redactor()).with_secret_fields(self._doors.secrets.fields_of)
         patterns = (queues,) if isinstance(queues, str) else tuple(queues)
-        self._become(Access(user, patterns, read_only))
+        self._take_access(Access(user, patterns, read_only))
 
-    def _become(self, access: Access) -> None:
+    def _take_access(self, access: Access) -> None:
         self._access = access
         self._shown = Shown(access, self._redactor)
         self._admission = Admission(access, self._doors.inspector)
@@ -121,7 +121,7 @@ class OperatorBase:
         return self._doors.inspector
 
     @property
-    def _recorder(self) -> Recorder:
+    def _recorder(self) -> AuditRecorder:
         return self._doors.recorder
 
     @property
@@ -140,10 +140,10 @@ class OperatorBase:
         other._environment = self._environment  # noqa: SLF001 - as above
         other._owns_doors = False  # noqa: SLF001 - as above
         other._redactor = self._redactor  # noqa: SLF001 - as above
-        other._become(Access(user, self._access.queues, self._access.read_only))  # noqa: SLF001 - as above
+        other._take_access(Access(user, self._access.queues, self._access.read_only))  # noqa: SLF001 - as above
         return other
 
-    async def _admit_or_note(self, call: Call) -> None:
+    async def _admit_or_note(self, call: OperatorCall) -> None:
         """Check that the user may make this call, and note a refusal in the audit."""
         if call.verb.may_show_contents:
             await self._doors.read_secrets()
@@ -153,7 +153,7 @@ class OperatorBase:
             await self._recorder.refuse(self._begin_entry(call), refusal)
             raise
 
-    async def _change(self, call: Call, method: Callable[..., Any]) -> Any:
+    async def _change(self, call: OperatorCall, method: Callable[..., Any]) -> Any:
         """Make a call that changes something: the audit has its intent before, and its result after."""
         began = time.monotonic()
         entry = self._begin_entry(call)
@@ -173,7 +173,7 @@ class OperatorBase:
         await self._recorder.end(position, end_entry(entry, self._redactor, result=result, seconds=seconds))
         return result
 
-    async def _note_stream(self, call: Call, items: Any) -> AsyncIterator[Any]:
+    async def _note_stream(self, call: OperatorCall, items: Any) -> AsyncIterator[Any]:
         """Yield the items of a view: the audit has its intent before, and their number after."""
         began = time.monotonic()
         entry = self._begin_entry(call)
@@ -192,7 +192,7 @@ class OperatorBase:
             ended = end_entry(entry, self._redactor, result=count, error=failure, seconds=seconds)
             await self._recorder.end(position, ended)
 
-    def _begin_entry(self, call: Call) -> AuditEntry:
+    def _begin_entry(self, call: OperatorCall) -> AuditEntry:
         now = self._doors.clock.now().to_datetime()
         return begin_entry(
             self.user, call.verb, call.arguments, self._redactor, concerns=call.concerns, now=now
@@ -217,7 +217,7 @@ class OperatorBase:
         return f"<{type(self).__module__}.Operator of {self._inspector!r} for {self.user.name}>"
 
 
-def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+def _guard_method(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that first checks, and then cuts its result down to what the user may see.
 
     Raises:
@@ -225,11 +225,11 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     """
     verb = verb_named(method.__name__)
     signature = inspect.signature(method)
-    Call.check(verb, signature)
+    OperatorCall.check(verb, signature)
 
     @functools.wraps(method)
     async def call_once(self: OperatorBase, *args: Any, **named: Any) -> Any:
-        call = Call(verb, signature.bind(self, *args, **named))
+        call = OperatorCall(verb, signature.bind(self, *args, **named))
         await self._admit_or_note(call)
         result = await (self._change(call, method) if verb.changes else method(*call.args, **call.kwargs))
         shown = self._shown(result)
@@ -239,7 +239,7 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     async def stream(self: OperatorBase, *args: Any, **named: Any) -> Any:
-        call = Call(verb, signature.bind(self, *args, **named))
+        call = OperatorCall(verb, signature.bind(self, *args, **named))
         await self._admit_or_note(call)
         items = method(*call.args, **call.kwargs)
         if verb.is_audited:

@@ -9,7 +9,7 @@ from pyasynq.errors import ClientClosedError, RedisPermissionError, RedisReplyEr
 from pyasynq.operations.published_secrets import PublishedSecrets
 
 from ._door import Door
-from ._recorder import Recorder
+from ._recorder import AuditRecorder
 
 if TYPE_CHECKING:
     from pyasynq._clock import Clock
@@ -34,7 +34,7 @@ class Doors:
         self._closed = False
         self.secrets = PublishedSecrets()
         self.inspector = Door(target, timeout=timeout, client_name=_CLIENT_NAME, clock=clock)
-        self.recorder = Recorder(self.inspector)
+        self.recorder = AuditRecorder(self.inspector)
 
     @property
     def sweep(self) -> Sweep:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.audit import write_audit, write_refusal
 from pyasynq.errors import PyasynqError, RedisError, RedisPermissionError
-from pyasynq.operations.audit import REFUSED, AuditEntry, encode_entry, log_entry
+from pyasynq.operations.audit import OUTCOME_REFUSED, AuditEntry, encode_entry, log_entry
 
 if TYPE_CHECKING:
     from ._door import Door
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("pyasynq.operations")
 
 
-class Recorder:
+class AuditRecorder:
     """Writes the audit. With a Redis user who may not, entries go to the log alone.
 
     Attributes:
@@ -47,7 +47,7 @@ class Recorder:
 
     async def refuse(self, entry: AuditEntry, refusal: PyasynqError) -> None:
         """Note a refused call."""
-        entry = replace(entry, outcome=REFUSED, error=str(refusal))
+        entry = replace(entry, outcome=OUTCOME_REFUSED, error=str(refusal))
         log_entry(entry)
         if self.is_in_log_only:
             return

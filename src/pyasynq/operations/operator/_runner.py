@@ -27,7 +27,7 @@ from pyasynq._broker.operating.operations import (
     advance_operation,
     forget_tasks,
     read_operation,
-    read_tasks,
+    read_operation_tasks,
     take_operation,
 )
 from pyasynq._broker.operating.periods import UNDO_SECONDS
@@ -39,7 +39,7 @@ from pyasynq.operations.operation import MAX_REFUSED, TASKS_IN_PART, Act, Operat
 from pyasynq.operations.operation_record import decode_options, decode_tasks
 from pyasynq.operations.query import match_facts, parse_query
 
-from ._acts import Acts, Chunk, Progress
+from ._acts import Acts, StepProgress, StepTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ _FIRST_SIZE: Final = 100
 _LONGEST_REST: Final = 5.0
 
 
-class Runner:
+class OperationRunner:
     """Runs one operation for one process.
 
     Args:
@@ -134,7 +134,9 @@ class Runner:
         if self._act is Act.UNDO:
             places, noted = list(self._queues), self._number
         else:
-            self._tasks = decode_tasks(await self._door.run(read_tasks(self._operation, self._parts)))
+            self._tasks = decode_tasks(
+                await self._door.run(read_operation_tasks(self._operation, self._parts))
+            )
             places, noted = [queue for queue, _, _ in self._tasks], self._position
         for queue in places[self._position : self._position + 1]:
             # A move's last call, which is the one that counts, is made to the other queue.
@@ -146,7 +148,7 @@ class Runner:
 
     async def _advance_once(self) -> bool:
         """Make one step and note it; return whether there may be another."""
-        chunk = await self._next_chunk()
+        chunk = await self._find_next_tasks()
         if chunk is None:
             await self._note(OperationState.DONE)
             await self._forget()
@@ -179,10 +181,10 @@ class Runner:
         for queue in (*self._queues, *filter(None, [self._target])):
             await self._door.run(forget_steps(self._operation, queue))
 
-    async def _next_chunk(self) -> Chunk | None:
+    async def _find_next_tasks(self) -> StepTasks | None:
         """Return the tasks of the next step; None at the end."""
         if self._act is Act.UNDO:
-            return await self._next_ways()
+            return await self._find_next_ways()
         rest = self._tasks[self._position : self._position + (self._unnoted or self._step_limit())]
         if not rest:
             return None
@@ -194,9 +196,9 @@ class Runner:
             ids = ids[: self._places.fit(ids)]
         # A step is known by its end, so that a process that takes over repeats it with the same tasks.
         self._number = self._position + len(ids)
-        return Chunk(queue, ids, state)
+        return StepTasks(queue, ids, state)
 
-    async def _place(self, chunk: Chunk, failures: int) -> Chunk:
+    async def _place(self, chunk: StepTasks, failures: int) -> StepTasks:
         """Look for the pending tasks of the operation; return as many of a step as one call can remove."""
         queue, ids, *_ = chunk
         left = {task_id for name, task_id, _ in self._tasks[self._position :] if name == queue}
@@ -208,12 +210,12 @@ class Runner:
         self._number = self._position + len(ids)
         return chunk._replace(ids=ids)
 
-    def _hints_of(self, queue: str, ids: Sequence[str]) -> Hints:
+    def _choose_hints(self, queue: str, ids: Sequence[str]) -> Hints:
         if self._hints is not None:
             return self._hints
         return self._places.hints(ids) if queue == self._placed else NO_HINTS
 
-    async def _next_ways(self) -> Chunk | None:
+    async def _find_next_ways(self) -> StepTasks | None:
         while self._position < len(self._queues):
             queue = self._queues[self._position]
             if self._ways is None:
@@ -226,18 +228,18 @@ class Runner:
             if ways or self._unnoted:
                 self._number += 1
                 self._numbers = {task_id: number for number, task_id in ways[: self._step_limit()]}
-                return Chunk(queue, list(self._numbers))
+                return StepTasks(queue, list(self._numbers))
             self._position, self._below, self._ways = self._position + 1, 0, None
         return None
 
     def _step_limit(self) -> int:
         return self._acts.size_limit(self._size)
 
-    async def _step(self, chunk: Chunk) -> Stepped:
+    async def _step(self, chunk: StepTasks) -> Stepped:
         """Act on the tasks that still match, and tell of the others that they have changed."""
         if self._query is None or self._unnoted:
             return await self._act_on(chunk)
-        matching = await self._still_matching(chunk.queue, chunk.ids)
+        matching = await self._find_still_matching(chunk.queue, chunk.ids)
         changed = {task_id: "changed" for task_id in chunk.ids if task_id not in matching}
         if self._act is Act.MOVE:
             return await self._act_on(chunk._replace(unwanted=frozenset(changed)))
@@ -247,12 +249,14 @@ class Runner:
             stepped = await self._act_on(chunk._replace(ids=kept))
         return stepped._replace(refused=changed | stepped.refused)
 
-    async def _act_on(self, chunk: Chunk) -> Stepped:
-        hints = self._hints_of(chunk.queue, chunk.ids)
-        progress = Progress(self._number, self._position, self._kept, hints, is_repeated=bool(self._unnoted))
+    async def _act_on(self, chunk: StepTasks) -> Stepped:
+        hints = self._choose_hints(chunk.queue, chunk.ids)
+        progress = StepProgress(
+            self._number, self._position, self._kept, hints, is_repeated=bool(self._unnoted)
+        )
         return await self._acts.perform(chunk, progress)
 
-    async def _still_matching(self, queue: str, ids: Sequence[str]) -> set[str]:
+    async def _find_still_matching(self, queue: str, ids: Sequence[str]) -> set[str]:
         now = self._door.now()
         matching = set()
         for task in await self._door.run_batch([describe_task(queue, task_id, now=now) for task_id in ids]):

@@ -44,7 +44,7 @@ from pyasynq.operations.operation_record import decode_operation, encode_operati
 from pyasynq.operations.permissions import Permission
 from pyasynq.operations.selection import Budget
 
-from ._runner import Runner
+from ._runner import OperationRunner
 from .search import SearchOperator
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class OperationOperator(SearchOperator):
             OperationNotFoundError: there is no such operation.
             RedisError: Redis failed; the operation goes on with the next `run_operation`.
         """
-        runner = Runner(self._doors, operation_id, self._redactor, progress)
+        runner = OperationRunner(self._doors, operation_id, self._redactor, progress)
         return await runner.run()
 
     async def pause_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
@@ -236,7 +236,7 @@ class OperationOperator(SearchOperator):
         """Return queue, id and state of the tasks of an operation; an empty state is any."""
         if targets.ids:
             # Tasks that are in the queue of a move already stay as they are, and are told as existing.
-            return await self._named_tasks(act, targets)
+            return await self._find_named_tasks(act, targets)
         found: dict[tuple[str, str], str] = {}
         budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)
         async for page in self._pages(act, targets.query, options, budget):
@@ -264,7 +264,7 @@ class OperationOperator(SearchOperator):
             return ids
         return await self._inspector.run(order_by_place(queue, ids))
 
-    async def _named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
+    async def _find_named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
         """Return the named tasks, except in queues in which the user may not run the query that found them.
 
         What such a query leaves out would tell of payloads.

@@ -89,11 +89,11 @@ def complete(text: str, caret: int, known: Known) -> list[Completion]:
     found = HEAD.match(token)
     field = _find_field(found) if found else None
     if found is None:
-        return _completions(_fields(token, known), token, start, len(before))
+        return _sort_completions(_fields(token, known), token, start, len(before))
     if field is None:
         return []
     value_start = start + found.end() + _last_value(token[found.end() :])
-    return _completions(_values(field, known), before[value_start:], value_start, len(before))
+    return _sort_completions(_values(field, known), before[value_start:], value_start, len(before))
 
 
 def _last_value(values: str) -> int:
@@ -160,7 +160,7 @@ def _values(field: Field, known: Known) -> Iterator[tuple[str, str, str]]:
         yield from ((value, value, meaning) for value, meaning in _EXAMPLES.get(field.kind, ()))
 
 
-def _completions(
+def _sort_completions(
     choices: Iterable[tuple[str, str, str]], typed: str, start: int, end: int
 ) -> list[Completion]:
     """Return those choices that begin with what was typed, then those that contain it."""

@@ -12,7 +12,7 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.task import TaskState
 
 from ._fields import Kind
-from ._tree import All, Clause, Node, Not
+from ._tree import All, Clause, Not, QueryNode
 from ._values import (
     Anything,
     Contains,
@@ -20,7 +20,7 @@ from ._values import (
     Glob,
     NumberRange,
     Signature,
-    TimeRange,
+    TimePeriod,
     ValueTest,
     name_matches,
 )
@@ -97,7 +97,7 @@ _EXACT: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_con
 _ENDLESS: Final = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse_constant)
 
 
-def matches(node: Node, candidate: Candidate) -> bool:
+def matches(node: QueryNode, candidate: Candidate) -> bool:
     """Return whether a task passes a tree."""
     if isinstance(node, Clause):
         return _clause_matches(node, candidate)
@@ -116,17 +116,17 @@ def _clause_matches(clause: Clause, candidate: Candidate) -> bool:
         return _FLAGS[field.name](candidate)
     if field.kind is Kind.PATH:
         values = list(_path_values(clause, candidate))
-        return any(_json_passes(test, value) for test in clause.tests for value in values)
+        return any(_test_json(test, value) for test in clause.tests for value in values)
     value = _VALUES[field.name](candidate)
-    return value is not None and any(_passes(test, value, candidate) for test in clause.tests)
+    return value is not None and any(_test_value(test, value, candidate) for test in clause.tests)
 
 
-def _passes(test: ValueTest, value: Any, candidate: Candidate) -> bool:
+def _test_value(test: ValueTest, value: Any, candidate: Candidate) -> bool:
     if isinstance(test, Anything):
         return value not in {"", b""} if isinstance(value, (str, bytes)) else True
     if isinstance(test, Contains):
         return _contains(test, value)
-    if isinstance(test, TimeRange):
+    if isinstance(test, TimePeriod):
         return test.holds(value, candidate.now)
     if isinstance(test, NumberRange):
         return test.holds(value)
@@ -181,7 +181,7 @@ def _number(text: str) -> Any:
         return text
 
 
-def _json_passes(test: ValueTest, value: Any) -> bool:
+def _test_json(test: ValueTest, value: Any) -> bool:
     if isinstance(test, Anything):
         return value is not None and value != "" and value is not _NOT_JSON
     if isinstance(value, str):

@@ -20,7 +20,7 @@ from ._fields import ELSEWHERE, FIELDS, PUBLIC_WORD, WORD, Field, Kind
 from ._place import Place, reduce_to
 from ._query import Query
 from ._read_values import RawValue, read_value
-from ._tree import FALSE, All, Clause, Either, Node, Not
+from ._tree import FALSE, All, Clause, Either, Not, QueryNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ class _Reader:
         self._clauses = 0
         self._private = private
 
-    def read_all(self) -> Node:
+    def read_all(self) -> QueryNode:
         """Return the tree of the whole text."""
         self._skip_space()
         if self._at == len(self._text):
@@ -111,7 +111,7 @@ class _Reader:
             self._at = found.end()
         return found
 
-    def _read_either(self, depth: int) -> Node:
+    def _read_either(self, depth: int) -> QueryNode:
         parts = [self._read_conjunction(depth)]
         while found := self._take(_OR):
             self._skip_space()
@@ -127,8 +127,8 @@ class _Reader:
             or bool(_OR.match(self._text, self._at))
         )
 
-    def _read_conjunction(self, depth: int) -> Node:
-        parts: list[Node] = []
+    def _read_conjunction(self, depth: int) -> QueryNode:
+        parts: list[QueryNode] = []
         while not self._is_at_end():
             found = self._take(_AND)
             if found:
@@ -146,7 +146,7 @@ class _Reader:
             raise QueryError(self._at, 2, "`OR` needs a clause on both sides.", '"OR"')
         raise QueryError(self._at, 1 if self._at < len(self._text) else 0, "A clause is missing here.")
 
-    def _read_part(self, depth: int) -> Node:
+    def _read_part(self, depth: int) -> QueryNode:
         start = self._at
         if found := _NOT.match(self._text, start):
             raise QueryError(
@@ -162,7 +162,7 @@ class _Reader:
             )
         return Not(self._read_positive(depth))
 
-    def _read_positive(self, depth: int) -> Node:
+    def _read_positive(self, depth: int) -> QueryNode:
         if self._text[self._at] == "(":
             return self._read_parentheses(depth + 1)
         self._clauses += 1
@@ -175,11 +175,11 @@ class _Reader:
         if following and following in '("':
             whole = self._text[start : self._at + 1]
             raise QueryError(
-                self._at, 1, "Put a value with this character in quotes.", _quoted(whole.replace('"', ""))
+                self._at, 1, "Put a value with this character in quotes.", _quote(whole.replace('"', ""))
             )
         return clause
 
-    def _read_parentheses(self, depth: int) -> Node:
+    def _read_parentheses(self, depth: int) -> QueryNode:
         start = self._at
         if depth > MAX_DEPTH:
             raise QueryError(start, 1, f"Parentheses go at most {MAX_DEPTH} deep.")
@@ -225,7 +225,7 @@ class _Reader:
         if path_text.count(".") > _MAX_PARTS:
             sentence = f"A path has at most {_MAX_PARTS} parts."
             raise QueryError(head.start(), head.end() - head.start(), sentence)
-        path = [_unescaped(part[1]) if part[2] is None else part[2] for part in _SEGMENT.finditer(path_text)]
+        path = [_unescape(part[1]) if part[2] is None else part[2] for part in _SEGMENT.finditer(path_text)]
         stars = [part[2] == "*" for part in _SEGMENT.finditer(path_text)]
         return _Head(
             field,
@@ -267,13 +267,13 @@ class _Reader:
     def _read_raw(self, bare: re.Pattern[str], missing: str, field: Field = WORD) -> RawValue:
         start = self._at
         if found := self._take(_QUOTED):
-            return RawValue(_unescaped(found[1]), True, start, found.end() - start)
+            return RawValue(_unescape(found[1]), True, start, found.end() - start)
         if self._text[start : start + 1] == '"':
             raise QueryError(
                 start,
                 len(self._text) - start,
                 "This quote is never closed.",
-                _quoted(self._text[start + 1 :]),
+                _quote(self._text[start + 1 :]),
             )
         if found := self._take(bare):
             return RawValue(found[0], False, start, found.end() - start)
@@ -281,7 +281,7 @@ class _Reader:
         raise QueryError(start, min(1, len(self._text) - start), sentence, field.example if missing else "")
 
 
-def _check_states(node: Node) -> None:
+def _check_states(node: QueryNode) -> None:
     """Raise `QueryError` for a tree that matches in no state, at the clause that leaves none."""
     states = list(TaskState)
     for part in node.parts if isinstance(node, All) else [node]:
@@ -291,7 +291,7 @@ def _check_states(node: Node) -> None:
         states = left
 
 
-def _contradiction(part: Node, states: Sequence[TaskState]) -> QueryError:
+def _contradiction(part: QueryNode, states: Sequence[TaskState]) -> QueryError:
     clause = part
     while not isinstance(clause, Clause):
         clause = clause.part if isinstance(clause, Not) else clause.parts[0]
@@ -306,10 +306,10 @@ def _contradiction(part: Node, states: Sequence[TaskState]) -> QueryError:
     return QueryError(clause.position, clause.length, sentence, f"state:{known.split(', ', maxsplit=1)[0]}")
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(r"\1", text)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -11,14 +11,14 @@ from pyasynq.info import ScanFilter, ScanNumber, ScanText
 from pyasynq.task import TaskState
 
 from ._fields import Kind
-from ._tree import FALSE, TRUE, All, Clause, Either, Node, Not
+from ._tree import FALSE, TRUE, All, Clause, Either, Not, QueryNode
 from ._values import (
     MICROSECONDS,
     Contains,
     Exact,
     Glob,
     NumberRange,
-    TimeRange,
+    TimePeriod,
     ValueTest,
     name_matches,
 )
@@ -80,7 +80,7 @@ _UNBOUNDED: Final = ScoreBounds(None, None)
 _EMPTY: Final = ScoreBounds(1, 0)
 
 
-def reduce_to(node: Node, place: Place) -> Node:
+def reduce_to(node: QueryNode, place: Place) -> QueryNode:
     """Return the rest of a query for the tasks of a place: `TRUE`, `FALSE`, or a tree of other clauses."""
     if isinstance(node, Clause):
         decided = _decide(node, place)
@@ -109,7 +109,7 @@ def _decide(clause: Clause, place: Place) -> bool | None:
     return None
 
 
-def names_of(node: Node, field: str) -> frozenset[str] | None:
+def names_of(node: QueryNode, field: str) -> frozenset[str] | None:
     """Return the values of a field, such as `id`, that matches can have; None for any."""
     if isinstance(node, Clause):
         if node.field.name != field:
@@ -125,7 +125,7 @@ def names_of(node: Node, field: str) -> frozenset[str] | None:
     return frozenset().union(*known) if len(known) == len(found) else None
 
 
-def scan_filter(node: Node, place: Place, now: Instant, masks: Sequence[str] | None) -> ScanFilter:
+def scan_filter(node: QueryNode, place: Place, now: Instant, masks: Sequence[str] | None) -> ScanFilter:
     """Return the bounds of scores and the texts by which Redis leaves tasks out that cannot match.
 
     `masks` are texts that stand for secrets in what the query is tested against; None is unknown texts.
@@ -141,7 +141,7 @@ def _may_be_masked(text: str, masks: Sequence[str] | None) -> bool:
     return any(text in mask or mask[:1] in text or mask[-1:] in text for mask in masks)
 
 
-def _bounds(node: Node, state: TaskState, now: int) -> ScoreBounds:
+def _bounds(node: QueryNode, state: TaskState, now: int) -> ScoreBounds:
     if isinstance(node, Clause):
         sides = _SCORED.get((state, node.field.name))
         if sides is None or not node.tests:
@@ -167,7 +167,7 @@ def _hull(parts: Sequence[ScoreBounds]) -> ScoreBounds:
 
 
 def _range_bounds(test: ValueTest, sides: tuple[bool, bool], now: int) -> ScoreBounds:
-    if not isinstance(test, TimeRange):
+    if not isinstance(test, TimePeriod):
         return _UNBOUNDED
     low, high = test.bounds(now)
     # A task's time is its score, rounded up to a whole second.
@@ -177,18 +177,18 @@ def _range_bounds(test: ValueTest, sides: tuple[bool, bool], now: int) -> ScoreB
     )
 
 
-def _texts(node: Node, masks: Sequence[str] | None, now: int) -> _Groups:
+def _texts(node: QueryNode, masks: Sequence[str] | None, now: int) -> _Groups:
     if isinstance(node, Clause):
-        return _either([_tests_for_redis(node, test, masks, now) for test in node.tests])
+        return _join_alternatives([_tests_for_redis(node, test, masks, now) for test in node.tests])
     if isinstance(node, Not):
         return []
     parts = [_texts(part, masks, now) for part in node.parts]
     if isinstance(node, All):
         return [group for part in parts for group in part]
-    return _either(parts)
+    return _join_alternatives(parts)
 
 
-def _either(parts: Sequence[_Groups]) -> _Groups:
+def _join_alternatives(parts: Sequence[_Groups]) -> _Groups:
     """Return the texts that a match of any part contains: the longest texts of each, as alternatives."""
     if len(parts) == 1:
         return parts[0]
@@ -215,7 +215,7 @@ def _tests_for_redis(clause: Clause, test: ValueTest, masks: Sequence[str] | Non
         number = ScanNumber(_NUMBERED[field.name], _spell(test.low), _spell(test.high))
         if field.name == "size" and masks:
             number = _size_unmasked(test)
-    elif isinstance(test, TimeRange) and field.name in _NUMBERED:
+    elif isinstance(test, TimePeriod) and field.name in _NUMBERED:
         number = _seconds(_NUMBERED[field.name], test, now)
     else:
         return []
@@ -231,7 +231,7 @@ def _size_unmasked(test: NumberRange) -> ScanNumber:
     return ScanNumber(_NUMBERED["size"], "" if test.low is None else str(int(test.low) // _MASK_GROWTH), "")
 
 
-def _seconds(field: int, test: TimeRange, now: int) -> ScanNumber:
+def _seconds(field: int, test: TimePeriod, now: int) -> ScanNumber:
     low, high = test.bounds(now)
     # Times that no datetime can hold are shown as the last one that can.
     is_open = high is None or high >= LAST_SECOND * MICROSECONDS

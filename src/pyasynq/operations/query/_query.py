@@ -9,7 +9,7 @@ from pyasynq.task import TaskState
 
 from ._match import Candidate, matches
 from ._place import Place, names_of, reduce_to, scan_filter
-from ._tree import FALSE, Node, clauses_of
+from ._tree import FALSE, QueryNode, clauses_of
 from ._values import Exact, Glob
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class PlacedQuery:
     """A query reduced to the conditions on the tasks of one collection."""
 
     place: Place
-    node: Node = field(repr=False)
+    node: QueryNode = field(repr=False)
 
     def matches(self, task: TaskInfo, facts: MatchFacts) -> bool:
         """Return whether a task of the collection matches."""
@@ -50,7 +50,7 @@ class Query:
 
     text: str
     """As it was written."""
-    node: Node = field(repr=False)
+    node: QueryNode = field(repr=False)
 
     @property
     def fields(self) -> frozenset[str]:

@@ -22,8 +22,8 @@ from ._values import (
     Glob,
     NumberRange,
     Signature,
+    TimePeriod,
     TimePoint,
-    TimeRange,
     ValueTest,
 )
 
@@ -132,22 +132,22 @@ def _read_path_value(name: str, raw: RawValue) -> ValueTest:
     if raw.is_quoted:
         return Exact(raw.text, is_quoted=True)
     if raw.text.startswith((">", "<")) or ".." in raw.text:
-        return _read_range(name, raw, _decimal, "a number")
+        return _read_range(name, raw, _parse_decimal, "a number")
     if "*" in raw.text:
         return Glob(tuple(raw.text.split("*")))
-    return Exact(raw.text, _decimal(raw.text))
+    return Exact(raw.text, _parse_decimal(raw.text))
 
 
 def _read_number(name: str, raw: RawValue) -> ValueTest:
-    return _read_range(name, raw, _decimal, "a number")
+    return _read_range(name, raw, _parse_decimal, "a number")
 
 
 def _read_size(name: str, raw: RawValue) -> ValueTest:
-    return _read_range(name, raw, _bytes, "a size such as 100kB")
+    return _read_range(name, raw, _parse_bytes, "a size such as 100kB")
 
 
 def _read_share(name: str, raw: RawValue) -> ValueTest:
-    return _read_range(name, raw, lambda text: _decimal(text.removesuffix("%")), "a share such as 80%")
+    return _read_range(name, raw, lambda text: _parse_decimal(text.removesuffix("%")), "a share such as 80%")
 
 
 def _read_range(name: str, raw: RawValue, read: Callable[[str], Decimal | None], wanted: str) -> NumberRange:
@@ -173,13 +173,13 @@ def _read_past(name: str, raw: RawValue) -> ValueTest:
 
 def _read_future(name: str, raw: RawValue) -> ValueTest:
     if raw.text == "past":
-        return TimeRange(None, TimePoint(0, is_relative=True))
+        return TimePeriod(None, TimePoint(0, is_relative=True))
     if raw.text == "future":
-        return TimeRange(TimePoint(1, is_relative=True), None)
+        return TimePeriod(TimePoint(1, is_relative=True), None)
     return _read_times(name, raw, 1)
 
 
-def _read_times(name: str, raw: RawValue, direction: int) -> TimeRange:
+def _read_times(name: str, raw: RawValue, direction: int) -> TimePeriod:
     """Read ages (direction -1) or distances ahead (1), and times; a longer age is an earlier time."""
     operator, texts = _split_range(raw.text)
     moments = [_read_moment(text, direction) if text else None for text in texts]
@@ -195,28 +195,28 @@ def _read_times(name: str, raw: RawValue, direction: int) -> TimeRange:
         raise _error(raw, sentence, f"{name}:<{raw.text}")
     if operator in {"..", ""}:
         early, late = (moments[-1], moments[0]) if is_age else (moments[0], moments[-1])
-        return _between(name, raw, early, late)
+        return _read_period(name, raw, early, late)
     is_early = (operator[0] == "<") != is_age
-    return _beyond(given[0], is_early=is_early, is_included=operator.endswith("="))
+    return _read_open_period(given[0], is_early=is_early, is_included=operator.endswith("="))
 
 
-def _between(name: str, raw: RawValue, early: _Moment | None, late: _Moment | None) -> TimeRange:
-    found = TimeRange(early and early.first, late and late.last)
+def _read_period(name: str, raw: RawValue, early: _Moment | None, late: _Moment | None) -> TimePeriod:
+    found = TimePeriod(early and early.first, late and late.last)
     if found.low and found.high and found.low.microseconds > found.high.microseconds:
         begin, _, end = raw.text.partition("..")
         raise _error(raw, "The range ends before it begins.", f"{name}:{end}..{begin}")
     return found
 
 
-def _beyond(moment: _Moment, *, is_early: bool, is_included: bool) -> TimeRange:
+def _read_open_period(moment: _Moment, *, is_early: bool, is_included: bool) -> TimePeriod:
     first, last = moment
     if is_early:
-        return TimeRange(None, last if is_included else first.shifted(-1))
-    return TimeRange(first if is_included else last.shifted(1), None)
+        return TimePeriod(None, last if is_included else first.shifted(-1))
+    return TimePeriod(first if is_included else last.shifted(1), None)
 
 
 def _read_moment(text: str, direction: int) -> _Moment | None:
-    duration = _duration(text)
+    duration = _parse_duration(text)
     if duration is not None:
         point = TimePoint(direction * duration, is_relative=True)
         return _Moment(point, point)
@@ -227,16 +227,16 @@ def _read_moment(text: str, direction: int) -> _Moment | None:
     except ValueError:
         return None
     moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    first = _microseconds(moment)
+    first = _count_microseconds(moment)
     length = 86_400 * MICROSECONDS - 1 if _DATE.fullmatch(text) else 0
     return _Moment(TimePoint(first, is_relative=False), TimePoint(first + length, is_relative=False))
 
 
-def _microseconds(moment: datetime) -> int:
+def _count_microseconds(moment: datetime) -> int:
     return Instant.from_datetime(moment).to_microseconds()
 
 
-def _duration(text: str) -> int | None:
+def _parse_duration(text: str) -> int | None:
     """Return microseconds; None for what is not a duration, or too long."""
     total = at = 0
     while at < len(text):
@@ -259,7 +259,7 @@ def _split_range(text: str) -> tuple[str, list[str]]:
     return "", [text]
 
 
-def _decimal(text: str) -> Decimal | None:
+def _parse_decimal(text: str) -> Decimal | None:
     if not _NUMBER.fullmatch(text):
         return None
     try:
@@ -268,7 +268,7 @@ def _decimal(text: str) -> Decimal | None:
         return None
 
 
-def _bytes(text: str) -> Decimal | None:
+def _parse_bytes(text: str) -> Decimal | None:
     found = _SIZE.fullmatch(text)
     return found and Decimal(found[1]) * _SIZES[found[2].lower()]
 

@@ -29,30 +29,30 @@ class Clause:
 class All:
     """Conjunction: every part matches. Without parts it is always true."""
 
-    parts: tuple[Node, ...]
+    parts: tuple[QueryNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
     """Disjunction: one part matches. Without parts it is never true."""
 
-    parts: tuple[Node, ...]
+    parts: tuple[QueryNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
     """Negation."""
 
-    part: Node
+    part: QueryNode
 
 
-Node: TypeAlias = Clause | All | Either | Not
+QueryNode: TypeAlias = Clause | All | Either | Not
 
 TRUE: Final = All(())
 FALSE: Final = Either(())
 
 
-def clauses_of(node: Node) -> Iterator[Clause]:
+def clauses_of(node: QueryNode) -> Iterator[Clause]:
     """Yield the clauses of a tree, in the order of the query."""
     if isinstance(node, Clause):
         yield node

@@ -95,7 +95,7 @@ class TimePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimePeriod:
     """Times between two others, both included; None leaves a side open."""
 
     low: TimePoint | None
@@ -112,7 +112,7 @@ class TimeRange:
         return (low is None or low <= moment) and (high is None or moment <= high)
 
 
-ValueTest: TypeAlias = Anything | Exact | Glob | Contains | Signature | NumberRange | TimeRange
+ValueTest: TypeAlias = Anything | Exact | Glob | Contains | Signature | NumberRange | TimePeriod
 
 
 def name_matches(test: ValueTest, text: str) -> bool:

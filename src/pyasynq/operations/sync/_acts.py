@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.cancellation import request_in_queue
 from pyasynq._broker.operating.acts import (
-    Step,
+    ActStep,
     Stepped,
     archive_step,
     delete_step,
@@ -43,7 +43,7 @@ LARGEST_MOVE: Final = 50
 """Tasks that a step moves at most: their hashes pass through this process."""
 
 
-class Chunk(NamedTuple):
+class StepTasks(NamedTuple):
     """The tasks of a step, in one queue.
 
     Attributes:
@@ -59,7 +59,7 @@ class Chunk(NamedTuple):
     unwanted: frozenset[str] = frozenset()
 
 
-class Progress(NamedTuple):
+class StepProgress(NamedTuple):
     """How far the operation was before a step.
 
     Attributes:
@@ -103,10 +103,10 @@ class Acts:
             size = min(size, max(1, int(self._options.rate)))
         return size
 
-    def perform(self, chunk: Chunk, progress: Progress) -> Stepped:  # noqa: PLR0911 - one for each act
+    def perform(self, chunk: StepTasks, progress: StepProgress) -> Stepped:  # noqa: PLR0911 - one for each act
         """Act on the tasks of a step."""
         queue, ids, state, _ = chunk
-        step = Step(self._info.operation, progress.number)
+        step = ActStep(self._info.operation, progress.number)
         now = self._door.now()
         match self._info.act:
             case Act.RUN if not self._options.spread:
@@ -136,7 +136,7 @@ class Acts:
     def _edit(self, queue: str, ids: Sequence[str]) -> Stepped:
         edit = editor_of(self._options)
         results = self._door.run_batch([edit_task(queue, task_id, edit) for task_id in ids])
-        return _count(dict(zip(ids, map(_raised, results), strict=True)))
+        return _count(dict(zip(ids, map(_raise_if_error, results), strict=True)))
 
     def _cancel(self, queue: str, ids: Sequence[str]) -> Stepped:
         request = partial(request_in_queue, queue, outcome=self._options.outcome, now=self._door.redis_now())
@@ -144,13 +144,13 @@ class Acts:
         for task_id, result in zip(
             ids, self._door.run_batch([request(task_id) for task_id in ids]), strict=True
         ):
-            answer = _raised(result)
+            answer = _raise_if_error(result)
             state = "missing" if answer is None else str(answer.state or "missing")
             is_asked = answer is not None and answer.status is not CancelStatus.NOT_ACTIVE
             reasons[task_id] = "" if is_asked else state
         return _count(reasons)
 
-    def _move(self, chunk: Chunk, step: Step, *, is_repeated: bool) -> Stepped:
+    def _move(self, chunk: StepTasks, step: ActStep, *, is_repeated: bool) -> Stepped:
         queue, ids, state, unwanted = chunk
         target = self._options.queue
         reasons: dict[str, str] = {}
@@ -163,7 +163,7 @@ class Acts:
                 hold_and_take(operation, queue, target, one, state, is_wanted=one not in unwanted)
                 for one in ids
             ]
-            moves = dict(zip(ids, map(_raised, self._door.run_batch(plans)), strict=True))
+            moves = dict(zip(ids, map(_raise_if_error, self._door.run_batch(plans)), strict=True))
             fates = {task_id: move.fate for task_id, move in moves.items()}
             reasons = {task_id: move.reason for task_id, move in moves.items() if move.reason}
         stepped = self._door.run(release_step(step, target, fates))
@@ -197,7 +197,7 @@ def _count(reasons: dict[str, str]) -> Stepped:
     return Stepped(len(reasons) - len(refused), refused)
 
 
-def _raised(result: Any) -> Any:
+def _raise_if_error(result: Any) -> Any:
     if isinstance(result, Exception):
         raise result
     return result

@@ -95,6 +95,6 @@ class AttentionOperator(OperatorBase):
             InvalidOptionError: for a duration that is not above 0.
         """
         seconds = None if objective is None else parse_positive_seconds("objective", objective)
-        before = self._inspector.run(snoozes.get_wait_objective(queue))
+        before = self._inspector.run(snoozes.read_wait_objective(queue))
         self._inspector.run(snoozes.set_wait_objective(queue, seconds))
         note_change({"wait_objective": before}, {"wait_objective": seconds})

@@ -45,7 +45,7 @@ from pyasynq.operations.operation_record import decode_operation, encode_operati
 from pyasynq.operations.permissions import Permission
 from pyasynq.operations.selection import Budget
 
-from ._runner import Runner
+from ._runner import OperationRunner
 from .search import SearchOperator
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class OperationOperator(SearchOperator):
             OperationNotFoundError: there is no such operation.
             RedisError: Redis failed; the operation goes on with the next `run_operation`.
         """
-        runner = Runner(self._doors, operation_id, self._redactor, progress)
+        runner = OperationRunner(self._doors, operation_id, self._redactor, progress)
         return runner.run()
 
     def pause_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
@@ -237,7 +237,7 @@ class OperationOperator(SearchOperator):
         """Return queue, id and state of the tasks of an operation; an empty state is any."""
         if targets.ids:
             # Tasks that are in the queue of a move already stay as they are, and are told as existing.
-            return self._named_tasks(act, targets)
+            return self._find_named_tasks(act, targets)
         found: dict[tuple[str, str], str] = {}
         budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)
         for page in self._pages(act, targets.query, options, budget):
@@ -265,7 +265,7 @@ class OperationOperator(SearchOperator):
             return ids
         return self._inspector.run(order_by_place(queue, ids))
 
-    def _named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
+    def _find_named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
         """Return the named tasks, except in queues in which the user may not run the query that found them.
 
         What such a query leaves out would tell of payloads.

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from pyasynq import errors
 from pyasynq.task import TaskState
 
-from .go_texts import encode_json, quote
+from .go_texts import encode_json, quote_for_go
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -82,10 +82,10 @@ class ApiRequest:
 
         A text that is not a number is ignored. A size below 1 is as much as a page can have.
         """
-        page, size = max(self._number("page", 1), 1), self._number("size", _DEFAULT_SIZE)
+        page, size = max(self._read_number("page", 1), 1), self._read_number("size", _DEFAULT_SIZE)
         return (page, min(size, _LARGEST_SIZE)) if size > 0 else (1, _LARGEST_SIZE)
 
-    def _number(self, name: str, default: int) -> int:
+    def _read_number(self, name: str, default: int) -> int:
         text = self.request.query_params.get(name, "")
         digits = text[1:] if text[:1] in {"+", "-"} else text
         return (
@@ -130,11 +130,11 @@ def _describe_error(error: Exception) -> str:
     """Return the text that asynqmon has for an error; our own for one that it does not know."""
     match error:
         case errors.QueuePausedError():
-            text = f"queue {quote(error.queue)} is already paused"
+            text = f"queue {quote_for_go(error.queue)} is already paused"
         case errors.QueueNotPausedError():
-            text = f"queue {quote(error.queue)} is not paused"
+            text = f"queue {quote_for_go(error.queue)} is not paused"
         case errors.QueueNotFoundError():
-            text = f"NOT_FOUND: queue {quote(error.queue)} does not exist"
+            text = f"NOT_FOUND: queue {quote_for_go(error.queue)} does not exist"
         case errors.TaskNotFoundError():
             text = "asynq: task not found"
         case errors.TaskStateError():
@@ -172,7 +172,7 @@ def _parse_ids(body: bytes) -> list[str]:
     ids: list[str] = []
     for name, given in value.items():
         if name.lower() != "task_ids":
-            raise ApiError(400, f"json: unknown field {quote(name)}")
+            raise ApiError(400, f"json: unknown field {quote_for_go(name)}")
         if not isinstance(given, list | None) or not all(isinstance(one, str) for one in given or ()):
             raise ApiError(400, "task_ids must be a list of texts")
         ids = list(given or ())

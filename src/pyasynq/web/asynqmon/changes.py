@@ -13,7 +13,7 @@ from pyasynq.errors import QueueNotEmptyError, QueueNotFoundError
 from pyasynq.task import TaskState
 
 from .answer import ApiError, json_answer
-from .go_texts import quote
+from .go_texts import quote_for_go
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -26,107 +26,107 @@ _REASON: Final = "asynqmon API"
 _CANCELED_AT_ONCE: Final = 100
 
 
-def _done() -> Response:
+def _answer_done() -> Response:
     return Response(status_code=204)
 
 
-async def delete_queue(ask: ApiRequest) -> Response:
+async def answer_delete_queue(ask: ApiRequest) -> Response:
     """Delete an empty queue."""
     try:
         await ask.operator.delete_queue(ask.queue, reason=_REASON)
     except QueueNotFoundError:
-        raise ApiError(404, f"queue not found: queue={quote(ask.queue)}") from None
+        raise ApiError(404, f"queue not found: queue={quote_for_go(ask.queue)}") from None
     except QueueNotEmptyError:
-        raise ApiError(400, f"queue is not empty: queue={quote(ask.queue)}") from None
-    return _done()
+        raise ApiError(400, f"queue is not empty: queue={quote_for_go(ask.queue)}") from None
+    return _answer_done()
 
 
-async def pause_queue(ask: ApiRequest) -> Response:
+async def answer_pause_queue(ask: ApiRequest) -> Response:
     """Pause a queue."""
     await ask.operator.pause_queue(ask.queue, reason=_REASON)
-    return _done()
+    return _answer_done()
 
 
-async def resume_queue(ask: ApiRequest) -> Response:
+async def answer_resume_queue(ask: ApiRequest) -> Response:
     """Resume a queue."""
     await ask.operator.resume_queue(ask.queue, reason=_REASON)
-    return _done()
+    return _answer_done()
 
 
-async def run_task(ask: ApiRequest) -> Response:
+async def answer_run_task(ask: ApiRequest) -> Response:
     """Run a task now, whatever its state is."""
     with _explain_missing_queue():
         await ask.operator.run_task(ask.queue, ask.names["task"], reason=_REASON)
-    return _done()
+    return _answer_done()
 
 
-async def archive_task(ask: ApiRequest) -> Response:
+async def answer_archive_task(ask: ApiRequest) -> Response:
     """Archive a task."""
     with _explain_missing_queue():
         await ask.operator.archive_task(ask.queue, ask.names["task"], reason=_REASON)
-    return _done()
+    return _answer_done()
 
 
-async def delete_task(ask: ApiRequest) -> Response:
+async def answer_delete_task(ask: ApiRequest) -> Response:
     """Delete a task."""
     with _explain_missing_queue():
         await ask.operator.delete_task(ask.queue, ask.names["task"], reason=_REASON)
-    return _done()
+    return _answer_done()
 
 
-async def run_all(ask: ApiRequest) -> Response:
+async def answer_run_all(ask: ApiRequest) -> Response:
     """Run all tasks of a state or a group."""
-    with _explain_missing_queue(_of_all(ask.state)):
+    with _explain_missing_queue(_explain_missing_tasks(ask.state)):
         result = await ask.operator.run_all_tasks(ask.queue, ask.state, group=ask.group, reason=_REASON)
     return json_answer({"scheduled": result.done})
 
 
-async def archive_all(ask: ApiRequest) -> Response:
+async def answer_archive_all(ask: ApiRequest) -> Response:
     """Archive all tasks of a state or a group; older archived tasks make room."""
-    with _explain_missing_queue(_of_all(ask.state)):
+    with _explain_missing_queue(_explain_missing_tasks(ask.state)):
         result = await ask.operator.archive_all_tasks(
             ask.queue, ask.state, group=ask.group, trim=True, reason=_REASON
         )
     return json_answer({"archived": result.done})
 
 
-async def delete_all(ask: ApiRequest) -> Response:
+async def answer_delete_all(ask: ApiRequest) -> Response:
     """Delete all tasks of a state or a group."""
-    with _explain_missing_queue(_of_all(ask.state)):
+    with _explain_missing_queue(_explain_missing_tasks(ask.state)):
         result = await ask.operator.delete_all_tasks(ask.queue, ask.state, group=ask.group, reason=_REASON)
     return json_answer({"deleted": result.done})
 
 
-async def run_batch(ask: ApiRequest) -> Response:
+async def answer_run_batch(ask: ApiRequest) -> Response:
     """Run the tasks of some ids."""
     return await _change_batch(ask, ask.operator.run_tasks, "pending_ids", "error_ids")
 
 
-async def archive_batch(ask: ApiRequest) -> Response:
+async def answer_archive_batch(ask: ApiRequest) -> Response:
     """Archive the tasks of some ids; older archived tasks make room."""
     change = partial(ask.operator.archive_tasks, trim=True)
     return await _change_batch(ask, change, "archived_ids", "error_ids")
 
 
-async def delete_batch(ask: ApiRequest) -> Response:
+async def answer_delete_batch(ask: ApiRequest) -> Response:
     """Delete the tasks of some ids."""
     return await _change_batch(ask, ask.operator.delete_tasks, "deleted_ids", "failed_ids")
 
 
-async def cancel_task(ask: ApiRequest) -> Response:
+async def answer_cancel_task(ask: ApiRequest) -> Response:
     """Ask for the cancellation of a task; one that does not run is left alone without an error."""
     await _cancel(ask, [ask.names["task"]])
-    return _done()
+    return _answer_done()
 
 
-async def cancel_batch(ask: ApiRequest) -> Response:
+async def answer_cancel_batch(ask: ApiRequest) -> Response:
     """Ask for the cancellation of the tasks of some ids; the answer names all of them."""
     ids = await ask.read_ids()
     await _cancel(ask, ids)
     return json_answer({"canceled_ids": ids, "error_ids": []})
 
 
-async def cancel_all(ask: ApiRequest) -> Response:
+async def answer_cancel_all(ask: ApiRequest) -> Response:
     """Ask for the cancellation of all tasks that run."""
     with _explain_missing_queue():
         for page in itertools.count(1):
@@ -134,7 +134,7 @@ async def cancel_all(ask: ApiRequest) -> Response:
             await _cancel(ask, [task.id for task in tasks])
             if len(tasks) < _CANCELED_AT_ONCE:
                 break
-    return _done()
+    return _answer_done()
 
 
 async def _cancel(ask: ApiRequest, ids: list[str]) -> None:
@@ -164,10 +164,10 @@ def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[Non
     try:
         yield
     except QueueNotFoundError as error:
-        raise ApiError(500, text.format(quote(error.queue))) from None
+        raise ApiError(500, text.format(quote_for_go(error.queue))) from None
 
 
-def _of_all(state: TaskState) -> str:
+def _explain_missing_tasks(state: TaskState) -> str:
     """Return what asynqmon says of a missing queue when all tasks of a state are to be changed."""
     code = "INTERNAL_ERROR" if state in {TaskState.PENDING, TaskState.AGGREGATING} else "NOT_FOUND"
     return f"{code}: INTERNAL_ERROR: queue {{}} does not exist"

@@ -83,7 +83,7 @@ def format_data(data: bytes, most: int | None) -> str:
     return text if most is None or len(text) <= most else text[:most] + "…"
 
 
-def quote(text: str) -> str:
+def quote_for_go(text: str) -> str:
     """Return a text in quotation marks as Go's verb `%q` writes it."""
     return '"' + "".join(_quote_character(character) for character in text) + '"'
 

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 from starlette.responses import Response
 
 from .answer import ApiError
-from .go_texts import encode_json, quote
+from .go_texts import encode_json, quote_for_go
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,10 +46,10 @@ _LARGEST_REPLY: Final = 50_000_000
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-async def get_metrics(ask: ApiRequest) -> Response:
+async def answer_get_metrics(ask: ApiRequest) -> Response:
     """Return the answers of Prometheus to the queries of all charts, by the name of the chart."""
-    duration = _number(ask, "duration", "duration", _HOUR)
-    end = _number(ask, "endtime", "end_time", int(time.time()))
+    duration = _read_number(ask, "duration", "duration", _HOUR)
+    end = _read_number(ask, "endtime", "end_time", int(time.time()))
     names = [name for name in ask.request.query_params.get("queues", "").split(",") if name]
     if not ask.settings.prometheus:
         raise ApiError(500, "there is no Prometheus; give its address with --prometheus-addr")
@@ -64,7 +64,7 @@ async def get_metrics(ask: ApiRequest) -> Response:
     answers = {chart: task.result() for chart, task in asked.items()}
     for chart, answer in answers.items():
         if isinstance(answer, Exception):
-            raise ApiError(500, f"failed to fetch {quote(_QUERIES[chart])}: {answer}")
+            raise ApiError(500, f"failed to fetch {quote_for_go(_QUERIES[chart])}: {answer}")
     return Response(encode_json(answers).rstrip(b"\n"), media_type="text/plain")
 
 
@@ -97,12 +97,12 @@ def _apply_filter(query: str, names: list[str]) -> str:
     return query.replace(_FILTER, f'queue=~"{text}"')
 
 
-def _number(ask: ApiRequest, name: str, spoken: str, default: int) -> int:
+def _read_number(ask: ApiRequest, name: str, spoken: str, default: int) -> int:
     text = ask.request.query_params.get(name, "")
     if not text:
         return default
     if not _WHOLE_NUMBER.fullmatch(text):
-        message = f"invalid query parameter: invalid value provided for {spoken}: {quote(text)}"
+        message = f"invalid query parameter: invalid value provided for {spoken}: {quote_for_go(text)}"
         raise ApiError(400, message)
     return int(text)
 

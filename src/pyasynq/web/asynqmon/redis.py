@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .answer import ApiRequest
 
 
-async def get_redis_info(ask: ApiRequest) -> Response:
+async def answer_get_redis_info(ask: ApiRequest) -> Response:
     """Return what Redis tells of itself; of a cluster also its nodes, and where the queues are."""
     texts = await ask.operator.redis_texts()
     return json_answer(
@@ -22,7 +22,7 @@ async def get_redis_info(ask: ApiRequest) -> Response:
             "raw_info": texts.info,
             "cluster": texts.is_cluster,
             "raw_cluster_nodes": texts.cluster_nodes,
-            "queue_locations": await _locations(ask) if texts.is_cluster else None,
+            "queue_locations": await _find_locations(ask) if texts.is_cluster else None,
         }
     )
 
@@ -32,7 +32,7 @@ def _parse(text: str) -> dict[str, str]:
     return dict(pair for pair in pairs if len(pair) == 2)
 
 
-async def _locations(ask: ApiRequest) -> list[dict[str, Any]] | None:
+async def _find_locations(ask: ApiRequest) -> list[dict[str, Any]] | None:
     """Return slot and nodes of each queue; None if there is no queue."""
     places = [
         {"queue": place.queue, "keyslot": place.slot, "nodes": [node.address for node in place.nodes]}

@@ -61,22 +61,22 @@ def _state_routes() -> list[ApiRoute]:
         folder = "groups/{group}/" if state == "aggregating" else ""
         tasks = f"/queues/{{queue}}/{folder}{state}_tasks"
         routes += [
-            ApiRoute("GET", tasks, views.list_tasks, "tasks"),
-            ApiRoute("DELETE", f"{tasks}/{{task}}", changes.delete_task, "delete_task"),
-            ApiRoute("DELETE", f"{tasks}:delete_all", changes.delete_all, "delete_all_tasks"),
-            ApiRoute("POST", f"{tasks}:batch_delete", changes.delete_batch, "delete_tasks"),
+            ApiRoute("GET", tasks, views.answer_list_tasks, "tasks"),
+            ApiRoute("DELETE", f"{tasks}/{{task}}", changes.answer_delete_task, "delete_task"),
+            ApiRoute("DELETE", f"{tasks}:delete_all", changes.answer_delete_all, "delete_all_tasks"),
+            ApiRoute("POST", f"{tasks}:batch_delete", changes.answer_delete_batch, "delete_tasks"),
         ]
         if "run" in acts:
             routes += [
-                ApiRoute("POST", f"{tasks}/{{task}}:run", changes.run_task, "run_task"),
-                ApiRoute("POST", f"{tasks}:run_all", changes.run_all, "run_all_tasks"),
-                ApiRoute("POST", f"{tasks}:batch_run", changes.run_batch, "run_tasks"),
+                ApiRoute("POST", f"{tasks}/{{task}}:run", changes.answer_run_task, "run_task"),
+                ApiRoute("POST", f"{tasks}:run_all", changes.answer_run_all, "run_all_tasks"),
+                ApiRoute("POST", f"{tasks}:batch_run", changes.answer_run_batch, "run_tasks"),
             ]
         if "archive" in acts:
             routes += [
-                ApiRoute("POST", f"{tasks}/{{task}}:archive", changes.archive_task, "archive_task"),
-                ApiRoute("POST", f"{tasks}:archive_all", changes.archive_all, "archive_all_tasks"),
-                ApiRoute("POST", f"{tasks}:batch_archive", changes.archive_batch, "archive_tasks"),
+                ApiRoute("POST", f"{tasks}/{{task}}:archive", changes.answer_archive_task, "archive_task"),
+                ApiRoute("POST", f"{tasks}:archive_all", changes.answer_archive_all, "archive_all_tasks"),
+                ApiRoute("POST", f"{tasks}:batch_archive", changes.answer_archive_batch, "archive_tasks"),
             ]
     return routes
 
@@ -84,26 +84,29 @@ def _state_routes() -> list[ApiRoute]:
 _ACTIVE: Final = "/queues/{queue}/active_tasks"
 
 ROUTES: Final = (
-    ApiRoute("GET", "/queues", views.list_queues, "queue_infos"),
-    ApiRoute("GET", "/queues/{queue}", views.get_queue, "queue"),
-    ApiRoute("DELETE", "/queues/{queue}", changes.delete_queue, "delete_queue"),
-    ApiRoute("POST", "/queues/{queue}:pause", changes.pause_queue, "pause_queue"),
-    ApiRoute("POST", "/queues/{queue}:resume", changes.resume_queue, "resume_queue"),
-    ApiRoute("GET", "/queue_stats", views.list_queue_statistics, "queues"),
-    ApiRoute("GET", _ACTIVE, views.list_tasks, "tasks"),
-    ApiRoute("POST", f"{_ACTIVE}/{{task}}:cancel", changes.cancel_task, "cancel_tasks"),
-    ApiRoute("POST", f"{_ACTIVE}:cancel_all", changes.cancel_all, "cancel_tasks"),
-    ApiRoute("POST", f"{_ACTIVE}:batch_cancel", changes.cancel_batch, "cancel_tasks"),
+    ApiRoute("GET", "/queues", views.answer_list_queues, "queue_infos"),
+    ApiRoute("GET", "/queues/{queue}", views.answer_get_queue, "queue"),
+    ApiRoute("DELETE", "/queues/{queue}", changes.answer_delete_queue, "delete_queue"),
+    ApiRoute("POST", "/queues/{queue}:pause", changes.answer_pause_queue, "pause_queue"),
+    ApiRoute("POST", "/queues/{queue}:resume", changes.answer_resume_queue, "resume_queue"),
+    ApiRoute("GET", "/queue_stats", views.answer_list_queue_statistics, "queues"),
+    ApiRoute("GET", _ACTIVE, views.answer_list_tasks, "tasks"),
+    ApiRoute("POST", f"{_ACTIVE}/{{task}}:cancel", changes.answer_cancel_task, "cancel_tasks"),
+    ApiRoute("POST", f"{_ACTIVE}:cancel_all", changes.answer_cancel_all, "cancel_tasks"),
+    ApiRoute("POST", f"{_ACTIVE}:batch_cancel", changes.answer_cancel_batch, "cancel_tasks"),
     *_state_routes(),
-    ApiRoute("GET", "/queues/{queue}/tasks/{task}", views.get_task, "task"),
-    ApiRoute("GET", "/queues/{queue}/groups", views.list_groups, "groups"),
-    ApiRoute("GET", "/servers", views.list_servers, "servers"),
-    ApiRoute("GET", "/scheduler_entries", views.list_scheduler_entries, "schedules"),
+    ApiRoute("GET", "/queues/{queue}/tasks/{task}", views.answer_get_task, "task"),
+    ApiRoute("GET", "/queues/{queue}/groups", views.answer_list_groups, "groups"),
+    ApiRoute("GET", "/servers", views.answer_list_servers, "servers"),
+    ApiRoute("GET", "/scheduler_entries", views.answer_list_scheduler_entries, "schedules"),
     ApiRoute(
-        "GET", "/scheduler_entries/{entry}/enqueue_events", views.list_enqueue_events, "schedule_events"
+        "GET",
+        "/scheduler_entries/{entry}/enqueue_events",
+        views.answer_list_enqueue_events,
+        "schedule_events",
     ),
-    ApiRoute("GET", "/redis_info", redis.get_redis_info, "redis_texts"),
-    ApiRoute("GET", "/metrics", prometheus.get_metrics, ""),
+    ApiRoute("GET", "/redis_info", redis.answer_get_redis_info, "redis_texts"),
+    ApiRoute("GET", "/metrics", prometheus.answer_get_metrics, ""),
 )
 """All routes. A name in a path is one segment; the first route that fits answers."""
 
@@ -115,13 +118,13 @@ class _Matcher(NamedTuple):
     pattern: re.Pattern[str]
 
 
-def _matcher(route: ApiRoute) -> _Matcher:
+def _compile_matcher(route: ApiRoute) -> _Matcher:
     pieces = _SEGMENT.split(route.path)
     text = "".join(f"(?P<{piece}>[^/]+)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
     return _Matcher(route, re.compile(text))
 
 
-_MATCHERS: Final = tuple(map(_matcher, ROUTES))
+_MATCHERS: Final = tuple(map(_compile_matcher, ROUTES))
 
 
 def asynqmon_route(door: Doorkeeper) -> Route:

@@ -34,7 +34,7 @@ class TextLimits(NamedTuple):
     result: int | None = None
 
 
-def queue_snapshot(info: QueueInfo, memory: int) -> dict[str, Any]:
+def describe_queue_snapshot(info: QueueInfo, memory: int) -> dict[str, Any]:
     """Return the counts of a queue, and the bytes that it was estimated to take lately."""
     return {
         "queue": info.queue,
@@ -58,7 +58,7 @@ def queue_snapshot(info: QueueInfo, memory: int) -> dict[str, Any]:
     }
 
 
-def daily_statistics(days: Iterable[DailyStatistics]) -> list[dict[str, Any]]:
+def describe_daily_statistics(days: Iterable[DailyStatistics]) -> list[dict[str, Any]]:
     """Return what a queue processed on each of some days."""
     return [
         {
@@ -72,12 +72,14 @@ def daily_statistics(days: Iterable[DailyStatistics]) -> list[dict[str, Any]]:
     ]
 
 
-def group_sizes(groups: Iterable[GroupInfo]) -> list[dict[str, Any]]:
+def describe_group_sizes(groups: Iterable[GroupInfo]) -> list[dict[str, Any]]:
     """Return groups with the number of their tasks."""
     return [{"group": group.name, "size": group.size} for group in groups]
 
 
-def listed_task(task: TaskInfo, limits: TextLimits, workers: Mapping[str, WorkerInfo]) -> dict[str, Any]:
+def describe_listed_task(
+    task: TaskInfo, limits: TextLimits, workers: Mapping[str, WorkerInfo]
+) -> dict[str, Any]:
     """Return a task of a list, with the fields of its state.
 
     Args:
@@ -113,7 +115,7 @@ def listed_task(task: TaskInfo, limits: TextLimits, workers: Mapping[str, Worker
     return shape
 
 
-def whole_task(task: TaskInfo, limits: TextLimits) -> dict[str, Any]:
+def describe_whole_task(task: TaskInfo, limits: TextLimits) -> dict[str, Any]:
     """Return everything that is known of a task."""
     return {
         "id": task.id,
@@ -134,7 +136,7 @@ def whole_task(task: TaskInfo, limits: TextLimits) -> dict[str, Any]:
     }
 
 
-def server(info: ServerInfo, limits: TextLimits) -> dict[str, Any]:
+def describe_running_server(info: ServerInfo, limits: TextLimits) -> dict[str, Any]:
     """Return a server with what it runs."""
     return {
         "id": info.id,
@@ -158,7 +160,7 @@ def server(info: ServerInfo, limits: TextLimits) -> dict[str, Any]:
     }
 
 
-def scheduler_entry(entry: SchedulerEntryInfo, limits: TextLimits) -> dict[str, Any]:
+def describe_scheduler_entry(entry: SchedulerEntryInfo, limits: TextLimits) -> dict[str, Any]:
     """Return an entry of a scheduler; the previous time is left out if there was none."""
     shape = {
         "id": entry.id,
@@ -173,7 +175,7 @@ def scheduler_entry(entry: SchedulerEntryInfo, limits: TextLimits) -> dict[str, 
     return shape
 
 
-def enqueue_event(event: SchedulerEvent) -> dict[str, Any]:
+def describe_enqueue_event(event: SchedulerEvent) -> dict[str, Any]:
     """Return what an entry of a scheduler enqueued once."""
     return {"task_id": event.task_id, "enqueued_at": format_time(event.enqueued_at)}
 

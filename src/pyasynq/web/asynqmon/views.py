@@ -22,30 +22,32 @@ _DAYS: Final = 10
 _MOST_DAYS: Final = 90
 
 
-async def list_queues(ask: ApiRequest) -> Response:
+async def answer_list_queues(ask: ApiRequest) -> Response:
     """Return the counts of all queues."""
     infos = await ask.operator.queue_infos()
-    memory = await ask.recent("asynqmon memory", partial(_memory_of_queues, ask))
-    return json_answer({"queues": [shapes.queue_snapshot(info, memory.get(info.queue, 0)) for info in infos]})
+    memory = await ask.recent("asynqmon memory", partial(_read_memory_of_queues, ask))
+    return json_answer(
+        {"queues": [shapes.describe_queue_snapshot(info, memory.get(info.queue, 0)) for info in infos]}
+    )
 
 
-async def get_queue(ask: ApiRequest) -> Response:
+async def answer_get_queue(ask: ApiRequest) -> Response:
     """Return the counts of a queue, and what it processed on ten days."""
     snapshot = await _snapshot(ask)
     history = await ask.operator.history(ask.queue, _DAYS)
-    return json_answer({"current": snapshot, "history": shapes.daily_statistics(history)})
+    return json_answer({"current": snapshot, "history": shapes.describe_daily_statistics(history)})
 
 
-async def list_queue_statistics(ask: ApiRequest) -> Response:
+async def answer_list_queue_statistics(ask: ApiRequest) -> Response:
     """Return what each queue processed on 90 days."""
     names = await ask.operator.queues()
     statistics = {
-        name: shapes.daily_statistics(await ask.operator.history(name, _MOST_DAYS)) for name in names
+        name: shapes.describe_daily_statistics(await ask.operator.history(name, _MOST_DAYS)) for name in names
     }
     return json_answer({"stats": statistics})
 
 
-async def list_tasks(ask: ApiRequest) -> Response:
+async def answer_list_tasks(ask: ApiRequest) -> Response:
     """Return a page of the tasks of one state, with the counts of the queue."""
     page, size = ask.page()
     try:
@@ -53,27 +55,27 @@ async def list_tasks(ask: ApiRequest) -> Response:
     except QueueNotFoundError:
         raise ApiError(500, "asynq: queue not found") from None
     snapshot = await _snapshot(ask)
-    workers = await _workers(ask) if ask.state is TaskState.ACTIVE else {}
+    workers = await _find_workers(ask) if ask.state is TaskState.ACTIVE else {}
     answer: dict[str, Any] = {
-        "tasks": [shapes.listed_task(task, ask.limits, workers) for task in tasks],
+        "tasks": [shapes.describe_listed_task(task, ask.limits, workers) for task in tasks],
         "stats": snapshot,
     }
     if ask.state is TaskState.ACTIVE:
         return json_answer(answer)
     if ask.state is TaskState.AGGREGATING:
-        answer["groups"] = shapes.group_sizes(await ask.operator.groups(ask.queue))
+        answer["groups"] = shapes.describe_group_sizes(await ask.operator.groups(ask.queue))
     # asynqmon makes these answers of a map, whose names Go sorts.
     return json_answer(dict(sorted(answer.items())))
 
 
-async def list_groups(ask: ApiRequest) -> Response:
+async def answer_list_groups(ask: ApiRequest) -> Response:
     """Return the groups of a queue."""
     snapshot = await _snapshot(ask)
     groups = await ask.operator.groups(ask.queue)
-    return json_answer({"stats": snapshot, "groups": shapes.group_sizes(groups)})
+    return json_answer({"stats": snapshot, "groups": shapes.describe_group_sizes(groups)})
 
 
-async def get_task(ask: ApiRequest) -> Response:
+async def answer_get_task(ask: ApiRequest) -> Response:
     """Return a task; 404 with a short text if there is none."""
     try:
         task = await ask.operator.task(ask.queue, ask.names["task"])
@@ -81,44 +83,44 @@ async def get_task(ask: ApiRequest) -> Response:
         raise ApiError(404, "queue not found") from None
     except TaskNotFoundError:
         raise ApiError(404, "task not found") from None
-    return json_answer(shapes.whole_task(task, ask.limits))
+    return json_answer(shapes.describe_whole_task(task, ask.limits))
 
 
-async def list_servers(ask: ApiRequest) -> Response:
+async def answer_list_servers(ask: ApiRequest) -> Response:
     """Return the live servers."""
     servers = await ask.operator.servers()
-    return json_answer({"servers": [shapes.server(one, ask.limits) for one in servers]})
+    return json_answer({"servers": [shapes.describe_running_server(one, ask.limits) for one in servers]})
 
 
-async def list_scheduler_entries(ask: ApiRequest) -> Response:
+async def answer_list_scheduler_entries(ask: ApiRequest) -> Response:
     """Return the entries of running schedulers."""
     entries = await ask.operator.schedules()
-    return json_answer({"entries": [shapes.scheduler_entry(entry, ask.limits) for entry in entries]})
+    return json_answer({"entries": [shapes.describe_scheduler_entry(entry, ask.limits) for entry in entries]})
 
 
-async def list_enqueue_events(ask: ApiRequest) -> Response:
+async def answer_list_enqueue_events(ask: ApiRequest) -> Response:
     """Return a page of what an entry enqueued."""
     page, size = ask.page()
     events = await ask.operator.schedule_events(ask.names["entry"], page, size)
-    return json_answer({"events": [shapes.enqueue_event(event) for event in events]})
+    return json_answer({"events": [shapes.describe_enqueue_event(event) for event in events]})
 
 
 async def _snapshot(ask: ApiRequest) -> dict[str, Any]:
     info = await ask.operator.queue(ask.queue)
-    memory = await ask.recent(("asynqmon memory", ask.queue), partial(_memory_of_queue, ask))
-    return shapes.queue_snapshot(info, memory)
+    memory = await ask.recent(("asynqmon memory", ask.queue), partial(_read_memory_of_queue, ask))
+    return shapes.describe_queue_snapshot(info, memory)
 
 
-async def _memory_of_queues(ask: ApiRequest) -> dict[str, int]:
+async def _read_memory_of_queues(ask: ApiRequest) -> dict[str, int]:
     infos = await ask.operator.queue_infos(memory=True)
     return {info.queue: info.memory_usage or 0 for info in infos}
 
 
-async def _memory_of_queue(ask: ApiRequest) -> int:
+async def _read_memory_of_queue(ask: ApiRequest) -> int:
     return (await ask.operator.queue(ask.queue, memory=True)).memory_usage or 0
 
 
-async def _workers(ask: ApiRequest) -> dict[str, WorkerInfo]:
+async def _find_workers(ask: ApiRequest) -> dict[str, WorkerInfo]:
     servers = await ask.operator.servers()
     return {
         worker.task_id: worker

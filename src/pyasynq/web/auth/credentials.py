@@ -16,8 +16,8 @@ from typing import Final
 
 from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError
+from pyasynq.operations import ROLES
 
-ROLES: Final = ("viewer", "operator", "admin")
 _COST: Final = 15
 """Log2 of scrypt's N: 32 MiB and about 70 ms for each guess."""
 _HIGHEST_COST: Final = 18
@@ -109,11 +109,11 @@ class CredentialsFile:
         try:
             if kind == "password" and len(fields) == _PASSWORD_FIELDS - 1:
                 name, role, queues, secret_hash = fields
-                passwords[name] = _credential(name, role, queues, secret_hash, None)
+                passwords[name] = _make_credential(name, role, queues, secret_hash, None)
                 return
             if kind == "token" and len(fields) == _TOKEN_FIELDS - 1:
                 name, role, queues, expires, secret_hash = fields
-                tokens[secret_hash] = _credential(
+                tokens[secret_hash] = _make_credential(
                     name, role, queues, secret_hash, date.fromisoformat(expires)
                 )
                 return
@@ -122,7 +122,7 @@ class CredentialsFile:
         raise ConfigurationError(f"line {number} of {visible(self._path)} is neither a password nor a token")
 
 
-def _credential(name: str, role: str, queues: str, secret_hash: str, expires: date | None) -> Credential:
+def _make_credential(name: str, role: str, queues: str, secret_hash: str, expires: date | None) -> Credential:
     if role not in ROLES:
         raise ValueError(f"the role is one of {', '.join(ROLES)}")
     if not name:
@@ -160,7 +160,7 @@ def password_line(name: str, role: str, queues: str, password: str) -> str:
     """Return the line of a person for the file."""
     if ":" in name or not name.isprintable():
         raise ConfigurationError("a name has no colon, and no character that cannot be seen")
-    _credential(name, role, queues, "", None)
+    _make_credential(name, role, queues, "", None)
     return f"password:{name}:{role}:{queues}:{hash_password(password)}"
 
 
@@ -178,7 +178,7 @@ def token_line(name: str, role: str, queues: str, expires: date, token: str) -> 
     """Return the line of a token for the file."""
     if ":" in name or not name.isprintable():
         raise ConfigurationError("a name has no colon, and no character that cannot be seen")
-    _credential(name, role, queues, "", expires)
+    _make_credential(name, role, queues, "", expires)
     return f"token:{name}:{role}:{queues}:{expires.isoformat()}:{hash_token(token)}"
 
 

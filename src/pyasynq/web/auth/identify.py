@@ -38,7 +38,7 @@ class LoopbackOnly:
     async def identify(self, request: Request) -> User | None:
         """Return the user `local` for a request from this machine."""
         client = request.client.host if request.client else ""
-        is_local = is_loopback(client) and host_name(request) in _LOOPBACK_NAMES
+        is_local = is_loopback(client) and get_requested_host(request) in _LOOPBACK_NAMES
         if not is_local or any(name in request.headers for name in _FORWARDING_HEADERS):
             return None
         return User.with_role("local", "admin", login="loopback", address=client)
@@ -116,7 +116,7 @@ class TrustedProxy:
         return User.with_role(
             name,
             role,
-            queues=self._patterns(group for _, group in ranked),
+            queues=self._collect_patterns(group for _, group in ranked),
             login="proxy",
             address=forwarded_for(request),
         )
@@ -128,7 +128,7 @@ class TrustedProxy:
             return False
         return any(client in network for network in self._networks)
 
-    def _patterns(self, groups: Iterable[str]) -> tuple[str, ...]:
+    def _collect_patterns(self, groups: Iterable[str]) -> tuple[str, ...]:
         found = [self._queues.get(group, ("*",)) for group in groups]
         return tuple(dict.fromkeys(pattern for patterns in found for pattern in patterns)) or ("*",)
 
@@ -186,7 +186,7 @@ def forwarded_for(request: Request) -> str:
     return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or client_address(request)
 
 
-def host_name(request: Request) -> str:
+def get_requested_host(request: Request) -> str:
     """Return the host that the client asked for, without the port."""
     host = request.headers.get("host", "")
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from pyasynq.web.auth.secret import Secret
+    from pyasynq.web.auth.secret import SigningSecret
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 FORM_FIELD: Final = "csrf"
@@ -30,17 +30,17 @@ def is_same_origin(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
 
 
-def form_token(secret: Secret, key: str) -> str:
+def form_token(secret: SigningSecret, key: str) -> str:
     """Return a token for the forms of one session, another each time, which hides it from compression."""
     nonce = secrets.token_urlsafe(_NONCE_BYTES)
-    return f"{nonce}.{secret.sign(_PURPOSE, _signed(nonce, key))}"
+    return f"{nonce}.{secret.sign(_PURPOSE, _encode_signed_text(nonce, key))}"
 
 
-def is_form_token(secret: Secret, key: str, token: str) -> bool:
+def is_form_token(secret: SigningSecret, key: str, token: str) -> bool:
     """Return whether a form carries a token of this session."""
     nonce, _, signature = token.partition(".")
-    return secret.verify(_PURPOSE, _signed(nonce, key), signature)
+    return secret.verify(_PURPOSE, _encode_signed_text(nonce, key), signature)
 
 
-def _signed(nonce: str, key: str) -> bytes:
+def _encode_signed_text(nonce: str, key: str) -> bytes:
     return f"{nonce}.{key}".encode("utf-8", "surrogatepass")

@@ -29,7 +29,7 @@ class RateLimit:
 
     def allow(self, key: Hashable) -> bool:
         """Count a try, and return whether it is allowed."""
-        times = self._recent(key)
+        times = self._keep_recent(key)
         if len(times) >= self._tries:
             return False
         times.append(self._clock())
@@ -37,14 +37,14 @@ class RateLimit:
 
     def left(self, key: Hashable) -> int:
         """Return how many tries are left now."""
-        return self._tries - len(self._recent(key))
+        return self._tries - len(self._keep_recent(key))
 
     def wait_seconds(self, key: Hashable) -> float:
         """Return after how many seconds the next try is allowed."""
-        times = self._recent(key)
+        times = self._keep_recent(key)
         return max(times[0] + self._seconds - self._clock(), 0.0) if len(times) >= self._tries else 0.0
 
-    def _recent(self, key: Hashable) -> deque[float]:
+    def _keep_recent(self, key: Hashable) -> deque[float]:
         times = self._times.pop(key, None) or deque()
         start = self._clock() - self._seconds
         while times and times[0] <= start:

@@ -18,7 +18,7 @@ _SHORTEST: Final = 16
 _GENERATED_BYTES: Final = 32
 
 
-class Secret:
+class SigningSecret:
     """Signs and derives; the first of several secrets signs, all of them verify.
 
     Args:

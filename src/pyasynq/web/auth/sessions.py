@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from pyasynq.web.auth.secret import Secret
+    from pyasynq.web.auth.secret import SigningSecret
 
 IDLE_SECONDS: Final = 12 * 3_600
 """Seconds without a request after which a session ends."""
@@ -32,7 +32,7 @@ _LONGEST_COOKIE: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LoginSession:
     """Content of the session cookie. Each request looks the role up again, so a change holds at once."""
 
     id: str
@@ -52,19 +52,19 @@ class Sessions:
         clock: Unix time.
     """
 
-    def __init__(self, secret: Secret, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, secret: SigningSecret, clock: Callable[[], float] = time.time) -> None:
         self._secret = secret
         self._clock = clock
         self._ended: OrderedDict[str, None] = OrderedDict()
         # Two dashboards on one host would otherwise take each other's cookies away.
         self._suffix = secret.sign("web cookie name", b"")[:6]
 
-    def begin(self, name: str, fingerprint: str) -> Session:
+    def begin(self, name: str, fingerprint: str) -> LoginSession:
         """Return a new session with a new id, whatever the browser sent before."""
         now = int(self._clock())
-        return Session(secrets.token_urlsafe(_ID_BYTES), name, fingerprint, now, now)
+        return LoginSession(secrets.token_urlsafe(_ID_BYTES), name, fingerprint, now, now)
 
-    def find(self, request: Request) -> Session | None:
+    def find(self, request: Request) -> LoginSession | None:
         """Return the session of a request, unless it is forged, over, or was ended."""
         text = request.cookies.get(self.cookie_name(request), "")
         session = self._parse(text) if 0 < len(text) <= _LONGEST_COOKIE else None
@@ -74,18 +74,18 @@ class Sessions:
         is_over = now - session.seen > IDLE_SECONDS or now - session.began > LONGEST_SECONDS
         return None if is_over else session
 
-    def renew(self, session: Session) -> Session | None:
+    def renew(self, session: LoginSession) -> LoginSession | None:
         """Return the session seen now, or None when its cookie is recent enough."""
         now = int(self._clock())
         return replace(session, seen=now) if now - session.seen > RENEW_SECONDS else None
 
-    def end(self, session: Session) -> None:
+    def end(self, session: LoginSession) -> None:
         """End a session in this process; its cookie is taken away from the browser besides."""
         self._ended[session.id] = None
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)
 
-    def write(self, request: Request, response: Response, session: Session) -> None:
+    def write(self, request: Request, response: Response, session: LoginSession) -> None:
         """Give a response the cookie of a session."""
         response.set_cookie(
             self.cookie_name(request),
@@ -111,12 +111,12 @@ class Sessions:
         name = f"pyasynq-{self._suffix}"
         return f"__Host-{name}" if request.url.scheme == "https" else name
 
-    def _text(self, session: Session) -> str:
+    def _text(self, session: LoginSession) -> str:
         fields = [session.id, session.name, session.fingerprint, session.began, session.seen]
         body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
         return f"{body}.{self._secret.sign(_PURPOSE, body.encode())}"
 
-    def _parse(self, text: str) -> Session | None:
+    def _parse(self, text: str) -> LoginSession | None:
         body, _, signature = text.partition(".")
         if not self._secret.verify(_PURPOSE, body.encode("utf-8", "replace"), signature):
             return None
@@ -124,4 +124,4 @@ class Sessions:
             fields = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except (ValueError, binascii.Error):
             return None
-        return Session(*fields)
+        return LoginSession(*fields)

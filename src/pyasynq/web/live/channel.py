@@ -15,7 +15,7 @@ from pyasynq.errors import PyasynqError, RedisUnavailableError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 
-INTERVAL: Final = 2.0
+RENDERING_INTERVAL: Final = 2.0
 """Seconds between two renderings."""
 _LOAD_SHARE: Final = 20
 """A rendering that took a second is followed by 20 seconds of rest."""
@@ -90,7 +90,7 @@ class Channel:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
             took = time.monotonic() - began
-            await asyncio.sleep(min(max(INTERVAL, took * _LOAD_SHARE), _LONGEST_INTERVAL))
+            await asyncio.sleep(min(max(RENDERING_INTERVAL, took * _LOAD_SHARE), _LONGEST_INTERVAL))
 
     async def _render(self, number: int) -> Rendering:
         try:

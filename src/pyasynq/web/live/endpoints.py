@@ -43,7 +43,7 @@ async def live_stream(ask: PageRequest) -> Response:
     key = (inner.links.path, tuple(sorted(inner.query.items())), inner.preferences, access_key(ask.user))
     channel = channels.find(key, lambda: Channel(partial(render_now, page, inner)))
     return StreamingResponse(
-        _events(ask, channels, channel),
+        _stream_events(ask, channels, channel),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -59,7 +59,7 @@ async def live_snapshot(ask: PageRequest) -> Response:
     return JSONResponse({"events": events})
 
 
-async def _events(ask: PageRequest, channels: Channels, channel: Channel) -> AsyncIterator[str]:
+async def _stream_events(ask: PageRequest, channels: Channels, channel: Channel) -> AsyncIterator[str]:
     channels.viewers += 1
     before: Rendering | None = None
     checked = time.monotonic()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyasynq.web.live.channel import Rendering
-from pyasynq.web.rendering import Record, row_signature
+from pyasynq.web.rendering import RenderedParts, row_signature
 from pyasynq.web.respond import page_html
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ async def render_now(page: PageFunction, ask: PageRequest, number: int = 0) -> R
     """Render the current content of a page."""
     began = time.perf_counter()
     ask.now = datetime.now(UTC)
-    record = Record()
+    record = RenderedParts()
     answer = await page(ask)
     page_html(ask, answer, record, began)
     signatures = {

@@ -9,7 +9,7 @@ from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.operations.audit import AuditFilters
 from pyasynq.web import formats
-from pyasynq.web.page import Page
+from pyasynq.web.page import PAGE_SIZE, Page
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pyasynq.operations.audit import AuditEntry
     from pyasynq.web.page import PageRequest
 
-PAGE_SIZE: Final = 50
 _OUTCOMES: Final = {
     "done": ("Done", "completed", "good"),
     "failed": ("Failed", "archived", "bad"),

@@ -120,7 +120,7 @@ async def preview_page(
     error: InvalidOptionError | None = None,
 ) -> Page:
     """Return the page that says what an act would do, and asks."""
-    options = _options(ask, act, fields if error is None else {})
+    options = _read_options(ask, act, fields if error is None else {})
     preview = await ask.operator.preview_operation(act, targets, options)
     view = _view(ask, act, targets, preview, fields, "" if error is None else _sentence(error))
     return Page("bulk.html", view.heading, "tasks", view, status=200 if error is None else 400)
@@ -129,13 +129,13 @@ async def preview_page(
 async def start_bulk(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Start the operation; a short one has ended when the answer comes."""
     began = time.perf_counter()
-    act, targets = _act(fields.get("act", "")), _targets(fields)
+    act, targets = _act(fields.get("act", "")), _read_targets(fields)
     number = fields.get("confirm", "").replace(",", "").strip()
     try:
         info = await ask.operator.start_operation(
             act,
             targets,
-            _options(ask, act, fields),
+            _read_options(ask, act, fields),
             reason=read_reason(fields),
             confirm=int(number) if number.isdecimal() and len(number) < 10 else None,
         )
@@ -192,7 +192,7 @@ def selected_keys(fields: Mapping[str, str]) -> list[str]:
     return [key for key in fields.get("id", "").split("\n") if "/" in key][:MOST_SELECTED]
 
 
-def _targets(fields: Mapping[str, str]) -> Targets:
+def _read_targets(fields: Mapping[str, str]) -> Targets:
     if keys := selected_keys(fields):
         return targets_of(keys)
     return Targets(query=fields.get("q", "").strip()[:_LONGEST])
@@ -204,18 +204,18 @@ def _act(text: str) -> Act:
     return Act(text)
 
 
-def _options(ask: PageRequest, act: Act, fields: Mapping[str, str]) -> OperationOptions:
-    minutes = _number("spread", fields.get("spread") or _DEFAULT_SPREAD)
+def _read_options(ask: PageRequest, act: Act, fields: Mapping[str, str]) -> OperationOptions:
+    minutes = _read_number("spread", fields.get("spread") or _DEFAULT_SPREAD)
     return OperationOptions(
         process_at=ask.now if act is Act.RESCHEDULE else None,
         spread=timedelta(minutes=min(minutes, _DAY_MINUTES)) if act is Act.RESCHEDULE else timedelta(0),
         outcome=fields.get("outcome", "retry"),
-        rate=_number("rate", fields["rate"]) if fields.get("rate", "").strip() else None,
+        rate=_read_number("rate", fields["rate"]) if fields.get("rate", "").strip() else None,
         undo=fields.get("undo", "yes") == "yes",
     )
 
 
-def _number(name: str, text: str) -> float:
+def _read_number(name: str, text: str) -> float:
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -254,7 +254,7 @@ def _view(
         counts=tuple(rows[:_MOST_COUNTS]),
         more=sum(row.count for row in rows[_MOST_COUNTS:]),
         samples=tuple(task_row(task, ask.links) for task in preview.samples),
-        left_out=_left_out(preview),
+        left_out=_count_left_out(preview),
         undo=_undo_sentence(preview),
         can_undo=preview.can_undo,
         needs_reason=preview.needs_reason,
@@ -278,7 +278,7 @@ def _count_row(key: tuple[str, str, str], count: int) -> CountRow:
     return CountRow(visible(queue), visible(kind) or "no type", word, symbol, tone, count)
 
 
-def _left_out(preview: OperationPreview) -> str:
+def _count_left_out(preview: OperationPreview) -> str:
     parts = [
         f"{number:,} {'no longer there' if state == 'missing' else visible(state)}"
         for state, number in preview.left_out.items()

@@ -111,7 +111,7 @@ async def examine(ask: PageRequest, _: dict[str, str]) -> Response:
 
 async def repair_question(ask: PageRequest) -> Page:
     """Ask before damage of one kind is repaired."""
-    kind, queue = _kind(ask.query.get("kind", "")), ask.query.get("queue", "")
+    kind, queue = _read_kind(ask.query.get("kind", "")), ask.query.get("queue", "")
     finding = _find(ask, kind, queue)
     if finding is None or not finding.is_repairable:
         raise InvalidOptionError("kind", kind.value, "was not found, or cannot be repaired; examine again")
@@ -132,7 +132,7 @@ async def repair_question(ask: PageRequest) -> Page:
 
 async def repair(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Repair what the examination has found of one kind in one queue."""
-    kind, queue = _kind(fields.get("kind", "")), fields.get("queue", "")
+    kind, queue = _read_kind(fields.get("kind", "")), fields.get("queue", "")
     _require_repair(ask, queue)
     examination = await ask.operator.repair([queue] if queue else None, [kind], reason=read_reason(fields))
     repaired = sum(len(one.repaired) for one in examination.findings)
@@ -200,7 +200,7 @@ def _find(ask: PageRequest, kind: FindingKind, queue: str) -> Finding | None:
     return next((one for one in found if (one.kind, one.queue) == (kind, queue)), None)
 
 
-def _kind(text: str) -> FindingKind:
+def _read_kind(text: str) -> FindingKind:
     try:
         return FindingKind(text)
     except ValueError:

@@ -142,13 +142,13 @@ async def operation_page(ask: PageRequest) -> Page:
         orders=_orders(ask, info),
         facts=tuple(fact for fact in facts if fact is not None),
         undo_until=info.undo_until if info.undoable else None,
-        refused=tuple(_refused(ask, one) for one in info.refused[:200]),
+        refused=tuple(_make_refused_row(ask, one) for one in info.refused[:200]),
         error=visible(info.error),
     )
     return Page("operation.html", f"{row.word} · {row.title}", "operations", view, is_live=True)
 
 
-async def order_operation(ask: PageRequest, fields: dict[str, str]) -> Response:
+async def give_order(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Pause, resume, stop, undo or continue an operation."""
     operation_id, order = ask.name("operation"), ask.name("order")
     reason = fields.get("reason", "").strip()[:500]
@@ -232,7 +232,7 @@ def _orders(ask: PageRequest, info: OperationInfo) -> tuple[Order, ...]:
     )
 
 
-def _refused(ask: PageRequest, one: tuple[str, str, str]) -> RefusedRow:
+def _make_refused_row(ask: PageRequest, one: tuple[str, str, str]) -> RefusedRow:
     queue, task_id, reason = one
     return RefusedRow(
         short_id(task_id), ask.links.to("queues", queue, "tasks", task_id), visible(queue), visible(reason)

@@ -66,7 +66,7 @@ async def queue_page(ask: PageRequest) -> Page:
     servers = [server for server in await read_servers(ask) if name in server.queues]
     row = queue_row(ask, info, slots=sum(one.concurrency for one in servers), servers=len(servers))
     tab = ask.choice("tab", TABS)
-    state = _chosen_state(ask, info)
+    state = _choose_state(ask, info)
     content = await READERS[tab](ask, info, servers, state)
     view = QueueView(
         row=row,
@@ -92,7 +92,7 @@ async def queue_page(ask: PageRequest) -> Page:
     return Page("queue.html", _title(name, tab, state, info), "queues", view, is_live=True)
 
 
-def _chosen_state(ask: PageRequest, info: QueueInfo) -> TaskState:
+def _choose_state(ask: PageRequest, info: QueueInfo) -> TaskState:
     text = ask.query.get("state", "")
     if text in STATE_LOOKS:
         return TaskState(text)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.task import TaskState
+from pyasynq.web.page import PAGE_SIZE
 from pyasynq.web.pages.bulk import act_choices
-from pyasynq.web.pages.types import STATES_WITH_STATISTICS, TypeCounts, sort_types
+from pyasynq.web.pages.types import STATES_WITH_STATISTICS, TypeSummary, sort_types
 from pyasynq.web.pages.views import QUEUE, ViewLink, new_view_href, view_links
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook, TaskRow, first_line, task_row
 from pyasynq.web.trends import (
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyasynq.limits import QueueLimits
     from pyasynq.web.page import PageRequest
 
-PAGE_SIZE: Final = 50
 _SCAN: Final = 1_000
 _SECONDS: Final = 5.0
 _HISTORY_DAYS: Final = 90
@@ -48,7 +48,7 @@ class TasksTab:
     summary: str
     newer: str
     older: str
-    verbs: tuple[Verb, ...]
+    verbs: tuple[VerbButton, ...]
     acts: tuple[tuple[str, str], ...]
     """What can be done to all tasks of the state: name and label."""
     filter: str
@@ -58,7 +58,7 @@ class TasksTab:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class VerbButton:
     """A button for the selected tasks."""
 
     name: str
@@ -89,7 +89,7 @@ class TypesTab:
     """The types of the queue."""
 
     looks: tuple[StateLook, ...]
-    rows: tuple[TypeCounts, ...]
+    rows: tuple[TypeSummary, ...]
     summary: str
     has_statistics: bool
     states: frozenset[TaskState]
@@ -177,32 +177,34 @@ class ConsumersTab:
 
 
 _VERBS: Final = {
-    TaskState.ACTIVE: (Verb("cancel_task", "Cancel", "c"),),
+    TaskState.ACTIVE: (VerbButton("cancel_task", "Cancel", "c"),),
     TaskState.PENDING: (
-        Verb("archive_task", "Archive", "a"),
-        Verb("delete_task", "Delete…", "#", is_danger=True),
+        VerbButton("archive_task", "Archive", "a"),
+        VerbButton("delete_task", "Delete…", "#", is_danger=True),
     ),
     TaskState.COMPLETED: (
-        Verb("run_task", "Run again", "r"),
-        Verb("delete_task", "Delete…", "#", is_danger=True),
+        VerbButton("run_task", "Run again", "r"),
+        VerbButton("delete_task", "Delete…", "#", is_danger=True),
     ),
     TaskState.ARCHIVED: (
-        Verb("run_task", "Run now", "r"),
-        Verb("delete_task", "Delete…", "#", is_danger=True),
+        VerbButton("run_task", "Run now", "r"),
+        VerbButton("delete_task", "Delete…", "#", is_danger=True),
     ),
 }
 _WAITING_VERBS: Final = (
-    Verb("run_task", "Run now", "r"),
-    Verb("archive_task", "Archive", "a"),
-    Verb("delete_task", "Delete…", "#", is_danger=True),
+    VerbButton("run_task", "Run now", "r"),
+    VerbButton("archive_task", "Archive", "a"),
+    VerbButton("delete_task", "Delete…", "#", is_danger=True),
 )
 
 
-async def _tasks(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], state: TaskState) -> TasksTab:
+async def _build_tasks_tab(
+    ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], state: TaskState
+) -> TasksTab:
     group = ask.query.get("group", "")
     groups: tuple[GroupRow, ...] = ()
     if state is TaskState.AGGREGATING:
-        groups = (await _groups(ask, info, (), state)).rows
+        groups = (await _build_groups_tab(ask, info, (), state)).rows
         group = group or (groups[0].name if groups else "")
     cursor = ask.query.get("after", "")
     page = await ask.operator.walk_tasks(info.queue, state, group=group, cursor=cursor, page_size=PAGE_SIZE)
@@ -227,7 +229,9 @@ async def _tasks(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], sta
     )
 
 
-async def _groups(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> GroupsTab:
+async def _build_groups_tab(
+    ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState
+) -> GroupsTab:
     groups = await ask.operator.groups(info.queue) if info.groups else []
     rows = tuple(
         GroupRow(
@@ -238,7 +242,9 @@ async def _groups(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __
     return GroupsTab(rows, f"{counted(len(rows), 'group')} shown of {info.groups:,}")
 
 
-async def _types(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> TypesTab:
+async def _build_types_tab(
+    ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState
+) -> TypesTab:
     report = await ask.target.recent(
         ask.user, ("types", info.queue), lambda: ask.operator.types(info.queue, scan=_SCAN), _SECONDS
     )
@@ -246,7 +252,7 @@ async def _types(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __:
     series = await read_series(ask, [info.queue], DAY, step=DAY_STEP) if info.processed_total else []
     statistics = totals_by_type(series)
     found = {
-        one.type: TypeCounts(
+        one.type: TypeSummary(
             visible(one.type),
             ask.links.to("tasks", q=f"queue:{quoted(info.queue)} type:{quoted(one.type)}"),
             [one.counts.get(look.state, 0) for look in looks],
@@ -257,19 +263,21 @@ async def _types(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __:
     return TypesTab(
         looks,
         sort_types(ask, found, statistics, len(looks)),
-        _looked_at(report.scanned, is_complete=report.is_complete),
+        _describe_scan(report.scanned, is_complete=report.is_complete),
         bool(statistics),
         STATES_WITH_STATISTICS if statistics else frozenset(TaskState),
     )
 
 
-async def _errors(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> ErrorsTab:
+async def _build_errors_tab(
+    ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState
+) -> ErrorsTab:
     reports = await ask.target.recent(
         ask.user, ("errors", info.queue), lambda: _read_errors(ask, info.queue), _SECONDS
     )
     rows = merge_errors(ask, reports)
     scanned = sum(one.scanned for one in reports)
-    return ErrorsTab(rows, _looked_at(scanned, is_complete=all(one.is_complete for one in reports)))
+    return ErrorsTab(rows, _describe_scan(scanned, is_complete=all(one.is_complete for one in reports)))
 
 
 async def _read_errors(ask: PageRequest, queue: str) -> list[ErrorReport]:
@@ -308,7 +316,9 @@ def first_words(signature: str) -> str:
     return max(parts, key=len, default="")[:100]
 
 
-async def _limits(_: PageRequest, info: QueueInfo, servers: Sequence[ServerInfo], __: TaskState) -> LimitsTab:
+async def _build_limits_tab(
+    _: PageRequest, info: QueueInfo, servers: Sequence[ServerInfo], __: TaskState
+) -> LimitsTab:
     rows = [
         LimitRow("Stored for the queue", "set by an operator", _limit_text(info.limits), bool(info.limits))
     ]
@@ -334,7 +344,9 @@ def _limit_text(limits: QueueLimits) -> str:
     return str(limits) or "none"
 
 
-async def _history(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState) -> HistoryTab:
+async def _build_history_tab(
+    ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], __: TaskState
+) -> HistoryTab:
     days = await ask.operator.history(info.queue, _HISTORY_DAYS)
     rows = tuple(
         DayRow(one.day, one.processed, one.failed, one.failed / one.processed if one.processed else None)
@@ -350,7 +362,7 @@ async def _history(ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], _
     )
 
 
-async def _consumers(
+async def _build_consumers_tab(
     ask: PageRequest, info: QueueInfo, servers: Sequence[ServerInfo], _: TaskState
 ) -> ConsumersTab:
     rows = tuple(
@@ -372,7 +384,7 @@ def _priority(server: ServerInfo, queue: str) -> str:
     return f"{server.queues[queue]}{', strict' if server.strict_priority else ''}"
 
 
-def _looked_at(scanned: int, *, is_complete: bool) -> str:
+def _describe_scan(scanned: int, *, is_complete: bool) -> str:
     if is_complete:
         return f"all of {counted(scanned, 'task')} looked at"
     return (
@@ -390,12 +402,12 @@ def quoted(text: str) -> str:
 READERS: Final[
     dict[str, Callable[[PageRequest, QueueInfo, Sequence[ServerInfo], TaskState], Awaitable[Any]]]
 ] = {
-    "tasks": _tasks,
-    "types": _types,
-    "errors": _errors,
-    "groups": _groups,
-    "limits": _limits,
-    "history": _history,
-    "consumers": _consumers,
+    "tasks": _build_tasks_tab,
+    "types": _build_types_tab,
+    "errors": _build_errors_tab,
+    "groups": _build_groups_tab,
+    "limits": _build_limits_tab,
+    "history": _build_history_tab,
+    "consumers": _build_consumers_tab,
 }
 """Function that reads the content of each tab."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
-from pyasynq.web.page import Page
+from pyasynq.web.page import PAGE_SIZE, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from pyasynq.info import QueueInfo, ServerInfo
     from pyasynq.web.page import PageRequest
 
-PAGE_SIZE: Final = 50
 _LONG_WAIT: Final = timedelta(minutes=10)
 _VERY_LONG_WAIT: Final = timedelta(hours=1)
 _MUCH_FAILS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class QueueHealth:
     """The one word that says how a queue does, worst first."""
 
     word: str
@@ -42,7 +41,7 @@ class QueueRow:
     key: str
     name: str
     href: str
-    state: QueueState
+    state: QueueHealth
     info: QueueInfo
     wait: str
     wait_tone: str
@@ -190,22 +189,22 @@ def queue_row(ask: PageRequest, info: QueueInfo, *, slots: int, servers: int) ->
     )
 
 
-def queue_state(ask: PageRequest, info: QueueInfo, servers: int, fail: float | None) -> QueueState:
+def queue_state(ask: PageRequest, info: QueueInfo, servers: int, fail: float | None) -> QueueHealth:
     """Return the state of a queue: trouble, paused, idle or busy."""
     if info.paused:
-        return QueueState(_paused_word(ask, info), "paused", "warn", "paused")
+        return QueueHealth(_paused_word(ask, info), "paused", "warn", "paused")
     if not servers and (info.pending or info.active):
-        return QueueState("No server", "lost", "bad", "trouble")
+        return QueueHealth("No server", "lost", "bad", "trouble")
     if fail is not None and fail >= _MUCH_FAILS and info.failed >= 10:
-        return QueueState("Failing", "danger", "bad", "trouble")
+        return QueueHealth("Failing", "danger", "bad", "trouble")
     if info.pending and info.latency >= _LONG_WAIT:
-        return QueueState("Behind", "warning", "warn", "trouble")
+        return QueueHealth("Behind", "warning", "warn", "trouble")
     if info.active:
-        return QueueState("Running", "active", "busy", "busy")
+        return QueueHealth("Running", "active", "busy", "busy")
     return (
-        QueueState("Idle", "pending", "", "idle")
+        QueueHealth("Idle", "pending", "", "idle")
         if not info.pending
-        else QueueState("Waiting", "pending", "", "busy")
+        else QueueHealth("Waiting", "pending", "", "busy")
     )
 
 

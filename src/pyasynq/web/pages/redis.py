@@ -52,12 +52,12 @@ async def redis_page(ask: PageRequest) -> Page:
 def _summary(info: Mapping[str, str]) -> str:
     name = "Valkey" if "valkey_version" in info else "Redis"
     version = info.get("valkey_version") or info.get("redis_version", "")
-    most, used = _number(info, "maxmemory"), _number(info, "used_memory")
+    most, used = _read_number(info, "maxmemory"), _read_number(info, "used_memory")
     memory = f", {formats.share(used / most)} of {formats.size(most)}" if most and used is not None else ""
     return f"{name} {visible(version)}{memory}" if version else "a cluster"
 
 
-def _number(info: Mapping[str, str], name: str) -> int | None:
+def _read_number(info: Mapping[str, str], name: str) -> int | None:
     text = info.get(name, "")
     return int(text) if text.isdecimal() else None
 
@@ -65,14 +65,14 @@ def _number(info: Mapping[str, str], name: str) -> int | None:
 def _memory(info: Mapping[str, str]) -> tuple[InfoFact, ...]:
     if "used_memory" not in info:
         return ()
-    most, used = _number(info, "maxmemory") or 0, _number(info, "used_memory") or 0
+    most, used = _read_number(info, "maxmemory") or 0, _read_number(info, "used_memory") or 0
     policy = info.get("maxmemory_policy", "")
     full = "more than 80 % is used" if most and used > 0.8 * most else ""
     evicts = "" if policy in {"", "noeviction"} else "Redis may delete tasks when it is full; use noeviction"
     return (
         InfoFact("Used", formats.size(used), full),
         InfoFact("Most", formats.size(most) if most else "no limit"),
-        InfoFact("Peak", formats.size(_number(info, "used_memory_peak"))),
+        InfoFact("Peak", formats.size(_read_number(info, "used_memory_peak"))),
         InfoFact("Fragmentation", visible(info.get("mem_fragmentation_ratio", formats.NOT_KNOWN))),
         InfoFact("When full", visible(policy or formats.NOT_KNOWN), evicts),
     )
@@ -89,7 +89,8 @@ def _persistence(info: Mapping[str, str]) -> tuple[InfoFact, ...]:
             "" if is_aof else "a crash loses what came after the last snapshot",
         ),
         InfoFact(
-            "Changes since the last snapshot", formats.number(_number(info, "rdb_changes_since_last_save"))
+            "Changes since the last snapshot",
+            formats.number(_read_number(info, "rdb_changes_since_last_save")),
         ),
         InfoFact("Last snapshot", visible(info.get("rdb_last_bgsave_status", formats.NOT_KNOWN))),
     )
@@ -99,11 +100,11 @@ def _work(info: Mapping[str, str]) -> tuple[InfoFact, ...]:
     if "uptime_in_seconds" not in info:
         return ()
     return (
-        InfoFact("Up", formats.span(float(_number(info, "uptime_in_seconds") or 0))),
-        InfoFact("Clients", formats.number(_number(info, "connected_clients"))),
-        InfoFact("Blocked clients", formats.number(_number(info, "blocked_clients"))),
-        InfoFact("Commands a second", formats.number(_number(info, "instantaneous_ops_per_sec"))),
-        InfoFact("Evicted keys", formats.number(_number(info, "evicted_keys"))),
+        InfoFact("Up", formats.span(float(_read_number(info, "uptime_in_seconds") or 0))),
+        InfoFact("Clients", formats.number(_read_number(info, "connected_clients"))),
+        InfoFact("Blocked clients", formats.number(_read_number(info, "blocked_clients"))),
+        InfoFact("Commands a second", formats.number(_read_number(info, "instantaneous_ops_per_sec"))),
+        InfoFact("Evicted keys", formats.number(_read_number(info, "evicted_keys"))),
     )
 
 
@@ -111,7 +112,7 @@ _MOST_REPLICAS: Final = 16
 
 
 def _replicas(info: Mapping[str, str]) -> tuple[InfoFact, ...]:
-    count = _number(info, "connected_slaves")
+    count = _read_number(info, "connected_slaves")
     if count is None:
         return ()
     replicas = [

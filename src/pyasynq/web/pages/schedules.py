@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
-from pyasynq.web.page import Page
-from pyasynq.web.problems import Action, Trouble, trouble_page
+from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.problems import NextStep, Trouble, trouble_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyasynq.operations import Presentation
     from pyasynq.web.page import PageRequest
 
-PAGE_SIZE: Final = 50
 _EVENTS: Final = 30
 _SORTS: Final = ("next", "-next", "type", "-type", "spec", "-spec", "queue", "-queue")
 
@@ -77,7 +76,7 @@ class ScheduleView:
 
 async def schedules_page(ask: PageRequest) -> Page:
     """Return the page `/schedules`."""
-    entries = await _entries(ask)
+    entries = await _read_entries(ask)
     ask.target.note_count(ask.user, "schedules", formats.number(len(entries)) if entries else "")
     text = ask.query.get("f", "").strip()[:200].lower()
     rows = [_row(ask, entry) for entry in entries]
@@ -110,10 +109,10 @@ async def schedules_page(ask: PageRequest) -> Page:
 async def schedule_page(ask: PageRequest) -> Page:
     """Return the page of one periodic task, with what it enqueued."""
     entry_id = ask.name("entry")
-    entry = next((one for one in await _entries(ask) if one.id == entry_id), None)
+    entry = next((one for one in await _read_entries(ask) if one.id == entry_id), None)
     if entry is None:
         text = "Its scheduler has stopped, or it is not in the scheduler's list any more."
-        actions = (Action("All schedules", ask.links.to("schedules")),)
+        actions = (NextStep("All schedules", ask.links.to("schedules")),)
         return trouble_page(404, Trouble("This schedule is gone", text, actions))
     row = _row(ask, entry)
     page = ask.number("page", 1, 1_000)
@@ -136,7 +135,7 @@ async def schedule_page(ask: PageRequest) -> Page:
     return Page("schedule.html", f"{row.type} {row.spec}", "schedules", view)
 
 
-async def _entries(ask: PageRequest) -> Sequence[SchedulerEntryInfo]:
+async def _read_entries(ask: PageRequest) -> Sequence[SchedulerEntryInfo]:
     return await ask.target.recent(ask.user, "schedules", ask.operator.schedules)
 
 

@@ -11,12 +11,12 @@ from starlette.responses import JSONResponse
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, PyasynqError, QueryError
 from pyasynq.operations.query import Known
-from pyasynq.web.page import Page
+from pyasynq.web.page import PAGE_SIZE, Page
 from pyasynq.web.pages.bulk import act_choices
-from pyasynq.web.pages.queue_tabs import Verb, quoted
+from pyasynq.web.pages.queue_tabs import VerbButton, quoted
 from pyasynq.web.pages.queues import read_queues, read_servers
 from pyasynq.web.pages.views import SEARCH, ViewLink, new_view_href, view_links
-from pyasynq.web.rendering import Moments, Record, jinja_environment, render
+from pyasynq.web.rendering import Moments, RenderedParts, jinja_environment, render_template
 from pyasynq.web.respond import forget_notices, html_stream, page_html, page_response, read_notices
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook, TaskRow, task_row
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyasynq.operations.selection import Selection
     from pyasynq.web.page import PageRequest
 
-PAGE_SIZE: Final = 50
 _LONGEST: Final = 2_000
 _MOST_FACETS: Final = 8
 _MARK: Final = "\x00rows\x00"
@@ -74,7 +73,7 @@ class SearchView:
     save_href: str
     """Address of the question for the name of a new view; empty if the user may not save it."""
     examples: tuple[Example, ...]
-    verbs: tuple[Verb, ...]
+    verbs: tuple[VerbButton, ...]
     acts: tuple[tuple[str, str], ...]
     """What can be done to all tasks that match: name and label."""
     mark: str
@@ -143,7 +142,7 @@ async def search_response(ask: PageRequest) -> Response:
     if problem or not text:
         return page_response(ask, page, began)
     notices = read_notices(ask)
-    head, _, rest = page_html(ask, page, Record(), began, notices).partition(_MARK)
+    head, _, rest = page_html(ask, page, RenderedParts(), began, notices).partition(_MARK)
     response = html_stream(ask.request, _stream(ask, text, view, head, rest))
     if notices:
         forget_notices(response)
@@ -154,7 +153,9 @@ async def complete_response(ask: PageRequest) -> Response:
     """Answer `/complete.json`: how a query may go on, and what it would look at."""
     text = ask.query.get("q", "")[:_LONGEST]
     caret = ask.number("caret", len(text), _LONGEST)
-    offers = [one._asdict() for one in await ask.operator.complete_query(text, caret, await _known(ask))]
+    offers = [
+        one._asdict() for one in await ask.operator.complete_query(text, caret, await _read_known_names(ask))
+    ]
     try:
         explanation = str(await ask.operator.explain_search(text)) if text.strip() else ""
     except QueryError as error:
@@ -193,7 +194,7 @@ async def _stream(ask: PageRequest, text: str, view: SearchView, head: str, rest
         # The page has begun, so an error can only be told in it.
         problem = f"The search stopped: {error}"
     tail = _tail(ask, text, found, last, visible(problem))
-    yield render("search_tail.html", Record(), {"view": tail})
+    yield render_template("search_tail.html", RenderedParts(), {"view": tail})
     yield rest
 
 
@@ -267,17 +268,17 @@ def _problem(ask: PageRequest, text: str, error: QueryError) -> QueryProblem:
     )
 
 
-def _verbs(ask: PageRequest) -> tuple[Verb, ...]:
+def _verbs(ask: PageRequest) -> tuple[VerbButton, ...]:
     known = (
-        Verb("run_task", "Run now", "r"),
-        Verb("cancel_task", "Cancel", "c"),
-        Verb("archive_task", "Archive", "a"),
-        Verb("delete_task", "Delete…", "#", is_danger=True),
+        VerbButton("run_task", "Run now", "r"),
+        VerbButton("cancel_task", "Cancel", "c"),
+        VerbButton("archive_task", "Archive", "a"),
+        VerbButton("delete_task", "Delete…", "#", is_danger=True),
     )
     return tuple(verb for verb in known if ask.may(verb.name))
 
 
-async def _known(ask: PageRequest) -> Known:
+async def _read_known_names(ask: PageRequest) -> Known:
     """Return the names that can be suggested, of at most half a minute ago."""
     servers = await read_servers(ask)
     published = await ask.target.recent(ask.user, "task types", ask.operator.task_types, 30.0)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
-from pyasynq.web.page import Page
+from pyasynq.web.page import PAGE_SIZE, Page
 from pyasynq.web.pages.queues import read_servers
-from pyasynq.web.problems import Action, Trouble, trouble_page
+from pyasynq.web.problems import NextStep, Trouble, trouble_page
 from pyasynq.web.shown_task import short_id
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyasynq.info import ServerInfo, WorkerInfo
     from pyasynq.web.page import PageRequest
 
-PAGE_SIZE: Final = 50
 _NEAR_LIMIT: Final = 0.9
 
 
@@ -93,7 +92,7 @@ async def servers_page(ask: PageRequest) -> Page:
     rows = tuple(sorted((_server_row(ask, one) for one in servers), key=lambda row: row.name))
     busy = sum(row.busy for row in rows)
     slots = sum(row.slots for row in rows)
-    running, note, newer, older = _running_page(ask, servers)
+    running, note, newer, older = _build_running_page(ask, servers)
     view = ServersView(
         heading="Servers",
         summary=f"{len(rows):,} alive; {busy:,} of {counted(slots, 'slot')} busy",
@@ -113,10 +112,10 @@ async def server_page(ask: PageRequest) -> Page:
     if server is None:
         text = "Its record in Redis lapses ten seconds after its last heartbeat."
         return trouble_page(
-            404, Trouble("This server is gone", text, (Action("All servers", ask.links.to("servers")),))
+            404, Trouble("This server is gone", text, (NextStep("All servers", ask.links.to("servers")),))
         )
     row = _server_row(ask, server)
-    running, note, newer, older = _running_page(ask, [server])
+    running, note, newer, older = _build_running_page(ask, [server])
     view = ServersView(
         heading=row.name,
         summary=f"{row.busy:,} of {counted(row.slots, 'slot')} busy",
@@ -164,7 +163,7 @@ def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
     )
 
 
-def _running_page(
+def _build_running_page(
     ask: PageRequest, servers: Sequence[ServerInfo]
 ) -> tuple[tuple[RunningRow, ...], str, str, str]:
     # A row costs more than its place: of 4,000 running tasks only those of the page become rows.

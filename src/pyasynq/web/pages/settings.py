@@ -31,7 +31,7 @@ _YEAR = 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PreferenceChoice:
     """A question with its answers."""
 
     name: str
@@ -52,7 +52,7 @@ class Granted:
 class SettingsView:
     """View model of the page."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[PreferenceChoice, ...]
     zone: str
     zones: tuple[str, ...]
     user: str
@@ -69,15 +69,21 @@ async def settings_page(ask: PageRequest) -> Page:
     chosen = ask.preferences
     view = SettingsView(
         choices=(
-            Choice("theme", "Theme", chosen.theme, tuple((one, one.capitalize()) for one in THEMES)),
-            Choice("density", "Rows", chosen.density, tuple((one, one.capitalize()) for one in DENSITIES)),
-            Choice(
+            PreferenceChoice(
+                "theme", "Theme", chosen.theme, tuple((one, one.capitalize()) for one in THEMES)
+            ),
+            PreferenceChoice(
+                "density", "Rows", chosen.density, tuple((one, one.capitalize()) for one in DENSITIES)
+            ),
+            PreferenceChoice(
                 "refresh",
                 "Updates",
                 chosen.refresh,
                 tuple(zip(REFRESHES, ("As they happen", "Only when a page is loaded"), strict=True)),
             ),
-            Choice("keys", "Keys of one letter", chosen.keys, tuple(zip(KEYS, ("On", "Off"), strict=True))),
+            PreferenceChoice(
+                "keys", "Keys of one letter", chosen.keys, tuple(zip(KEYS, ("On", "Off"), strict=True))
+            ),
         ),
         zone=chosen.zone,
         zones=_zones(),

@@ -11,9 +11,17 @@ from pyasynq._visible_text import visible, visible_lines
 from pyasynq.task import TaskState
 from pyasynq.web import formats
 from pyasynq.web.page import Page
-from pyasynq.web.pages.queue_tabs import Verb, first_words, quoted
+from pyasynq.web.pages.queue_tabs import VerbButton, first_words, quoted
 from pyasynq.web.pages.queues import read_queues, read_servers
-from pyasynq.web.pages.task_story import Fact, Machine, Step, Why, build_machine, build_steps, explain_task
+from pyasynq.web.pages.task_story import (
+    Fact,
+    Machine,
+    StoryEvent,
+    Why,
+    build_machine,
+    build_steps,
+    explain_task,
+)
 from pyasynq.web.problems import not_found_page
 from pyasynq.web.respond import page_response
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook, short_id
@@ -96,8 +104,8 @@ class TaskView:
     related: tuple[Related, ...]
     machine: Machine
     facts: tuple[Fact, ...]
-    steps: tuple[Step, ...]
-    verbs: tuple[Verb, ...]
+    steps: tuple[StoryEvent, ...]
+    verbs: tuple[VerbButton, ...]
     verb_hrefs: tuple[str, ...]
     progress: str
     progress_done: float
@@ -272,14 +280,14 @@ _STATE_VERBS: Final = {
     TaskState.ARCHIVED: ("run_task", "delete_task"),
 }
 _VERBS: Final = {
-    "run_task": Verb("run_task", "Run now", "r"),
-    "cancel_task": Verb("cancel_task", "Cancel…", "c"),
-    "archive_task": Verb("archive_task", "Archive", "a"),
-    "delete_task": Verb("delete_task", "Delete…", "#", is_danger=True),
+    "run_task": VerbButton("run_task", "Run now", "r"),
+    "cancel_task": VerbButton("cancel_task", "Cancel…", "c"),
+    "archive_task": VerbButton("archive_task", "Archive", "a"),
+    "delete_task": VerbButton("delete_task", "Delete…", "#", is_danger=True),
 }
 
 
-def _verbs(task: TaskInfo) -> tuple[Verb, ...]:
+def _verbs(task: TaskInfo) -> tuple[VerbButton, ...]:
     return tuple(
         _VERBS[name] for name in _STATE_VERBS.get(task.state, ("run_task", "archive_task", "delete_task"))
     )

@@ -42,7 +42,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StoryEvent:
     """Event in the history of the task."""
 
     symbol: str
@@ -188,7 +188,7 @@ def _when(ask: PageRequest, moment: datetime | None) -> str:
     return f"{formats.exact(moment, ask.preferences.time_zone)}, {formats.relative(moment, ask.now)}"
 
 
-def build_steps(task: TaskInfo) -> tuple[Step, ...]:
+def build_steps(task: TaskInfo) -> tuple[StoryEvent, ...]:
     """Return the known history of a task, newest first."""
     look = STATE_LOOKS[task.state]
     current = {
@@ -196,12 +196,12 @@ def build_steps(task: TaskInfo) -> tuple[Step, ...]:
         TaskState.SCHEDULED: None,
         TaskState.RETRY: task.last_failed_at,
     }.get(task.state, task.in_state_since)
-    steps = [Step(task.state.value, look.tone, look.word, current, _due_note(task))]
+    steps = [StoryEvent(task.state.value, look.tone, look.word, current, _due_note(task))]
     for attempt in reversed(task.attempts):
         ran = f"after {formats.span(attempt.ended_at - attempt.started_at)}" if attempt.started_at else ""
         error = first_line(attempt.error)
         steps.append(
-            Step(
+            StoryEvent(
                 "retry",
                 "warn",
                 f"Attempt ended: {visible(attempt.outcome)}",
@@ -240,7 +240,7 @@ _ARROWS: Final = (
 
 def build_machine(task: TaskInfo, zone: tzinfo) -> Machine:
     """Return the drawing for a task."""
-    visited = _visited(task)
+    visited = _find_visited_states(task)
     notes = {task.state: _note_time(task, zone)}
     if task.last_failed_at and task.retried and task.state is not TaskState.RETRY:
         notes[TaskState.RETRY] = f"last {formats.clock(task.last_failed_at, zone)}"
@@ -261,7 +261,7 @@ def build_machine(task: TaskInfo, zone: tzinfo) -> Machine:
     return Machine(boxes, arrows, retries, f"Known states, in order: {words}.", STATE_LOOKS[task.state].tone)
 
 
-def _visited(task: TaskInfo) -> list[TaskState]:
+def _find_visited_states(task: TaskInfo) -> list[TaskState]:
     """Return the states in which the task is known to have been, in order."""
     if task.state in {TaskState.SCHEDULED, TaskState.AGGREGATING}:
         return [task.state]

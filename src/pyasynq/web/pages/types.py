@@ -32,7 +32,7 @@ STATES_WITH_STATISTICS: Final = frozenset({TaskState.PENDING, TaskState.RETRY, T
 
 
 @dataclass(slots=True)
-class TypeCounts:
+class TypeSummary:
     """Tasks of one type in all queues."""
 
     name: str
@@ -72,7 +72,7 @@ class TypesView:
     """View model of the page."""
 
     looks: tuple[StateLook, ...]
-    rows: tuple[TypeCounts, ...]
+    rows: tuple[TypeSummary, ...]
     has_statistics: bool
     states: frozenset[TaskState]
     """States that have a column: next to statistics there is room for three."""
@@ -88,14 +88,14 @@ async def types_page(ask: PageRequest) -> Page:
         ask.user, "type reports", lambda: _read(ask, infos[:_MOST_QUEUES]), _SECONDS
     )
     looks = tuple(STATE_LOOKS.values())
-    found: dict[str, TypeCounts] = {}
+    found: dict[str, TypeSummary] = {}
     for queue, report in reports:
         for one in report.types:
             row = found.setdefault(one.type, _empty_row(ask, one.type, len(looks)))
             row.queues.append(queue)
             for at, look in enumerate(looks):
                 row.counts[at] += one.counts.get(look.state, 0)
-    statistics = await _statistics(ask, infos)
+    statistics = await _read_statistics(ask, infos)
     text = ask.query.get("f", "").strip()[:200]
     rows = [row for row in sort_types(ask, found, statistics, len(looks)) if text.lower() in row.name.lower()]
     is_complete = all(report.is_complete for _, report in reports) and len(infos) <= _MOST_QUEUES
@@ -117,8 +117,8 @@ async def types_page(ask: PageRequest) -> Page:
 
 
 def sort_types(
-    ask: PageRequest, found: dict[str, TypeCounts], statistics: Mapping[str, AttemptCounts], states: int
-) -> tuple[TypeCounts, ...]:
+    ask: PageRequest, found: dict[str, TypeSummary], statistics: Mapping[str, AttemptCounts], states: int
+) -> tuple[TypeSummary, ...]:
     """Return the types with their statistics, those with the most time spent first.
 
     Args:
@@ -134,11 +134,11 @@ def sort_types(
     return tuple(sorted(found.values(), key=lambda row: (-(row.share or 0.0), -row.total, row.name)))
 
 
-def _empty_row(ask: PageRequest, name: str, states: int) -> TypeCounts:
-    return TypeCounts(visible(name), ask.links.to("types", name) if name else "", [0] * states)
+def _empty_row(ask: PageRequest, name: str, states: int) -> TypeSummary:
+    return TypeSummary(visible(name), ask.links.to("types", name) if name else "", [0] * states)
 
 
-async def _statistics(ask: PageRequest, infos: list[QueueInfo]) -> dict[str, AttemptCounts]:
+async def _read_statistics(ask: PageRequest, infos: list[QueueInfo]) -> dict[str, AttemptCounts]:
     """Return the attempts of each type since yesterday, in the queues with the most of them."""
     names = busiest((one.queue, one.processed) for one in await read_queues(ask))
     return totals_by_type(await read_series(ask, names, DAY, step=DAY_STEP)) if infos or names else {}
