@@ -61,6 +61,8 @@ async def test_the_programs_about_operations_run(
         "can be put back: 1",
         "back: 1",
         "2 tasks are in invoices-slow",
+        "0 enqueued, 1 there already",
+        "0 enqueued, 1 there already",
         ": old campaign (done)",
         "failed mails: state:archived type:email:*",
     ] == [re.sub(r"^\S+@\S+ start_operation", "", line) for line in capsys.readouterr().out.splitlines()]
