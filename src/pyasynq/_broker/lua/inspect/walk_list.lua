@@ -15,19 +15,20 @@
 local collection = KEYS[1]
 local task_prefix, left, reach, count, most, max_bytes, kept = unpack(ARGV, 1, 7)
 
-local kinds, values, sides = {}, {}, {}
+local kinds, values, sides, known = {}, {}, {}, 0
 for at = 8, #ARGV, 2 do
   local kind, value = ARGV[at], ARGV[at + 1]
   kinds[#kinds + 1] = kind
   values[#values + 1] = value
   if kind == 'before' or kind == 'after' then
     sides[value] = kind
+    known = known + 1
   end
 end
 
 if left == '' then
   left = redis.call('LLEN', collection)
-else
+elseif known > 0 then
   left = find_place(collection, sides, tonumber(left), tonumber(reach))
   if not left then
     return { 0, 0, redis.call('LLEN', collection), {}, {} }
