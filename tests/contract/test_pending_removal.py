@@ -114,14 +114,14 @@ def surround(tasks: Tasks, *, older: int, newer: int) -> None:
 def test_a_task_far_from_one_end_is_found_from_the_other(
     tasks: Tasks, redis_client: RedisClient, older: int, newer: int
 ) -> None:
-    """Fails if the script looks for a task from one end of the list only."""
-    tasks.pending("a")
+    """Fails if the script looks for a task from one end only: then it does not go back to its place."""
+    tasks.pending("a", "b", "c")
     surround(tasks, older=older, newer=newer)
     perform = BlockingPerformer(redis_client)
-    assert 1 == perform(ACTS["delete"](["a"])).done
-    assert 1 == len(perform.calls)
-    assert redis_client.lpos(tasks.keys.pending, "a") is None
-    assert older + newer == redis_client.llen(tasks.keys.pending)
+    assert 1 == perform(set_aside_step(ActStep("op", 1), "default", ["b"], "")).done
+    assert older + newer + 2 == redis_client.llen(tasks.keys.pending)
+    assert 1 == perform(undo_step(ActStep("undo", 1), "default", ["b"], "op")).done
+    assert newer + 1 == redis_client.lpos(tasks.keys.pending, "b")
 
 
 def test_many_tasks_near_both_ends_are_found_without_reading_the_list(
@@ -151,10 +151,13 @@ def test_a_list_of_two_thousand_ids_is_looked_through_at_once(
 
 
 def test_many_tasks_are_looked_for_everywhere_if_that_is_asked_for(perform: Perform, tasks: Tasks) -> None:
-    """Fails if `WALK` finds only what is near an end."""
-    fill(tasks)
-    assert 5 == perform(delete_step(ActStep("op", 1), "default", DEEP[:5], "", hints=WALK)).done
+    """Fails if `WALK` finds only what is near an end: then no task goes back to its place."""
+    fill(tasks, [one for deep in DEEP[:5] for one in (deep, *neighbours_of(deep))])
+    assert 5 == perform(set_aside_step(ActStep("op", 1), "default", DEEP[:5], "", hints=WALK)).done
     assert without(*DEEP[:5]) == tasks.ids("pending")
+    ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
+    assert 5 == perform(undo_step(ActStep("undo", 1), "default", ways, "op")).done
+    assert TASKS == tasks.ids("pending")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -340,9 +343,9 @@ def test_an_undo_puts_back_its_first_task_however_long_the_walk(
     tasks.pending("a", "b", "c")
     perform = BlockingPerformer(redis_client)
     assert 2 == perform(set_aside_step(ActStep("op", 1), "default", ["a", "b"], "")).done
-    undone = perform(undo_step(ActStep("undo", 1), "default", ["b", "a"], "op"))
+    undone = perform(undo_step(ActStep("undo", 1), "default", ["a", "b"], "op"))
     assert (1, 1) == (undone.done, undone.left)
-    assert ["b", "c"] == tasks.ids("pending")
+    assert ["a", "c"] == tasks.ids("pending")
 
 
 def test_a_task_goes_back_although_its_neighbour_has_lost_its_place(
@@ -350,10 +353,10 @@ def test_a_task_goes_back_although_its_neighbour_has_lost_its_place(
 ) -> None:
     """Fails if a task counts as put back when there was no list to put it into."""
     tasks.pending("a", "b")
-    assert 1 == perform(set_aside_step(ActStep("op", 1), "default", ["a"], "")).done
+    assert 1 == perform(set_aside_step(ActStep("op", 1), "default", ["b"], "")).done
     redis_client.delete(tasks.keys.pending)
-    assert 1 == perform(undo_step(ActStep("undo", 1), "default", ["a"], "op")).done
-    assert ["a"] == tasks.ids("pending")
+    assert 1 == perform(undo_step(ActStep("undo", 1), "default", ["b"], "op")).done
+    assert ["b"] == tasks.ids("pending")
 
 
 def test_an_operation_deletes_deep_tasks_and_undoes_it(
