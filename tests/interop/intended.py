@@ -97,8 +97,9 @@ def _becomes(theirs: Any, ours: Any) -> Callable[[Any, Any], bool]:
     return _is((theirs, ours))
 
 
-def _never_failed(theirs: Any, ours: Any) -> bool:
-    return bool(theirs) and ours in {"", 0}
+def _not_failed_again(theirs: Any, ours: Any) -> bool:
+    """Ours has nothing, or what an attempt before the crash has left."""
+    return "asynq: task lease expired" == theirs if isinstance(theirs, str) else bool(theirs > ours)
 
 
 def _any(theirs: Any, ours: Any) -> bool:
@@ -191,7 +192,12 @@ LOUD = (
     Intended("H6", "recover", TASK, "state", _becomes(b"retry", b"archived"), "three crashes are too many"),
     Intended("H6", "recover", TASK, "msg.retried", _one_less, "a crash spends no retry"),
     Intended(
-        "H6", "recover", TASK, "msg.error_msg|msg.last_failed_at", _never_failed, "a crash is not a failure"
+        "H6",
+        "recover",
+        TASK,
+        "msg.error_msg|msg.last_failed_at",
+        _not_failed_again,
+        "a crash is not a failure",
     ),
     Intended("H6", "recover", TASK, "pending_since", _only_ours, "a crashed task is pending again at once"),
     Intended(
