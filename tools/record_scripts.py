@@ -19,6 +19,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+_AS_STEP = b"local function take_step("
+"""In a script that is a step of an operation; its own `-- Uses:` line does not name this fragment."""
+
 _scripts: dict[str, set[str]] = {}
 _seconds: dict[str, float] = {}
 _running: list[str] = []
@@ -34,6 +37,8 @@ def pytest_configure() -> None:
     def listen(cls: type[ScriptCall], script: Any, *args: Any, **kwargs: Any) -> ScriptCall:
         if _running:
             _scripts[_running[-1]].add(script.name)
+            if _AS_STEP in script.plain.text:
+                _scripts[_running[-1]].add("shared/take_step")
         call: ScriptCall = make(cls, script, *args, **kwargs)
         return call
 
