@@ -113,6 +113,7 @@ def test_a_killed_move_leaves_each_task_in_one_queue(
     check_invariants(redis_client)
 
 
+@pytest.mark.long
 def test_killed_deletions_deep_in_a_long_list_are_exact(redis_url: str, redis_client: RedisClient) -> None:
     """A process goes on from the places that it finds itself, and a third one puts all back in order."""
     tasks = Tasks(redis_client)

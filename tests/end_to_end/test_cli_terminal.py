@@ -48,7 +48,7 @@ def fill(redis_client: RedisClient) -> None:
     mail.pending(ID + "3")
 
 
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", [80, pytest.param(200, marks=pytest.mark.long)])
 def test_a_table_fits_the_terminal_and_ids_are_whole(
     redis_url: str, redis_client: RedisClient, columns: int
 ) -> None:
@@ -116,6 +116,7 @@ def test_colors_follow_the_terminal(
     assert has_color == bool(_STYLES.search(terminal.raw))
 
 
+@pytest.mark.long
 def test_hostile_texts_do_nothing_to_the_terminal(redis_url: str, redis_client: RedisClient) -> None:
     """In queues, types, ids, payloads, headers and errors: no title, clipboard, cursor or hidden text."""
     for text in HOSTILE_TEXTS:

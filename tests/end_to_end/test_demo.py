@@ -125,8 +125,17 @@ def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(finished: tuple[str,
     assert [] == summary["violations"]
 
 
-@pytest.mark.parametrize("moment", ["is up", "are ready", "tasks enqueued"])
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("sent", "moment"),
+    [
+        (signal.SIGINT, "are ready"),
+        (signal.SIGTERM, "tasks enqueued"),
+        pytest.param(signal.SIGINT, "is up", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, "tasks enqueued", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, "is up", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, "are ready", marks=pytest.mark.long),
+    ],
+)
 def test_an_interrupted_demo_leaves_no_process_and_no_file(
     moment: str, sent: signal.Signals, sources: Path, temporary: Path, demos: list[RunningDemo]
 ) -> None:
@@ -162,7 +171,7 @@ def test_a_folder_that_does_not_exist_is_named(temporary: Path, demos: list[Runn
     assert "/no/such/folder" in err
 
 
-@pytest.mark.parametrize("no_color", [False, True])
+@pytest.mark.parametrize("no_color", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_an_interrupted_live_picture_leaves_the_terminal_as_it_was(
     no_color: bool, sources: Path, temporary: Path, demos: list[RunningDemo], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pyasynq import Task, sync
 from tests.fix_worker import Worker
 from tests.waiting import wait_until
@@ -21,6 +23,7 @@ def is_empty(redis_client: RedisClient) -> bool:
     return not redis_client.exists("asynq:{default}:pending", "asynq:{default}:active")
 
 
+@pytest.mark.long
 def test_ten_thousand_tasks_leave_nothing_in_the_process(redis_url: str, redis_client: RedisClient) -> None:
     """Coroutines and threads, successes, failures and tasks of unknown types."""
     kinds = ["nothing", "nothing-in-thread", "nothing", "raise", "nobody", "nothing"]

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# A type checker reads the whole package first.
+pytestmark = pytest.mark.long
+
 FOLDER = Path(__file__).parent
 SOURCES = FOLDER.parent.parent / "src"
 CACHE = FOLDER.parent.parent / ".mypy_cache" / "typing"

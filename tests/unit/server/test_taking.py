@@ -407,14 +407,14 @@ def test_no_server_gets_more_and_more_of_the_tasks() -> None:
     """The same would happen if a server that gets one asked sooner for the next."""
     herds = [Herd()] * SERVERS
     got = [0] * SERVERS
-    for _ in range(5_000):
+    for _ in range(1_000):
         reports = [herd.report(SERVERS, random.random()) for herd in herds]
         waits = [(wait, random.random()) for _, wait in reports]
         first = waits.index(min(waits))
         got[first] += 1
         herds = [herd.look(found=number == first) for number, (herd, _) in enumerate(reports)]
         herds[first] = herds[first].report(SERVERS, random.random())[0].look(found=False)
-    assert max(got) < 100
+    assert max(got) < 30, "the mean is 5"
 
 
 def test_questions_to_the_board_change_nothing(board: QueueBoard) -> None:
