@@ -17,11 +17,11 @@ class Cli:
     """Runs commands in this process, on one Redis; no terminal can be asked."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
 
     def run(self, *arguments: str, typed: str | None = None) -> Result:
         """Run a command and return its result."""
-        return CliRunner().invoke(main, arguments, input=typed, env={"PYASYNQ_REDIS_URL": self._url})
+        return CliRunner().invoke(main, arguments, input=typed, env={"PYASYNQ_REDIS_URL": self.url})
 
     def json(self, *arguments: str) -> Any:
         """Return what a command prints as JSON."""

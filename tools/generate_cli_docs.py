@@ -38,7 +38,7 @@ $ pyasynq stats
 ```
 
 [Five commands](cli/journey.md) find what fails, since when and why, run exactly those tasks again,
-and take back a deletion.
+and take back a deletion. [Another page](cli/screens.md) shows the output of those that look.
 
 ## Which Redis
 

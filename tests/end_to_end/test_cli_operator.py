@@ -5,18 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 
+from pyasynq._broker.servers import write_server_state
+from pyasynq._redis.driver import BlockingDriver
+from pyasynq._redis.url import parse_redis_url
+from pyasynq._wire.messages import ServerInfo
 from pyasynq.cli.records import QUEUES, SERVERS, TASKS
 from pyasynq.sync import Client, Inspector
 from tests.cli_runner import Cli
 from tests.ports import free_port
+from tests.shop import fill_shop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.invariants import RedisClient
 
 HOSTILE = "\x1b]0;title\x07\u202email"
 
@@ -165,3 +173,51 @@ def test_stats_in_the_shape_of_asynq_have_its_names(cli: Cli, client: Client) ->
     content = cli.json("stats", "--format", "asynq")
     assert {"aggregate", "queues", "redis"} == set(content)
     assert ("mail", 1, False) == tuple(content["queues"][0][name] for name in ("Queue", "Pending", "Paused"))
+
+
+def test_a_server_is_named_by_host_and_process_or_by_its_id(cli: Cli, redis_client: RedisClient) -> None:
+    """As a table shows it; a name that fits several servers is refused with their ids."""
+    fill_shop(redis_client, cli.url, scale=10_000)
+    announce_twin(cli.url)
+
+    quieted = cli.run("server", "quiet", "go-a:7", "server-4")
+    assert 2 == quieted.stderr.count("is one in Go")
+    assert 0 == quieted.exit_code
+    missing = cli.run("server", "stop", "worker-9:1")
+    assert (1, True) == (missing.exit_code, "worker-9:1" in missing.stderr)
+    twins = cli.run("server", "stop", "worker-1:3900")
+    assert (1, True) == (twins.exit_code, "give an id: server-1 twin" in twins.stderr)
+
+
+def announce_twin(url: str) -> None:
+    """Let a second server run in the process of the first one."""
+    info = ServerInfo(
+        host="worker-1",
+        pid=3_900,
+        server_id="twin",
+        concurrency=1,
+        queues={"payments": 1},
+        strict_priority=False,
+        status="active",
+        start_time=datetime.now(UTC),
+        active_worker_count=0,
+        engine="pyasynq",
+    )
+    driver = BlockingDriver(parse_redis_url(url))
+    driver.run(write_server_state(info, [], ttl=60))
+    driver.close()
+
+
+def test_limits_of_a_queue_that_does_not_exist_are_an_error(cli: Cli, client: Client) -> None:
+    """A mistyped name is not shown as a queue without limits."""
+    client.enqueue("mail", queue="mail")
+    assert 0 == cli.run("limits", "mail").exit_code
+    wrong = cli.run("limits", "mial")
+    assert (1, True) == (wrong.exit_code, "'mial' does not exist" in wrong.stderr)
+
+
+def test_a_mark_is_not_set_by_a_wish_to_list_the_marks(cli: Cli) -> None:
+    """Other nouns are listed by `ls`."""
+    refused = cli.run("mark", "ls")
+    assert (2, True) == (refused.exit_code, "pyasynq mark --list" in refused.stderr)
+    assert [] == cli.json("mark", "--list")

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from pyasynq.cli.output.fields import Field, Kind, Moment, View, cell, human_bytes, json_data
-from pyasynq.cli.output.printer import Printer, has_color
+from pyasynq.cli.output.printer import Printer, format_pairs, has_color
 from pyasynq.cli.output.table import Look, cells, cut, table_lines
 from pyasynq.cli.reports import VIEWS
 
@@ -154,3 +154,40 @@ def test_colors_follow_the_conventions(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert expected == has_color()
+
+
+WAYS_TO_FAIL = (
+    Field("id", Kind.TEXT, "Id.", "ID"),
+    Field("first", Kind.TEXT, "First time.", "FIRST", gives_way=True),
+    Field("types", Kind.TEXT, "Types.", "TYPES", shrinks=True, gives_way=True),
+    Field("error", Kind.TEXT, "Error.", "ERROR", shrinks=True),
+)
+FAILURE = {"id": "1f0c9a2b", "first": "an hour ago", "types": "mail, " * 6, "error": "no such user " * 3}
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [(100, "ID FIRST TYPES ERROR"), (50, "ID FIRST ERROR"), (40, "ID ERROR"), (10, "ID ERROR")],
+)
+def test_columns_give_way_before_others_are_cut_too_short_to_be_read(width: int, columns: str) -> None:
+    """From the right; what is left has 20 cells or more, if the terminal has them."""
+    [head, row] = table_lines(WAYS_TO_FAIL, [FAILURE], MOMENT, Look(width, drops=True))
+    assert columns.split() == head.split()
+    assert len(row) <= max(width, 18)
+
+
+def test_columns_that_were_asked_for_do_not_give_way() -> None:
+    """`--fields` names them."""
+    assert "FIRST" in next(table_lines(WAYS_TO_FAIL, [FAILURE], MOMENT, Look(20)))
+
+
+def test_a_long_value_goes_on_below_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids stay whole, and a pipe gets each value in one line."""
+    pairs = [("Tasks", "12 pending, 3 active, 400 archived"), ("Id", "0123456789" * 4)]
+    assert 2 == format_pairs(pairs).count("\n")
+    monkeypatch.setattr("pyasynq.cli.output.printer.terminal_width", lambda: 30)
+    assert [
+        "Tasks  12 pending, 3 active,",
+        "       400 archived",
+        "Id     " + "0123456789" * 4,
+    ] == format_pairs(pairs).splitlines()

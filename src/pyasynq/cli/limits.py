@@ -14,6 +14,7 @@ from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.fields import Field, Kind, View
 from pyasynq.cli.records import describe_rate
+from pyasynq.errors import QueueNotFoundError
 
 if TYPE_CHECKING:
     from pyasynq.cli.operator_command import Session
@@ -110,6 +111,8 @@ async def limits(
             raise click.UsageError("limits of which queue? Name it, as in  pyasynq limits mail --max-run 10")
         await session.operator.set_queue_limits(queue, reason=reason, **changes)
         click.echo(f"Changed the limits of queue {visible(queue)}; workers obey within 5 s.", err=True)
+    elif queue is not None and not await session.operator.queues([queue]):
+        raise QueueNotFoundError(queue)
 
     async def gather() -> list[Record]:
         infos = await session.operator.queue_infos(None if queue is None else [queue])

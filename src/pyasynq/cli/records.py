@@ -344,9 +344,9 @@ ENTRY_EVENTS: Final = View(
     "cron-history",
     "task_id",
     (
-        Field("entry", Kind.TEXT, "Id of the entry.", "ENTRY"),
-        Field("task_id", Kind.TEXT, "Id of the task that it enqueued.", "TASK"),
         Field("enqueued", Kind.TIME, "When.", "ENQUEUED", is_optional=True),
+        Field("task_id", Kind.TEXT, "Id of the task that it enqueued.", "TASK"),
+        Field("entry", Kind.TEXT, "Id of the entry.", "ENTRY"),
     ),
     "Nothing was enqueued by this entry.",
 )

@@ -37,10 +37,12 @@ ERRORS: Final = View(
     (
         Field("id", Kind.TEXT, "Eight digits that stand for the signature: `error:sig:` takes them.", "SIG"),
         Field("count", Kind.COUNT, "Tasks that failed alike.", "TASKS"),
-        Field("earliest", Kind.TIME, "When the first of them failed.", "FIRST", is_optional=True),
+        Field(
+            "earliest", Kind.TIME, "When the first of them failed.", "FIRST", gives_way=True, is_optional=True
+        ),
         Field("latest", Kind.TIME, "When the last of them failed.", "LATEST", is_optional=True),
         Field("queue", Kind.TEXT, "Queue of the tasks.", "QUEUE", shrinks=True),
-        Field("types", Kind.NUMBERS, "Tasks by type.", "TYPES", shrinks=True),
+        Field("types", Kind.NUMBERS, "Tasks by type.", "TYPES", shrinks=True, gives_way=True),
         Field(
             "signature", Kind.TEXT, "First line of the error, without what differs.", "ERROR", shrinks=True
         ),

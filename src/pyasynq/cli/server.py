@@ -54,29 +54,54 @@ async def list_servers_command(session: Session) -> None:
     await session.show(SERVERS, gather)
 
 
-@server_group.command("quiet", examples=("pyasynq server quiet 3f0c1d52-…",))
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+_names = click.argument("names", metavar="HOST:PID|ID...", nargs=-1, required=True)
+
+
+async def find_server_id(session: Session, name: str) -> str:
+    """Return the id of the server that `HOST:PID` names; an id names itself.
+
+    Raises:
+        click.ClickException: if several servers run in that process.
+    """
+    # Several servers of one process have the same, as have containers with equal host names.
+    named = [info.id for info in await session.operator.servers() if f"{info.host}:{info.pid}" == name]
+    if len(named) > 1:
+        ids = " ".join(map(visible, sorted(named)))
+        raise click.ClickException(f"{visible(name)} names {len(named)} servers; give an id: {ids}")
+    return named[0] if named else name
+
+
+@server_group.command("quiet", examples=("pyasynq server quiet worker-1:3900",))
+@_names
 @reason_option
 @operator_command
-async def quiet(session: Session, ids: Sequence[str], reason: str) -> int:
-    """Let servers take no more tasks; what runs already runs on. The ids are those of  server ls -o wide."""
+async def quiet(session: Session, names: Sequence[str], reason: str) -> int:
+    """Let servers take no more tasks; what runs already runs on.
 
-    async def act(server_id: str) -> None:
+    Name a server by host and process id as  pyasynq server ls  shows them, or by the id of  -o wide.
+    """
+
+    async def act(name: str) -> None:
+        server_id = await find_server_id(session, name)
         result = await session.operator.quiet_server(server_id, wait=_WAIT, reason=reason)
-        click.echo(f"Server {visible(server_id)} {_ANSWERS[result.status]}.", err=True)
+        click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
 
-    return await for_each(ids, act)
+    return await for_each(names, act)
 
 
-@server_group.command("stop", examples=('pyasynq server stop 3f0c1d52-… --reason "new release"',))
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@server_group.command("stop", examples=('pyasynq server stop worker-1:3900 --reason "new release"',))
+@_names
 @reason_option
 @operator_command
-async def stop(session: Session, ids: Sequence[str], reason: str) -> int:
-    """Shut servers down, each with its whole worker; unfinished tasks are put back."""
+async def stop(session: Session, names: Sequence[str], reason: str) -> int:
+    """Shut servers down, each with its whole worker; unfinished tasks are put back.
 
-    async def act(server_id: str) -> None:
+    Name a server by host and process id as  pyasynq server ls  shows them, or by the id of  -o wide.
+    """
+
+    async def act(name: str) -> None:
+        server_id = await find_server_id(session, name)
         result = await session.operator.stop_server(server_id, wait=_WAIT, reason=reason)
-        click.echo(f"Server {visible(server_id)} {_ANSWERS[result.status]}.", err=True)
+        click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
 
-    return await for_each(ids, act)
+    return await for_each(names, act)

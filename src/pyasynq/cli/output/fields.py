@@ -91,6 +91,7 @@ class Field:
         shrinks: whether its text may be cut where the terminal is too narrow.
         is_optional: whether it may be None.
         color: the color of a value, or None.
+        gives_way: whether the column is left out where the others would be cut too short to be read.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Field:
     shrinks: bool = False
     is_optional: bool = False
     color: Callable[[Any], str | None] | None = None
+    gives_way: bool = False
 
     @property
     def is_right(self) -> bool:

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     Describe = Callable[[Mapping[str, Any], "Printer"], str]
 
 FORMATS: Final = ("table", "wide", "json", "jsonl", "csv", "name")
+_LEAST_ROOM: Final = 20
+"""Smallest width of a value that has a label, in terminal cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,20 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def format_pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return aligned lines of a label and a value; the caller makes values visible."""
+    """Return aligned lines of a label and a value; the caller makes values visible.
+
+    In a terminal a long value goes on below its beginning.
+    """
     listed = list(pairs)
-    width = max((len(label) for label, _ in listed), default=0)
-    return "".join(f"{label:<{width}}  {value}\n" for label, value in listed)
+    indent = max((len(label) for label, _ in listed), default=0) + 2
+    columns = terminal_width()
+    lines = []
+    for label, value in listed:
+        parts = [value] if columns is None else _wrap(value, max(columns - indent, _LEAST_ROOM))
+        lines += [f"{label if at == 0 else '':<{indent}}{part}\n" for at, part in enumerate(parts)]
+    return "".join(lines)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    # An id or address stays whole, so that it can be copied.
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [text]

@@ -19,6 +19,8 @@ _GAP: Final = "  "
 _CUT: Final = "…"
 _LEAST: Final = 8
 """Smallest width of a shrunk column, in terminal cells."""
+_READABLE: Final = 20
+"""Smallest width of a shrunk column while another column could give way to it, in terminal cells."""
 _WIDE: Final = frozenset("WF")
 _COMBINING: Final = frozenset({"Mn", "Me", "Cf"})
 
@@ -67,8 +69,15 @@ class Look:
 def table_lines(
     fields: Sequence[Field], records: Iterable[Mapping[str, Any]], moment: Moment, look: Look
 ) -> Iterator[str]:
-    """Yield the lines of a table. Columns on the right that find no room are left out, if the rest fits."""
-    rows = [[(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records]
+    """Yield the lines of a table.
+
+    With `drops`, columns that give way and those on the right are left out where they find no room.
+    """
+    rows: Sequence[Sequence[tuple[str, Any]]] = [
+        [(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records
+    ]
+    if look.drops and look.width is not None:
+        fields, rows = _give_way(fields, rows, look, look.width)
     widths = _fit_widths(fields, rows, look)
     if look.width is not None and look.drops and _line_width(widths) > look.width:
         count = _count_fitting_columns(widths, look.width)
@@ -87,6 +96,22 @@ def table_lines(
         yield _line(fields, widths, texts, colors)
 
 
+def _give_way(
+    fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look, width: int
+) -> tuple[Sequence[Field], Sequence[Sequence[tuple[str, Any]]]]:
+    """Leave out columns that give way, from the right, until the others can be read."""
+    while True:
+        narrow = _full_widths(fields, rows, look)
+        for at, one in enumerate(fields):
+            if one.shrinks:
+                narrow[at] = min(narrow[at], _READABLE)
+        last = max((at for at, one in enumerate(fields) if one.gives_way), default=None)
+        if last is None or _line_width(narrow) <= width:
+            return fields, rows
+        fields = [*fields[:last], *fields[last + 1 :]]
+        rows = [[*row[:last], *row[last + 1 :]] for row in rows]
+
+
 def _line_width(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
@@ -99,12 +124,17 @@ def _count_fitting_columns(widths: Sequence[int], width: int) -> int:
     return len(widths)
 
 
-def _fit_widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
-    """Return the width of each column; those that may shrink do so evenly until the line fits."""
-    widths = [
+def _full_widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
+    """Return the width of each column with nothing cut."""
+    return [
         max([cells(one.heading or one.name) if look.has_header else 0, *(cells(row[at][0]) for row in rows)])
         for at, one in enumerate(fields)
     ]
+
+
+def _fit_widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
+    """Return the width of each column; those that may shrink do so evenly until the line fits."""
+    widths = _full_widths(fields, rows, look)
     if look.width is None:
         return widths
     surplus = _line_width(widths) - look.width
