@@ -7,7 +7,8 @@ loop, and calls are made in the order of the code.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pyasynq import sync
 from pyasynq._broker.dequeue import DequeueRules, DequeueTerms, dequeue
@@ -17,6 +18,7 @@ from pyasynq._redis.plan import CommandCall, Replay, ask
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.client import Client
+from pyasynq.errors import WaitTimeoutError
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
     from pyasynq._clock import Clock, Instant
     from pyasynq._redis.plan import Plan
     from pyasynq._redis.url import RedisTarget
+    from pyasynq.options import Duration
+    from pyasynq.task import FinishedTask
 
 _T = TypeVar("_T")
 
+_CLIENT_NAME: Final = "pyasynq-testing"
 _NOT_NOW: Final = ("process_at", "process_in", "group")
 
 
@@ -56,27 +61,111 @@ class DirectDriver(AsyncDriver):
         return False
 
 
-class DirectClient(Client):
-    """The asyncio client of a test."""
+class WaitRunner(Protocol):
+    """Runs a worker while code under test waits for a task.
 
-    def _connect(self, target: RedisTarget, **settings: Any) -> AsyncDriver:
-        return DirectDriver(target, **settings)
+    Attributes:
+        client, sync_client: stay open when the worker ends, which closes the clients of the app.
+    """
+
+    client: Client
+    sync_client: sync.Client
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the worker runs already, so that a wait needs only to wait."""
+
+    async def run_until_ended(self, queue: str, task_id: str, timeout: Duration | None) -> None:
+        """Run what is due, and let time pass, until a task has ended.
+
+        Raises:
+            WaitTimeoutError: the task has not ended within this virtual time.
+            ServerStateError: without a timeout, when nothing will be due that could end it.
+        """
+
+    def run_until_ended_sync(self, queue: str, task_id: str, timeout: Duration | None) -> None:
+        """Run what is due, blocking; as `run_until_ended`."""
 
 
 class QueuePlace:
-    """Redis and clock of an app under test."""
+    """Redis and clock of an app under test.
+
+    Attributes:
+        runner: what runs while a client waits; None for nothing. Set by the kit, read by its clients.
+    """
 
     def __init__(self, url: str, clock: Clock) -> None:
         self.url = url
         self.clock = clock
+        self.runner: WaitRunner | None = None
 
     def open_client(self, **settings: Any) -> Client:
         """Make an asyncio client."""
-        return DirectClient(self.url, clock=self.clock, client_name="pyasynq-testing", **settings)
+        return DirectClient(self, **settings)
 
     def open_blocking_client(self, **settings: Any) -> sync.Client:
         """Make a blocking client."""
-        return sync.Client(self.url, clock=self.clock, client_name="pyasynq-testing", **settings)
+        return DirectBlockingClient(self, **settings)
+
+    def find_runner(self, timeout: Duration | None) -> WaitRunner | None:
+        """Return what is to run for a wait; None for one that only checks, or while the worker runs."""
+        runner = self.runner
+        return None if timeout == 0 or runner is None or runner.is_running else runner
+
+
+class DirectClient(Client):
+    """The asyncio client of a test."""
+
+    def __init__(self, place: QueuePlace, **settings: Any) -> None:
+        super().__init__(place.url, clock=place.clock, client_name=_CLIENT_NAME, **settings)
+        self._place = place
+
+    def _connect(self, target: RedisTarget, **settings: Any) -> AsyncDriver:
+        return DirectDriver(target, **settings)
+
+    async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
+        """Wait until a task has ended, as `Client.wait`."""
+        if runner := self._place.find_runner(timeout):
+            with suppress(WaitTimeoutError):
+                return await super().wait(queue, task_id, 0)
+            await runner.run_until_ended(queue, task_id, timeout)
+            return await runner.client.wait(queue, task_id, 0)
+        return await super().wait(queue, task_id, timeout)
+
+    async def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
+        """Return the result of a task that has ended, as `Client.result`."""
+        if runner := self._place.find_runner(timeout):
+            with suppress(WaitTimeoutError):
+                return await super().result(queue, task_id, 0)
+            await runner.run_until_ended(queue, task_id, timeout)
+            return await runner.client.result(queue, task_id, 0)
+        return await super().result(queue, task_id, timeout)
+
+
+class DirectBlockingClient(sync.Client):
+    """The blocking client of a test."""
+
+    def __init__(self, place: QueuePlace, **settings: Any) -> None:
+        super().__init__(place.url, clock=place.clock, client_name=_CLIENT_NAME, **settings)
+        self._place = place
+
+    def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
+        """Wait until a task has ended, as `sync.Client.wait`."""
+        if runner := self._place.find_runner(timeout):
+            with suppress(WaitTimeoutError):
+                return super().wait(queue, task_id, 0)
+            runner.run_until_ended_sync(queue, task_id, timeout)
+            return runner.sync_client.wait(queue, task_id, 0)
+        return super().wait(queue, task_id, timeout)
+
+    def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
+        """Return the result of a task that has ended, as `sync.Client.result`."""
+        if runner := self._place.find_runner(timeout):
+            with suppress(WaitTimeoutError):
+                return super().result(queue, task_id, 0)
+            runner.run_until_ended_sync(queue, task_id, timeout)
+            return runner.sync_client.result(queue, task_id, 0)
+        return super().result(queue, task_id, timeout)
 
 
 def make_immediate(task: Task) -> Task:

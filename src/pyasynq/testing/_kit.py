@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -19,9 +19,17 @@ from pyasynq._redis.guard import only
 from pyasynq._redis.url import parse_redis_url
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
-from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError
+from pyasynq.errors import (
+    ConfigurationError,
+    InvalidOptionError,
+    QueueNotFoundError,
+    ServerStateError,
+    TaskNotFoundError,
+    WaitTimeoutError,
+)
 from pyasynq.events import Events
 from pyasynq.options import DEFAULT_QUEUE
+from pyasynq.task import TaskState
 from pyasynq.testing._assertions import Assertions
 from pyasynq.testing._database import database
 from pyasynq.testing._direct import QueuePlace, make_immediate, put_in_front, take_and_die
@@ -33,7 +41,7 @@ from pyasynq.testing._time import VirtualClock, age_keys, parse_start, whole_sec
 from pyasynq.testing._worker import HandWorker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from datetime import datetime, timedelta
     from types import TracebackType
 
@@ -47,6 +55,7 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_ENDED = frozenset({TaskState.COMPLETED, TaskState.ARCHIVED})
 
 
 class KitBase:
@@ -90,7 +99,7 @@ class KitBase:
             """The URL of the test's database."""
             target = parse_redis_url(self.url)
             stack.enter_context(only({target.address, *self._allow}))
-            place = QueuePlace(self.url, self.clock)
+            self._place = place = QueuePlace(self.url, self.clock)
             if self._app is not None:
                 # Before the modules are loaded: another kit may use the app, or an import may fail.
                 stack.enter_context(self._app._redirect(place))  # noqa: SLF001 - made for this
@@ -388,16 +397,83 @@ class Kit(KitBase, Assertions):
         """
         self._schedules.add(scheduler)
 
-    async def _until(self, moment: Instant, threads: HandlerThreads, *, raises: bool) -> Report:
+    @contextmanager
+    def eager(self) -> Iterator[None]:
+        """Run tasks while code in this block waits for them: `await handle.result()` in a view returns.
+
+        A wait for a task that has not ended runs all due tasks, as `drain` does. Then virtual time passes,
+        with retries and schedules, until the task has ended or the timeout of the wait is over. Errors of
+        handlers reach the waiting code as in production, as `TaskFailedError`; `attempts` has the details.
+        A wait without a timeout that nothing can end raises `ServerStateError`.
+        """
+        before, self._place.runner = self._place.runner, self
+        try:
+            yield
+        finally:
+            self._place.runner = before
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the kit's worker runs now."""
+        return self._is_busy
+
+    async def run_until_ended(self, queue: str, task_id: str, timeout: Duration | None) -> None:
+        """Run due tasks, and let time pass, until a task has ended; what waits do within `eager`.
+
+        Raises:
+            WaitTimeoutError: the task has not ended within this virtual time.
+            ServerStateError: without a timeout, when nothing is due that could end the task.
+        """
+        await self._run_until_ended(queue, task_id, timeout, HandlerThreads())
+
+    def run_until_ended_sync(self, queue: str, task_id: str, timeout: Duration | None) -> None:
+        """Run due tasks until a task has ended, blocking; as `run_until_ended`."""
+        run_blocking(
+            "run_until_ended", lambda threads: self._run_until_ended(queue, task_id, timeout, threads)
+        )
+
+    async def _run_until_ended(
+        self, queue: str, task_id: str, timeout: Duration | None, threads: HandlerThreads
+    ) -> None:
+        seconds = None if timeout is None else parse_seconds("timeout", timeout)
+        moment = None if seconds is None else self.clock.now().plus(seconds)
+
+        def has_ended() -> bool:
+            try:
+                return self.inspector.task_info(queue, task_id).state in _ENDED
+            except (QueueNotFoundError, TaskNotFoundError):
+                return True
+
+        await self._until(moment, threads, raises=False, is_done=has_ended)
+        if has_ended():
+            return
+        if seconds is not None:
+            raise WaitTimeoutError(queue, task_id, seconds)
+        state = self.inspector.task_info(queue, task_id).state
+        raise ServerStateError(
+            f"task {task_id!r} in queue {queue!r} is {state}, and nothing is due that could end it: "
+            "does the kit's worker serve its queue, and is it paused?"
+        )
+
+    async def _until(
+        self,
+        moment: Instant | None,
+        threads: HandlerThreads,
+        *,
+        raises: bool,
+        is_done: Callable[[], bool] = lambda: False,
+    ) -> Report:
+        """Run what is due up to a moment, None for any, or until `is_done`."""
         recorder = self._recorder()
         async with self._working(recorder, threads, self._server_config, raises=raises) as worker:
             worker.schedules = self._schedules
             await worker.assemble()
             await worker.run_instant()
-            while not (raises and recorder.failure):
+            while not (raises and recorder.failure) and not is_done():
                 due = await worker.next_due()
-                if due is None or due > moment:
-                    self._move_to(moment)
+                if due is None or (moment is not None and due > moment):
+                    if moment is not None:
+                        self._move_to(moment)
                     break
                 self._move_to(due)
                 await worker.run_instant()

@@ -1,0 +1,216 @@
+"""Code under test that waits for its tasks: within `kit.eager()` the kit's worker runs meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import flask
+import pytest
+from django.conf import settings
+from django.http import HttpRequest, JsonResponse
+from django.test import RequestFactory
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient
+
+from pyasynq import App
+from pyasynq.errors import (
+    ResultNotKeptError,
+    ServerStateError,
+    TaskFailedError,
+    TaskNotFoundError,
+    WaitTimeoutError,
+)
+from pyasynq.task import TaskEnd
+from pyasynq.testing import Kit, use
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+app = App("redis://production:6379/0")
+
+
+@app.task("sum", retention=timedelta(hours=1))
+async def add(left: int, right: int) -> int:
+    """Return the sum."""
+    return left + right
+
+
+@app.task("flaky", retention=timedelta(hours=1), max_retry=3, retry_delay=60)
+def flaky() -> str:
+    """Succeed at the third attempt."""
+    attempts.append("flaky")
+    if len(attempts) < 3:
+        raise ConnectionError("not yet")
+    return "at last"
+
+
+@app.task("broken", retention=timedelta(hours=1), max_retry=0)
+async def broken() -> None:
+    """Fail for good."""
+    raise ValueError("no such user")
+
+
+@app.task("forgotten")
+async def forgotten() -> str:
+    """Return what nobody can read."""
+    return "kept nowhere"
+
+
+@app.task("outer", retention=timedelta(hours=1))
+async def outer(left: int) -> int:
+    """Wait for another task."""
+    return await (await add.enqueue(left, right=1)).result()
+
+
+attempts: list[str] = []
+
+
+@pytest.fixture
+def kit() -> Iterator[Kit]:
+    """A kit whose waits run tasks."""
+    attempts.clear()
+    with use(app) as kit, kit.eager():
+        yield kit
+
+
+@run_async
+async def test_a_coroutine_gets_the_result_of_its_task() -> None:
+    """As with a worker elsewhere."""
+    async with use(app) as kit:
+        with kit.eager():
+            handle = await add.enqueue(1, right=2)
+            assert 3 == await handle.result(timeout=5)
+            assert TaskEnd.COMPLETED is (await handle.wait()).end
+    assert ["sum"] == [attempt.type for attempt in kit.attempts]
+
+
+def test_blocking_code_gets_the_result_of_its_task(kit: Kit) -> None:
+    """Plain handlers run in the thread of the test."""
+    assert 3 == add.enqueue_sync(1, right=2).result(timeout=5)
+    assert 1 == len(kit.attempts)
+
+
+def test_a_wait_lets_time_pass_for_retries(kit: Kit) -> None:
+    """Nobody sleeps meanwhile."""
+    before = kit.now
+    assert "at last" == flaky.enqueue_sync().result()
+    assert timedelta(minutes=2) <= kit.now - before < timedelta(minutes=3)
+
+
+def test_a_wait_ends_at_its_timeout_of_virtual_time(kit: Kit) -> None:
+    """The task itself stays to be retried."""
+    before = kit.now
+    handle = flaky.enqueue_sync()
+    with pytest.raises(WaitTimeoutError, match="within 30 s"):
+        handle.result(timeout=30)
+    assert timedelta(seconds=30) == kit.now - before
+    kit.assert_enqueued(flaky, state="retry")
+
+
+def test_a_failure_is_told_as_in_production(kit: Kit) -> None:
+    """The kit has the error itself."""
+    with pytest.raises(TaskFailedError, match="no such user"):
+        broken.enqueue_sync().result()
+    assert isinstance(kit.attempts[-1].error, ValueError)
+
+
+def test_a_result_that_is_not_kept_is_refused_before_anything_runs(kit: Kit) -> None:
+    """As in production, where it could not be read."""
+    handle = forgotten.enqueue_sync()
+    with pytest.raises(ResultNotKeptError):
+        handle.result()
+    assert [] == kit.attempts
+    assert TaskEnd.GONE is handle.wait().end
+
+
+def test_a_check_runs_nothing(kit: Kit) -> None:
+    """With a timeout of 0."""
+    handle = add.enqueue_sync(1, right=2)
+    with pytest.raises(WaitTimeoutError):
+        handle.result(timeout=0)
+    assert [] == kit.attempts
+
+
+def test_a_wait_that_nothing_can_end_is_an_error(kit: Kit) -> None:
+    """It would hang the test."""
+    handle = add.enqueue_sync(1, right=2)
+    kit.inspector.pause_queue("default")
+    with pytest.raises(ServerStateError, match="is pending, and nothing is due"):
+        handle.result()
+
+
+def test_after_an_inner_block_a_wait_still_runs(kit: Kit) -> None:
+    """A block within another one ends nothing of the outer one."""
+    with kit.eager():
+        pass
+    assert 3 == add.enqueue_sync(1, right=2).result()
+
+
+def test_without_the_block_a_wait_only_waits() -> None:
+    """Time stands still, and nothing runs."""
+    with use(app) as kit:
+        handle = add.enqueue_sync(1, right=2)
+        with pytest.raises(WaitTimeoutError):
+            handle.result(timeout=0.01)
+        assert [] == kit.attempts
+
+
+def test_a_missing_task_is_told(kit: Kit) -> None:
+    """Nothing is run for it."""
+    with pytest.raises(TaskNotFoundError):
+        app.result_sync("default", "none")
+
+
+@run_async
+async def test_a_handler_waits_for_another_task_of_the_running_worker() -> None:
+    """It needs a second slot, as in production."""
+    async with use(app, concurrency=2) as kit:
+        with kit.eager():
+            assert 8 == await (await outer.enqueue(7)).result(timeout=30)
+
+
+@run_async
+async def test_a_view_of_fastapi_waits() -> None:
+    """In the event loop of the test, and in a thread."""
+    api = FastAPI()
+
+    @api.get("/sum")
+    async def view(left: int, right: int) -> int:
+        return await (await add.enqueue(left, right=right)).result(timeout=5)
+
+    @api.get("/plain")
+    def plain(left: int, right: int) -> int:
+        return add.enqueue_sync(left, right=right).result(timeout=5)
+
+    async with use(app) as kit, AsyncClient(transport=ASGITransport(api), base_url="http://test") as client:
+        with kit.eager():
+            for path in ("/sum", "/plain"):
+                assert 5 == (await client.get(path, params={"left": 2, "right": 3})).json()
+    assert 2 == len(kit.attempts)
+
+
+def test_a_view_of_django_waits(kit: Kit) -> None:
+    """In the thread of the test."""
+    if not settings.configured:
+        settings.configure(DEFAULT_CHARSET="utf-8")
+
+    def view(request: HttpRequest) -> JsonResponse:
+        left = int(request.GET["left"])
+        return JsonResponse({"sum": add.enqueue_sync(left, right=1).result(timeout=5)})
+
+    assert b'{"sum": 3}' == view(RequestFactory().get("/", {"left": "2"})).content
+    assert 1 == len(kit.attempts)
+
+
+def test_a_view_of_flask_waits(kit: Kit) -> None:
+    """In the thread of the test."""
+    web = flask.Flask("shop")
+
+    @web.get("/sum/<int:left>")
+    def view(left: int) -> str:
+        return str(add.enqueue_sync(left, right=1).result(timeout=5))
+
+    assert "3" == web.test_client().get("/sum/2").text
+    assert 1 == len(kit.attempts)
