@@ -54,7 +54,7 @@ async def broken() -> None:
 
 @app.task("forgotten")
 async def forgotten() -> str:
-    """Return what nobody can read."""
+    """Return a result that is not kept."""
     return "kept nowhere"
 
 
@@ -93,7 +93,7 @@ def test_blocking_code_gets_the_result_of_its_task(kit: Kit) -> None:
 
 
 def test_a_wait_lets_time_pass_for_retries(kit: Kit) -> None:
-    """Nobody sleeps meanwhile."""
+    """No real time passes."""
     before = kit.now
     assert "at last" == flaky.enqueue_sync().result()
     assert timedelta(minutes=2) <= kit.now - before < timedelta(minutes=3)

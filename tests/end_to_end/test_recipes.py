@@ -149,7 +149,7 @@ def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
         "-p",
         "pytest_pyasynq",
     )
-    assert "18 passed" in run(tmp_path, "-m", "pytest", "-q", "--strict-markers", *plugins, "tests")
+    assert "20 passed" in run(tmp_path, "-m", "pytest", "-q", "--strict-markers", *plugins, "tests")
 
 
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
