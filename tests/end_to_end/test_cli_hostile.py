@@ -185,9 +185,11 @@ WITHOUT_FORMATS: Final = frozenset({"doctor", "unknown", "unknown verb"})
 
 
 def test_no_command_lets_a_hidden_character_through(
-    redis_url: str, redis_client: RedisClient, perform: Perform
+    redis_url: str, redis_client: RedisClient, perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On stdout and stderr, as table, wide table and JSON; with any exit code, and never a traceback."""
+    # The servers of this test never answer.
+    monkeypatch.setattr("pyasynq.cli.server._WAIT", 0.1)
     fill(redis_client, perform, TEXT)
     operation = asyncio.run(act(redis_url, TEXT))
     cli = Cli(redis_url)
