@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, TypeVar, overload
 
 from pyasynq.limits import UNLIMITED, QueueLimits
 from pyasynq.options import DEFAULT_QUEUE
@@ -17,6 +17,32 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration
     from pyasynq.task import Task, TaskInfo, TaskState
     from pyasynq.task_types import ServedTypes
+
+_Item = TypeVar("_Item", covariant=True)
+
+
+class _TupleSequence(Sequence[_Item]):
+    """A read-only sequence of the items in a tuple, for descriptions that carry more than their items."""
+
+    __slots__ = ()
+
+    @property
+    def _items(self) -> tuple[_Item, ...]:
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> _Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[_Item, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> _Item | tuple[_Item, ...]:
+        """Return one item, or the items of a slice."""
+        return self._items[index]
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self._items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +88,17 @@ class QueueInfo:
 
     @property
     def size(self) -> int:
-        """All tasks of the queue, in whatever state."""
+        """Number of tasks in all states."""
         return self.unfinished + self.archived + self.completed
 
     @property
     def unfinished(self) -> int:
-        """The tasks that are still to be run, or are running."""
+        """Number of tasks that still have to run, or are running."""
         return self.pending + self.active + self.scheduled + self.retry + self.aggregating
 
 
 @dataclass(frozen=True, slots=True)
-class QueueInfos(Sequence[QueueInfo]):
+class QueueInfos(_TupleSequence[QueueInfo]):
     """States of many queues in Redis: a sequence of `QueueInfo` in the order of the queues' names.
 
     A queue that could not be read is in `unreadable` instead, so that one damaged queue hides no other.
@@ -89,19 +115,9 @@ class QueueInfos(Sequence[QueueInfo]):
     missing_rights: tuple[str, ...] = ()
     """Rights that the user lacks to see everything, as ACL rules name them: `+info` for `as_of`."""
 
-    @overload
-    def __getitem__(self, index: int) -> QueueInfo: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[QueueInfo, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> QueueInfo | tuple[QueueInfo, ...]:
-        """Return one of the queues, or a slice of them."""
-        return self.infos[index]
-
-    def __len__(self) -> int:
-        """Return how many queues could be read."""
-        return len(self.infos)
+    @property
+    def _items(self) -> tuple[QueueInfo, ...]:
+        return self.infos
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +351,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResults(Sequence[TaskResult]):
+class TaskResults(_TupleSequence[TaskResult]):
     """Results of an operation on several tasks: a sequence with one for each id, in the order of the ids.
 
     An id that was given twice has one result.
@@ -347,7 +363,7 @@ class TaskResults(Sequence[TaskResult]):
 
     @property
     def done(self) -> int:
-        """How many tasks it was done for."""
+        """Number of tasks for which the operation was done."""
         return sum(result.done for result in self.results)
 
     @property
@@ -355,19 +371,9 @@ class TaskResults(Sequence[TaskResult]):
         """Results of the tasks that were left as they were."""
         return tuple(result for result in self.results if not result.done)
 
-    @overload
-    def __getitem__(self, index: int) -> TaskResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[TaskResult, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> TaskResult | tuple[TaskResult, ...]:
-        """Return the result of one task, or of a slice of them."""
-        return self.results[index]
-
-    def __len__(self) -> int:
-        """Return how many tasks there were."""
-        return len(self.results)
+    @property
+    def _items(self) -> tuple[TaskResult, ...]:
+        return self.results
 
 
 @dataclass(frozen=True, slots=True)

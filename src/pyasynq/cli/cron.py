@@ -65,16 +65,7 @@ async def show_entry_history(session: Session, entries: Sequence[str], page: int
 @operator_command
 async def pause_entries(session: Session, entries: Sequence[str], reason: str) -> int:
     """Let entries enqueue nothing until they are resumed. Schedulers in Go obey no pause."""
-
-    async def pause_one(entry: str) -> None:
-        result = await session.operator.pause_schedule(entry, reason=reason)
-        if not result.understood:
-            raise click.ClickException(
-                f"entry {visible(entry)} is one of a scheduler in Go, which obeys no pause"
-            )
-        click.echo(f"Paused entry {visible(entry)}.", err=True)
-
-    return await for_each(entries, pause_one)
+    return await _set_paused(session, entries, reason, paused=True)
 
 
 @cron.command("resume", examples=(f"pyasynq cron resume {_EXAMPLE}",))
@@ -83,12 +74,22 @@ async def pause_entries(session: Session, entries: Sequence[str], reason: str) -
 @operator_command
 async def resume_entries(session: Session, entries: Sequence[str], reason: str) -> int:
     """Let entries enqueue again, from their next time on."""
+    return await _set_paused(session, entries, reason, paused=False)
 
-    async def resume_one(entry: str) -> None:
-        await session.operator.resume_schedule(entry, reason=reason)
-        click.echo(f"Resumed entry {visible(entry)}.", err=True)
 
-    return await for_each(entries, resume_one)
+async def _set_paused(session: Session, entries: Sequence[str], reason: str, *, paused: bool) -> int:
+    operator = session.operator
+    change, done = (operator.pause_schedule, "Paused") if paused else (operator.resume_schedule, "Resumed")
+
+    async def change_one(entry: str) -> None:
+        result = await change(entry, reason=reason)
+        if paused and not result.understood:
+            raise click.ClickException(
+                f"entry {visible(entry)} is one of a scheduler in Go, which obeys no pause"
+            )
+        click.echo(f"{done} entry {visible(entry)}.", err=True)
+
+    return await for_each(entries, change_one)
 
 
 @cron.command("run", examples=(f"pyasynq cron run {_EXAMPLE}",))

@@ -13,7 +13,7 @@ from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.fields import Field, Kind, View
-from pyasynq.cli.records import describe_rate
+from pyasynq.cli.records import describe_limits
 from pyasynq.errors import QueueNotFoundError
 
 if TYPE_CHECKING:
@@ -132,9 +132,7 @@ def describe_queue_limits(queue: str, active: int, limits: QueueLimits, asked: d
     """Return the record of the limits of a queue."""
     return {
         "queue": queue,
-        "max_run": limits.max_run,
         "active": active,
-        "rate": describe_rate(limits),
-        "ordered": bool(limits.ordered),
+        **describe_limits(limits),
         "asked": asked,
     }

@@ -110,26 +110,40 @@ QUEUES: Final = View(
 )
 
 
-def describe_queue(info: QueueInfo) -> Record:
-    """Return the record of a queue."""
+def describe_load(info: QueueInfo) -> Record:
+    """Return the part of a queue's record that `queue list` and `top` share: its state and its work."""
     return {
         "queue": info.queue,
         "state": "paused" if info.paused else "running",
         "pending": info.pending,
         "latency": info.latency.total_seconds() if info.pending else None,
         "active": info.active,
-        "max_run": info.limits.max_run,
-        "scheduled": info.scheduled,
         "retry": info.retry,
         "archived": info.archived,
+    }
+
+
+def describe_limits(limits: QueueLimits) -> Record:
+    """Return the part of a queue's record that `queue list` and `limits` share: its stored limits."""
+    return {
+        "max_run": limits.max_run,
+        "rate": describe_rate(limits),
+        "ordered": bool(limits.ordered),
+    }
+
+
+def describe_queue(info: QueueInfo) -> Record:
+    """Return the record of a queue."""
+    return {
+        **describe_load(info),
+        **describe_limits(info.limits),
+        "scheduled": info.scheduled,
         "completed": info.completed,
         "aggregating": info.aggregating,
         "groups": info.groups,
         "processed": info.processed,
         "failed": info.failed,
         "error_rate": error_rate(info.processed, info.failed),
-        "rate": describe_rate(info.limits),
-        "ordered": bool(info.limits.ordered),
         "paused_until": info.paused_until,
         "processed_total": info.processed_total,
         "failed_total": info.failed_total,

@@ -18,6 +18,7 @@ from pyasynq.cli.output import screen as screens
 from pyasynq.cli.output.fields import Field, Kind, View
 from pyasynq.cli.output.printer import has_color
 from pyasynq.cli.output.table import Look, cut, table_lines
+from pyasynq.cli.records import describe_load
 from pyasynq.errors import RedisError
 from pyasynq.telemetry import sum_counts
 
@@ -104,7 +105,7 @@ class Picture:
         is_of_types: whether task types are shown instead of queues.
         column: number of the field by which rows are sorted.
         is_reversed: whether the smallest comes first.
-        is_paused: whether the picture stands still.
+        is_paused: whether the picture is frozen.
     """
 
     is_of_types: bool = False
@@ -258,16 +259,10 @@ def describe_busy_queue(info: QueueInfo, before: Sample | None, now: Sample) -> 
         rate = round(max(0, info.processed_total - ended_before) / minutes)
         failed = round(max(0, info.failed_total - failed_before) / minutes)
     return {
-        "queue": info.queue,
-        "state": "paused" if info.paused else "running",
-        "pending": info.pending,
-        "latency": info.latency.total_seconds() if info.pending else None,
-        "active": info.active,
+        **describe_load(info),
         "limit": info.limits.max_run,
         "rate": rate,
         "failed": failed,
-        "retry": info.retry,
-        "archived": info.archived,
     }
 
 
