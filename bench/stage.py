@@ -194,7 +194,7 @@ class Stage:
         return RedisServer(self.binaries[name], self.children, self.folder)
 
     def new_counters(self) -> Counters:
-        """Return counters that stand at zero."""
+        """Return counters at zero."""
         self._number += 1
         return Counters(self.folder / f"{self._number}.counters")
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from pyasynq import TaskInfo
 
-tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+tenant: ContextVar[str] = ContextVar("tenant", default="unknown")
 
 
 @asynccontextmanager
 async def open_greetings(_app: App) -> AsyncGenerator[dict[str, str], None]:
-    """Stand for a pool of database connections."""
+    """Yield greetings by tenant, in place of a pool of database connections."""
     yield {"acme": "Howdy"}
 
 
@@ -41,8 +41,8 @@ async def restore_tenant(
     task: Task,
     call_next: Callable[[Task], Awaitable[bytes | str | None]],
 ) -> bytes | str | None:
-    """Make the tenant of the enqueueing request that of the handler."""
-    token = tenant.set(task.headers.get("tenant", "nobody"))
+    """Restore the tenant of the enqueueing request in the handler."""
+    token = tenant.set(task.headers.get("tenant", "unknown"))
     try:
         return await call_next(task)
     finally:

@@ -32,7 +32,7 @@ _PERIODS = ("info-period", "200", "publish-period", "200", "ping-period", "100",
 _NEVER_TILT = ("tilt-trigger", "600000")
 """Sentinels that were held up for two seconds, as on a busy computer, would do nothing for thirty."""
 _KILL_AT_END = '"$@" & read -r line; kill -9 $!; wait $!'
-"""The shell's input ends when a test wants it, and also when the test process is no more."""
+"""The shell's input ends when a test wants it, and also when the test process is gone."""
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

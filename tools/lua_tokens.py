@@ -46,7 +46,7 @@ def tokens_of(source: str) -> list[Token]:
 
 
 def fail(source: str, position: int, problem: str) -> NoReturn:
-    """Raise a LuaSyntaxError that names the line and shows what stands there."""
+    """Raise a LuaSyntaxError that names the line and shows the text at that place."""
     line = source.count("\n", 0, position) + 1
     message = f"line {line}: {problem}: {source[position : position + 40]!r}"
     raise LuaSyntaxError(message)

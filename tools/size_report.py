@@ -29,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Size(NamedTuple):
-    """The size of one thing and where it stands."""
+    """The size of one module, class or function, and its location."""
 
     size: int
     where: str

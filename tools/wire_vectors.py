@@ -311,7 +311,7 @@ def odd_messages() -> Iterator[dict[str, Any]]:
         ),
     }
     for name, (hexadecimal, message) in variants.items():
-        yield _vector(name, message, bytes.fromhex(hexadecimal), "nobody")
+        yield _vector(name, message, bytes.fromhex(hexadecimal), "hand")
 
 
 def dispatch_vectors() -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 -- KEYS[2] active: list of ids
 -- KEYS[3] lease: sorted set of ids by the second their lease ends
 -- KEYS[4] processed: how many tasks ended
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] limit: how many tasks to take
 -- ARGV[3...] ids: of the tasks that are done
 -- Returns: id, message for each task

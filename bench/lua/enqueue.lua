@@ -1,6 +1,6 @@
 -- The least that enqueueing asks of Redis.
 -- KEYS[1] pending: list of ids
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2...] id, message: for each task
 
 local ids = {}

@@ -241,7 +241,7 @@ class App(Scheduling):
                 parameter that a payload cannot carry, or a queue that another task limits differently.
             UnknownOptionError, InvalidOptionError: for wrong options.
         """
-        check_option_names(options, beside=_RULES_OF_TYPES)
+        check_option_names(options, also=_RULES_OF_TYPES)
         if result_ttl is not None:
             options = with_result_ttl(options, result_ttl)
         resolve_options(options)

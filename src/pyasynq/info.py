@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from pyasynq.task import Task, TaskInfo, TaskState
     from pyasynq.task_types import ServedTypes
 
-_Item = TypeVar("_Item", covariant=True)
+_Item_co = TypeVar("_Item_co", covariant=True)
 
 
-class _TupleSequence(Sequence[_Item]):
+class _TupleSequence(Sequence[_Item_co]):
     """A read-only sequence of the items in a tuple, for descriptions that carry more than their items."""
 
     __slots__ = ()
 
     @property
-    def _items(self) -> tuple[_Item, ...]:
+    def _items(self) -> tuple[_Item_co, ...]:
         raise NotImplementedError
 
     @overload
-    def __getitem__(self, index: int) -> _Item: ...
+    def __getitem__(self, index: int) -> _Item_co: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[_Item, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[_Item_co, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> _Item | tuple[_Item, ...]:
+    def __getitem__(self, index: int | slice) -> _Item_co | tuple[_Item_co, ...]:
         """Return one item, or the items of a slice."""
         return self._items[index]
 
@@ -579,7 +579,7 @@ class SchedulerEntryInfo:
     scheduler_id: str = ""
     """Host, process id and a random part of the scheduler."""
     engine: str = ""
-    """`pyasynq`; empty for a scheduler in Go, which obeys no pause."""
+    """`pyasynq`; empty for a scheduler in Go, which ignores pauses."""
     paused_since: datetime | None = None
     """When an operator paused the entry; None if it is not paused."""
 
@@ -596,7 +596,7 @@ class EntryPauseResult:
     entry_id: str
     queue: str
     understood: bool
-    """False for an entry of a scheduler in Go, which obeys no pause; nothing was written."""
+    """False for an entry of a scheduler in Go, which ignores pauses; nothing was written."""
     paused_since: datetime | None
     """When the entry was paused; None if it is not paused."""
 

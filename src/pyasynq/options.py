@@ -66,7 +66,7 @@ class EnqueueOptions(TypedDict, total=False):
     """
     until: Until
     """When the lock of a `unique` task goes: at its success (the default, as in Asynq), when an attempt
-    starts, when the task is finished in whatever way, or only when its time is over."""
+    starts, when the task is finished in any way, or only when its time is over."""
     unique_key: str
     """Names the lock of a `unique` task, which all tasks of the queue with this name share."""
     on_duplicate: OnDuplicate
@@ -88,7 +88,7 @@ class EnqueueOptions(TypedDict, total=False):
 
     A repeat returns the existing task, or reports `IGNORED` if that one is gone."""
     on_finished: HasCallback
-    """A task of the app, or a `Callback`, that is enqueued when this task has ended, in whatever way."""
+    """A task of the app, or a `Callback`, that is enqueued when this task has ended, in any way."""
     durable: bool | int
     """Wait until this many replicas of Redis have the task as well, True is 1; else `NotDurableError`."""
     headers: Mapping[str, str]
@@ -172,14 +172,14 @@ def with_result_ttl(options: EnqueueOptions, result_ttl: Duration) -> EnqueueOpt
     return {**options, "retention": result_ttl}
 
 
-def check_option_names(options: Mapping[str, object], beside: Iterable[str] = ()) -> None:
+def check_option_names(options: Mapping[str, object], also: Iterable[str] = ()) -> None:
     """Raise `UnknownOptionError` for the first name that is not an option.
 
-    Names that are valid `beside` the options are suggested too.
+    Names in `also`, which the caller accepts besides the options, are suggested too.
     """
     for name in options:
         if name not in OPTION_NAMES:
-            raise UnknownOptionError(name, OPTION_NAMES.union(beside))
+            raise UnknownOptionError(name, OPTION_NAMES.union(also))
 
 
 def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:

@@ -160,7 +160,7 @@ async def eat(megabytes: int) -> None:
 
 
 @app.task("neighbour", queue=QUEUE)
-async def stand_beside(milliseconds: int = 0) -> None:
+async def run_alongside(milliseconds: int = 0) -> None:
     """Wait, with the usual limit of crashes: it must not be blamed for those of others."""
     with _Noted():
         await asyncio.sleep(milliseconds / 1000)

@@ -24,7 +24,7 @@ _LONGEST_BLOCK_SECONDS: Final = 38.0
 """Longer than a lease and what it takes until a task whose lease has ended is taken back."""
 _SHARE: Final = 0.005
 """Number of harmful tasks so far; the maximum is fixed."""
-_NOBODY: Final = frozenset({0})
+_NO_PROCESS: Final = frozenset({0})
 """No process has this id, so a fault of it explains nothing."""
 
 
@@ -60,7 +60,7 @@ class _ByHandlers(Scenario):
     def complete(self, history: History) -> None:
         """Count the harmful runs as faults, of a kind that explains nothing."""
         history.faults += [
-            Fault(self.name, run.started, run.started, _NOBODY)
+            Fault(self.name, run.started, run.started, _NO_PROCESS)
             for task_id, runs in history.runs.items()
             if task_id.startswith(self.harm)
             for run in runs

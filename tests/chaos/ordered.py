@@ -3,7 +3,7 @@
     python -m tests.chaos.ordered [--tasks 2000] [--kills 3]
 
 Two in a hundred tasks fail at their first try, without a delay before the next one. The head of a killed
-worker comes back when its lease has ended; until then the queue stands still. Exit code 1 on any violation.
+worker comes back when its lease has ended; until then the queue starts no task. Exit code 1 on any violation.
 """
 
 # ruff: noqa: T201 - it talks to a person at a terminal

@@ -131,12 +131,12 @@ class Scenario:
 
 
 class NothingTwice(Scenario):
-    """A scenario whose fault is no reason at all to run a task again."""
+    """A scenario whose fault must not make a task run again."""
 
     def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
         """Complain about every second run."""
         if verdict.again:
-            yield f"{verdict.again.total()} tasks ran again, and this fault is no reason for that"
+            yield f"{verdict.again.total()} tasks ran again, and this fault must not cause that"
 
 
 def run_scenario(scenario: Scenario, seed: int, profile: Profile, tell: Tell) -> Result:

@@ -48,7 +48,7 @@ class Stage:
         tasks: how many are to be acknowledged.
         children: how many workers each process of the fleet supervises; 0 if it is a worker itself.
         queues: the names of the queues that the tasks go to.
-        proxy: what stands before Redis, if anything.
+        proxy: the fault proxy in front of Redis, if any.
     """
 
     folder: Path

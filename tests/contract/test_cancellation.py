@@ -50,7 +50,7 @@ def test_h16_a_request_is_written_down_for_the_attempt_that_runs(
 
 
 def test_h16_a_request_is_written_before_it_is_called_out(redis_client: RedisClient, tasks: Tasks) -> None:
-    """A worker that hears the call finds what is to become of the task. The call is Asynq's: the bare id."""
+    """A worker that hears the call finds the outcome that was asked for. The call is Asynq's: the bare id."""
     tasks.active("a")
     perform = BlockingPerformer(redis_client)
     perform(cancel())
@@ -91,7 +91,7 @@ def test_h16_a_task_of_go_is_called_for_and_no_more(redis_client: RedisClient, t
     assert not redis_client.exists(tasks.keys.cancellations)
 
 
-def test_h16_an_id_that_nobody_knows_is_called_out_as_in_asynq(redis_client: RedisClient) -> None:
+def test_h16_an_unknown_id_is_published_as_in_asynq(redis_client: RedisClient) -> None:
     """Asynq checks nothing."""
     perform = BlockingPerformer(redis_client)
     assert [] == perform(cancel())
@@ -144,7 +144,7 @@ def test_old_requests_are_cleared_away(perform: Perform, tasks: Tasks) -> None:
     assert {"b"} == perform(read_requests("default", ["a", "b"])).keys()
 
 
-def test_no_ids_are_no_question(redis_client: RedisClient) -> None:
+def test_without_ids_redis_is_not_asked(redis_client: RedisClient) -> None:
     """There is nothing to ask for."""
     perform = BlockingPerformer(redis_client)
     assert ({}, []) == (perform(read_requests("default", [])), perform.calls)

@@ -253,7 +253,7 @@ def test_enqueue_many_raises_while_redis_is_away(make_client: MakeClient) -> Non
 
 
 @pytest.mark.parametrize("with_middleware", [False, True], ids=["plain", "middleware"])
-def test_what_is_no_task_raises_an_error_when_the_others_are_enqueued(
+def test_an_argument_that_is_not_a_task_raises_when_the_others_are_enqueued(
     make_client: MakeClient, redis_url: str, redis_client: redis.Redis, *, with_middleware: bool
 ) -> None:
     """The error is a group, of which `except*` takes a part, and each part has all results. (D06)"""
@@ -531,7 +531,7 @@ def test_middleware_that_raises_fails_its_own_task(make_client: MakeClient, redi
     assert "LookupError: no tenant" in str(bad.error)
 
 
-def test_w25_a_lost_reply_of_a_client_call_is_no_conflict(
+def test_w25_a_lost_reply_of_a_client_call_is_not_a_conflict(
     make_client: MakeClient, proxy: Proxy, tasks: Tasks
 ) -> None:
     """The same through the client's door."""

@@ -61,7 +61,7 @@ def test_the_documented_rights_and_those_of_a_cluster_are_enough(
     assert [] == warnings
 
 
-def test_who_may_not_see_the_slots_is_told_so(
+def test_a_missing_right_to_see_the_slots_is_named(
     cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
 ) -> None:
     """Without them the location of keys is unknown."""
@@ -72,7 +72,7 @@ def test_who_may_not_see_the_slots_is_told_so(
         driver.run(rights.producer_work()[0])
 
 
-def test_who_may_not_see_the_epochs_can_work(
+def test_a_user_without_the_right_to_see_epochs_can_work(
     cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
 ) -> None:
     """A user whose rights were given for an older version goes on. (D50)"""
@@ -82,7 +82,7 @@ def test_who_may_not_see_the_epochs_can_work(
     driver.run(rights.producer_work()[0])
 
 
-def test_who_may_not_follow_a_slot_on_its_way_is_told_so(
+def test_a_missing_right_to_follow_a_migrating_slot_is_named(
     cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
 ) -> None:
     """It would be sent to and fro between the two nodes."""

@@ -172,7 +172,7 @@ def test_a_program_may_enqueue_when_it_ends(cluster: Cluster) -> None:
     assert ("30\n", "") == (ended.stdout, ended.stderr)
 
 
-def test_a_node_that_does_not_answer_keeps_nobody_else_waiting_in_vain(
+def test_a_silent_node_does_not_hold_up_calls_to_other_nodes(
     cluster: Cluster, make_driver: Callable[..., DriverFace]
 ) -> None:
     """What the others have done in the same round stands."""

@@ -47,7 +47,7 @@ def lasts(attempt: Attempt, seconds: float, since: float) -> bool:
 
 
 @run_async
-async def test_a_lease_lasts_as_long_as_was_asked_and_nobody_renews_it(redis_url: str, tasks: Tasks) -> None:
+async def test_a_lease_lasts_as_long_as_was_asked_and_is_not_renewed(redis_url: str, tasks: Tasks) -> None:
     """Heartbeats go by."""
     tasks.pending("a")
     async with consuming(redis_url) as c:
@@ -315,7 +315,7 @@ async def test_a_settle_that_is_sent_again_is_answered_as_the_first(
 
 
 @run_async
-async def test_of_two_settles_in_two_consumers_the_second_gets_the_answer_of_the_first(
+async def test_the_second_of_two_consumers_to_settle_gets_the_answer_of_the_first(
     redis_url: str, tasks: Tasks
 ) -> None:
     """Although both held the attempt when they were asked. (D13)"""
@@ -384,7 +384,7 @@ async def test_a_lost_lease_is_told_and_an_unknown_one_too(redis_url: str, tasks
     ["", "a/1", "/1/2", "s/1/x/2", "s/1/2/-3", "s/1/" + "9" * 5_000, "s/1/999999999999", "s/1/²", 7, None],
 )
 @run_async
-async def test_what_is_no_receipt_is_refused(redis_url: str, receipt: str) -> None:
+async def test_a_text_that_is_not_a_receipt_is_refused(redis_url: str, receipt: str) -> None:
     """It came from outside, perhaps."""
     async with consuming(redis_url) as c:
         with pytest.raises(InvalidOptionError, match="receipt of an attempt"):

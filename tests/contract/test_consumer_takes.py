@@ -53,7 +53,7 @@ async def test_a_take_hands_out_what_there_is_up_to_its_limit_oldest_first(
 
 @run_async
 async def test_h14_a_take_that_waits_is_woken_by_an_enqueue(redis_url: str) -> None:
-    """Long before the safety poll, and by whatever client."""
+    """They start long before the safety poll, enqueued by any client."""
     settings = dataclasses.replace(QUICK, look_interval=1_000)
     async with consuming(redis_url, settings=settings) as c:
         waiting = asyncio.create_task(c.consumer.lease(limit=5))
@@ -169,7 +169,7 @@ async def test_many_who_wait_share_what_comes_and_each_task_goes_to_one(redis_ur
 
 
 @run_async
-async def test_who_stops_waiting_gets_nothing_and_loses_nothing(proxy: Proxy, tasks: Tasks) -> None:
+async def test_a_caller_that_stops_waiting_gets_nothing_and_loses_nothing(proxy: Proxy, tasks: Tasks) -> None:
     """The call was on its way: what it brings is put back in front."""
     async with consuming(proxy.url) as c:
         waiting = asyncio.create_task(c.consumer.lease(limit=2))
@@ -226,7 +226,7 @@ async def test_h06_a_suspect_is_handed_out_alone(redis_url: str, tasks: Tasks) -
 
 
 @run_async
-async def test_a_suspect_that_nobody_asks_for_holds_nobody_up(
+async def test_a_suspect_that_no_caller_asks_for_holds_up_no_other_task(
     redis_url: str, redis_client: redis.Redis
 ) -> None:
     """Its queue is looked after again when somebody does."""

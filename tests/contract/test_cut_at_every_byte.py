@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-pytestmark = pytest.mark.single_server("its proxy stands before one server")
+pytestmark = pytest.mark.single_server("its proxy serves one server")
 
 KEYS = queue_keys("default")
 _VARIES = 64

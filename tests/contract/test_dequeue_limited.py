@@ -72,7 +72,7 @@ def test_a_batch_is_cut_to_the_free_slots_before_anything_is_taken(perform: Perf
     assert ([], LimitedBy.CONCURRENCY) == (ids(result), result.limited_by)
 
 
-def test_more_running_than_the_limit_allows_is_no_slot(perform: Perform, tasks: Tasks) -> None:
+def test_no_slot_is_free_with_more_running_than_the_limit_allows(perform: Perform, tasks: Tasks) -> None:
     """The limit may have been lowered."""
     tasks.active("a", "b")
     tasks.pending("c")
@@ -146,7 +146,7 @@ def test_a_paused_queue_with_limits_gives_nothing(perform: Perform, tasks: Tasks
     assert ([], True, LimitedBy.NOTHING) == (ids(result), result.empty, result.limited_by)
 
 
-def test_a_suspect_is_no_reason_to_wait_for_a_slot(perform: Perform, tasks: Tasks) -> None:
+def test_a_suspect_does_not_wait_for_a_slot(perform: Perform, tasks: Tasks) -> None:
     """The walk ended before the room did."""
     tasks.pending("a")
     tasks.put(TaskState.PENDING, "suspect", extra={"x:crashes": 2})
@@ -222,9 +222,7 @@ def test_everybody_who_waits_for_a_token_gets_a_turn_of_its_own(perform: Perform
     assert ["c"] == ids(take(perform, rate(10), after=0.2, turn=turn_of(second)))
 
 
-def test_who_comes_in_its_turn_and_misses_its_token_by_a_moment_gets_the_next(
-    perform: Perform, tasks: Tasks
-) -> None:
+def test_a_server_that_just_misses_its_token_gets_the_next(perform: Perform, tasks: Tasks) -> None:
     """The one before it was late, and the bucket holds a single token."""
     tasks.pending("a", "b", "c", "d")
     first = take(perform, rate(10))

@@ -176,7 +176,7 @@ def test_no_call_walks_further_than_is_allowed(tasks: Tasks, redis_client: Redis
 
 
 def test_a_script_sees_the_ends_of_a_list_and_is_told_of_the_middle(queue: Tasks, perform: Perform) -> None:
-    """How often an id stands there, as it was counted."""
+    """The number of times an id is in the list, as counted."""
     queue.client.linsert(PENDING, "AFTER", "20", "1")
     queue.client.linsert(PENDING, "AFTER", "20", "10")
     suspects = dict.fromkeys((b"39", b"20", b"10", b"1", b"none"), b"")
@@ -241,7 +241,7 @@ def test_ids_are_taken_from_the_beginning_of_a_list_first(queue: Tasks, perform:
 
 
 @pytest.mark.parametrize(("before", "left"), [(9, [b"between", b"x"]), (10, [b"x", b"between"])])
-def test_of_two_places_at_the_end_the_first_to_run_stays_unless_the_other_is_too_far(
+def test_the_first_to_run_of_two_places_at_the_end_stays_unless_the_other_is_too_far(
     redis_client: RedisClient,
     perform: Perform,
     tasks: Tasks,

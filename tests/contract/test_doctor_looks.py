@@ -44,7 +44,7 @@ def kinds(findings: list[Finding]) -> list[tuple[str, FindingKind]]:
 
 @damaged
 @run_async
-async def test_what_is_mended_between_the_two_looks_is_no_finding(
+async def test_damage_repaired_between_the_two_looks_is_not_a_finding(
     redis_client: RedisClient, redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was a state that somebody was passing through."""
@@ -106,7 +106,7 @@ def test_all_that_there_is_to_say_about_a_task_is_said(
     assert (b"server/1", "active") == (active.attempt, active.state)
 
 
-def test_a_task_is_settled_once_and_foremost(
+def test_a_task_is_settled_once_in_its_first_place(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """It keeps the first of several places in the list; the new lease holds for 30 s."""
@@ -356,7 +356,7 @@ def test_a_doctor_that_was_never_closed_is_warned_about(redis_client: RedisClien
 
 @damaged
 @run_async
-async def test_an_id_that_is_no_text_is_found_and_dropped(
+async def test_an_id_that_is_not_text_is_found_and_dropped(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
     """It is shown with backslashes."""

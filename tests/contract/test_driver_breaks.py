@@ -43,7 +43,7 @@ def take(token: str) -> Plan[Dequeued]:
 
 
 @EVERYWHERE
-def test_w25_a_lost_reply_is_no_conflict(
+def test_w25_a_lost_reply_is_not_a_conflict(
     make_driver: MakeDriver, proxy: Proxy, tasks: Tasks, cut: Cut
 ) -> None:
     """Wherever the connection breaks, the tasks are enqueued once and reported as enqueued."""

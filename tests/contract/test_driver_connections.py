@@ -245,7 +245,7 @@ def test_a_connection_that_is_dropped_with_a_timer_is_free_at_once(redis_url: st
     asyncio.run(run())
 
 
-def test_a_driver_that_nobody_closed_is_free_without_the_collector(redis_url: str) -> None:
+def test_a_driver_that_was_not_closed_is_freed_without_the_collector(redis_url: str) -> None:
     """So are its connections, and in a forked child those that it has inherited."""
     driver = BlockingDriver(parse_redis_url(redis_url))
     driver.run(check_health())

@@ -159,7 +159,9 @@ def test_a_user_without_the_right_to_wait_is_told(make_client: MakeClient, repli
     assert [b"one"] == replicated.primary.lrange("asynq:{default}:pending", 0, -1)
 
 
-def test_events_are_published_beside_durable_tasks(make_client: MakeClient, replicated: Replicated) -> None:
+def test_events_are_published_along_with_durable_tasks(
+    make_client: MakeClient, replicated: Replicated
+) -> None:
     """After the replicas were waited for."""
     replica = replicated.add_replica()
     make_client(replicated.url, publish_events=True).enqueue("email:deliver", durable=True)
@@ -234,7 +236,7 @@ async def test_middleware_hands_on_that_a_task_is_not_durable(replicated: Replic
     assert ("one", True, NotDurableError) == (result.task_id, bool(result), type(result.error))
 
 
-def test_under_test_nobody_waits_for_replicas() -> None:
+def test_under_test_replicas_are_not_waited_for() -> None:
     """The server of a kit is alone."""
     app = App("redis://nowhere.invalid")
 

@@ -186,7 +186,7 @@ def test_h09_a_task_that_names_no_lock_of_its_queue_is_one_without_a_lock(
 
 
 @no_lock
-def test_h09_what_only_the_message_of_a_task_names_stays_if_it_is_no_lock_of_its_queue(
+def test_h09_a_key_named_only_by_a_message_stays_unless_it_is_a_lock_of_its_queue(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, name: str
 ) -> None:
     """A Go client leaves the field out for tasks of groups."""

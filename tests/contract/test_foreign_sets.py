@@ -54,7 +54,7 @@ def outcome(perform: Perform, tasks: Tasks, deed: Callable[[], Plan[Any]], name:
 
 @pytest.mark.parametrize("name", ["foo", "asynq:{other}:g:x:y", "asynq:default"])
 @pytest.mark.parametrize("deed", DEEDS.values(), ids=list(DEEDS))
-def test_h09_what_is_no_set_of_the_queue_stands_in_nobodys_way(
+def test_h09_a_listed_name_that_is_not_a_set_of_the_queue_blocks_nothing(
     perform: Perform, tasks: Tasks, deed: Callable[[], Plan[Any]], name: str
 ) -> None:
     """All is as it would be without it, on a cluster too."""

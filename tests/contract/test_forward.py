@@ -151,7 +151,7 @@ def test_w11_eight_thousand_tasks_of_one_second_are_deleted(redis_client: RedisC
     ("score", "due"),
     [(10.0**19, 10**19), (NOW.seconds + 0.5, NOW.seconds + 1), (float("inf"), None)],
 )
-def test_h13_a_score_that_is_no_second_does_not_stop_the_forwarder(
+def test_h13_a_score_that_is_not_a_second_does_not_stop_the_forwarder(
     perform: Perform, tasks: Tasks, score: float, due: int | None
 ) -> None:
     """Redis writes it with a point or an exponent; Go makes one of `time.Unix(math.MaxInt64, 0)`."""
@@ -163,7 +163,7 @@ def test_h13_a_score_that_is_no_second_does_not_stop_the_forwarder(
 
 
 @sources
-def test_h05_a_forwarded_task_belongs_to_nobody(perform: Perform, tasks: Tasks, source: TaskState) -> None:
+def test_h05_a_forwarded_task_has_no_attempt_token(perform: Perform, tasks: Tasks, source: TaskState) -> None:
     """Go's recoverer leaves the token of an attempt of ours: a Go worker would be taken for that attempt."""
     tasks.put(source, "a", extra={"x:attempt": "server/1"})
     tasks.put(source, "b", extra={"x:attempt": "server/1"}, group="g")

@@ -27,7 +27,7 @@ def test_the_names_of_groups_are_listed(perform: Perform, tasks: Tasks) -> None:
     assert ["user:1", "user:2"] == perform(list_groups("default"))
 
 
-def test_a_group_is_due_when_nobody_has_joined_for_the_grace_period(perform: Perform, tasks: Tasks) -> None:
+def test_a_group_is_due_when_no_task_has_joined_for_the_grace_period(perform: Perform, tasks: Tasks) -> None:
     """At this second, not before it; the newest member counts. The members keep hash, state and score."""
     tasks.put(AGGREGATING, "a", group="g", score=T - 100)
     tasks.put(AGGREGATING, "b", group="g", score=T - 60)

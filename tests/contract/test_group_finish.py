@@ -36,7 +36,7 @@ def message(**options: Any) -> bytes:
 
 
 def is_gone(tasks: Tasks) -> bool:
-    """Say whether the set and its members are no more; what is not in the set must be untouched."""
+    """Return whether the set and its members are gone; what is not in the set must be untouched."""
     assert {"rest"} == tasks.members(STAGED.group).keys() - {NEW}
     left = [tasks.fields(task_id) for task_id in "abc"]
     parts = (*left, tasks.sets(), tasks.members(f"{STAGED.group}:{STAGED.id}"))
@@ -131,7 +131,7 @@ def test_the_lock_of_a_member_goes_to_the_aggregate(
     assert (NEW.encode(), set_to(60)) == (redis_client.get(LOCK), redis_client.ttl(LOCK))
 
 
-def test_h11_w31_a_set_that_is_no_more_enqueues_nothing(
+def test_h11_w31_a_set_that_is_gone_enqueues_nothing(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """Fails if the script no longer calls ZSCORE.
@@ -178,7 +178,7 @@ def test_the_aggregate_may_have_the_id_of_a_member(perform: Perform, tasks: Task
 
 
 def test_a_finish_that_is_sent_again_has_been_done(redis_client: RedisClient, tasks: Tasks) -> None:
-    """The task stands there with our bytes; otherwise the set is somebody else's now."""
+    """The enqueued task has our bytes; otherwise the set belongs to another server now."""
     replay = BlockingPerformer(redis_client, replay=True)
     assert Finish.DONE is replay(finish(STAGED))
     assert [NEW] == tasks.ids("pending")

@@ -43,7 +43,7 @@ MEMBERS = ["a", "b", "c", "d", "e"]
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class MortalDriver(BlockingPerformer):

@@ -41,7 +41,7 @@ def test_a_set_is_read_oldest_first(perform: Perform, tasks: Tasks) -> None:
     assert [SetMember("b", data["b"]), SetMember("a", data["a"])] == perform(read_set(STAGED))
 
 
-def test_w31_a_set_that_is_no_more_is_not_read(perform: Perform, tasks: Tasks) -> None:
+def test_w31_a_set_that_is_gone_is_not_read(perform: Perform, tasks: Tasks) -> None:
     """Also when its members are still there: somebody is about to take them."""
     assert None is perform(read_set(GONE))
     stage(tasks, "a")
@@ -88,7 +88,7 @@ def test_the_deadline_of_a_set_is_moved(perform: Perform, tasks: Tasks) -> None:
     assert set() == tasks.groups()
 
 
-def test_a_set_that_is_no_more_is_lost_and_not_made_again(perform: Perform, tasks: Tasks) -> None:
+def test_a_set_that_is_gone_is_lost_and_not_made_again(perform: Perform, tasks: Tasks) -> None:
     """Its owner is told."""
     stage(tasks, "a")
     assert [GONE] == perform(renew_sets("default", [STAGED, GONE], now=NOW))
@@ -137,7 +137,7 @@ def test_the_group_of_a_set_may_have_colons_in_its_name(perform: Perform, tasks:
     assert ({"a:b::c"}, ["x"]) == (tasks.groups(), list(tasks.members("a:b::c")))
 
 
-def test_what_is_no_set_is_taken_off_the_list(perform: Perform, tasks: Tasks) -> None:
+def test_a_name_that_is_not_a_set_is_taken_off_the_list(perform: Perform, tasks: Tasks) -> None:
     """An empty set, another queue's, and a key that is not a set's: nothing is touched or listed."""
     keys = ("asynq:{low}:g:g:1", tasks.keys.group("g"), tasks.keys.aggregation_set("empty", "1"))
     tasks.client.zadd(tasks.keys.aggregation_sets, dict.fromkeys(keys, 1))

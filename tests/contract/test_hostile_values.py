@@ -28,7 +28,7 @@ HOSTILE = pytest.mark.parametrize("hostile", [b"many", b"\xff", b""])
 
 
 @HOSTILE
-def test_a_count_of_crashes_that_is_no_number_hides_no_expired_task(
+def test_a_count_of_crashes_that_is_not_a_number_does_not_hide_an_expired_task(
     perform: Perform, tasks: Tasks, hostile: bytes
 ) -> None:
     """Its task is listed too, without crashes: a list that ended there would stop all recovery."""
@@ -42,7 +42,7 @@ def test_a_count_of_crashes_that_is_no_number_hides_no_expired_task(
 
 
 @HOSTILE
-def test_a_task_whose_count_of_crashes_is_no_number_is_recovered_with_one(
+def test_a_task_whose_count_of_crashes_is_not_a_number_is_recovered_with_one(
     perform: Perform, tasks: Tasks, hostile: bytes
 ) -> None:
     """So are those that are recovered by the same call."""
@@ -56,7 +56,7 @@ def test_a_task_whose_count_of_crashes_is_no_number_is_recovered_with_one(
 
 
 @HOSTILE
-def test_the_tick_of_an_entry_that_is_no_number_is_fired(
+def test_the_tick_of_an_entry_that_is_not_a_number_is_fired(
     perform: Perform, redis_client: redis.Redis, hostile: bytes
 ) -> None:
     """As that of an entry that has never been fired."""
@@ -66,7 +66,7 @@ def test_the_tick_of_an_entry_that_is_no_number_is_fired(
     assert b"100" == redis_client.hget("asynq:{default}:x:ticks", "e")
 
 
-def test_ticks_that_are_no_numbers_are_forgotten(perform: Perform, redis_client: redis.Redis) -> None:
+def test_ticks_that_are_not_numbers_are_forgotten(perform: Perform, redis_client: redis.Redis) -> None:
     """They are older than everything."""
     redis_client.hset("asynq:{default}:x:ticks", mapping={"old": "x", "new": "150", "new:since": ""})
     perform(forget_entries("default", before=100, keep=[]))
@@ -74,7 +74,7 @@ def test_ticks_that_are_no_numbers_are_forgotten(perform: Perform, redis_client:
 
 
 @HOSTILE
-def test_stored_limits_that_are_no_numbers_are_none(
+def test_stored_limits_that_are_not_numbers_are_none(
     perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
 ) -> None:
     """The limits of the server apply, and buckets start full again."""
@@ -90,7 +90,7 @@ def test_stored_limits_that_are_no_numbers_are_none(
     assert [] == again.tasks
 
 
-def test_a_turn_that_is_no_number_is_given_anew(
+def test_a_turn_that_is_not_a_number_is_given_again(
     perform: Perform, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
     """To the first that waits for a token."""
@@ -113,7 +113,7 @@ def test_requests_to_cancel_that_cannot_be_read_are_cleared_away(
 
 
 @HOSTILE
-def test_a_total_that_is_no_number_starts_again(
+def test_a_total_that_is_not_a_number_starts_again(
     perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
 ) -> None:
     """The task is settled."""
@@ -124,7 +124,7 @@ def test_a_total_that_is_no_number_starts_again(
 
 
 @HOSTILE
-def test_a_pending_time_that_is_no_number_gives_no_latency(
+def test_a_pending_time_that_is_not_a_number_gives_no_latency(
     perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
 ) -> None:
     """And the queue is described."""
@@ -151,7 +151,7 @@ def test_a_lock_rule_without_a_lock_hides_no_task(perform: Perform, tasks: Tasks
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-def test_a_task_whose_id_is_no_utf8_is_quarantined_and_the_others_run(*, crashed: bool) -> None:
+def test_a_task_whose_id_is_not_utf8_is_quarantined_and_the_others_run(*, crashed: bool) -> None:
     """Whether a worker takes it, or finds it with a dead one."""
     app = App("redis://nowhere.invalid")
     ran: list[str] = []

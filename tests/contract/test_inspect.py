@@ -112,7 +112,7 @@ def test_a_task_is_shown_with_its_score(perform: Perform, tasks: Tasks, state: T
 
 
 @pytest.mark.parametrize(("score", "second"), [(10.0**19, 10**19), (1.5, 2), (float("inf"), None)])
-def test_a_score_that_is_no_second_is_shown_rounded_up(
+def test_a_score_that_is_not_a_second_is_shown_rounded_up(
     perform: Perform, tasks: Tasks, score: float, second: int | None
 ) -> None:
     """One odd task does not hide the others; it is described as far as datetimes reach."""
@@ -182,7 +182,7 @@ def test_w30_ids_without_a_task_are_left_out(
     redis_client.restore(tasks.keys.task("ghost"), 0, saved)
 
 
-def test_an_empty_page_is_no_call(redis_client: RedisClient) -> None:
+def test_an_empty_page_needs_no_call(redis_client: RedisClient) -> None:
     """There is nothing to ask for."""
     perform = BlockingPerformer(redis_client)
     assert [] == perform(scan_tasks("default", TaskState.PENDING, 2, 2)).records

@@ -229,7 +229,7 @@ def test_a_task_that_is_not_there_is_an_error(perform: Perform, act: Any) -> Non
 
 @pytest.mark.parametrize("remains", [{"result": "r"}, {"msg": "m"}])
 @pytest.mark.usefixtures("damage_allowed")
-def test_what_is_left_of_a_hash_is_no_task(
+def test_the_rest_of_a_hash_is_not_a_task(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, remains: dict[str, str]
 ) -> None:
     """Message and state make one."""
@@ -238,9 +238,7 @@ def test_what_is_left_of_a_hash_is_no_task(
 
 
 @pytest.mark.usefixtures("damage_allowed")
-def test_a_state_that_nobody_knows_is_left_alone(
-    perform: Perform, tasks: Tasks, redis_client: RedisClient
-) -> None:
+def test_an_unknown_state_is_left_alone(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
     """A newer peer may have written it; the names of other keys are not states either."""
     redis_client.hset(tasks.keys.task("a"), mapping={"msg": "m", "state": "frozen"})
     assert {"a": "frozen"} == perform(run("a")).refused

@@ -57,7 +57,7 @@ def test_tasks_are_found_by_type_payload_and_error(perform: Perform, tasks: Task
     assert "" == ids(perform(search(payload="refused")))
 
 
-def test_texts_are_no_patterns(perform: Perform, tasks: Tasks) -> None:
+def test_texts_are_not_patterns(perform: Perform, tasks: Tasks) -> None:
     """Lua would take `.` and `%` for such."""
     tasks.put(TaskState.ARCHIVED, "a", payload=b"100%.")
     tasks.put(TaskState.ARCHIVED, "b", payload=b"100x,")

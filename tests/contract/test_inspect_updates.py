@@ -196,7 +196,7 @@ def test_a_task_that_changes_meanwhile_is_looked_at_again(redis_client: RedisCli
 
 @pytest.mark.parametrize("remains", [{}, {"state": "retry"}, {"msg": "m"}])
 @pytest.mark.usefixtures("damage_allowed")
-def test_a_task_that_goes_meanwhile_is_not_made_anew(
+def test_a_task_that_goes_meanwhile_is_not_made_again(
     redis_client: RedisClient, tasks: Tasks, remains: dict[str, str]
 ) -> None:
     """W15: an orphan would be in the way of the next task of that id."""

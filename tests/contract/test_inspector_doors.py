@@ -213,7 +213,7 @@ def test_a_cancel_is_asked_for(ask: Ask, tasks: Tasks) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("ended", ["gone", "again"])
 def test_a_cancel_can_be_waited_for(redis_url: str, tasks: Tasks, ended: str) -> None:
-    """Until the attempt that was asked has ended, whatever came of its task."""
+    """Until the attempt that was asked has ended, with any outcome of its task."""
     tasks.active("a", token="server/1")
 
     async def cancel() -> Any:

@@ -124,7 +124,7 @@ def test_failures_can_be_looked_at_instead() -> None:
         (Cancel(), Outcome.REVOKED),
     ],
 )
-def test_what_a_handler_says_of_its_task_is_no_failure(wish: Exception, outcome: Outcome) -> None:
+def test_an_outcome_chosen_by_the_handler_is_not_a_failure(wish: Exception, outcome: Outcome) -> None:
     """It has said what it wants; the next attempt comes when it said."""
     app, wishes = make_app(), [wish]
 

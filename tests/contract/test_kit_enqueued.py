@@ -157,7 +157,7 @@ def test_more_than_a_page_is_seen() -> None:
         kit.assert_enqueued(deliver, count=1_001)
 
 
-def test_what_is_no_task_is_refused_by_name() -> None:
+def test_an_argument_that_is_not_a_task_is_refused_by_name() -> None:
     """The function was not declared, and only the handler's arguments of a type can be checked."""
 
     def forgotten() -> None: ...

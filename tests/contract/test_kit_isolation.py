@@ -47,7 +47,7 @@ def test_an_app_works_on_the_tests_database_only_within_the_block(
     app.close_sync()
 
 
-def test_an_asyncio_client_from_before_is_closed_whatever_became_of_its_loop(
+def test_an_earlier_asyncio_client_is_closed_even_if_its_loop_is_gone(
     redis_url: str, redis_client: RedisClient
 ) -> None:
     """Without a warning, and without a connection that stays."""
@@ -65,7 +65,7 @@ def test_an_asyncio_client_from_before_is_closed_whatever_became_of_its_loop(
 
 
 def test_no_other_redis_can_be_spoken_to(redis_url: str, redis_client: RedisClient) -> None:
-    """By whatever door, in whatever thread, over a connection that is open already or a new one."""
+    """Any client in any thread is redirected, on open connections and on new ones."""
     open_already = sync.Client(redis_url)
     open_already.ping()
 

@@ -38,7 +38,7 @@ def after(hours: float = 0, **more: float) -> datetime:
     return MONDAY + timedelta(hours=hours, **more)
 
 
-def test_time_stands_still_while_nobody_moves_it() -> None:
+def test_time_is_frozen_until_it_is_moved() -> None:
     """A task for the next second stays where it is, whatever the real clock says."""
     app = make_app()
 
@@ -515,7 +515,7 @@ def test_leases_of_a_dead_worker_count_against_a_limit_until_they_end(stored: bo
 
 
 def test_how_long_an_inspector_waits_is_real_time() -> None:
-    """Virtual time stands still while a test waits, so that a wait that counted it would have no end."""
+    """Virtual time is frozen while a test waits, so that a wait that counted it would have no end."""
     app = make_app()
 
     @app.task("slow")

@@ -26,7 +26,7 @@ def facts_of(url: str, **crash_limits: int) -> ChildFacts:
 
 
 @run_async
-async def test_h06_h08_its_tasks_are_pending_in_all_its_queues_and_nobody_elses(
+async def test_h06_h08_only_its_own_tasks_are_pending_again_in_all_its_queues(
     redis_url: str, redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """Although their leases last; with the crash counted. Its record is gone."""

@@ -55,7 +55,7 @@ async def test_limits_are_set_and_shown(redis_url: str, capsys: pytest.CaptureFi
 
 
 @run_async
-async def test_the_semaphore_lets_so_many_in_and_sends_the_others_away(redis_url: str) -> None:
+async def test_the_semaphore_lets_its_limit_in_and_refuses_the_others(redis_url: str) -> None:
     """Without spending a retry, as the page promises."""
     config = (await run(NO_FAILURE))["config"]
     assert callable(config.retry_delay)

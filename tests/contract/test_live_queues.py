@@ -283,7 +283,7 @@ async def test_strict_priority_counts_added_and_changed_queues(redis_url: str) -
 
 
 @run_async
-async def test_of_several_tasks_that_add_or_remove_one_queue_one_succeeds(redis_url: str) -> None:
+async def test_one_of_several_tasks_that_add_or_remove_a_queue_succeeds(redis_url: str) -> None:
     """The others are told; afterwards it is served once, or not at all."""
     async with serving(redis_url, do_nothing) as running:
         server = running.server

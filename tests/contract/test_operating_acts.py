@@ -178,7 +178,7 @@ def test_an_id_or_a_lock_that_is_taken_meanwhile_is_left_out(
 
 
 def test_nothing_is_put_back_twice(perform: Perform, tasks: Tasks) -> None:
-    """The second time there is no way back any more."""
+    """A second undo finds nothing to put back."""
     tasks.pending("a", "b")
     perform(set_aside("a"))
     perform(undo("a"))

@@ -70,7 +70,7 @@ def test_the_audit_has_a_bound(
     assert ["309", "308"] == verbs(perform(read_audit("", 2)))
 
 
-def test_of_one_user_ten_refusals_a_minute_are_kept_and_the_others_counted(
+def test_ten_refusals_a_minute_of_a_user_are_kept_and_the_others_counted(
     perform: Perform, redis_client: RedisClient
 ) -> None:
     """Refusals of one user do not push out those of others."""

@@ -1,4 +1,4 @@
-"""Tasks that an operator imports: each once, whatever becomes of it."""
+"""Tasks that an operator imports: each once, also if it is deleted."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_user_who_sees_no_queue_examines_nothing(
 def test_limits_are_told_with_what_they_meet(
     operator: blocking.Operator, redis_client: RedisClient, perform: Perform
 ) -> None:
-    """What is stored, what each server asks for, and who obeys none."""
+    """What is stored, what each server asks for, and which servers ignore limits."""
     tasks = Tasks(redis_client, "default")
     tasks.pending("p1", "p2")
     tasks.active("a")

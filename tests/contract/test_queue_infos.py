@@ -182,6 +182,6 @@ def test_many_queues_are_read_through_a_driver(redis_url: str, redis_client: Red
     assert 0 == calls.get("cmdstat_sismember", 0) + calls.get("cmdstat_memory|usage", 0)
 
 
-def test_no_queues_are_no_error(perform: Perform) -> None:
+def test_an_empty_list_of_queues_is_not_an_error(perform: Perform) -> None:
     """An empty database."""
     assert ([], []) == perform(find_queues(None))

@@ -52,7 +52,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("text", QUERIES)
 def test_redis_loses_no_match_of_a_value_in_json(perform: Perform, tasks: Tasks, text: str) -> None:
-    """However the number is written, and whatever stands around it; the rest is tested by the query."""
+    """A number is found in any notation and surroundings; the query tests the rest."""
     for name, payload in PAYLOADS.items():
         tasks.put(TaskState.ARCHIVED, name, payload=payload)
     query = parse_query(text)

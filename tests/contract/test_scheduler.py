@@ -364,7 +364,7 @@ async def test_w26_an_unregistered_entry_is_fired_no_more_and_leaves_no_history(
 
 
 @run_async
-async def test_w26_what_is_known_of_entries_that_nobody_has_is_forgotten(
+async def test_w26_facts_about_entries_without_a_scheduler_are_deleted(
     redis_url: str, redis_client: RedisClient, clock: Clock
 ) -> None:
     """After ninety days without a tick; what another scheduler shows is kept."""
@@ -422,7 +422,7 @@ async def test_hooks_see_what_is_refused(redis_url: str, redis_client: RedisClie
 
 
 @run_async
-async def test_a_tick_that_is_ignored_is_no_failure_and_has_no_history(
+async def test_a_tick_that_is_ignored_is_not_a_failure_and_has_no_history(
     redis_url: str, redis_client: RedisClient, clock: Clock
 ) -> None:
     """Its task is not in Redis; the hook is told."""

@@ -86,7 +86,7 @@ def test_h18_a_tick_enqueues_its_task(perform: Perform, tasks: Tasks, redis_clie
     assert {b"default"} == redis_client.smembers("asynq:queues")
 
 
-def test_h18_a_tick_whose_lock_is_no_string_is_not_lost(
+def test_h18_a_tick_whose_lock_is_not_a_string_is_not_lost(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
     """The script is broken off before it has written anything: the tick is fired when the key is mended."""
@@ -196,7 +196,7 @@ def test_h18_a_tick_whose_task_id_exists_counts_as_fired(
 def test_w25_a_tick_that_is_sent_again_is_its_own(
     redis_client: RedisClient, tasks: Tasks, options: dict[str, Any]
 ) -> None:
-    """After a lost reply the task that stands there as it was sent is enqueued, once."""
+    """After a lost reply a task stored exactly as it was sent counts as enqueued, once."""
     perform = BlockingPerformer(redis_client, replay=True)
     assert "enqueued" == status(perform(fire_tick(**options)))
     found = tasks.ids("pending") + tasks.ids("scheduled")
@@ -353,7 +353,7 @@ def test_an_event_needs_a_time() -> None:
 def test_a_tick_obeys_the_rules_of_its_task(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, rule: str, word: str, task_id: str
 ) -> None:
-    """It is fired, whatever came of it; the rest is as for a client."""
+    """The tick counts as fired with any outcome; the rest is as for a client."""
     options: dict[str, Any] = {"unique": 30, "unique_key": "k", "on_duplicate": rule}
     assert "enqueued" == status(perform(fire_tick(**options)))
     fired = perform(fire_tick(101, "b", **options, headers={"tick": "101"}))

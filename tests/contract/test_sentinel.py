@@ -143,7 +143,7 @@ def test_a_wrong_name_of_the_primary_is_an_error_at_once(
         client.ping()
 
 
-def test_a_redis_is_no_sentinel(
+def test_a_redis_is_not_a_sentinel(
     sentinel_group: SentinelGroup, make_client: Callable[..., ClientFace]
 ) -> None:
     """The likeliest wrong address of all."""
@@ -275,7 +275,7 @@ def test_the_watch_ends_with_the_last_client(sentinel_group: SentinelGroup) -> N
         wait_until(lambda: not thread.is_alive(), "the end of the thread")  # noqa: B023 - it is called here
 
 
-def test_the_watch_ends_with_a_client_that_nobody_closed(sentinel_group: SentinelGroup) -> None:
+def test_the_watch_ends_with_a_client_that_was_not_closed(sentinel_group: SentinelGroup) -> None:
     """Nothing of it keeps the client alive."""
     before = threads()
     client = sync.Client(sentinel_group.url(database=7))

@@ -144,7 +144,7 @@ async def test_an_error_is_written_down_as_that_of_a_thread(redis_url: str, serv
 
 @pytest.mark.parametrize("way", ["", " raised", " from"])
 @run_async
-async def test_a_handler_says_what_becomes_of_its_task(redis_url: str, serve: Serve, way: str) -> None:
+async def test_a_handler_chooses_the_outcome_of_its_task(redis_url: str, serve: Serve, way: str) -> None:
     """Returned, raised, or as the cause of another error."""
     outcomes = {}
     async with serve() as running:

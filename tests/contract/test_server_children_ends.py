@@ -238,7 +238,7 @@ async def test_an_idle_child_leaves_its_lifespan_at_shutdown(
 
 
 @run_async
-async def test_a_child_is_replaced_when_it_has_run_so_many_tasks(
+async def test_a_child_is_replaced_when_it_has_run_its_number_of_tasks(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leaves its lifespan too."""

@@ -1,4 +1,4 @@
-"""What handlers say becomes of their tasks: returned or raised, in every kind of handler, on a real Redis."""
+"""Outcomes that handlers return or raise for their tasks, in every kind of handler, on a real Redis."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_returned_and_raised_are_the_same_in_every_handler(
 
 
 @run_async
-async def test_middleware_may_say_what_becomes_of_a_task(redis_url: str, tasks: Tasks) -> None:
+async def test_middleware_may_choose_the_outcome_of_a_task(redis_url: str, tasks: Tasks) -> None:
     """By what it returns; what stands further out gets it raised."""
     mux, seen = Mux(), []
 

@@ -407,7 +407,7 @@ async def test_h21_a_member_that_cannot_be_decoded_does_not_hold_up_the_others(
     assert {} == tasks.sets()
 
 
-@pytest.mark.single_server("a proxy stands before one server")
+@pytest.mark.single_server("a proxy serves one server")
 @run_async
 async def test_h01_a_lost_connection_does_not_make_the_function_run_twice(
     redis_url: str, tasks: Tasks

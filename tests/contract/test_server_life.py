@@ -199,7 +199,7 @@ async def test_h20_a_service_that_cannot_do_its_work_rests_longer_and_longer(own
 
 
 @run_async
-async def test_what_is_no_handler_is_refused(redis_url: str) -> None:
+async def test_an_object_that_is_not_a_handler_is_refused(redis_url: str) -> None:
     """The error names the type of what was given."""
     with pytest.raises(ConfigurationError, match="not int"):
         await Server(redis_url).start(42)  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ async def test_a_task_of_an_ordered_queue_costs_two_calls(redis_url: str, redis_
 
 @run_async
 async def test_a_delayed_retry_keeps_the_others_back(redis_url: str, tasks: Tasks) -> None:
-    """The queue stands still until the head is due, or is dealt with by hand."""
+    """The queue starts no task until the head is due, or is dealt with by hand."""
     await enqueue(redis_url, "abc")
     journal = Journal(a=1)
     async with (
@@ -327,7 +327,7 @@ async def test_an_inspector_ends_an_order_that_servers_declare(redis_url: str, t
         await running.settled()
 
 
-@pytest.mark.single_server("a proxy stands before one server")
+@pytest.mark.single_server("a proxy serves one server")
 @pytest.mark.parametrize("cut", [Cut.BEFORE_REQUEST, Cut.BEFORE_REPLY])
 @run_async
 async def test_h01_h05_lost_replies_change_no_order_and_repeat_nothing(redis_url: str, cut: Cut) -> None:

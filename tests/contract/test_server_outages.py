@@ -78,7 +78,7 @@ async def test_h20_a_redis_that_is_restarted_loses_nothing(own_server: OwnServer
         assert [] == Tasks(client).ids("active")
 
 
-@pytest.mark.single_server("a proxy stands before one server")
+@pytest.mark.single_server("a proxy serves one server")
 @pytest.mark.parametrize("cut", list(Cut))
 @run_async
 async def test_h01_h05_connections_that_are_cut_at_any_point_lose_nothing_and_repeat_nothing(

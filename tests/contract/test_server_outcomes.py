@@ -140,7 +140,7 @@ async def test_w36_a_task_that_its_handler_revokes_counts_as_processed_and_not_a
 
 
 @run_async
-async def test_an_error_that_is_no_failure_spends_nothing(
+async def test_an_error_that_is_not_a_failure_spends_nothing(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
     """`is_failure` False: a retry without retried and without a counter."""

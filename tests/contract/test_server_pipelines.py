@@ -166,7 +166,7 @@ async def test_a_second_pipeline_that_fails_is_reported_and_its_outcomes_are_kep
 
 @pytest.mark.parametrize("cut", list(Cut))
 @run_async
-async def test_h13_replies_that_are_lost_beside_each_other_lose_no_task(
+async def test_h13_replies_lost_at_the_same_time_lose_no_task(
     redis_client: redis.Redis, proxy: Proxy, pipelines: Pipelines, cut: Cut
 ) -> None:
     """Connections break under either pipeline; each task runs once."""
@@ -247,7 +247,7 @@ class Company:
 
 
 @run_async
-async def test_h06_suspects_run_beside_nobody_with_two_pipelines(
+async def test_h06_suspects_run_alone_with_two_pipelines(
     redis_url: str, tasks: Tasks, pipelines: Pipelines
 ) -> None:
     """A suspect waits for the other pipeline, and no other task is requested."""
@@ -257,7 +257,7 @@ async def test_h06_suspects_run_beside_nobody_with_two_pipelines(
 
 
 @run_async
-async def test_h06_suspects_run_beside_nobody_that_begins_in_a_later_turn(
+async def test_h06_suspects_run_without_attempts_that_begin_in_a_later_turn(
     redis_url: str, tasks: Tasks, pipelines: Pipelines
 ) -> None:
     """Fifty that come before it have ended, and ten others, which run for longer, have not begun."""

@@ -58,7 +58,7 @@ async def test_progress_can_be_seen_while_the_handler_runs(redis_url: str) -> No
 
 @pytest.mark.parametrize("plain", [False, True])
 @run_async
-async def test_of_ten_thousand_reports_a_few_are_written_and_the_last_one_is(
+async def test_a_few_of_ten_thousand_reports_are_written_and_the_last_one_is(
     redis_url: str, plain: bool
 ) -> None:
     """Two a second at most, and the last with the outcome, from coroutines and from threads."""
@@ -115,7 +115,7 @@ async def test_progress_stays_until_the_next_attempt_says_something(redis_url: s
     ],
 )
 @run_async
-async def test_what_is_no_progress_fails_the_task_with_an_error_that_says_so(
+async def test_an_invalid_progress_value_fails_the_task_with_an_error_that_says_so(
     redis_url: str, arguments: tuple[Any, ...], text: str
 ) -> None:
     """Half a report would show nonsense for hours."""

@@ -85,7 +85,7 @@ async def test_burst_runs_what_handlers_enqueue_and_ends(redis_url: str, tasks: 
 
 
 @run_async
-async def test_max_tasks_ends_after_so_many_attempts(redis_url: str, tasks: Tasks) -> None:
+async def test_max_tasks_ends_after_this_many_attempts(redis_url: str, tasks: Tasks) -> None:
     """Exactly this many are taken, though more are there."""
     tasks.pending(*"abcde")
     server = make_server(redis_url, ServerConfig(max_tasks=3, concurrency=2))

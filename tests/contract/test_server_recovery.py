@@ -210,7 +210,9 @@ async def test_h06_the_crash_limit_of_a_handler_comes_before_the_servers(
 
 
 @run_async
-async def test_h06_suspects_run_one_at_a_time_and_beside_nobody_young(redis_url: str, tasks: Tasks) -> None:
+async def test_h06_suspects_run_one_at_a_time_and_without_young_attempts(
+    redis_url: str, tasks: Tasks
+) -> None:
     """Neighbours of a task that may kill the worker are not blamed for it."""
     together: list[set[str]] = []
     now: set[str] = set()

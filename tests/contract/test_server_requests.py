@@ -65,7 +65,7 @@ def test_a_request_that_is_sent_again_is_the_same(redis_client: RedisClient) -> 
         {"action": "stop", "number": b"\xff"},
     ],
 )
-def test_what_is_no_request_asks_for_nothing(
+def test_a_field_that_is_not_a_request_asks_for_nothing(
     perform: Perform, redis_client: RedisClient, fields: dict[Any, Any]
 ) -> None:
     """Any program may have written it."""

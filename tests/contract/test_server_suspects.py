@@ -71,7 +71,9 @@ async def test_long_suspects_do_not_starve_the_others(redis_url: str, tasks: Tas
 
 
 @run_async
-async def test_others_start_beside_a_suspect_when_its_silence_is_over(redis_url: str, tasks: Tasks) -> None:
+async def test_others_start_along_with_a_suspect_when_its_quiet_period_is_over(
+    redis_url: str, tasks: Tasks
+) -> None:
     """Its token says that it is alone; Redis knows that it is not before the first of the others starts.
 
     Defect D03.
@@ -92,7 +94,7 @@ async def test_others_start_beside_a_suspect_when_its_silence_is_over(redis_url:
 
 @pytest.mark.parametrize("longest", [0.01, 0.2])
 @run_async
-async def test_a_suspect_starts_beside_a_task_that_does_not_end(
+async def test_a_suspect_starts_along_with_a_task_that_does_not_end(
     redis_url: str, tasks: Tasks, longest: float
 ) -> None:
     """After a silence that did not see its end, or without one because it has run for long; without proof.

@@ -65,7 +65,7 @@ def note_asks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @run_async
-async def test_h14_a_task_that_nobody_was_told_of_starts_within_six_seconds(
+async def test_h14_a_task_without_a_wake_up_starts_within_six_seconds(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a slot moves while its list is empty: Redis says nothing then. The look finds it."""

@@ -216,7 +216,7 @@ def test_w11_d47_two_thousand_and_one_tasks_go_in_several_calls(
 
 
 @every_settle
-def test_nothing_to_settle_is_no_call(redis_client: RedisClient, settle: Settle) -> None:
+def test_nothing_to_settle_needs_no_call(redis_client: RedisClient, settle: Settle) -> None:
     """An empty decision costs nothing."""
     perform = BlockingPerformer(redis_client)
     assert frozenset() == perform(settle([])).refused

@@ -124,7 +124,7 @@ def test_a_reader_is_told_when_events_may_be_missing(perform: Perform, redis_cli
     assert [] == perform(read_events("default", found.mark)).events
 
 
-def test_what_is_no_event_is_passed_over(
+def test_a_message_that_is_not_an_event_is_passed_over(
     perform: Perform, redis_client: RedisClient, damage_allowed: None
 ) -> None:
     """Somebody else's entries, and events of a kind that is not known yet."""

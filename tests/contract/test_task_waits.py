@@ -384,7 +384,7 @@ async def test_one_wait_that_ends_does_not_disturb_another_for_the_same_task(
 
 
 @run_async
-async def test_a_cut_connection_is_made_anew_and_nothing_is_missed(
+async def test_a_cut_connection_is_made_again_and_nothing_is_missed(
     proxy: Proxy, redis_client: RedisClient, tasks: Tasks, no_polls: None
 ) -> None:
     """Changes during the outage are found after it, because all tasks are read then."""
@@ -414,7 +414,7 @@ async def test_pushes_that_are_lost_are_made_up_for_by_the_poll(
 
 
 @run_async
-async def test_a_connection_that_does_not_answer_holds_nobody_up(
+async def test_a_connection_that_does_not_answer_holds_up_no_caller(
     redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks are looked at without it; when it answers at last, it is used again."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     MakeClient = Callable[..., ClientFace]
 
 
-pytestmark = pytest.mark.single_server("a front with TLS stands before one server")
+pytestmark = pytest.mark.single_server("its TLS proxy serves one server")
 
 
 def echo(word: str) -> Plan[Any]:
@@ -55,7 +55,7 @@ def connections(client: redis.Redis) -> int:
 def test_calls_go_over_one_connection(
     make_driver: MakeDriver, tls: TlsFront, certificates: Certificates, redis_client: redis.Redis
 ) -> None:
-    """The tickets that TLS 1.3 sends unasked are no reason to connect again."""
+    """The session tickets of TLS 1.3 do not cause another connection."""
     driver = make_driver(tls.url(ssl_ca_certs=certificates.authority))
     before = connections(redis_client)
     assert [b"a", b"b", b"c"] == [driver.run(echo(word)) for word in "abc"]
@@ -203,7 +203,7 @@ def test_an_encrypted_key_needs_its_password(
             assert "s3cr3t" not in str(error.value)
 
 
-def test_a_lost_connection_is_made_anew(
+def test_a_lost_connection_is_made_again(
     make_driver: MakeDriver, redis_url: str, certificates: Certificates
 ) -> None:
     """As without TLS."""

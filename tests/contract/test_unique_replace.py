@@ -109,7 +109,7 @@ def test_a_message_does_not_grow_with_each_replacement(once: Perform, tasks: Tas
         b"\xa0\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",  # 100: the longest varint
     ],
 )
-def test_fields_that_nobody_knows_survive(once: Perform, tasks: Tasks, field: bytes) -> None:
+def test_unknown_fields_survive(once: Perform, tasks: Tasks, field: bytes) -> None:
     """Bytes of every kind; they end where the protobuf library says."""
     enqueue(once, unique("a", b"old"))
     stored = tasks.fields("a")["msg"]
@@ -124,7 +124,7 @@ def test_fields_that_nobody_knows_survive(once: Perform, tasks: Tasks, field: by
     "last_field",
     [b"\x12\x05ab", b"\x12", b"\x0b", b"\xa0", b"\xa1\x06\x00", b"\xa5\x06\x00", b"\x12\x83", b"\x07", None],
 )
-def test_what_is_no_message_is_left_alone(
+def test_bytes_that_are_not_a_message_are_left_alone(
     damage_allowed: None, once: Perform, tasks: Tasks, last_field: bytes | None
 ) -> None:
     """Cut short, of an unknown kind, or missing: the new payload is refused, not lost."""
@@ -250,7 +250,7 @@ def test_w25_a_replacement_that_is_running_by_the_time_of_the_replay_was_done(
     assert ["duplicate"] == statuses(enqueue(once, newer()))
 
 
-def test_w25_a_task_that_was_enqueued_is_no_duplicate_of_itself(
+def test_w25_a_task_that_was_enqueued_is_not_a_duplicate_of_itself(
     once: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
     """Also when it runs by the time of the replay, or carries another's payload."""

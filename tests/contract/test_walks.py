@@ -102,7 +102,7 @@ def test_a_walk_needs_its_queue(perform: Perform) -> None:
 
 
 @pytest.mark.parametrize("state", ["archived", "pending", "active", "aggregating"])
-def test_a_page_looks_at_so_many_positions(perform: Perform, tasks: Tasks, state: str) -> None:
+def test_a_page_looks_at_a_limited_number_of_positions(perform: Perform, tasks: Tasks, state: str) -> None:
     """Whether they match or not; the next one goes on behind them."""
     group = "g" if state == "aggregating" else ""
     tasks.put(TaskState(state), *"abcde", type="image", group=group)

@@ -168,7 +168,7 @@ def test_attempts_that_cannot_be_stored_stay_active_in_their_order(
 
 
 @pytest.mark.parametrize("count", [b"many", b"1.5"])
-def test_a_day_whose_counter_is_no_number_changes_nothing(
+def test_a_day_whose_counter_is_not_a_number_changes_nothing(
     damage_allowed: None, perform: Perform, redis_client: RedisClient, tasks: Tasks, count: bytes
 ) -> None:
     """INCRBY would fail when the tasks are gone."""

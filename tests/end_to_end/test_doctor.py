@@ -92,7 +92,7 @@ def test_fix_repairs_and_says_what_it_did(sick: RedisClient, redis_url: str) -> 
     assert (0, "No findings.\n", "") == invoke("--redis", redis_url)
 
 
-def test_notices_alone_are_no_reason_to_wake_anybody(
+def test_notices_alone_do_not_fail_the_command(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
     """Exit code 0: workers of Go leave such things behind when all is well."""

@@ -226,7 +226,7 @@ def test_two_processes_share_one_folder_and_the_last_one_stops_the_server(data: 
     assert not is_running(server["pid"])
 
 
-def test_who_joins_needs_no_server_program(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joining_needs_no_server_program(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first one starts it."""
     with EmbeddedServer(data) as server:
         monkeypatch.setenv("PYASYNQ_EMBEDDED_BINARY", "/nowhere/valkey-server")
@@ -291,7 +291,7 @@ def test_a_start_while_the_last_user_leaves_gets_a_server(data: Path) -> None:
         assert [True] * 20 == user.hear()
 
 
-def test_a_killed_server_is_started_anew_by_the_next_start(data: Path) -> None:
+def test_a_killed_server_is_started_again_by_the_next_start(data: Path) -> None:
     """Data that it had passed to the operating system is restored."""
     with EmbeddedServer(data) as server:
         call(server.url, "SET", "key", "value")
@@ -302,7 +302,7 @@ def test_a_killed_server_is_started_anew_by_the_next_start(data: Path) -> None:
         assert b"value" == call(server.url, "GET", "key")
 
 
-def test_a_killed_server_in_memory_is_started_anew_empty() -> None:
+def test_a_killed_server_in_memory_is_started_again_empty() -> None:
     """The folder of an object in memory stays as long as the object holds it."""
     with EmbeddedServer() as server:
         call(server.url, "SET", "key", "value")
@@ -451,7 +451,7 @@ def test_without_a_wanted_port_there_is_none() -> None:
         assert {b"port": b"0"} == call(server.url, "CONFIG", "GET", "port")
 
 
-def test_who_joins_gets_the_port_that_there_is(data: Path) -> None:
+def test_joining_uses_the_existing_port(data: Path) -> None:
     """And an error if it is not the one that was asked for."""
     with EmbeddedServer(data, port=0) as server:
         port = int(server.url.rpartition(":")[2])
@@ -598,7 +598,7 @@ def test_a_hold_that_is_forgotten_warns_and_ends(data: Path) -> None:
     assert await_end(pid)
 
 
-def test_a_deleted_folder_is_made_anew(data: Path) -> None:
+def test_a_deleted_folder_is_made_again(data: Path) -> None:
     """Its old server ends with its old users and does not take away the new one's socket."""
     with using(data) as [user]:
         old = user.hear()["pid"]

@@ -188,7 +188,7 @@ def test_a_reload_replaces_all_children_and_loses_no_task(
     assert ready[2] < ended[0] < ready[3] < ended[1]
 
 
-def test_a_child_is_recycled_after_so_many_tasks_and_for_its_memory(
+def test_a_child_is_recycled_after_its_number_of_tasks_and_for_its_memory(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
     """Its follower works while the last task of the old one runs to its end."""
@@ -323,7 +323,7 @@ def test_a_single_worker_answers_probes_too(
     assert "supervisor" not in worker.text
 
 
-def test_the_hangup_of_a_closed_terminal_is_no_reload(tmp_path: Path, redis_url: str) -> None:
+def test_the_hangup_of_a_closed_terminal_is_not_a_reload(tmp_path: Path, redis_url: str) -> None:
     """It ends the supervisor, in good order, as it would end any program."""
     (tmp_path / "work.py").write_text(TASKS)
     ours, theirs = os.openpty()

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_scheduler_enqueues_until_it_is_told_to_stop(
     folder: Path, redis_url: str, redis_client: redis.Redis, number: signal.Signals
 ) -> None:
-    """The tasks stay, its entries are no more shown."""
+    """The tasks stay, and its entries are no longer shown."""
     with WorkerProcess(folder, redis_url, "scheduler", "shop:app") as scheduler:
         scheduler.wait_for("2 periodic tasks are scheduled")
         scheduler.wait_for("@every 1s: task .* \\(report, queue low\\) is enqueued")

@@ -56,7 +56,7 @@ def test_weights_share_out_the_work_within_five_percent_while_all_queues_are_ful
     for queue, weight in WEIGHTS.items():
         share = weight / sum(WEIGHTS.values())
         assert abs(shares[queue] / dry - share) <= 0.05 * share
-        # What one call brings starts at once, in whatever order.
+        # What one call brings starts at once, in any order.
         longest = max(concurrency, 10 / share)
         places = [-1, *(place for place, name in enumerate(order[:dry]) if name == queue), dry]
         assert max(after - before for before, after in pairwise(places)) <= longest
@@ -100,7 +100,7 @@ def test_burst_also_runs_what_its_tasks_enqueue_and_leaves_what_is_not_due(
     assert not redis_client.keys("asynq:servers*")
 
 
-def test_max_tasks_takes_exactly_so_many(redis_url: str, redis_client: RedisClient) -> None:
+def test_max_tasks_takes_exactly_this_many(redis_url: str, redis_client: RedisClient) -> None:
     """And exits with 0 when they are done."""
     ids = enqueue(redis_url, *["mark"] * 20)
     with Worker(redis_url, max_tasks=7, concurrency=5) as worker:

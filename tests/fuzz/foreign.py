@@ -80,7 +80,7 @@ def redact_data(data: bytes) -> None:
 
 @fuzzer(st.tuples(st.lists(NAMES, max_size=4), st.sampled_from(["json", "msgpack"]), MESSAGES))
 def redact_a_secret(value: tuple[list[str], str, Any]) -> None:
-    """A secret behind its name is replaced, however deep, and whatever stands next to it."""
+    """A secret after its name is replaced at any depth, next to any other field."""
     path, form, rest = value
     inner: Any = {"user": _encodable(rest) if form == "msgpack" else None, "pin": SECRET, "x": 1}
     for name in path:

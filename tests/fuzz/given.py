@@ -149,9 +149,9 @@ def _flags(group: click.Group) -> Iterator[str]:
             yield from (option for option in parameter.opts if option.startswith("-"))
 
 
-ANEW = {"--reload", "--processes", "--max-tasks-per-child", "--max-memory"}
+STARTS_A_PROCESS = {"--reload", "--processes", "--max-tasks-per-child", "--max-memory"}
 """Command that starts the program again, as a child."""
-FLAGS = st.sampled_from(sorted({*_flags(main)} - ANEW))
+FLAGS = st.sampled_from(sorted({*_flags(main)} - STARTS_A_PROCESS))
 APPS = ["nosuch:app", "json:app", "json:dumps", "json", "os.path:join", "a:b:c", "::", "...:x", "x.", ".:app"]
 NUMBERS = [
     "a=1,b=2",
@@ -181,7 +181,7 @@ def _runner() -> CliRunner:
 def command_line(case: tuple[str, list[str]]) -> None:
     """An exit code and a line that says why: never a traceback."""
     command, arguments = case
-    if any(name in STARTS or name.startswith(tuple(ANEW)) for name in arguments):
+    if any(name in STARTS or name.startswith(tuple(STARTS_A_PROCESS)) for name in arguments):
         return
     result = _runner().invoke(
         main, [command, *arguments] if command else arguments, env={"PYASYNQ_REDIS_URL": ""}

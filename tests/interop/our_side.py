@@ -248,7 +248,7 @@ class OurSide:
         self._wait(self._workers[slot].finish(Ending(kind, text, result)))
 
     def _cancel(self, slot: str, queue: str, task_id: str) -> None:
-        self._inspector.cancel(task_id)  # in whatever queue, as Asynq calls
+        self._inspector.cancel(task_id)  # in any queue, as in Asynq
         self._wait(self._workers[slot].cancel(task_id))
 
     def _stop(self, slot: str) -> None:

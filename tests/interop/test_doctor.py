@@ -201,7 +201,7 @@ def test_what_a_defect_of_asynq_leaves_is_found_and_repaired(
     check_invariants(stock.redis)
 
 
-def test_what_asynq_leaves_when_all_is_well_is_no_finding(peer_program: Path, server_url: str) -> None:
+def test_keys_of_a_healthy_asynq_are_not_findings(peer_program: Path, server_url: str) -> None:
     """Tasks in every state, filled by Asynq and by pyasynq."""
 
     async def look(url: str) -> list[Finding]:

@@ -30,7 +30,7 @@ SOON = 6
 
 
 def of_queues(database: Database) -> Snapshot:
-    """Return what stands there without the records of servers."""
+    """Return the keys and values in Redis without the records of servers."""
     entries = {key: entry for key, entry in database.read().items() if key.startswith("asynq:{")}
     return normalize(entries, entries.keys())
 

@@ -76,7 +76,7 @@ def errors(request: pytest.FixtureRequest) -> dict[Path, set[int]]:
     return pyright_errors()
 
 
-def test_right_arguments_and_options_are_no_errors(errors: dict[Path, set[int]]) -> None:
+def test_right_arguments_and_options_are_not_errors(errors: dict[Path, set[int]]) -> None:
     """Not one finding in good.py, which also asserts the types of what comes back."""
     assert set() == errors[FOLDER / "good.py"]
 

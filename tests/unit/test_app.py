@@ -479,7 +479,7 @@ def test_a_wrong_url_is_an_error_at_once_and_a_missing_one_at_first_use(
     assert "redis://elsewhere" == app.url
 
 
-def test_middleware_that_is_no_coroutine_function_is_refused() -> None:
+def test_middleware_that_is_not_a_coroutine_function_is_refused() -> None:
     """It could not await the next one."""
 
     def plain(task: Task, call_next: Any) -> Any: ...
@@ -501,7 +501,7 @@ def test_a_lifespan_that_is_a_bare_generator_is_refused() -> None:
         App(URL, lifespan=wrong)
 
 
-def test_a_lifespan_that_is_no_function_is_refused() -> None:
+def test_a_lifespan_that_is_not_a_function_is_refused() -> None:
     """With the value and the remedy."""
     with pytest.raises(ConfigurationError, match="lifespan=3: give a function of the app"):
         App(URL, lifespan=3)  # type: ignore[arg-type]
@@ -611,7 +611,7 @@ def test_a_return_type_without_json_is_refused_at_the_declaration(annotation: An
 @pytest.mark.parametrize(
     "annotation", [NoReturn, None, Awaitable[int], Coroutine[Any, Any, int | Snooze], Retry], ids=str
 )
-def test_what_is_no_result_needs_no_json(annotation: Any) -> None:
+def test_an_annotation_without_a_result_needs_no_json(annotation: Any) -> None:
     """Nor does what is awaited to have one. (D11)"""
 
     def work() -> Any: ...

@@ -98,7 +98,7 @@ def test_a_malformed_url_is_refused_with_its_reason_and_the_right_forms(url: str
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+def test_a_number_that_is_not_a_port_is_refused(port: int) -> None:
     """Ports end at 65535, in arguments and in URLs."""
     with pytest.raises(EmbeddedServerError, match=str(port)):
         EmbeddedServer(port=port)

@@ -69,7 +69,7 @@ def test_a_duration_written_by_hand_is_read(nanoseconds: int, text: str) -> None
 @pytest.mark.parametrize(
     "text", ["", "-", "1", "1.5", "s", ".s", "1 s", "1S", "1d", "1s-1s", "--1s", "1e3s", "1s\n", "٣s"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_refused(text: str) -> None:
     """The error shows the text and the right form."""
     with pytest.raises(ValueError, match="is not a duration; write it as in 1h30m"):
         parse_go_duration(text)

@@ -83,7 +83,7 @@ def test_equality_and_strings_are_left_alone() -> None:
 
 
 def test_the_statements_of_a_function_belong_to_its_body() -> None:
-    """A function that calls Redis is not deleted as a whole, by whatever way it is defined."""
+    """A function that calls Redis is not deleted as a whole, however it is defined."""
     for definition in ("local function f(a, ...)", "local f = function(a)", "function m.f()"):
         source = f"{definition} redis.call('DEL', a) end"
 

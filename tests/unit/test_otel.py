@@ -59,6 +59,6 @@ def test_only_allowed_keys_of_baggage_go_out_and_come_in(allowed: tuple[str, ...
 @pytest.mark.parametrize(
     "value", ["", "x", "00-0-0-00", "ff-" + "1" * 32 + "-" + "1" * 16 + "-01", "0" * 9_000]
 )
-def test_damaged_headers_are_no_context(value: str) -> None:
+def test_damaged_headers_give_no_context(value: str) -> None:
     """Anybody may have written them."""
     assert find_link(extract({"traceparent": value, "tracestate": value, "baggage": value}, ("a",))) is None

@@ -159,7 +159,7 @@ def test_a_secret_travels_as_its_value(annotation: Any, value: Any, text: str) -
 
 
 @pytest.mark.parametrize("value", ["hunter2", Secret(b"hunter2"), 5])
-def test_a_value_that_is_no_secret_is_refused_without_showing_it(value: Any) -> None:
+def test_a_value_that_is_not_a_secret_is_refused_without_showing_it(value: Any) -> None:
     """The error tells the types alone."""
     with pytest.raises(Mismatch, match=r"expected Secret\[str\]") as caught:
         Compiler().compile(Secret[str]).encode(value)

@@ -344,7 +344,7 @@ def test_text_that_utf8_cannot_carry_is_refused() -> None:
         (b"1" * 5000, "more digits than Python reads"),
     ],
 )
-def test_bytes_that_are_no_single_json_value_are_refused(data: bytes, message: str) -> None:
+def test_bytes_that_are_not_a_single_json_value_are_refused(data: bytes, message: str) -> None:
     """With the reason, and never with the bytes."""
     with pytest.raises(Mismatch, match=message):
         from_bytes(data)

@@ -103,7 +103,7 @@ func (p producer) carryOut(o order, notes []note) (result, error) {
 	case o.Mode == "concurrent":
 		err = p.concurrently(o, notes)
 	default:
-		err = fmt.Errorf("%q is no mode: one or concurrent", o.Mode)
+		err = fmt.Errorf("%q is not a mode; the modes are one and concurrent", o.Mode)
 	}
 	return result{Count: count, Seconds: time.Since(begun).Seconds(), CPU: cpuSeconds() - cpu}, err
 }

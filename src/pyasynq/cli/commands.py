@@ -73,7 +73,7 @@ _SHORT_HELP: Final[Mapping[str, str]] = {
     "top": "Show the busiest queues or task types, live.",
     "types": "List the task types that workers have described within 30 days.",
     "undo": "Put back the tasks of a deletion within a day, of your last one unless it is named.",
-    "version": "Print the versions of pyasynq, Python and the libraries it stands on.",
+    "version": "Print the versions of pyasynq, Python and the libraries it uses.",
     "view": "Save queries under a name; list, run, and remove them.",
     "web": "Serve the dashboard for browsers.",
     "worker": "Run the tasks of an app.",

@@ -64,7 +64,7 @@ async def show_entry_history(session: Session, entries: Sequence[str], page: int
 @reason_option
 @operator_command
 async def pause_entries(session: Session, entries: Sequence[str], reason: str) -> int:
-    """Let entries enqueue nothing until they are resumed. Schedulers in Go obey no pause."""
+    """Let entries enqueue nothing until they are resumed. Schedulers in Go ignore pauses."""
     return await _set_paused(session, entries, reason, paused=True)
 
 
@@ -85,7 +85,7 @@ async def _set_paused(session: Session, entries: Sequence[str], reason: str, *, 
         result = await change(entry, reason=reason)
         if paused and not result.understood:
             raise click.ClickException(
-                f"entry {visible(entry)} is one of a scheduler in Go, which obeys no pause"
+                f"entry {visible(entry)} is one of a scheduler in Go, which ignores pauses"
             )
         click.echo(f"{done} entry {visible(entry)}.", err=True)
 

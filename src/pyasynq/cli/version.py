@@ -17,7 +17,7 @@ _LIBRARIES: Final = ("pyasynq", "redis", "protobuf", "click")
 @click.command(cls=OperatorCommand, examples=("pyasynq version", "pyasynq version --json"))
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
 def version(*, as_json: bool) -> None:
-    """Print the versions of pyasynq, Python and the libraries it stands on."""
+    """Print the versions of pyasynq, Python and the libraries it uses."""
     versions = {name: metadata.version(name) for name in _LIBRARIES}
     versions["python"] = platform.python_version()
     if as_json:

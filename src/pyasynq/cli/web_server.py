@@ -26,7 +26,7 @@ def make_server(config: uvicorn.Config) -> uvicorn.Server:
     return _Server(config)
 
 
-async def serve_beside(site: Dashboard, port: int) -> tuple[asyncio.Task[None], int]:
+async def serve_in_background(site: Dashboard, port: int) -> tuple[asyncio.Task[None], int]:
     """Serve a dashboard on this machine while something else runs; return the task and the port.
 
     Cancelling the task stops it. A port that is taken is replaced by a free one.

@@ -133,7 +133,7 @@ DESCRIPTIONS: Final[Mapping[FindingKind, _Description]] = {
     ),
     FindingKind.LEASE_WITHOUT_ACTIVE: _Description(
         _W,
-        "these leases belong to tasks that are not active, so recoverers read them in vain",
+        "these leases belong to tasks that are not active, so recoverers read them for nothing",
         "removes the leases",
     ),
     FindingKind.UNDECODABLE: _Description(

@@ -167,7 +167,7 @@ class QueueInspector(InspectorBase):
     ) -> int:
         """Remove a queue with all that was kept for it: locks, counters, pause, groups, limits, ticks.
 
-        A queue with tasks, in whatever state, is removed by `force` only. Then they are deleted in short
+        A queue with tasks, in any state, is removed by `force` only. Then they are deleted in short
         calls, each of which `progress` is told about: tasks so far, and tasks in all. To find what is left
         it goes through all keys of the database, 1,000 in one call. Tasks that are enqueued meanwhile keep
         the queue in being.

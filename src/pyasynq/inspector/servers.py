@@ -80,7 +80,7 @@ class ServerInspector(InspectorBase):
         return await self._ask(server_id, ServerAction.STOP, wait)
 
     async def _ask(self, server_id: str, action: ServerAction, wait: Duration) -> ServerRequestResult:
-        # Not the clock of the inspector: that of a test stands still meanwhile.
+        # Not the clock of the inspector: a test may have frozen it.
         until = time.monotonic() + parse_seconds("wait", wait)
         now = self._clock.redis_now()
         result = await self._run(servers.request_of_server(server_id, action, now=now))
@@ -106,7 +106,7 @@ class ServerInspector(InspectorBase):
         """Let an entry of a scheduler enqueue nothing until `unpause_entry`.
 
         Its ticks count as fired meanwhile, in every scheduler that has the entry, and are not made up for. A
-        pause that there is stays as it is. Schedulers in Go obey no pause; the result says so.
+        pause that there is stays as it is. Schedulers in Go ignore pauses; the result says so.
 
         Raises:
             ScheduleNotFoundError: when no running scheduler has the entry.

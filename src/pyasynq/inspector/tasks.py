@@ -226,7 +226,7 @@ class TaskInspector(InspectorBase):
             TaskNotFoundError: when a queue is named that has no such task.
         """
         self._require_primary()
-        # Not the clock of the inspector: that of a test stands still meanwhile.
+        # Not the clock of the inspector: a test may have frozen it.
         until = time.monotonic() + parse_seconds("wait", wait)
         results = await self._run(request_cancelation(task_id, queue, outcome, now=self._clock.redis_now()))
         while any(map(is_open, results)) and time.monotonic() < until:

@@ -24,4 +24,4 @@ class LimitReport:
     """Tasks of the queue that run now."""
     pending: int
     ignored_by: tuple[str, ...]
-    """Ids of live servers in Go that serve the queue: these obey no limits."""
+    """Ids of live servers in Go that serve the queue: these ignore limits."""

@@ -67,7 +67,7 @@ class Withheld(bytes):
 
 
 class Redactor:
-    """Replaces secrets in whatever belongs to a task.
+    """Replaces secrets in everything that belongs to a task.
 
     Args:
         names: regular expression of the names of secrets.

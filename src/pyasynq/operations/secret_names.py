@@ -1,6 +1,6 @@
 """Names of secrets: those that a pattern matches, and the fields that workers have published by task type.
 
-A published field is a name, which is secret wherever it stands, or a path such as `card.number` or
+A published field is a name, which is secret at any depth, or a path such as `card.number` or
 `keys[].value`, in which `[]` is any element of a list or any member of an object.
 """
 
@@ -54,7 +54,7 @@ class SecretNames(NamedTuple):
     is_anchored: bool
 
     def match(self, name: str) -> bool:
-        """Return whether this is the name of a secret, wherever it stands."""
+        """Return whether this is the name of a secret at any depth."""
         return name.lower() in self.fields or self.pattern.search(name) is not None
 
     def match_loosely(self, name: str) -> bool:

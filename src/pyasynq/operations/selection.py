@@ -107,7 +107,7 @@ class SelectionCursor:
         return encode_cursor(list_tag("select", query), values)
 
     def order(self, states: Sequence[TaskState]) -> tuple[int, str, str]:
-        """Return where the collection stands among all, which are ordered by these states."""
+        """Return the sort key of the collection: its place in the order of these states."""
         return states.index(TaskState(self.state)) if self.state else -1, self.queue, self.group
 
 

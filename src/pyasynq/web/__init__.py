@@ -1,6 +1,6 @@
 """The dashboard for browsers (extra `web`): `dashboard(redis, ...)` returns an ASGI application.
 
-It stands on `pyasynq.operations` alone. `docs/dashboard.md` shows how to start it, mount it and sign in.
+It uses `pyasynq.operations` alone. `docs/dashboard.md` shows how to start it, mount it and sign in.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class StackedBars:
-    """A chart of bars whose parts stand on each other, the first at the bottom."""
+    """A stacked bar chart, with the first part at the bottom."""
 
     paths: tuple[str, ...]
     """One path for each series, in a box of 600 by 150."""

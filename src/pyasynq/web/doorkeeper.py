@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MOST_FIELDS: Final = 2_000
 _LARGEST_BODY: Final = 1_000_000
 _LONGEST_QUERY: Final = 8_000
-_NOBODY: Final = User("")
+_NOT_SIGNED_IN: Final = User("")
 
 
 class FormError(Exception):
@@ -111,9 +111,9 @@ class Doorkeeper:
         return endpoint
 
     async def admit(self, request: Request) -> PageRequest:
-        """Return the request with its user; `_NOBODY` is the user of one who did not sign in."""
+        """Return the request with its user; `_NOT_SIGNED_IN` if there was no sign-in."""
         session = self.settings.sessions.find(request)
-        user = await self._identify(request, session) or _NOBODY
+        user = await self._identify(request, session) or _NOT_SIGNED_IN
         links = Links(route_path(request.scope), _read_query(request))
         return PageRequest(
             request=request,
@@ -129,7 +129,7 @@ class Doorkeeper:
 
     def knows(self, ask: PageRequest) -> bool:
         """Return whether the user of a request has signed in, or needs not to."""
-        return ask.user is not _NOBODY
+        return ask.user is not _NOT_SIGNED_IN
 
     def refuse(self, ask: PageRequest, began: float) -> Response:
         """Send someone who did not sign in to the login page, or say why there is none."""

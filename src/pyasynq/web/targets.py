@@ -70,7 +70,7 @@ class Target:
                 del self._operators[other]
             own = self._operators[loop] = Operator(
                 self._source,
-                User("nobody"),
+                User("dashboard"),
                 queues=self._settings.queues,
                 read_only=self._settings.read_only,
                 redactor=self._settings.redactor or Redactor(),

@@ -119,7 +119,7 @@ def members_whose_scores_have_fractions(client: RedisClient, tasks: Tasks) -> No
 
 
 @damage(K.WRONG_SCORE, "scheduled", changed=["scheduled"])
-def score_that_is_no_time(client: RedisClient, tasks: Tasks) -> None:
+def score_that_is_not_a_time(client: RedisClient, tasks: Tasks) -> None:
     client.zadd(tasks.keys.scheduled, {"scheduled": "inf"})
 
 
@@ -141,7 +141,7 @@ def member_whose_message_names_another_group(client: RedisClient, tasks: Tasks) 
 
 
 @damage(K.WRONG_GROUP, "retry", "pending")
-def tasks_that_would_join_a_group_that_nobody_asked_for(client: RedisClient, tasks: Tasks) -> None:
+def tasks_that_would_join_a_group_without_a_request(client: RedisClient, tasks: Tasks) -> None:
     client.hset(tasks.keys.task("retry"), "group", "g")
     client.hset(tasks.keys.task("pending"), "group", "g")
 

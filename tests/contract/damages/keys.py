@@ -52,7 +52,7 @@ def set_that_does_not_exist(client: RedisClient, tasks: Tasks) -> None:
 
 
 @damage(K.EMPTY_SET, "asynq:{low}:g:h:1", "h")
-def names_that_are_no_sets(client: RedisClient, tasks: Tasks) -> None:
+def names_that_are_not_sets(client: RedisClient, tasks: Tasks) -> None:
     client.zadd(tasks.keys.aggregation_sets, {"asynq:{low}:g:h:1": OVER, "h": OVER})
 
 
@@ -126,7 +126,7 @@ def more_failed_in_all_than_were_processed(client: RedisClient, tasks: Tasks) ->
 
 
 @damage(K.WRONG_COUNTER, "asynq:{default}:failed:2033-05-18", changed=["failed:2033-05-18"])
-def counter_that_is_no_number(client: RedisClient, tasks: Tasks) -> None:
+def counter_that_is_not_a_number(client: RedisClient, tasks: Tasks) -> None:
     client.set(f"{tasks.keys.failed}:2033-05-18", "1.5", ex=60)
 
 
@@ -174,7 +174,7 @@ def end_that_its_callback_was_not_told(client: RedisClient, tasks: Tasks) -> Non
 @damage(
     K.UNSERVED_QUEUE, "low", changed=["asynq:{low}:pending", "asynq:{low}:t:p", "asynq:queues"], queue="low"
 )
-def queue_that_nobody_serves(client: RedisClient, tasks: Tasks) -> None:
+def queue_without_a_server(client: RedisClient, tasks: Tasks) -> None:
     low = Tasks(client, "low")
     low.pending("p")
     client.hset(low.keys.task("p"), "pending_since", f"{PAST}000000000")
@@ -186,7 +186,7 @@ def queue_that_nobody_serves(client: RedisClient, tasks: Tasks) -> None:
     changed=["asynq:{low}:retry", "asynq:{low}:t:r", "asynq:queues"],
     queue="low",
 )
-def queue_whose_retries_nobody_forwards(client: RedisClient, tasks: Tasks) -> None:
+def queue_without_a_forwarder_for_its_retries(client: RedisClient, tasks: Tasks) -> None:
     Tasks(client, "low").put(TaskState.RETRY, "r", score=PAST)
 
 

@@ -104,7 +104,7 @@ async def test_a_query_is_completed_and_explained(redis_url: str, tasks: Tasks) 
 
 
 @run_async
-async def test_who_may_see_no_payload_cannot_search_in_it(redis_url: str, tasks: Tasks) -> None:
+async def test_a_user_who_may_not_see_payloads_cannot_search_in_them(redis_url: str, tasks: Tasks) -> None:
     """A search would tell what the page withholds."""
     async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
         assert 400 == (await visitor.get("tasks?q=payload:x")).status_code

@@ -111,7 +111,7 @@ async def test_another_password_ends_sessions_of_the_old_one(redis_url: str, peo
 
 
 @run_async
-async def test_a_forged_cookie_is_nobody(redis_url: str, people: Path) -> None:
+async def test_a_forged_cookie_is_not_signed_in(redis_url: str, people: Path) -> None:
     """A changed body, a missing signature, nonsense."""
     async with visiting(redis_url, auth=CredentialsFile(people), client=ABROAD) as visitor:
         await sign_in(visitor)

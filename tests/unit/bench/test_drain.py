@@ -108,6 +108,6 @@ def test_two_processes_are_watched_from_when_both_run() -> None:
     assert [60, 100] == worker.moments
 
 
-def test_what_ran_before_the_second_process_began_is_no_measurement() -> None:
+def test_runs_before_the_second_process_began_are_not_measured() -> None:
     """It gives no figures, rather than those of one process."""
     assert {} == watch(observed((30, 1), (100, 1)), 100, processes=2)

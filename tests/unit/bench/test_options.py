@@ -83,7 +83,7 @@ def test_longer_runs_have_all_contestants_of_shorter_ones() -> None:
     assert length_of(parser().parse_args([])) is Length.DEFAULT
 
 
-def test_without_valkey_nobody_claims_to_run_on_it() -> None:
+def test_without_valkey_no_peer_claims_to_run_on_it() -> None:
     """It may be the main server, which has its rows already."""
     chosen = choose(DRAINING, peers=ALL_PEERS, servers=(MAIN,), length=Length.LONG)
 

@@ -40,12 +40,12 @@ def described(state: str = "pending", message: bytes | None = None, **fields: by
 
 
 @pytest.mark.parametrize("crashes", [b"many", b"\xff", b"", b"9" * 5_000, b"1e3"])
-def test_a_count_of_crashes_that_is_no_number_is_none(crashes: bytes) -> None:
+def test_a_count_of_crashes_that_is_not_a_number_is_none(crashes: bytes) -> None:
     """And the task is described."""
     assert 0 == described(crashes=crashes).crashes
 
 
-def test_a_token_that_is_no_text_is_shown_with_its_bytes() -> None:
+def test_a_token_that_is_not_text_is_shown_with_its_bytes() -> None:
     """As text of which every terminal can print all characters."""
     assert r"se\xffrver" == described("active", token=b"se\xffrver/1", score=b"1").server_id
 
@@ -80,7 +80,7 @@ def test_a_deeply_nested_event_is_none() -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"\xff", b"x retry t/1", b"1 retry", b"1 explode t/1", b"9" * 40 + b" retry t/1"]
 )
-def test_a_request_to_cancel_that_nobody_of_us_wrote_asks_for_nothing(text: bytes) -> None:
+def test_a_request_to_cancel_in_an_unknown_form_asks_for_nothing(text: bytes) -> None:
     """The value next to it is read."""
     found = answer(read_requests("default", ["damaged", "sound"]), [[text, b"7 retry t/1 2"]])
     assert {"sound": CancelRequest(7, "retry", "t/1 2")} == found
@@ -90,12 +90,12 @@ def test_a_request_to_cancel_that_nobody_of_us_wrote_asks_for_nothing(text: byte
     ("plan", "reply"),
     [(queue_names, [b"b", b"\xff", b"a"]), (lambda: list_groups("default"), [b"0", [b"b", b"\xff", b"a"]])],
 )
-def test_names_that_are_no_utf8_do_not_hide_the_others(plan: Any, reply: Any) -> None:
+def test_names_that_are_not_utf8_do_not_hide_the_others(plan: Any, reply: Any) -> None:
     """No client, ours or in Go, can have enqueued there."""
     assert ["a", "b"] == answer(plan(), [reply])
 
 
-def test_a_counter_that_is_no_number_counts_as_zero() -> None:
+def test_a_counter_that_is_not_a_number_counts_as_zero() -> None:
     """The history of the other days is told."""
     days: Any = answer(history("default", 1, now=NOW), [1, [b"many", b"3"]])
     [day] = days
@@ -117,7 +117,7 @@ def test_a_stored_limit_that_cannot_be_read_is_none(reply: list[bytes | None], l
     assert limits == answer(get_limits("default"), [reply])
 
 
-def test_an_uptime_that_is_no_number_is_unknown() -> None:
+def test_an_uptime_that_is_not_a_number_is_unknown() -> None:
     """Proxies make INFO up."""
     facts: Any = answer(
         read_redis_facts(), [b"redis_version:7.0\r\nuptime_in_seconds:long\r\n", [b"1", b"2"]]
@@ -125,7 +125,7 @@ def test_an_uptime_that_is_no_number_is_unknown() -> None:
     assert 0 == facts.uptime_seconds
 
 
-def test_an_id_that_is_no_utf8_goes_back_to_redis_as_it_was() -> None:
+def test_an_id_that_is_not_utf8_goes_back_to_redis_as_it_was() -> None:
     """So that it can be archived, and does not stop the recovery of the others."""
     row = [b"\xff\x00", b"", 0, b"token", b"1", b""]
     expired: Any = answer(list_expired("default", now=NOW), [[1, *row]])
@@ -133,7 +133,7 @@ def test_an_id_that_is_no_utf8_goes_back_to_redis_as_it_was() -> None:
     assert b"*2\r\n$3\r\nGET\r\n$2\r\n\xff\x00\r\n" == pack_command([("GET", task.id)])
 
 
-def test_a_task_whose_id_is_no_utf8_is_undecodable() -> None:
+def test_a_task_whose_id_is_not_utf8_is_undecodable() -> None:
     """No record of a worker could name it, so it is quarantined; others are not."""
     check_task_id("ÿ", b"")
     with pytest.raises(UndecodableMessageError, match="its id is not UTF-8"):

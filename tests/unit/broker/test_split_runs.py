@@ -28,7 +28,7 @@ def test_tasks_of_one_queue_and_kind_are_one_run() -> None:
     assert ("default", items, [0, 1, 2]) == (run.queue, run.tasks, run.positions)
 
 
-def test_no_task_is_no_run() -> None:
+def test_without_tasks_there_are_no_runs() -> None:
     """Nothing is sent."""
     assert [] == split_runs([])
 

@@ -61,7 +61,7 @@ def test_a_task_whose_enqueue_was_refused_must_not_run() -> None:
     assert ["task a is pending, and its enqueue was refused or never made"] == waits.problems
 
 
-def test_a_task_that_nobody_enqueued_must_not_run() -> None:
+def test_a_task_that_was_not_enqueued_must_not_run() -> None:
     """It came out of nowhere."""
     verdict = check(history(finished(7, 10), fate=None), NOTHING)
     assert ["task a ran in process 7, and its enqueue was never made"] == verdict.problems
@@ -114,7 +114,7 @@ def test_a_primary_that_is_lost_may_undo_what_it_had_confirmed() -> None:
     assert [] == check(made, NOTHING, undoes=True).problems
 
 
-def test_a_run_that_the_handler_asked_for_is_no_duplicate() -> None:
+def test_a_run_that_the_handler_asked_for_is_not_a_duplicate() -> None:
     """A failed try is followed by another one."""
     failed = Run(7, 10, 11, What.FAILED, 11.1)
     assert Verdict(acknowledged=1, finished=1) == check(history(failed, finished(7, 20)), NOTHING)

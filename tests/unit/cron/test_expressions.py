@@ -221,7 +221,7 @@ def test_a_wrong_field_is_named_with_its_value_and_the_remedy(
         ("TZ=UTC\t* * * * *", "there is no such time zone"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_the_remedy(text: str, remedy: str) -> None:
+def test_an_invalid_expression_is_refused_with_the_remedy(text: str, remedy: str) -> None:
     """The error has no field then."""
     with pytest.raises(CronError, match=remedy) as caught:
         parse_cron(text)

@@ -128,7 +128,7 @@ def test_a_node_that_is_left_alone_is_believed() -> None:
     assert (B,) == nodes.primaries
 
 
-def test_of_two_owners_of_a_slot_the_one_with_the_higher_epoch_has_it() -> None:
+def test_a_slot_with_two_owners_belongs_to_the_one_with_the_higher_epoch() -> None:
     """Whichever view comes first, as between nodes; other slots are merged from all views. (D50)"""
     stale = view(A, (A, 1), (B, 2), (C, 3))
     fresh = view(B, (D, 7), (B, 2), (C, 3))
@@ -176,7 +176,7 @@ def test_nodes_that_are_asked_last_take_no_calls_without_a_key() -> None:
     assert ClusterMap([A]).any_primary() is None
 
 
-def test_who_told_a_map_that_led_to_an_error_is_asked_last() -> None:
+def test_the_source_of_a_map_that_led_to_an_error_is_asked_last() -> None:
     """Its doubts may come from a call of before the map was learned; these say nothing of it. (D50)"""
     nodes = learned()
     nodes.doubt(0, NOW)
@@ -261,8 +261,8 @@ def test_addresses_of_redirections_are_read(reply: str, address: tuple[str, int]
         "TRYAGAIN 7 a:1",
     ],
 )
-def test_what_is_no_redirection_leads_nowhere(reply: str) -> None:
-    """Whatever stands there: it is no reason to fail."""
+def test_a_reply_that_is_not_a_redirection_is_ignored(reply: str) -> None:
+    """No text in its place raises an error."""
     assert learned().note_redirection(reply, A, NOW) is None
 
 

@@ -147,7 +147,7 @@ def test_a_map_that_is_not_known_is_learned_first() -> None:
     assert [[(A, "?"), (B, "?")], [(B, "x")]] == cluster.visited
 
 
-def test_who_does_not_answer_when_asked_for_the_map_gets_a_part_of_the_time() -> None:
+def test_a_node_that_does_not_answer_for_the_map_gets_a_part_of_the_time() -> None:
     """The rest is for the others; a node that is slow and not gone gets more the next time."""
     cluster = ScriptedCluster([["reply"]], known=False, seeds=(A, B, C, D, E))
     cluster.views = {E: MAP}
@@ -252,7 +252,7 @@ def test_what_has_no_outcome_in_time_was_not_done_or_may_have_been() -> None:
     assert cluster.now >= 1_004.5
 
 
-def test_a_slot_that_nobody_serves_is_waited_for() -> None:
+def test_a_slot_without_a_node_is_waited_for() -> None:
     """The error names it."""
     cluster = ScriptedCluster(known=False)
     cluster.views = {A: MAP[:1]}
@@ -261,7 +261,7 @@ def test_a_slot_that_nobody_serves_is_waited_for() -> None:
     assert f"no node serves slot {HIGH}" in str(outcome)
 
 
-def test_a_single_server_is_no_cluster_and_the_error_says_so() -> None:
+def test_a_single_server_is_not_a_cluster_and_the_error_says_so() -> None:
     """At once: it will not become one."""
     refusal = RedisReplyError("command CLUSTER was refused: ERR This instance has cluster support disabled")
     cluster = ScriptedCluster(known=False)
@@ -271,7 +271,7 @@ def test_a_single_server_is_no_cluster_and_the_error_says_so() -> None:
     assert 0 == cluster.pauses
 
 
-def test_who_may_not_ask_for_the_map_is_told_which_right_is_missing() -> None:
+def test_the_missing_right_to_ask_for_the_map_is_named() -> None:
     """At once."""
     refusal = RedisPermissionError("command CLUSTER was refused: NOPERM ...")
     cluster = ScriptedCluster(known=False)
@@ -313,7 +313,7 @@ def test_a_primary_that_is_cut_off_does_not_hide_its_fail_over(epochs: bool) -> 
     assert 1 == cluster.pauses
 
 
-def test_the_highest_epoch_is_believed_whoever_is_asked_first() -> None:
+def test_the_highest_epoch_is_believed_in_any_order_of_asking() -> None:
     """A new process asks the seeds, and the one that is cut off is the first of them. (D50)"""
     cluster = cut_off(known=False)
     cluster.answers = [[["reply"]]]

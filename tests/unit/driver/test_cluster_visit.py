@@ -73,7 +73,7 @@ def test_after_a_break_each_call_is_treated_by_its_replay() -> None:
     assert UnsettledCall("", "broken pipe", True) == token
 
 
-def test_a_connection_that_was_closed_while_it_rested_is_made_anew() -> None:
+def test_a_connection_that_was_closed_while_idle_is_made_again() -> None:
     """The node need not be gone for that."""
     node = ScriptedNode(Received([], "closed", sent=False), None, GREETING, [7])
     assert [7] == node.visit(call(Replay.NEVER))
@@ -132,7 +132,7 @@ def test_leave_and_call_may_be_parted_by_a_break() -> None:
     assert [1, UnsettledCall("", "broken pipe", True)] == node.visit(call(), call(), asking=True)
 
 
-def test_who_may_not_ask_for_leave_is_told_so() -> None:
+def test_a_missing_right_to_send_asking_is_named() -> None:
     """Otherwise the call would be sent to and fro."""
     node = ScriptedNode([ReplyError("NOPERM", "asking"), ReplyError("MOVED", "1 b:2")])
     [outcome] = node.visit(call(), asking=True)

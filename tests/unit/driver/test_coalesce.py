@@ -116,7 +116,7 @@ def test_what_is_asked_while_a_batch_is_on_its_way_leaves_together() -> None:
     asyncio.run(run())
 
 
-def test_of_many_calls_one_half_is_with_redis_while_the_callers_of_the_other_go_on() -> None:
+def test_one_half_of_many_calls_is_with_redis_while_the_callers_of_the_other_go_on() -> None:
     """Two batches are on their way; of tasks that replicas are to have, one with all that wait.
 
     The name of the queue goes alone, so that replicas confirm nothing but tasks.
@@ -324,7 +324,7 @@ def test_threads_that_ask_while_a_batch_is_on_its_way_travel_together() -> None:
     assert [1, 9] == driver.batches
 
 
-def test_an_interrupted_leader_leaves_nobody_waiting() -> None:
+def test_an_interrupted_leader_leaves_no_caller_waiting() -> None:
     """Callers in its batch learn that the reply is lost; one of the next ones sends the rest."""
     driver = HeldDriver()
     driver.errors = [KeyboardInterrupt()]
@@ -350,7 +350,7 @@ def test_followers_of_an_interrupted_leader_learn_that_their_replies_are_lost() 
     assert batcher.enqueue(task()) is None
 
 
-def test_a_leader_that_is_interrupted_before_it_sends_leaves_nobody_waiting() -> None:
+def test_a_leader_that_is_interrupted_before_it_sends_leaves_no_caller_waiting() -> None:
     """A signal may arrive between any two steps: what was called becomes free for the next caller."""
     driver = HeldDriver()
     driver.open.set()
@@ -395,8 +395,8 @@ def test_a_batch_whose_reply_is_lost_is_unknown_to_each_of_its_callers() -> None
     assert EnqueueStatus.UNKNOWN is status(blocking_batcher_of(driver).enqueue(task()))
 
 
-def test_of_coroutines_that_travel_together_each_gets_what_became_of_its_own_task() -> None:
-    """One in the middle is refused; one before it was cancelled, so it is no more the third."""
+def test_each_coroutine_of_a_batch_gets_the_outcome_of_its_own_task() -> None:
+    """The call in the middle is refused; one before it was cancelled, so it is no longer the third."""
 
     async def run() -> None:
         driver = WaitingDriver()
@@ -416,7 +416,7 @@ def test_of_coroutines_that_travel_together_each_gets_what_became_of_its_own_tas
     asyncio.run(run())
 
 
-def test_of_threads_that_travel_together_each_gets_what_became_of_its_own_task() -> None:
+def test_each_thread_of_a_batch_gets_the_outcome_of_its_own_task() -> None:
     """The second of three is refused, which is not the one that sent for all."""
     driver = HeldDriver()
     batcher = blocking_batcher_of(driver)
@@ -503,7 +503,7 @@ def test_a_thread_does_not_wait_for_ever_for_a_batch_that_has_its_call() -> None
     assert [ReplyLostError, EnqueueStatus.ENQUEUED] == others.join()
 
 
-def test_an_exception_in_the_thread_that_sends_is_no_outcome_of_other_threads() -> None:
+def test_an_exception_in_the_thread_that_sends_stays_out_of_other_threads() -> None:
     """A job's time limit concerns that job; the others learn that the reply is lost. (D51)"""
 
     class TimeLimitError(Exception):

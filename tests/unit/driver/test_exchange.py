@@ -246,7 +246,7 @@ def test_the_version_decides_about_the_form_of_scripts(info: bytes, flags: bool)
     assert [evalsha(flags=flags)] == server.sent[0]
 
 
-def test_each_connection_learns_the_version_anew() -> None:
+def test_each_connection_learns_the_version_for_itself() -> None:
     """A failover may lead to an older server."""
     old: Any = [b"OK", b"redis_version:6.2.0\r\n"]
     server = ScriptedServer(Received([], "closed", sent=False), None, old, [1])
@@ -345,7 +345,7 @@ def test_a_greeting_that_takes_all_the_time_leaves_the_calls_unsent() -> None:
     assert [] == server.sent
 
 
-def test_a_connection_that_opens_at_the_last_moment_is_no_error_of_pythons() -> None:
+def test_a_connection_that_opens_at_the_last_moment_raises_no_python_error() -> None:
     """However late it is, a step gets more than zero seconds."""
     server = ScriptedServer(is_open=False)
     steps = exchange([call()], server.session, server.state)

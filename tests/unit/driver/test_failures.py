@@ -191,7 +191,7 @@ def test_an_error_of_python_itself_is_quoted_where_it_has_no_reason() -> None:
 
 
 @pytest.mark.parametrize("kind", [ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError])
-def test_a_connection_that_only_ended_is_no_fault_of_tls(kind: type[ssl.SSLError]) -> None:
+def test_a_connection_that_only_ended_is_not_a_tls_failure(kind: type[ssl.SSLError]) -> None:
     """A server that restarts hangs up too; it is tried again."""
     assert tls_fault(ssl_error("UNEXPECTED_EOF_WHILE_READING", kind)) is None
 

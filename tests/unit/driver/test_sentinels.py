@@ -43,7 +43,7 @@ def perform(*answers: Any, seconds: float = 4.0, **facts: Any) -> tuple[list[Ask
 
 
 @pytest.mark.parametrize("port", [b"x", b"-1", b"9" * 5_000, "²".encode(), b"\xff", None])
-def test_an_address_that_is_none_is_no_answer(port: bytes | None) -> None:
+def test_an_invalid_address_is_not_an_answer(port: bytes | None) -> None:
     """Then the next Sentinel is asked."""
     assert read_named(Received([[b"h", port]])) is None
     assert read_named(Received([[b"h", b"6379"]])) == named("h")
@@ -212,7 +212,7 @@ def test_a_primary_that_is_loading_is_waited_for() -> None:
 @pytest.mark.parametrize(
     "reply", [ReplyError("ERR", "unknown command"), [b"h"], [b"h", b"x"], b"h", [1, 2], 7]
 )
-def test_what_is_no_sentinel_is_told_so(reply: Any) -> None:
+def test_the_error_about_a_server_that_is_not_a_sentinel_says_so(reply: Any) -> None:
     """A Redis, most often."""
     _, trouble = perform(Received([reply]), REFUSED, REFUSED)
     assert isinstance(trouble, ConfigurationError)

@@ -14,7 +14,7 @@ def test_without_subscribers_nothing_is_wanted() -> None:
     assert not events.wants_routine(TaskFinished)
 
 
-def test_who_says_nothing_wants_all() -> None:
+def test_a_subscriber_without_a_filter_gets_all_events() -> None:
     """Metrics and tests count successes too."""
     events = Events()
     end = events.subscribe(TaskFinished, lambda event: None)
@@ -23,7 +23,7 @@ def test_who_says_nothing_wants_all() -> None:
     assert not events.wants_routine(TaskFinished)
 
 
-def test_who_is_asked_may_change_their_mind() -> None:
+def test_a_subscriber_may_change_its_filter() -> None:
     """The level of a log can change while a server runs."""
     events, wanted = Events(), [False]
     events.subscribe(TaskFinished, lambda event: None, routine=lambda: wanted[0])

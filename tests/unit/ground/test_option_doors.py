@@ -76,7 +76,7 @@ def test_rules_of_handlers_are_checked_at_every_door(door: Callable[..., Any], r
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": timedelta(0)}])
-def test_a_timeout_of_zero_is_no_silent_half_hour(options: dict[str, Any]) -> None:
+def test_a_timeout_of_zero_does_not_become_half_an_hour(options: dict[str, Any]) -> None:
     """Asynq's "none of its own" needs a deadline, and the wire has no word for "none at all". (D30)"""
     with pytest.raises(InvalidOptionError, match=r"timeout.*deadline"):
         resolve_options(options)

@@ -98,8 +98,8 @@ def test_a_process_time_and_a_delay_in_one_call_are_refused() -> None:
 
 
 @pytest.mark.parametrize("headers", [None, 5])
-def test_headers_that_are_none_are_refused_beside_others_too(headers: Any) -> None:
-    """Merging them with those of the task is no reason for an error of Python's."""
+def test_invalid_headers_are_refused_along_with_valid_ones_too(headers: Any) -> None:
+    """Merging them with the task's headers raises the same error as alone, not a TypeError."""
     with pytest.raises(InvalidOptionError, match="headers"):
         compose(Task("t", headers={"a": "1"}), {"headers": headers}, now=NOW)
     assert {"a": "1"} == merge_options({"headers": headers}, {"headers": {"a": "1"}})["headers"]
@@ -110,13 +110,13 @@ def test_an_error_about_a_payload_does_not_show_it(payload: Any) -> None:
     """Payloads never appear in errors; what was given instead of bytes is one as well."""
     with pytest.raises(InvalidOptionError, match="payload") as alone:
         Task("t", payload)
-    with pytest.raises(InvalidOptionError, match="payload") as beside_a_task:
+    with pytest.raises(InvalidOptionError, match="payload") as with_a_task:
         as_task(Task("t"), payload)
-    assert "geheim" not in f"{alone.value} {beside_a_task.value}"
+    assert "geheim" not in f"{alone.value} {with_a_task.value}"
 
 
-def test_a_number_beside_a_task_is_refused_as_a_payload() -> None:
-    """Whatever it is: a Task has its own."""
+def test_a_number_given_with_a_task_is_refused_as_a_payload() -> None:
+    """A Task carries its own payload, so a second argument of any type is an error."""
     with pytest.raises(InvalidOptionError, match="a Task carries its own payload"):
         as_task(Task("t"), 5)  # type: ignore[arg-type]
 

@@ -156,7 +156,7 @@ def test_exchanges_are_counted_once() -> None:
     } <= lines(metrics)
 
 
-def test_successes_are_no_events_for_metrics() -> None:
+def test_successes_are_not_events_for_metrics() -> None:
     """The server counts them itself; an event for each would cost a drain several percent."""
     events, _ = watched()
     assert events.wants(happened.TaskFinished)

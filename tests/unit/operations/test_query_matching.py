@@ -177,7 +177,7 @@ def test_literals_of_json_are_words_and_their_quotations_texts() -> None:
         b"42",
     ],
 )
-def test_a_payload_that_is_no_json_has_no_parts(payload: bytes) -> None:
+def test_a_payload_that_is_not_json_has_no_parts(payload: bytes) -> None:
     """Whatever it holds, the search goes on."""
     assert not matching("payload.a:*", task(payload=payload))
 

@@ -188,7 +188,7 @@ def test_a_time_limit_that_cannot_be_is_refused(limit: Any) -> None:
 
 
 @run_async
-async def test_an_asynchronous_generator_is_no_answer() -> None:
+async def test_an_asynchronous_generator_is_not_an_answer() -> None:
     """It says so, and does not count as an empty answer."""
 
     async def generator() -> AsyncIterator[PeriodicTaskConfig]:

@@ -231,7 +231,7 @@ def test_a_refused_tick_is_left_out_and_not_shown_as_fired() -> None:
     assert (None, at(20)) == (table.previous, table.next)
 
 
-def test_when_redis_forgot_an_entry_all_count_anew() -> None:
+def test_when_redis_forgot_an_entry_all_count_again() -> None:
     """Somebody removed the queue; the schedulers agree again after their next heartbeats."""
     table = timetable()
     assert [10] == fire(table, 10)

@@ -104,8 +104,8 @@ def test_a_class_that_the_worker_has_not_imported_comes_as_a_remote_error() -> N
     assert error_line(error).startswith("OddError: no [test_carried_errors.py:")
 
 
-def test_a_name_that_is_no_class_of_errors_any_more_comes_as_a_remote_error() -> None:
-    """Whatever stands there is neither called nor made."""
+def test_a_name_without_an_error_class_comes_as_a_remote_error() -> None:
+    """An object under that name is neither called nor instantiated."""
     fields = {**describe(ValueError("no")), "module": "builtins", "name": "exit"}
 
     assert isinstance(revive(fields), RemoteError)
@@ -127,7 +127,7 @@ def test_arguments_that_json_cannot_carry_are_replaced_by_the_text() -> None:
 
 
 @pytest.mark.parametrize("wish", [Snooze(5), Retry(6, spend=False), Archive("x"), SkipRetry("y")], ids=repr)
-def test_what_becomes_of_the_task_is_read_off_as_from_the_original(wish: BaseException) -> None:
+def test_the_outcome_of_the_task_is_read_as_from_the_original_error(wish: BaseException) -> None:
     """Raised, as a cause, and in a group."""
     outer = ValueError("outer")
     outer.__cause__ = wish

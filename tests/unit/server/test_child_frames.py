@@ -12,7 +12,7 @@ FRAMES = [
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100_000])
-def test_frames_come_out_as_they_went_in_whatever_pieces_they_come_in(size: int) -> None:
+def test_frames_come_out_as_they_went_in_for_any_split_into_pieces(size: int) -> None:
     """A stream knows no bounds of messages."""
     stream = b"".join(pack_frame(*frame) for frame in FRAMES)
     unpacker = Unpacker()
@@ -35,7 +35,7 @@ def test_a_large_body_is_carried_as_it_is() -> None:
     assert body == frame.body
 
 
-def test_what_is_no_frame_is_refused() -> None:
+def test_bytes_that_are_not_a_frame_are_refused() -> None:
     """The stream cannot be trusted after that."""
     stream = (4).to_bytes(4, "big") + (0).to_bytes(4, "big") + b"rubb"
 

@@ -105,7 +105,7 @@ def test_a_failure_is_retried_after_the_delay() -> None:
     assert [2] == rules.asked
 
 
-def test_an_error_that_is_no_failure_spends_no_retry() -> None:
+def test_an_error_that_is_not_a_failure_spends_no_retry() -> None:
     """The user's `is_failure` decides."""
     assert retry(1_011, is_failure=False) == decided(Failed(ValueError()), rules=FixedRules(failure=False))
 
@@ -115,7 +115,7 @@ def test_the_last_failure_archives() -> None:
     assert ARCHIVED == decided(Failed(ValueError()), message(retry=3, retried=3))
 
 
-def test_an_error_that_is_no_failure_archives_too_when_no_retry_is_left() -> None:
+def test_an_error_that_is_not_a_failure_archives_too_when_no_retry_is_left() -> None:
     """Asynq's order: exhaustion is looked at first."""
     assert ARCHIVED == decided(Failed(ValueError()), message(retry=0), FixedRules(failure=False))
 
@@ -220,7 +220,7 @@ def test_each_decision_has_its_word(outcome: Outcome, ending: Ending, facts: Tas
     ("choice", "decision"),
     [("retry", retry(1_011)), ("archive", ARCHIVED), ("delete", REVOKED)],
 )
-def test_h16_whoever_cancels_chooses_what_becomes_of_the_task(choice: str, decision: Decision) -> None:
+def test_h16_the_request_to_cancel_chooses_the_outcome_of_the_task(choice: str, decision: Decision) -> None:
     """Retry is the default, as in Asynq."""
     assert decision == decided(Failed(TaskCanceledError(choice)))
 

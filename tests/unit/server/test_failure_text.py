@@ -228,7 +228,7 @@ async def test_tracebacks_hold_no_frames_of_ours_between_middleware_and_handler(
         assert "in quote" in shown
 
 
-def test_what_is_known_besides_gos_words_stands_in_the_log() -> None:
+def test_facts_besides_the_text_of_asynq_are_in_the_log() -> None:
     """Limit and place of a timeout, the nearest name of an unknown type. (D37)"""
     timeout = TaskTimeoutError(1.5, "shop.py:12 in fetch")
     timeout.add_note("The handler was at:\n  File shop.py, line 12, in fetch")

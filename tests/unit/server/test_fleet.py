@@ -83,7 +83,7 @@ def test_pauses_between_starts_double_from_one_second_to_sixty() -> None:
     assert [1, 2, 4, 8, 16, 32, 60, 60] == pauses
 
 
-def test_a_child_that_lived_for_a_minute_starts_the_pauses_anew() -> None:
+def test_a_child_that_lived_for_a_minute_resets_the_pauses() -> None:
     """One second less does not."""
     play = Play(2)
     dying, _ = play.begin()
@@ -320,7 +320,7 @@ def test_a_child_that_has_not_given_a_sign_of_life_yet_is_given_time() -> None:
     assert float("inf") == play.fleet.wake_at()
 
 
-def test_the_silence_of_a_supervisor_that_was_stopped_is_nobody_elses() -> None:
+def test_the_silence_of_a_stopped_supervisor_is_not_held_against_its_children() -> None:
     """All children get the whole time again. (D17)"""
     play = Play(limits=Limits(silence=30))
     play.fleet.heard(play.now, play.begin())

@@ -119,7 +119,7 @@ def test_an_answer_that_is_older_than_a_change_of_leases_is_checked(board: Queue
     assert queue.state.look_at <= 100.25
 
 
-def test_new_tasks_of_a_held_queue_wake_nobody(board: QueueBoard) -> None:
+def test_new_tasks_of_a_held_queue_wake_no_server(board: QueueBoard) -> None:
     """They are held back as well; but when the queue is empty later, it must be watched again."""
     queue = board.queues[0]
     queue.state = queue.state._replace(watch=Watch.TASKS)

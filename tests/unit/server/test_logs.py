@@ -136,7 +136,7 @@ def test_an_archived_task_is_an_error(finished: Callable[..., logging.LogRecord]
         (Outcome.SNOOZED, ValueError("no"), 30.9, "snoozed for 30 s after 1.5 s"),
     ],
 )
-def test_what_is_no_failure_is_an_info_without_a_traceback(
+def test_an_error_that_is_not_a_failure_is_an_info_without_a_traceback(
     finished: Callable[..., logging.LogRecord],
     outcome: Outcome,
     error: BaseException | None,
@@ -324,7 +324,9 @@ def test_the_next_outage_is_told_again(events: Events, caplog: pytest.LogCapture
     assert 4 == len(info_lines(caplog))
 
 
-def test_a_round_that_fails_late_is_no_new_outage(events: Events, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_round_that_fails_late_is_not_a_new_outage(
+    events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
     """It began when Redis was away, and waited for it until its time was over. (D35)"""
     fail(events, "queue_look")
     finish(events, "queue_look")

@@ -183,7 +183,7 @@ def test_middleware_may_answer_in_the_handlers_place() -> None:
     assert "instead of a" == run(mux, "a")
 
 
-def test_middleware_that_is_no_coroutine_function_is_refused() -> None:
+def test_middleware_that_is_not_a_coroutine_function_is_refused() -> None:
     """It could not await the handler."""
     with pytest.raises(ConfigurationError, match="async def"):
         Mux().use(lambda task, call_next: call_next(task))

@@ -70,7 +70,7 @@ def test_one_long_task_among_many_short_ones_ends_it(prefetch: Prefetch) -> None
     assert 100 == prefetch.allowed
 
 
-def test_time_without_any_length_is_no_trouble(prefetch: Prefetch) -> None:
+def test_a_duration_of_zero_is_accepted(prefetch: Prefetch) -> None:
     """The clock of a test may stand still for ever."""
     learn(prefetch, 0.0, 200_000)
     assert 100 == prefetch.allowed

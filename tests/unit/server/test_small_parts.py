@@ -129,7 +129,7 @@ def test_threads_see_a_cancellation_before_and_after_they_ask() -> None:
     assert late.cancel_event().is_set()
 
 
-def test_the_roster_keeps_a_task_that_was_taken_anew() -> None:
+def test_the_roster_keeps_a_task_that_was_taken_again() -> None:
     """Striking off an older attempt does not strike off the newer one."""
     roster = Roster(["default"])
     older, newer = attempt(), attempt()

@@ -236,7 +236,7 @@ def test_a_silence_spends_what_was_saved() -> None:
     assert pytest.approx(1.6) == watch.saved(121.5)
 
 
-def test_a_suspect_starts_beside_an_attempt_that_never_ends() -> None:
+def test_a_suspect_starts_along_with_an_attempt_that_never_ends() -> None:
     """A silence would not see the end of what has run for ten seconds; the next one comes a second later.
 
     Defect D03.
@@ -262,7 +262,7 @@ def test_a_silence_waits_for_the_end_of_what_runs_and_of_calls() -> None:
     assert "!" == watch.advance(2, [], 0, 110.2)
 
 
-def test_a_silence_that_sees_no_end_lets_the_suspect_start_beside_the_others() -> None:
+def test_a_quiet_period_without_an_end_lets_the_suspect_start_with_the_others() -> None:
     """When all that was saved is spent; a call under way is waited for. (D03)"""
     watch, _ = watch_with_a_suspect()
     young = attempt("young")
@@ -272,7 +272,7 @@ def test_a_silence_that_sees_no_end_lets_the_suspect_start_beside_the_others() -
     assert ("", False) == (watch.advance(2, [young], 0, 111.0), watch.is_silent)
 
 
-def test_a_silence_ends_with_its_suspect_or_when_nobody_wants_one() -> None:
+def test_a_quiet_period_ends_with_its_suspect_or_without_demand() -> None:
     """While the suspect runs, nothing else is asked for. (D03)"""
     watch, queue = watch_with_a_suspect()
     alone = attempt("alone")

@@ -53,7 +53,7 @@ def test_other_spellings_of_a_text_are_read(text: str, literal: str) -> None:
         '"a" ',
     ],
 )
-def test_what_is_no_literal_is_refused(literal: str) -> None:
+def test_a_text_that_is_not_a_literal_is_refused(literal: str) -> None:
     """The error shows it."""
     with pytest.raises(ValueError, match="is not a text between double quotes as Go writes it"):
         unquote_go(literal)
@@ -62,7 +62,7 @@ def test_what_is_no_literal_is_refused(literal: str) -> None:
 @pytest.mark.parametrize(
     "literal", [r'"\xff"', r'"\ud800"', r'"\U00110000"', r'"\Uffffffff"', r'"\777"', '"\ud800"']
 )
-def test_a_literal_that_is_no_text_is_refused(literal: str) -> None:
+def test_a_literal_that_is_not_text_is_refused(literal: str) -> None:
     """Bytes that are not UTF-8, halves of surrogate pairs and numbers beyond Unicode are not text."""
     with pytest.raises(ValueError, match="holds no valid Unicode text"):
         unquote_go(literal)

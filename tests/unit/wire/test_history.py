@@ -55,7 +55,7 @@ def test_attempts_come_back_oldest_first() -> None:
         b"\xff",
     ],
 )
-def test_what_is_no_list_of_attempts_is_none(data: bytes | None) -> None:
+def test_bytes_that_are_not_a_list_of_attempts_are_read_as_none(data: bytes | None) -> None:
     """A task that somebody has scribbled on can still be looked at."""
     assert () == decode_attempts(data)
 
@@ -98,6 +98,6 @@ def test_progress_goes_there_and_back(progress: TaskProgress, text: str) -> None
         b"\xff",
     ],
 )
-def test_what_is_no_progress_is_none(data: bytes | None) -> None:
+def test_bytes_that_are_not_progress_are_read_as_none(data: bytes | None) -> None:
     """A task that somebody has scribbled on can still be looked at."""
     assert decode_progress(data) is None

@@ -94,7 +94,7 @@ def test_the_group_of_an_aggregation_set_is_found_again(group: str) -> None:
         "asynq:{email}:g::set",
     ],
 )
-def test_a_key_that_is_no_aggregation_set_is_refused(key: str) -> None:
+def test_a_key_that_is_not_an_aggregation_set_is_refused(key: str) -> None:
     """The error names the key and the queue."""
     with pytest.raises(ValueError, match="is not the key of an aggregation set of queue 'email'"):
         EMAIL.find_group_of_set(key)

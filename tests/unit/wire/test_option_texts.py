@@ -101,7 +101,7 @@ def test_w28_what_asynq_writes_and_cannot_read_is_read(text: str, option: Option
         ("MaxRetry(" + "9" * 100_000 + ")", "Exceeds the limit"),
     ],
 )
-def test_w28_a_text_that_is_no_option_is_reported_and_not_raised(text: str, reason: str) -> None:
+def test_w28_a_text_that_is_not_an_option_is_reported_and_not_raised(text: str, reason: str) -> None:
     """A peer may write anything; one text must not hide the other options, and not be lost silently."""
     unknown = parse_option(text)
     assert isinstance(unknown, UnknownOption)

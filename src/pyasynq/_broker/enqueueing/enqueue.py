@@ -57,7 +57,7 @@ _WIDTHS: Final[dict[str, int]] = {
 }
 """Number of arguments for one task, by the name of its script."""
 _IN_REDIS: Final = (EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED, EnqueueStatus.EXISTING)
-_NOBODY_ASKED: Final = Confirmation(0, "they were not asked")
+_NO_REPLICAS_ASKED: Final = Confirmation(0, "they were not asked")
 
 
 class EnqueueRun:
@@ -165,7 +165,7 @@ def enqueue_durably(
         return (yield from enqueue(run))
     marker = queue_keys(run.queue).fence
     others, confirmation = yield from durably(enqueue(run), marker=marker, replicas=wanted)
-    known = confirmation or _NOBODY_ASKED
+    known = confirmation or _NO_REPLICAS_ASKED
     for position, item in enumerate(run.tasks):
         result = others[position] if position in others else build_enqueued(item)
         if result.status in _IN_REDIS and known.replicas < item.settings.replicas:

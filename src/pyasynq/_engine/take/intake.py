@@ -171,7 +171,7 @@ class Intake:
         return 0.0 if self._late else self._sink.give_back_at
 
     def put_back_unstarted(self) -> None:
-        """Put back tasks that wait in vain for a slot: for too long, or when none will be started any more.
+        """Put back tasks that will not get a slot soon: for too long, or when none will be started any more.
 
         It is done when no calls are in flight: the tasks they bring were behind these in the queue.
         """

@@ -123,10 +123,12 @@ async def _serve_dashboard(url: str, port: int, display: Display) -> AsyncIterat
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "jinja2", "uvicorn")):
         yield ""
         return
-    from pyasynq.cli.web_server import serve_beside  # noqa: PLC0415 - only where the extra is installed
+    from pyasynq.cli.web_server import serve_in_background  # noqa: PLC0415 - only where the extra is installed
     from pyasynq.web import dashboard  # noqa: PLC0415 - as above
 
-    serving, bound = await serve_beside(dashboard(url, title="demo", environment=("DEMO", "amber")), port)
+    serving, bound = await serve_in_background(
+        dashboard(url, title="demo", environment=("DEMO", "amber")), port
+    )
     address = f"http://127.0.0.1:{bound}/"
     display.say(f"Its dashboard is open at {address}")
     try:

@@ -84,7 +84,7 @@ async def export_tasks(session: Session, where: str, queue: str | None, limit: i
     type=DURATION,
     default="1d",
     show_default=True,
-    help="For how long an id is imported only once, whatever becomes of its task.",
+    help="For how long an id is imported only once, also if its task is deleted.",
 )
 @reason_option
 @click.option("--dry-run", is_flag=True, help="Read and count the lines, and change nothing.")

@@ -75,7 +75,7 @@ class ServerOperator(OperatorBase):
     async def pause_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
         """Let a schedule enqueue nothing until it is resumed, as `Inspector.pause_entry`.
 
-        Schedulers in Go obey no pause; the result says so.
+        Schedulers in Go ignore pauses; the result says so.
 
         Raises:
             ScheduleNotFoundError: when no running scheduler has it.

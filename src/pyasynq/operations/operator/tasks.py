@@ -175,7 +175,7 @@ class TaskOperator(OperatorBase):
     async def enqueue_copy(
         self, queue: str, task_id: str, payload: bytes | None = None, *, reason: str = ""
     ) -> TaskInfo:
-        """Enqueue a task like another one of the queue, in whatever state that is, under an id of its own.
+        """Enqueue a copy of a task of the queue, which may be in any state, under a new id.
 
         Args:
             queue: the queue of both.

@@ -1,4 +1,4 @@
-"""Reading a query: a recursive descent parser that knows where everything stands.
+"""Reading a query: a recursive descent parser that knows the position of every token.
 
 query   = all { "OR" all }
 all     = part { part }

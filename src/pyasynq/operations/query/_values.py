@@ -1,4 +1,4 @@
-"""Values of a query: what stands behind the colon, as tests that a task's value passes or fails."""
+"""Values of a query: the text after the colon, as tests that a task's value passes or fails."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class EventInspector(InspectorBase):
         return self._follow(follower, limit)
 
     def _follow(self, follower: Follower, limit: float | None) -> BlockingEvents:
-        # Not the clock of the inspector: that of a test stands still meanwhile.
+        # Not the clock of the inspector: a test may have frozen it.
         began = time.monotonic()
         while True:
             now = time.monotonic()

@@ -65,7 +65,7 @@ class WalkInspector(InspectorBase):
 
     def _read_starts(self) -> walks.Starts:
         """Return when active tasks were started, at most a second old."""
-        # Not the clock of the inspector: that of a test stands still meanwhile.
+        # Not the clock of the inspector: a test may have frozen it.
         now = time.monotonic()
         read_at, starts = self._starts
         if now - read_at >= _START_SECONDS:

@@ -325,7 +325,7 @@ async def _build_limits_tab(
     rows += [
         LimitRow(
             visible(f"{server.host}:{server.pid}"),
-            "asked for by a server" if server.engine else "a server in Go, which obeys no limits",
+            "asked for by a server" if server.engine else "a server in Go, which ignores limits",
             _limit_text(server.limits[info.queue]) if info.queue in server.limits else "none",
             not info.limits and info.queue in server.limits,
         )

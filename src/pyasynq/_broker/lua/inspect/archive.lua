@@ -8,8 +8,8 @@
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: what stands before an id in the key of a task
--- ARGV[3] group_prefix: what stands before a name in the key of a group
+-- ARGV[2] task_prefix: key of a task without the id at its end
+-- ARGV[3] group_prefix: key of a group without the name at its end
 -- ARGV[4] from_state: only tasks in this state; empty for any
 -- ARGV[5] max_size: how many archived tasks are kept
 -- ARGV[6] cutoff: tasks archived in this second or before are deleted

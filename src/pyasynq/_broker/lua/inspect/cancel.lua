@@ -3,7 +3,7 @@
 -- KEYS[1] task: the task's hash
 -- KEYS[2] cancel: hash of id: second, outcome and token of the attempt
 -- ARGV[1] id: of the task
--- ARGV[2] outcome: what is to become of the task
+-- ARGV[2] outcome: how the cancelled task ends
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- Returns: state and token (empty for a worker in Go); nothing for no task

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Drops ids from a collection in which no task with that id is; what is left of such a task goes too.
 -- KEYS[1] collection: list or sorted set of ids
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] state: of the tasks that belong there
 -- ARGV[3...] id: for each suspicion
 -- Returns: how many ids were dropped

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Forgets the groups without tasks among a page of the groups of a queue, and counts the tasks in the others.
 -- KEYS[1] groups: set of the names of groups
--- ARGV[1] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] group_prefix: key of a group without the name at its end
 -- ARGV[2] cursor: of the page; 0 for the first one
 -- ARGV[3] limit: about how many groups
 -- Returns: cursor of the next page (0 after the last one), and tasks

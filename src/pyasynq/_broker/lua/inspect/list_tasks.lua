@@ -2,7 +2,7 @@
 -- Lists those tasks of a part of a collection whose messages contain some texts.
 -- KEYS[1] collection: list (from its right end) or sorted set (from its lowest score) of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] start: position of the first task, from 0
 -- ARGV[3] stop: position of the last task
 -- ARGV[4] max_bytes: of what is listed, unless the first task is larger

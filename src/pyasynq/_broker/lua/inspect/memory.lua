@@ -7,8 +7,8 @@
 -- KEYS[5] archived: sorted set of ids by the second they were archived
 -- KEYS[6] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[7] groups: set of the names of groups
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] task_prefix: key of a task without the id at its end
+-- ARGV[2] group_prefix: key of a group without the name at its end
 -- ARGV[3] grouped: how many tasks are in groups
 -- Returns: bytes
 

@@ -14,8 +14,8 @@
 -- KEYS[12] failed: number of attempts that failed
 -- KEYS[13] paused: there while the queue is paused
 -- KEYS[14] limits: hash of settings
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] task_prefix: key of a task without the id at its end
+-- ARGV[2] group_prefix: key of a group without the name at its end
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, how many tasks of scheduled and retry are due, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds, and concurrency, rate, period, burst and ordered as they are stored

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Reads tasks by their ids.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] most: tasks to find
 -- ARGV[3] max_bytes: ends the call once so much is read
 -- ARGV[4...] kind, value: `id` and an id, or a text, see take_texts

@@ -12,7 +12,7 @@
 -- KEYS[10] paused: there while the queue is paused
 -- KEYS[11] processed: number of attempts that ended
 -- KEYS[12] failed: number of attempts that failed
--- ARGV[1] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] group_prefix: key of a group without the name at its end
 -- ARGV[2...] leftover: for each further key
 -- Returns: active tasks, tasks in all, and how many groups were not looked at because there are more than 1,000; if any of the last two is there, nothing was deleted
 -- Uses: aggregation_set_keys

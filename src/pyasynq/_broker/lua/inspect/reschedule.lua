@@ -3,7 +3,7 @@
 -- KEYS[1] scheduled: sorted set of ids by the second they are due
 -- KEYS[2] retry: sorted set of ids by the second they are due
 -- KEYS[3] archived: sorted set of ids by the second they were archived
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] now_seconds: empty for the clock of Redis
 -- ARGV[3] now_microseconds: within the second
 -- ARGV[4...] id, process_at: for each task, and the second at which it is due

@@ -8,7 +8,7 @@
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of sets by the second they are stale
 -- KEYS[8] objectives: hash of the queue's objectives
--- ARGV[1] group_prefix: what stands before a name in the key of a group
+-- ARGV[1] group_prefix: key of a group without the name at its end
 -- ARGV[2] now_seconds: empty for the clock of Redis
 -- ARGV[3] now_microseconds: within the second
 -- ARGV[4] late: seconds after which something that is due counts as late

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Lists tasks of a list from the newest on, from a place that is found by the ids around it.
 -- KEYS[1] collection: list of ids, the newest at its left end
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] left: how many older ids there may be behind the place; empty begins at the newest
 -- ARGV[3] reach: how many ids on each side of that are looked through for the place
 -- ARGV[4] count: positions to look at

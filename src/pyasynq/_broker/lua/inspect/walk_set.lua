@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Lists tasks of a sorted set from the highest score down, from a place that is not a position.
 -- KEYS[1] collection: sorted set of ids
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] score: of the last task that was looked at; empty begins at the highest
 -- ARGV[3] id: of that task
 -- ARGV[4] low: the lowest score

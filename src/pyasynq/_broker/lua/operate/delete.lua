@@ -8,9 +8,9 @@
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- KEYS[8] gone: hash of an id, and a number and JSON that say how to put the task back
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
--- ARGV[3] gone_prefix: what stands before an id in the key of a renamed hash
+-- ARGV[1] task_prefix: key of a task without the id at its end
+-- ARGV[2] group_prefix: key of a group without the name at its end
+-- ARGV[3] gone_prefix: key of a renamed hash without the id at its end
 -- ARGV[4] from_state: only tasks in this state; empty for any
 -- ARGV[5] lifetime: seconds for which the way back is kept
 -- ARGV[6] anchor: the pending id from which the hints count; empty for none

@@ -4,7 +4,7 @@
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
 -- KEYS[4] archived: sorted set of ids by the second they were archived
--- ARGV[1] task_prefix: what stands before an id in the key of a task
+-- ARGV[1] task_prefix: key of a task without the id at its end
 -- ARGV[2] mark: of the operation
 -- ARGV[3...] id, fate: for each task; the fate is `place`, `again` for one that the operation may have held for long, or `drop` for one that is still in its own queue
 -- Returns: how many are placed, and a list of id, reason: `missing` for each that was to be placed and is not held

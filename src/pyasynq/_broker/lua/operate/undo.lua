@@ -6,9 +6,9 @@
 -- KEYS[5] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] gone: hash of an id, and a number and JSON that say how to put the task back
--- ARGV[1] task_prefix: what stands before an id in the key of a task
--- ARGV[2] group_prefix: what stands before a name in the key of a group
--- ARGV[3] gone_prefix: what stands before an id in the key of a renamed hash
+-- ARGV[1] task_prefix: key of a task without the id at its end
+-- ARGV[2] group_prefix: key of a group without the name at its end
+-- ARGV[3] gone_prefix: key of a renamed hash without the id at its end
 -- ARGV[4] most_walked: pending ids that Redis may walk past, unless for the first task
 -- ARGV[5...] id: for each task, the last deleted first
 -- Returns: how many are back, and a list of id, reason: for each that is not: `missing`, `exists` when its id is taken, or `locked`; and how many ids at the end were not looked at
