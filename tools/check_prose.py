@@ -31,6 +31,7 @@ CHECKED: Final = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "Makefile",
+    ".ci",
 )
 SENTENCE_WORDS: Final = 25
 LINE_LENGTH: Final = 110
@@ -38,13 +39,16 @@ SUBJECT_LENGTH: Final = 72
 
 # Pattern and advice; found anywhere in a passage.
 PHRASES: Final = {
-    r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer|more|less|fewer|way\b|need|reason|such|one\b)": (
+    r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer|more than|less|fewer|way\b|need|such|one\b)": (
         "`is no`: write `is not a`"
     ),
     r"\bnobody\b|\bwhoever\b|\bwhomever\b": "`nobody`, `whoever`: say who, or `if none`",
     r"\bso many\b": "`so many`: write `this many`, or the number",
     r"\b(?:stands?|stood|standing) in\b": "`stands in`: write `is in`, or `see`",
-    r"\bwhatever (?:of|became)\b|\bwhat (?:became|becomes|came|comes) of\b": (
+    r"\b(?:stands?|stood) (?:before|behind|there|next to)\b": "`stands before`: write `is before`",
+    r"\b(?:in|by|of|at|from) whatever\b": "`in whatever`: write `in any`",
+    r"\bobeys? no\b": "`obeys no`: write `ignores`",
+    r"\bwhatever (?:of|became)\b|\bwhat(?:ever)? (?:became|becomes|came|comes) of\b|\bto become of\b": (
         "`what became of`: write `the outcome of`"
     ),
     r"\banew\b|\bbeside\b|\bforemost\b": "`anew`, `beside`, `foremost`: write `again`, `next to`, `first`",
@@ -58,6 +62,8 @@ BEGINNINGS: Final = {
 }
 _PHRASES: Final = [(re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in PHRASES.items()]
 _BEGINNINGS: Final = [(re.compile(pattern), advice) for pattern, advice in BEGINNINGS.items()]
+# Passages of these kinds are not whole sentences, so they may begin with any word.
+_WITHOUT_SENTENCES: Final = {"heading", "name", "markup"}
 
 # First words that look like another form of a verb, and are imperatives.
 _IMPERATIVES: Final = {
@@ -162,7 +168,7 @@ def check_passage(name: str, passage: Passage) -> Iterator[Finding]:
             yield Finding(name, passage.line_at(match.start()), _context(passage.text, match), advice)
     for position, sentence in passage.sentences():
         line = passage.line_at(min(position, len(passage.text) - 1))
-        if passage.kind != "heading":
+        if passage.kind not in _WITHOUT_SENTENCES:
             for pattern, advice in _BEGINNINGS:
                 if pattern.match(sentence):
                     yield Finding(name, line, sentence[:60], advice)
@@ -183,11 +189,16 @@ def count_words(sentence: str) -> int:
 
 
 def check_lines(name: str, text: str) -> Iterator[Finding]:
-    """Yield a wrong beginning of a page, and lines that are too long: tables and addresses may be wider."""
+    """Yield a wrong beginning of a page, numbers without an item, and lines that are too long.
+
+    Tables and addresses may be wider.
+    """
     introduction = next((line for line in text.splitlines()[1:] if line.strip()), "")
     if name.startswith("docs/") and not introduction.startswith("After "):
         yield Finding(name, 1, introduction[:60], "begin a page with `After reading this page you can …`")
     for number, line, language in split_fences(text, 0):
+        if language is None and re.fullmatch(r"\s*\d+\.\s*", line):
+            yield Finding(name, number, line, "a number without its item: write them on one line")
         shown = re.sub(r"\]\([^)]*\)", "]", line)
         if len(shown) > LINE_LENGTH and language is None and not line.lstrip().startswith("|"):
             yield Finding(name, number, line[:60], f"{len(shown)} characters in a line: one clause a line")

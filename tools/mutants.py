@@ -233,7 +233,7 @@ def _with_progress(results: Iterator[tuple[int, bool]], total: int) -> Iterator[
                 print(f"{done} of {total} mutants tried", flush=True)
         return
     columns = (TextColumn("mutants"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    # Refreshed by hand: its thread would be forked in the middle of whatever it does.
+    # Refreshed by hand: its thread would be forked in the middle of its work.
     with Progress(*columns, console=Console(), auto_refresh=False) as progress:
         task = progress.add_task("", total=total)
         for result in results:

@@ -1,4 +1,4 @@
-"""Prose of the project's files: Markdown text, docstrings, comments and message strings, as passages."""
+"""Prose of the project's files: pages, docstrings, comments, message strings and names, as passages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ _LINK_TARGET: Final = re.compile(r"\[[^\]]+\]: \S+")
 _TABLE_RULE: Final = re.compile(r"\s*\|?[\s:|-]+\|?\s*$")
 _CELL_BORDER: Final = re.compile(r"(?<!\\)\|")
 _SENTENCE_END: Final = re.compile(r"[.!?][\"')*_\]]*\s+(?=[\"'(*_\[`]*[A-Z0-9`])")
+_WORD_OF_NAME: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+# Tags, expressions and blocks of a page template; the text between them is prose.
+_MARKUP: Final = re.compile(r"<[^<>]*>|\{[{%].*?[%}]\}", re.DOTALL)
 # What Markdown or a docstring may put in front of the first word of a sentence.
 _DECORATION: Final = re.compile(r"[\s*_\"'(\[]*")
 
 
 @dataclass
 class Passage:
-    """Text that is read as one: a paragraph, list item, table cell, heading, comment or message."""
+    """Text that is read as one: a paragraph, list item, table cell, heading, comment, message or name."""
 
     kind: str
     lines: list[tuple[int, str]] = field(default_factory=list)
@@ -119,7 +122,7 @@ def _read_row(number: int, line: str) -> Iterator[Passage]:
 
 
 def read_python(text: str, offset: int) -> Iterator[Passage]:
-    """Yield docstrings by paragraphs, comments, and message strings."""
+    """Yield docstrings by paragraphs, comments, message strings, and the names that are defined."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
@@ -127,6 +130,7 @@ def read_python(text: str, offset: int) -> Iterator[Passage]:
     yield from read_hash_comments(text, offset)
     docstrings = set()
     for node in ast.walk(tree):
+        yield from _read_name(node, offset)
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
@@ -140,6 +144,13 @@ def read_python(text: str, offset: int) -> Iterator[Passage]:
             yield from _message(_render_f_string(node), node.lineno + offset)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield from _message(node.value, node.lineno + offset)
+
+
+def _read_name(node: ast.AST, offset: int) -> Iterator[Passage]:
+    """Yield the words of a function's or class's name."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        words = _WORD_OF_NAME.findall(node.name)
+        yield Passage("name", [(node.lineno + offset, " ".join(words).lower())])
 
 
 def _render_f_string(node: ast.JoinedStr) -> str:
@@ -177,6 +188,14 @@ def read_hash_comments(text: str, offset: int) -> Iterator[Passage]:
     yield from _join_comments(found)
 
 
+def read_template(text: str, offset: int) -> Iterator[Passage]:
+    """Yield the text of a page template, line by line, without its tags."""
+    plain = _MARKUP.sub(lambda match: "\n" * match[0].count("\n") or " . ", text)
+    for number, line in enumerate(plain.splitlines(), offset + 1):
+        if line.strip(" ."):
+            yield Passage("markup", [(number, line.strip())])
+
+
 def _line_comments(mark: str) -> Callable[[str, int], Iterator[Passage]]:
     """Return a reader of comments that run from a mark to the end of their line."""
     pattern = re.compile(rf"(?:^|(?<=\s)){re.escape(mark)}+!?(?=\s)(.*)")
@@ -210,7 +229,9 @@ _READERS: Final[dict[str, Callable[[str, int], Iterator[Passage]]]] = {
     ".go": _line_comments("//"),
     ".js": _line_comments("//"),
     ".c": _line_comments("//"),
+    ".html": read_template,
     ".sh": _line_comments("#"),
+    "run": _line_comments("#"),
     ".toml": _line_comments("#"),
     "Makefile": _line_comments("#"),
 }

@@ -92,7 +92,7 @@ class Scenario:
     options: ClassVar[tuple[str, ...]] = ()
     """Further ones of `pyasynq worker`."""
     proxy: ClassVar[type[Proxy] | None] = None
-    """Stands before Redis for clients and workers."""
+    """Proxy in front of Redis for clients and workers."""
     clocks: ClassVar[bool] = False
     """Whether the clocks of the workers can be made to jump."""
     hangs: ClassVar[bool] = False

@@ -94,7 +94,7 @@ def test_a_new_slot_closes_the_record_before_it(perform: Perform) -> None:
     assert buckets == pytest.approx(closed[SUMMARY_SIZE:], rel=0.0625)
 
 
-def test_many_slots_stand_behind_one_another(perform: Perform) -> None:
+def test_many_slots_follow_one_another(perform: Perform) -> None:
     """All of an hour's minutes; each has its own counts."""
     start = Instant(MINUTES.start(NOW.seconds))
     for minute in range(60):

@@ -35,7 +35,7 @@ QUEUES = ("default", "q1", "q2", "q3", "q4", "q5")
 
 
 class Fronted(NamedTuple):
-    """The cluster, what stands before its nodes in their order, and the URL with the authority."""
+    """The cluster, the TLS proxies of its nodes in order, and the URL with the authority."""
 
     cluster: Cluster
     fronts: list[TlsFront]

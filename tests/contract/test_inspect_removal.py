@@ -72,7 +72,7 @@ def test_the_doctor_also_removes_what_is_left_of_an_unregistered_queue(
 def test_w12_a_queue_with_tasks_is_not_removed(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, state: TaskState
 ) -> None:
-    """In whatever state: Asynq overlooks completed and aggregating ones."""
+    """This holds in any state; Asynq overlooks completed and aggregating ones."""
     leave_traces(tasks)
     put(tasks, state, "a", "b")
     before = {key: redis_client.dump(key) for key in redis_client.keys("*")}

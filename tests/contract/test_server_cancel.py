@@ -66,7 +66,7 @@ async def test_h16_a_call_that_was_missed_is_found_with_the_next_renewal(
 
 @pytest.mark.parametrize(("choice", "outcome", "state"), OUTCOMES)
 @run_async
-async def test_h16_w18_a_call_that_is_heard_asks_what_is_to_become_of_the_task(
+async def test_h16_w18_a_received_cancel_call_reads_the_outcome_asked_for(
     redis_url: str,
     tasks: Tasks,
     choice: Literal["retry", "archive", "delete"],

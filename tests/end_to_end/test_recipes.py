@@ -131,7 +131,7 @@ def test_the_tests_of_the_recipes_pass(recipes: Path) -> None:
 
 
 def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
-    """As they stand there, with warnings as errors."""
+    """They run unchanged, with warnings as errors."""
     for name, text in files(ROOT / "docs" / "testing.md").items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

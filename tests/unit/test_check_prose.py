@@ -40,6 +40,13 @@ def lines_found(folder: Path, name: str, text: str) -> list[int]:
         "The reason stands in the log.",
         "The log says what became of it.",
         "It goes on, whatever of the rest.",
+        "It goes on, whatever becomes of the rest.",
+        "How the task ends, and what is to become of it.",
+        "A task in whatever state.",
+        "What stands before an id.",
+        "Servers in Go obey no limits.",
+        "A set that is no more is skipped.",
+        "It is no reason to wait.",
         "Write it anew.",
         "The task beside it.",
         "All but for one.",
@@ -60,6 +67,10 @@ def test_each_forbidden_phrase_is_found(tmp_path: Path, text: str) -> None:
     [
         "There is no lock.",
         "It is no longer held.",
+        "It is no more than a copy.",
+        "There is no reason to wait.",
+        "The script returns whatever it finds.",
+        "It stands for a task.",
         "Who holds the lock?",
         "What happens to a task is on this page, isn't it?",
         "Besides, a task that fails runs again.",
@@ -94,6 +105,33 @@ def test_python_is_searched_in_docstrings_comments_and_messages(tmp_path: Path) 
     assert [3, 4, 7, 8] == sorted(found)
 
 
+def test_names_of_functions_and_classes_are_searched(tmp_path: Path) -> None:
+    """Their words are read as a sentence, but may begin with any word."""
+    text = """\
+        def what_is_no_task_is_refused(): ...
+        async def _run_anew(): ...
+        class NobodyWaits: ...
+        def of_two_the_first(): ...
+        def is_not_a_task(): ...
+        """
+
+    assert [1, 2, 3] == sorted(lines_found(tmp_path, "a.py", text))
+
+
+def test_page_templates_are_searched_between_their_tags(tmp_path: Path) -> None:
+    """A phrase does not run across a tag; attributes and expressions are code."""
+    text = """\
+        <p class="nobody">One task.</p>
+        <p>{{ nobody }} {% if nobody %}asks{% endif %}</p>
+        <p>It is</p><p>no task</p>
+        {% if one
+           and nobody %}
+        <b>Nobody waits.</b>
+        """
+
+    assert [6] == lines_found(tmp_path, "a.html", text)
+
+
 def test_a_phrase_across_two_lines_is_found_at_its_beginning(tmp_path: Path) -> None:
     """Comments on successive lines are read as one, and so is a paragraph."""
     assert [2] == lines_found(tmp_path, "a.py", "# It waits.\n# At so\n# many rounds.\n")
@@ -109,6 +147,7 @@ def test_a_phrase_across_two_lines_is_found_at_its_beginning(tmp_path: Path) -> 
         ("a.sh", "nobody # for nobody"),
         ("a.toml", "nobody = 1 # for nobody"),
         ("Makefile", "nobody: # for nobody"),
+        ("run", "nobody # for nobody"),
     ],
 )
 def test_other_languages_are_searched_in_comments(tmp_path: Path, name: str, text: str) -> None:
@@ -153,6 +192,12 @@ def test_a_line_of_a_page_has_at_most_110_characters(tmp_path: Path) -> None:
 
     assert [1] == lines_found(tmp_path, "page.md", wide)
     assert [] == lines_found(tmp_path, "page.md", f"| {wide} |\n```\n{wide}\n```\n[x]({wide})\n")
+
+
+def test_an_item_of_a_numbered_list_begins_on_the_line_of_its_number(tmp_path: Path) -> None:
+    """Markdown shows a number alone as an empty item, and the next numbers as parts of sentences."""
+    assert [1] == lines_found(tmp_path, "page.md", "1.\nTake it. 2.\nPut it back.\n")
+    assert [] == lines_found(tmp_path, "page.md", "1. Take it.\n2. Put it back.\n\n```\n1.\n```\n")
 
 
 @pytest.mark.parametrize(("text", "found"), [("# A\n\nAfter this, you can.\n", []), ("# A\n\nIt is.\n", [1])])

@@ -48,7 +48,7 @@ def test_a_malformed_host_or_port_is_refused_without_being_shown(text: str) -> N
         ("bob:a,b@c@h1", Authority("bob", "a,b@c", (("h1", 1),))),
     ],
 )
-def test_user_and_password_stand_before_the_hosts(text: str, authority: Authority) -> None:
+def test_user_and_password_come_before_the_hosts(text: str, authority: Authority) -> None:
     """Only the last @ ends them."""
     assert authority == parse_authority(text, 1)
 
