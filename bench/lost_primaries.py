@@ -182,7 +182,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
 
 
 class Measurement:
-    """A cluster in use, of which one primary after another is lost."""
+    """Measurement of failover: a cluster under load whose primaries are killed one after another."""
 
     def __init__(self, cluster: Cluster, folder: Path, seconds: float) -> None:
         from tests.ports import free_ports  # noqa: PLC0415 - workers and producers do without it

@@ -70,7 +70,7 @@ $ pyasynq task run --where 'state:archived error:timeout failed:<1d' --rate 100/
 
 The tasks are counted first. Then a question names their number and Redis: `--yes` answers it in scripts.
 More than 1,000 tasks are confirmed by typing their number; deletions and more than 100 tasks need a reason.
-Tasks that change meanwhile, so that they no longer match, are left as they are and told.
+Tasks that change meanwhile and no longer match are left as they are; the command reports them.
 One command acts on 200,000 tasks at most, and says if there are more.
 
 Many tasks are an operation, which is noted in Redis and in the audit.

@@ -1,4 +1,4 @@
-"""Celery: acks_late, results ignored, JSON."""
+"""Celery as a peer of the benchmarks: `acks_late`, JSON, and results that are not stored."""
 
 from __future__ import annotations
 

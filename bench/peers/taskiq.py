@@ -37,7 +37,7 @@ async def note(number: int, email: str, sent: int, text: str) -> None:  # noqa: 
 
 
 async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """One await after another."""
+    """Enqueue each task after the call for the one before it has returned."""
     for task in tasks:
         await note.kiq(**task)
 

@@ -62,7 +62,7 @@ _GC_THRESHOLD = (20_000, 10, 10)
 _TYPED = "pyasynq.typed"
 _INSTRUMENTATION = "opentelemetry.instrumentation.auto_instrumentation"
 _TRACED = "PYASYNQ_OTEL_AUTO"
-"""Set by our instrumentor in processes that `opentelemetry-instrument` has started."""
+"""Environment variable that our instrumentor sets under `opentelemetry-instrument`."""
 
 
 class _WorkerCommand(click.Command):

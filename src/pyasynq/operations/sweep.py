@@ -59,7 +59,7 @@ class Sweep:
     async def read(self) -> tuple[Snapshot, Snapshot | None]:
         """Return the newest snapshot, and one from up to ten minutes before it if there is any.
 
-        Sweep first if the rest after the last sweep is over.
+        Sweep first if the last snapshot is too old.
 
         Raises:
             RedisError: Redis cannot be reached.
@@ -72,7 +72,7 @@ class Sweep:
         return snapshot, self._earlier[0] if self._earlier else None
 
     def _get_fresh(self) -> Snapshot | None:
-        """Return the last snapshot; None once the rest after it is over."""
+        """Return the last snapshot; None if it is too old."""
         return self._last if self._monotonic() < self._next_at else None
 
     async def _sweep(self) -> Snapshot:

@@ -80,7 +80,7 @@ class Follower:
         return plans
 
     def take(self, answers: Sequence[Any], now: float) -> list[TaskEvent]:
-        """Return the wanted events in the answers to `plans`.
+        """Return the events that pass the filter, from the answers to `plans`.
 
         Raises:
             Exception: the first error among the answers that will not pass by itself.

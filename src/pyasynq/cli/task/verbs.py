@@ -134,7 +134,7 @@ async def archive_command(session: Session, choice: TaskChoice) -> int:
 async def delete_command(session: Session, choice: TaskChoice, *, no_undo: bool) -> int:
     """Delete tasks and release their locks.
 
-    With a reason they can be put back for a day: by  pyasynq undo.
+    With --reason, pyasynq undo  can put them back for a day.
     """
 
     async def delete_one(info: TaskInfo) -> str:

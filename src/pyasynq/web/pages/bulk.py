@@ -1,4 +1,4 @@
-"""Acts on many tasks: a preview that asks, and the operation that follows."""
+"""Pages for bulk actions: a preview that asks for confirmation, and the start of the operation."""
 
 from __future__ import annotations
 
