@@ -6,7 +6,6 @@ import asyncio
 import functools
 import json
 import logging
-import re
 import signal
 import sys
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from pyasynq.errors import (
     RedisPermissionError,
     RedisUnavailableError,
     ReplyLostError,
+    error_code,
 )
 
 if TYPE_CHECKING:
@@ -169,9 +169,3 @@ def tell_error(error: PyasynqError, *, as_json: bool) -> None:
         click.echo(escape_json(json.dumps(content, ensure_ascii=False)), err=True)
     else:
         click.echo(f"Error: {visible(error)}", err=True)
-
-
-def error_code(error: PyasynqError) -> str:
-    """Return the name of an error for programs: `task_not_found`."""
-    name = type(error).__name__.removesuffix("Error")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

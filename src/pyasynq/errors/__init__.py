@@ -22,7 +22,7 @@ from pyasynq.errors._attempts import (
     UnknownAttemptError,
     WorkerDiedError,
 )
-from pyasynq.errors._base import PyasynqError, describe_value, nearest
+from pyasynq.errors._base import PyasynqError, describe_value, error_code, nearest
 from pyasynq.errors._configuration import (
     ArgumentsError,
     ConfigurationError,
@@ -165,6 +165,7 @@ __all__ = [
     "WaitTimeoutError",
     "WorkerDiedError",
     "describe_value",
+    "error_code",
     "lost_results",
     "nearest",
 ]

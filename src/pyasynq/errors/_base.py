@@ -1,5 +1,6 @@
 """The root of all errors, their pickling, and values that errors do not show."""
 
+import re
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from types import FunctionType
@@ -22,6 +23,12 @@ def _restore(kind: type[PyasynqError], args: tuple[Any, ...], attributes: dict[s
     error.args = args
     error.__dict__.update(attributes)
     return error
+
+
+def error_code(error: PyasynqError) -> str:
+    """Return the name of an error for programs: `task_not_found`."""
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def nearest(name: str, known: "Iterable[str]") -> str:
