@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from pyasynq._checks import check_whole
 from pyasynq.errors import InvalidOptionError
 from pyasynq.web.assets import serve_asset
 from pyasynq.web.asynqmon.shapes import TextLimits
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     )
 
 
+_MINUTE: Final = 60.0
 _LOGIN_TRIES: Final = 5
 _ADDRESS_TRIES: Final = 30
 
@@ -77,6 +79,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
     prometheus: str = "",
     max_payload_length: int | None = None,
     max_result_length: int | None = None,
+    api_requests: int | None = 1_200,
 ) -> Dashboard:
     """Return the dashboard as an ASGI application.
 
@@ -100,6 +103,8 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
             through its API.
         max_payload_length: number of characters of a payload in the API of asynqmon; None is all of them.
         max_result_length: the same for results.
+        api_requests: number of requests a minute that one user may send to `/api/v1` from one address; None
+            is any number.
 
     Raises:
         ConfigurationError: for a value that cannot work.
@@ -117,14 +122,20 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         redactor=redactor,
         secret=signing,
         sessions=Sessions(signing),
-        login_tries=RateLimit(_LOGIN_TRIES, 60.0),
-        address_tries=RateLimit(_ADDRESS_TRIES, 60.0),
+        login_tries=RateLimit(_LOGIN_TRIES, _MINUTE),
+        address_tries=RateLimit(_ADDRESS_TRIES, _MINUTE),
         trace_url=trace_url,
         text_limits=TextLimits(max_payload_length, max_result_length),
         prometheus=check_prometheus(prometheus),
+        api_requests=None if api_requests is None else RateLimit(_check_requests(api_requests), _MINUTE),
         names=tuple(sources),
     )
     return Dashboard(settings, [Target(name, source, settings) for name, source in sources.items()])
+
+
+def _check_requests(number: int) -> int:
+    check_whole("api_requests", number, 1)
+    return number
 
 
 def _check_authenticators(auth: AuthOption) -> tuple[tuple[Authenticator, ...], CredentialsFile | None]:

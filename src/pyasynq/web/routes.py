@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 
 from pyasynq.web import actions
+from pyasynq.web.api.endpoint import api_route
 from pyasynq.web.asynqmon.routes import asynqmon_route
 from pyasynq.web.auth.login import login_page, sign_in, sign_out
 from pyasynq.web.live.endpoints import live_snapshot, live_stream
@@ -59,6 +60,7 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
     routes["POST /login"] = Route("/login", door.form(sign_in, is_open=True), methods=["POST"])
     routes["POST /logout"] = Route("/logout", door.form(sign_out), methods=["POST"])
     routes["POST /settings"] = Route("/settings", door.form(change_settings), methods=["POST"])
+    routes["/api/v1"] = api_route(door)
     routes["/api"] = asynqmon_route(door)
     routes["/{path:path}"] = Route("/{path:path}", door.page(_answer_missing_page), methods=["GET"])
     return routes

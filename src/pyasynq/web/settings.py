@@ -67,6 +67,8 @@ class Settings:
     """Numbers of characters of payloads and results in the API of asynqmon."""
     prometheus: str
     """Address of the Prometheus that the charts of asynqmon ask; empty for none."""
+    api_requests: RateLimit | None
+    """Requests to the API of one user from one address; None for no limit."""
     names: tuple[str, ...]
     """Names of the Redis instances that are shown."""
 

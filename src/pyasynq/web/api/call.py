@@ -1,0 +1,134 @@
+"""One call of the API: its names, parameters and body; and what a handler answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from .problem import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from pyasynq.cli.records import Record
+    from pyasynq.operations import Operator
+    from pyasynq.web.page import PageRequest
+
+_MOST_IDS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of records, with what else is told of it."""
+
+    records: Sequence[Record]
+    next: str = ""
+    """Cursor of the next page; empty at the end."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Further members of the answer, next to `items` and `next`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The record of something new, and the segments of its address below `/api/v1`."""
+
+    record: Record
+    address: tuple[str, ...]
+    status: int = 201
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of JSON that are sent one by one."""
+
+    lines: AsyncIterator[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """A request to one route, checked."""
+
+    ask: PageRequest
+    names: Mapping[str, str]
+    """Names in the path, such as `queue`."""
+    values: Mapping[str, Any]
+    """Query parameters, by name."""
+    body: Any
+    """The body as the route's struct; None for a route without one."""
+    depth: int
+    """Segments of the path below `/api/v1`."""
+
+    @property
+    def operator(self) -> Operator:
+        """The operator of the user."""
+        return self.ask.operator
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue in the path."""
+        return self.names["queue"]
+
+    @property
+    def task(self) -> str:
+        """Id of the task in the path."""
+        return self.names["task"]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a query parameter."""
+        return self.values[name]
+
+    def header(self, name: str) -> str:
+        """Return a header of the request; empty if it is missing."""
+        return self.ask.request.headers.get(name, "")
+
+    def address(self, *names: str) -> str:
+        """Return an address below `/api/v1`, relative to that of the request."""
+        return "../" * (self.depth - 1) + "/".join(
+            quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names
+        )
+
+    def check_unchanged(self, tag: str) -> None:
+        """Compare the header `If-Match` with the tag of what is stored now.
+
+        Raises:
+            ProblemError: it has another tag, because someone else has changed it.
+        """
+        wanted = self.header("if-match")
+        if wanted and not matches_tag(wanted, tag):
+            remedy = "Read it again, and send your change with the new ETag."
+            raise ProblemError(
+                412, "changed_meanwhile", "It is not what If-Match names.", remedy, field="If-Match"
+            )
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON with a newline; numbers that JSON does not have are null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:  # names of bytes that are not UTF-8
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    except ValueError:
+        return json.dumps(_without_infinities(value), separators=(",", ":")).encode() + b"\n"
+
+
+def make_tag(content: bytes) -> str:
+    """Return the entity tag of some content."""
+    return f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+
+
+def matches_tag(header: str, tag: str) -> bool:
+    """Return whether a header `If-Match` or `If-None-Match` names a tag."""
+    named = [one.strip().removeprefix("W/") for one in header.split(",", _MOST_IDS)]
+    return "*" in named or tag in named
+
+
+def _without_infinities(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_infinities(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_infinities(one) for one in value]
+    return None if isinstance(value, float) and value - value != 0 else value

@@ -1,0 +1,297 @@
+"""The endpoint below `/api/v1`: who asks, which route answers, and how its answer is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from pyasynq.web.auth.identify import bearer_token
+from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin
+from pyasynq.web.locations import route_path
+
+from .call import ApiCall, Created, Lines, Listing, encode_json, make_tag, matches_tag
+from .parameters import read_parameters
+from .problem import ProblemError, to_problem, wrong_value
+from .records import COMPONENTS, encode_record
+from .rehearse import rehearse
+from .table import ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.types import Scope
+
+    from pyasynq.web.doorkeeper import Doorkeeper
+    from pyasynq.web.page import PageRequest
+
+    from .table import ApiRoute
+
+PREFIX: Final = "/api/v1"
+TOKEN_HEADER: Final = "X-CSRF-Token"  # noqa: S105 - the name of a header
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_JSON: Final = "application/json"
+_LINES: Final = "application/x-ndjson"
+_LARGEST_BODY: Final = 1_000_000
+_DEEPEST_BODY: Final = 64
+_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_SEGMENT: Final = re.compile(r"\{(\w+)\}")
+_PLACE: Final = re.compile(r" - at `(.+)`$")
+_UNKNOWN: Final = re.compile(r"unknown field `(.{1,100})`")
+
+
+class _Matcher(NamedTuple):
+    route: ApiRoute
+    pattern: re.Pattern[str]
+
+
+def _compile_matcher(route: ApiRoute) -> _Matcher:
+    pieces = _SEGMENT.split(route.path)
+    text = "".join(f"(?P<{piece}>[^/]+)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+    return _Matcher(route, re.compile(text))
+
+
+_MATCHERS: Final = tuple(map(_compile_matcher, ROUTES))
+
+
+def api_route(door: Doorkeeper) -> Route:
+    """Return the one route of the router, below which the table decides."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            response = await _answer(door, request)
+        except Exception as error:  # noqa: BLE001 - every error becomes a problem
+            response = to_problem(error).response()
+        if request.method == "HEAD" and not isinstance(response, StreamingResponse):
+            response.body = b""
+        return response
+
+    return Route(f"{PREFIX}/{{path:path}}", endpoint, methods=list(METHODS))
+
+
+async def _answer(door: Doorkeeper, request: Request) -> Response:
+    ask = await door.admit(request)
+    if not door.knows(ask):
+        raise _sign_in(request)
+    _check_rate(ask)
+    path = raw_path(request.scope).removeprefix(PREFIX)
+    if path == "/openapi.json" and request.method in SAFE_METHODS:
+        return _answer_json(ask, _read_document(), 200)
+    route, names = _find(request.method, path)
+    if route.changes:
+        _check_origin(ask)
+    call = ApiCall(
+        ask,
+        names,
+        read_parameters(request.scope["query_string"], route.all_parameters),
+        await _read_body(route, request),
+        path.count("/"),
+    )
+    if route.changes and call["dry_run"]:
+        found = await (route.rehearse(call) if route.rehearse else rehearse(call, route.verb))
+        return _write(call, found, route.dry_returns, 200)
+    return _write(call, await route.answer(call), route.returns, route.status)
+
+
+def _sign_in(request: Request) -> ProblemError:
+    is_wrong = bool(bearer_token(request))
+    detail = "The token is wrong or has expired." if is_wrong else "Nothing in the request says who you are."
+    remedy = "Send Authorization: Bearer TOKEN; pyasynq web token makes one."
+    challenge = 'Bearer realm="pyasynq"' + (', error="invalid_token"' if is_wrong else "")
+    return ProblemError(401, "not_signed_in", detail, remedy, headers={"WWW-Authenticate": challenge})
+
+
+def _check_rate(ask: PageRequest) -> None:
+    limit = ask.settings.api_requests
+    key = (ask.user.name, ask.user.address)
+    if limit is not None and not limit.allow(key):
+        seconds = str(int(limit.wait_seconds(key)) + 1)
+        remedy = f"Wait {seconds} seconds."
+        headers = {"Retry-After": seconds}
+        raise ProblemError(429, "too_many_requests", "You have asked too often.", remedy, headers=headers)
+
+
+def _check_origin(ask: PageRequest) -> None:
+    """Let no other site change something in the name of a user (CSRF).
+
+    A browser sends `Sec-Fetch-Site` or `Origin`. With a session's cookie and neither of them, the token of
+    the user's forms is needed.
+    """
+    request = ask.request
+    if bearer_token(request):
+        return
+    headers = request.headers
+    is_told = "sec-fetch-site" in headers or "origin" in headers
+    token = headers.get(TOKEN_HEADER, "")
+    has_token = bool(token) and is_form_token(ask.settings.secret, ask.form_key, token)
+    if not is_same_origin(request) or (ask.session is not None and not is_told and not has_token):
+        remedy = "Send a bearer token, or ask from a page of the dashboard's own site."
+        raise ProblemError(403, "another_site", "The request was sent by another site.", remedy)
+
+
+def raw_path(scope: Scope) -> str:
+    """Return the path below the dashboard's root as it was sent, so that `%2F` does not part a name."""
+    path = route_path(scope)
+    sent = bytes(scope.get("raw_path") or b"").partition(b"?")[0]
+    whole = str(scope["path"])
+    if unquote_to_bytes(sent) != whole.encode("utf-8", "surrogateescape"):
+        return path
+    root = whole[: len(whole) - len(path)] if whole.endswith(path) else ""
+    segments = sent.decode("ascii", "replace").split("/")
+    return "/" + "/".join(segments[1 + root.count("/") :])
+
+
+def _find(method: str, path: str) -> tuple[ApiRoute, dict[str, str]]:
+    """Return the route of a request, and the names in its path.
+
+    Raises:
+        ProblemError: there is no such path, or it has other methods.
+    """
+    wanted = "GET" if method == "HEAD" else method
+    allowed: list[str] = []
+    for route, pattern in _MATCHERS:
+        found = pattern.fullmatch(path)
+        if found and route.method == wanted:
+            return route, {name: _decode_segment(text) for name, text in found.groupdict().items()}
+        if found:
+            allowed.append(route.method)
+    if not allowed:
+        raise ProblemError(
+            404, "no_such_path", "There is no such path.", "GET /api/v1/openapi.json lists them."
+        )
+    allow = ", ".join(sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])}))
+    remedy = f"Use {allow}."
+    raise ProblemError(
+        405, "method_not_allowed", "This path has other methods.", remedy, headers={"Allow": allow}
+    )
+
+
+def _decode_segment(text: str) -> str:
+    return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+
+async def _read_body(route: ApiRoute, request: Request) -> Any:
+    """Return the body as the struct of a route; None for a route without one."""
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _LARGEST_BODY:
+            remedy = f"Send at most {_LARGEST_BODY:,} bytes."
+            raise ProblemError(413, "body_too_large", "The body is too large.", remedy)
+    if route.body is None:
+        if content:
+            raise ProblemError(
+                422, "unexpected_body", "This route takes no body.", "Use its query parameters."
+            )
+        return None
+    if not content:
+        content += b"{}"
+    elif request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        remedy = f"Send Content-Type: {_JSON}."
+        headers = {"Accept-Post": _JSON}
+        raise ProblemError(
+            415,
+            "unsupported_media_type",
+            "The body must be JSON.",
+            remedy,
+            field="Content-Type",
+            headers=headers,
+        )
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ProblemError(415, "unsupported_encoding", "The body is compressed.", "Send it uncompressed.")
+    return _decode_body(bytes(content), route.body)
+
+
+def _decode_body(content: bytes, struct: type[msgspec.Struct]) -> Any:
+    try:
+        content.decode()
+        _check_depth(content)
+        return msgspec.json.decode(content, type=struct)
+    except msgspec.ValidationError as error:
+        raise _explain_body(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        remedy = "Send one object in JSON, encoded in UTF-8."
+        raise ProblemError(400, "malformed_json", "The body is not JSON.", remedy) from None
+
+
+def _check_depth(content: bytes) -> None:
+    depth = 0
+    for token in _NESTING.finditer(content):
+        if token[0] in b"[{":
+            depth += 1
+            if depth > _DEEPEST_BODY:
+                raise ProblemError(
+                    400, "nested_too_deeply", f"More than {_DEEPEST_BODY} levels.", "Send it as payload_text."
+                )
+        elif token[0] in b"]}":
+            depth -= 1
+
+
+def _explain_body(text: str) -> ProblemError:
+    """Return the problem of a wrong body; what msgspec says of a value is left out where it shows it."""
+    found = _PLACE.search(text)
+    place = found[1].removeprefix("$").lstrip(".") if found else ""
+    what = text[: found.start()] if found else text
+    unknown = _UNKNOWN.search(what)
+    if unknown:
+        place = f"{place}.{unknown[1]}".lstrip(".")
+        what = "there is no such field; the OpenAPI document lists them"
+    elif what.startswith("Object missing required field"):
+        place = f"{place}.{what.rpartition('field ')[2].strip('`')}".lstrip(".")
+        what = "it is missing"
+    elif not what.startswith("Expected"):
+        what = "it cannot have this value; the OpenAPI document has the choices"
+    return wrong_value(place or "body", what[:1].upper() + what[1:].replace("`", "") + ".")
+
+
+def _write(call: ApiCall, answer: Any, component: str, status: int) -> Response:
+    """Return the response to what a handler answers."""
+    headers: dict[str, str] = {}
+    if isinstance(answer, Lines):
+        return StreamingResponse(
+            _write_lines(answer.lines), media_type=_LINES, headers={"X-Accel-Buffering": "no"}
+        )
+    if answer is None:
+        return Response(status_code=status)
+    if isinstance(answer, Created):
+        status = answer.status
+        headers["Location"] = call.address(*answer.address)
+        answer = answer.record
+    view = COMPONENTS[component]
+    if isinstance(answer, Listing):
+        items = [encode_record(view, record) for record in answer.records]
+        return _answer_json(call.ask, {"items": items, "next": answer.next or None, **answer.facts}, status)
+    return _answer_json(call.ask, encode_record(view, answer), status, headers)
+
+
+def _answer_json(
+    ask: PageRequest, value: Any, status: int, headers: dict[str, str] | None = None
+) -> Response:
+    content = value if isinstance(value, bytes) else encode_json(value)
+    sent = dict(headers or {})
+    if ask.request.method in SAFE_METHODS:
+        sent["ETag"] = tag = make_tag(content)
+        if matches_tag(ask.request.headers.get("if-none-match", ""), tag):
+            return Response(status_code=304, headers=sent)
+    return Response(content, status, headers=sent, media_type=_JSON)
+
+
+async def _write_lines(lines: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    """Yield lines; an error after the first of them is a problem on the last line."""
+    try:
+        async for line in lines:
+            yield line.encode("utf-8", "backslashreplace") + b"\n"
+    except Exception as error:  # noqa: BLE001 - the status was sent already
+        yield json.dumps({"problem": to_problem(error).content()}).encode() + b"\n"
+
+
+def _read_document() -> bytes:
+    from .openapi import read_document  # noqa: PLC0415 - few ask for it
+
+    return read_document()

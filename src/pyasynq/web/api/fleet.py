@@ -1,0 +1,211 @@
+"""Handlers of what runs: servers, schedules, task types, live events, Redis, attention and the doctor."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.cli.output.fields import json_value
+from pyasynq.cli.records import describe_entry, describe_entry_event, describe_server, describe_task
+from pyasynq.cli.reports import EVENTS, describe_event, describe_type
+from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotFoundError
+
+from .call import Created, Lines, Listing
+from .problem import ProblemError
+from .records import describe_damage, describe_finding, describe_worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pyasynq.cli.records import Record
+    from pyasynq.info import EntryPauseResult, SchedulerEntryInfo, ServerInfo, ServerRequestResult
+    from pyasynq.operations import Examination
+
+    from .call import ApiCall
+
+MOST_STREAMS: Final = 100
+"""Largest number of streams of events of one process."""
+
+
+async def list_servers(call: ApiCall) -> Listing:
+    """Return the live servers."""
+    return Listing([_describe_running(server) for server in await call.operator.servers()])
+
+
+async def get_server(call: ApiCall) -> Record:
+    """Return a server with what it runs."""
+    wanted = call.names["server"]
+    found = [server for server in await call.operator.servers() if server.id == wanted]
+    if not found:
+        raise ServerNotFoundError(wanted)
+    return _describe_running(found[0])
+
+
+def _describe_running(server: ServerInfo) -> Record:
+    return {
+        **describe_server(server),
+        "tasks": [_plain(describe_worker(worker)) for worker in server.active_workers],
+        "blocked": server.loop_blocked.total_seconds() if server.loop_blocked else None,
+    }
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    return {name: json_value(EVENTS.fields[0], value) for name, value in record.items()}
+
+
+async def quiet_server(call: ApiCall) -> Record:
+    """Ask a server to take no more tasks."""
+    return _describe_request(await call.operator.quiet_server(call.names["server"], reason=call.body.reason))
+
+
+async def stop_server(call: ApiCall) -> Record:
+    """Ask a server to shut down with its worker."""
+    return _describe_request(await call.operator.stop_server(call.names["server"], reason=call.body.reason))
+
+
+def _describe_request(result: ServerRequestResult) -> Record:
+    is_obeyed = result.status not in {"refused", "not_understood"}
+    return {"id": result.server_id, "status": str(result.status), "obeyed": is_obeyed}
+
+
+async def list_schedules(call: ApiCall) -> Listing:
+    """Return the entries of running schedulers."""
+    return Listing([_describe_schedule(entry) for entry in await call.operator.schedules()])
+
+
+async def get_schedule(call: ApiCall) -> Record:
+    """Return an entry of a running scheduler."""
+    wanted = call.names["schedule"]
+    found = [entry for entry in await call.operator.schedules() if entry.id == wanted]
+    if not found:
+        raise ScheduleNotFoundError(wanted)
+    return _describe_schedule(found[0])
+
+
+def _describe_schedule(entry: SchedulerEntryInfo) -> Record:
+    return {
+        **describe_entry(entry),
+        "queue": entry.queue,
+        "scheduler": entry.scheduler_id,
+        "engine": entry.engine or "asynq",
+        "paused_since": entry.paused_since,
+    }
+
+
+async def list_schedule_events(call: ApiCall) -> Listing:
+    """Return what a schedule enqueued, newest first."""
+    name, page, limit = call.names["schedule"], call["page"], call["limit"]
+    events = await call.operator.schedule_events(name, page, limit)
+    return Listing([describe_entry_event(name, event) for event in events])
+
+
+async def pause_schedule(call: ApiCall) -> Record:
+    """Pause a schedule."""
+    return _describe_pause(
+        await call.operator.pause_schedule(call.names["schedule"], reason=call.body.reason)
+    )
+
+
+async def resume_schedule(call: ApiCall) -> Record:
+    """Resume a schedule."""
+    return _describe_pause(
+        await call.operator.resume_schedule(call.names["schedule"], reason=call.body.reason)
+    )
+
+
+def _describe_pause(result: EntryPauseResult) -> Record:
+    status = "paused" if result.paused_since else "running"
+    return {"id": result.entry_id, "status": status, "obeyed": result.understood}
+
+
+async def run_schedule(call: ApiCall) -> Created:
+    """Enqueue the task of a schedule now."""
+    run = await call.operator.run_schedule(call.names["schedule"], reason=call.body.reason)
+    return Created(describe_task(run.task), ("queues", run.task.queue, "tasks", run.task.id))
+
+
+async def list_types(call: ApiCall) -> Listing:
+    """Return the task types that workers have described."""
+    return Listing([describe_type(one) for one in await call.operator.task_types()])
+
+
+async def follow(call: ApiCall) -> Lines:
+    """Send the events of some queues as they are published."""
+    for queue in call["queue"]:
+        call.ask.require("follow", queue)
+    channels = call.ask.target.channels()
+    if "wsgi_environ" in call.ask.request.scope or channels.viewers >= MOST_STREAMS:
+        remedy = "Close other streams, or ask again for a shorter time."
+        raise ProblemError(
+            503, "too_many_streams", "No more streams are open here.", remedy, headers={"Retry-After": "10"}
+        )
+    return Lines(_stream_events(call))
+
+
+async def _stream_events(call: ApiCall) -> AsyncIterator[str]:
+    channels = call.ask.target.channels()
+    channels.viewers += 1
+    try:
+        events = call.operator.follow(
+            call["queue"], kinds=call["kind"], types=call["type"], seconds=call["seconds"]
+        )
+        async for event in events:
+            record = describe_event(event)
+            yield json.dumps({field.name: json_value(field, record[field.name]) for field in EVENTS.fields})
+    finally:
+        channels.viewers -= 1
+
+
+async def get_redis(call: ApiCall) -> Record:
+    """Return what Redis tells of itself."""
+    return {"info": dict(await call.operator.redis_info())}
+
+
+async def list_findings(call: ApiCall) -> Listing:
+    """Return what needs an operator, the most severe first."""
+    found = await call.operator.attention()
+    shown = (*found.findings, *(found.snoozed if call["snoozed"] else ()))
+    records = [describe_finding(one) for one in shown if one.severity >= call["severity"]]
+    unreadable = {queue: visible(why) for queue, why in found.unreadable.items()}
+    at = json_value(EVENTS.fields[0], found.at)
+    return Listing(records, facts={"at": at, "unreadable": unreadable})
+
+
+async def snooze(call: ApiCall) -> None:
+    """Set a finding apart for a time."""
+    body = call.body
+    await call.operator.snooze_finding(
+        body.detector, body.queue, subject=body.subject, duration=body.duration, reason=body.reason
+    )
+
+
+async def unsnooze(call: ApiCall) -> None:
+    """End the snooze of a finding."""
+    body = call.body
+    if not await call.operator.unsnooze_finding(body.detector, body.queue, subject=body.subject):
+        raise ProblemError(
+            404, "snooze_not_found", "This finding is not snoozed.", "GET /attention has them."
+        )
+
+
+async def examine(call: ApiCall) -> Listing:
+    """Look for damage; the answer may be ten seconds old."""
+    queues = call["queue"] or None
+    question = ("api examine", tuple(sorted(call["queue"])))
+    examine_queues = partial(call.operator.examine, queues)
+    found = await call.ask.target.recent(call.ask.user, question, examine_queues, 10.0)
+    return _list_damage(found)
+
+
+async def repair(call: ApiCall) -> Listing:
+    """Repair what the doctor finds."""
+    body = call.body
+    if body.queues is not None and not body.queues:
+        raise InvalidOptionError("queues", 0, "name a queue, or write null for all")
+    return _list_damage(await call.operator.repair(body.queues, body.kinds, reason=body.reason))
+
+
+def _list_damage(found: Examination) -> Listing:
+    return Listing(list(map(describe_damage, found.findings)), facts={"skipped": list(found.skipped)})

@@ -1,0 +1,252 @@
+"""The OpenAPI 3.1 document of the API, made from the table of routes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from .records import COMPONENTS
+from .table import ROUTES
+
+if TYPE_CHECKING:
+    from .table import ApiRoute
+
+DOCUMENT: Final = Path(__file__).with_name("openapi.json")
+_REFERENCE: Final = "#/components/schemas/{name}"
+_NAME: Final = re.compile(r"\{(\w+)\}")
+_FACTS: Final[dict[str, dict[str, Any]]] = {
+    "at": {"type": "string", "format": "date-time", "description": "When it was read."},
+    "done": {"type": "integer", "description": "Tasks that it was done for."},
+    "dry_run": {"type": "boolean", "description": "True: nothing was changed."},
+    "facets": {"type": "object", "description": "Matches by queue, state and type."},
+    "is_complete": {"type": "boolean", "description": "False if there are more than were looked at."},
+    "looked_at": {"type": "integer", "description": "Positions that were looked at."},
+    "matches": {"type": "integer", "description": "Matches so far, those of earlier pages included."},
+    "refused": {"type": "integer", "description": "Tasks that were left as they were."},
+    "scanned": {"type": "integer", "description": "Tasks that were looked at."},
+    "skipped": {"type": "array", "items": {"type": "string"}, "description": "What could not be examined."},
+    "total": {"type": "integer", "description": "How many there are."},
+    "trimmed": {"type": "integer", "description": "Archived tasks that went to make room."},
+    "unreadable": {"type": "object", "description": "Queues that could not be read, and why."},
+    "without_error": {"type": "integer", "description": "Tasks without an error among them."},
+}
+_PROBLEM: Final = {
+    "type": "object",
+    "description": "Problem details (RFC 9457).",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "Name of the kind of error, for programs."},
+        "detail": {"type": "string", "description": "What is wrong."},
+        "remedy": {"type": "string", "description": "What to do about it."},
+        "field": {"type": "string", "description": "Parameter, header or field of the body that is wrong."},
+    },
+}
+_PROBLEMS: Final = {
+    "400": "The body is not JSON.",
+    "401": "The request does not say who asks, or its token is wrong.",
+    "403": "A permission is missing, the dashboard is read-only, or another site has asked.",
+    "404": "There is no such thing that you see.",
+    "409": "Its state does not allow it.",
+    "412": "It has changed meanwhile.",
+    "413": "The body is too large.",
+    "414": "The address is too long.",
+    "415": "The body must be JSON.",
+    "422": "A parameter or field is wrong.",
+    "429": "You have asked too often.",
+    "503": "Redis does not answer, or refuses.",
+}
+_HEADERS: Final = {
+    "If-Match": "ETag of what was read; 412 if it has changed.",
+    "Idempotency-Key": "Name of this request: within a day it enqueues one task, however often it is sent.",
+}
+
+
+def build_document() -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route)
+    structs = sorted({route.body for route in ROUTES if route.body}, key=lambda one: one.__name__)
+    _, inputs = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
+    schemas = {name: _describe_view(name) for name in COMPONENTS} | inputs | {"Problem": _PROBLEM}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "pyasynq",
+            "version": "1",
+            "description": "Queues, tasks and workers of pyasynq and Asynq, for programs.",
+        },
+        "servers": [{"url": "/api/v1", "description": "Below the root of the dashboard."}],
+        "security": [{"bearer": []}, {"session": []}],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(schemas.items())),
+            "responses": {
+                f"Problem{status}": {
+                    "description": about,
+                    "content": {"application/problem+json": {"schema": _refer("Problem")}},
+                }
+                for status, about in _PROBLEMS.items()
+            },
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "pyasynq web token makes one."},
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "pyasynq-session",
+                    "description": "Session of someone who signed in; six digits follow the name.",
+                },
+            },
+        },
+    }
+
+
+def render_document() -> str:
+    """Return the document as text."""
+    return json.dumps(build_document(), indent=1, ensure_ascii=False) + "\n"
+
+
+def read_document() -> bytes:
+    """Return the document that ships with the package."""
+    return DOCUMENT.read_bytes()
+
+
+def name_route(route: ApiRoute) -> str:
+    """Return the id of a route's operation: `get_queues_queue_limits`."""
+    words = re.sub(r"\W+", "_", route.path).strip("_")
+    return f"{route.method.lower()}_{words}"
+
+
+def topic_of(route: ApiRoute) -> str:
+    """Return what a route is about: the first segment of its path, or `tasks` below a queue."""
+    first = route.path.split("/")[1].partition(":")[0]
+    return "tasks" if route.path.startswith("/queues/{queue}/tasks") else first
+
+
+def _describe_view(name: str) -> dict[str, Any]:
+    items: dict[str, Any] = COMPONENTS[name].schema()["items"]
+    return items | {"required": list(items["properties"])}
+
+
+def _refer(name: str) -> dict[str, str]:
+    return {"$ref": _REFERENCE.format(name=name)}
+
+
+def _describe_route(route: ApiRoute) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _NAME.findall(route.path)
+    ]
+    parameters += [
+        {
+            "name": one.name,
+            "in": "query",
+            "description": one.about,
+            "required": one.is_required,
+            "schema": one.schema(),
+        }
+        for one in route.all_parameters
+    ]
+    parameters += [
+        {"name": name, "in": "header", "description": _HEADERS[name], "schema": {"type": "string"}}
+        for name in route.headers
+    ]
+    described: dict[str, Any] = {
+        "operationId": name_route(route),
+        "summary": route.about + ".",
+        "tags": [topic_of(route)],
+        "parameters": parameters,
+        "responses": _describe_responses(route),
+    }
+    if route.verb:
+        described["x-verb"] = route.verb
+    if route.body is not None:
+        schema = _refer(route.body.__name__)
+        described["requestBody"] = {
+            "required": bool(_required_fields(route.body)),
+            "content": {"application/json": {"schema": schema}},
+        }
+    return described
+
+
+def _required_fields(struct: type[msgspec.Struct]) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(struct) if field.required]
+
+
+def _describe_responses(route: ApiRoute) -> dict[str, Any]:
+    responses: dict[str, Any] = {str(route.status): _describe_success(route)}
+    if route.status == 201 and route.returns == "EnqueuedTask":
+        responses["200"] = {**_describe_success(route), "description": "The task exists already."}
+    if route.changes:
+        dry = _describe_content(route.dry_returns, route, is_list=route.dry_returns == "TaskResult")
+        if route.status == 200:
+            schemas = [one["content"]["application/json"]["schema"] for one in (responses["200"], dry)]
+            if schemas[0] != schemas[1]:
+                responses["200"]["content"] = {"application/json": {"schema": {"anyOf": schemas}}}
+        elif "200" in responses:
+            schemas = [one["content"]["application/json"]["schema"] for one in (responses["200"], dry)]
+            responses["200"]["content"] = {"application/json": {"schema": {"anyOf": schemas}}}
+        else:
+            responses["200"] = dry | {"description": "A dry run: nothing was changed."}
+    elif not route.lines:
+        responses["304"] = {"description": "It is what If-None-Match names."}
+    for status in _problems_of(route):
+        responses[status] = {"$ref": f"#/components/responses/Problem{status}"}
+    return dict(sorted(responses.items()))
+
+
+def _problems_of(route: ApiRoute) -> list[str]:
+    statuses = ["401", "403", "404", "409", "413", "414", "422", "429", "503"]
+    if route.body is not None:
+        statuses += ["400", "415"]
+    if "If-Match" in route.headers:
+        statuses.append("412")
+    return statuses
+
+
+def _describe_success(route: ApiRoute) -> dict[str, Any]:
+    if route.lines:
+        lines = {"application/x-ndjson": {"schema": _refer(route.lines)}}
+        return {"description": "Lines of JSON, one at a time.", "content": lines}
+    if not route.returns:
+        return {"description": "Done."}
+    described = _describe_content(route.returns, route, is_list=route.is_list)
+    if route.status in {201, 202} and route.returns not in {"RequestAnswer", "Cancellation"}:
+        about = "Address of what was made, relative to that of the request."
+        described["headers"] = {"Location": {"description": about, "schema": {"type": "string"}}}
+    elif route.method == "GET":
+        described["headers"] = {
+            "ETag": {"description": "Changes with the answer.", "schema": {"type": "string"}}
+        }
+    if route.path == "/tasks":
+        described["content"]["application/x-ndjson"] = {"schema": {"type": "object"}}
+    return described
+
+
+def _describe_content(component: str, route: ApiRoute, *, is_list: bool) -> dict[str, Any]:
+    schema: dict[str, Any] = _refer(component)
+    if is_list:
+        facts = {name: _FACTS[name] for name in (*route.facts, *(["dry_run"] if route.changes else []))}
+        schema = {
+            "type": "object",
+            "required": ["items", "next", *route.facts],
+            "properties": {
+                "items": {"type": "array", "items": schema},
+                "next": {
+                    "type": ["string", "null"],
+                    "description": "Cursor of the next page; null at the end.",
+                },
+                **facts,
+            },
+        }
+    return {
+        "description": "Done." if route.changes else "Found.",
+        "content": {"application/json": {"schema": schema}},
+    }

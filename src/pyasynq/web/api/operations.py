@@ -1,0 +1,135 @@
+"""Handlers of operations on many tasks, and of the audit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.cli.operation_records import describe_operation
+from pyasynq.cli.reports import describe_audit_entry
+from pyasynq.operations import Act, AuditFilters, OperationOptions, Targets
+
+from .call import Created, Listing
+from .problem import wrong_value
+from .records import describe_preview
+
+if TYPE_CHECKING:
+    from pyasynq.cli.records import Record
+    from pyasynq.operations import AuditPage, OperationInfo
+
+    from .bodies import Operation
+    from .call import ApiCall
+
+_PATIENCE: Final = 0.2
+"""Seconds for which an answer waits for the end of a small operation."""
+
+
+async def list_operations(call: ApiCall) -> Listing:
+    """Return the newest operations."""
+    return Listing([describe_operation(one) for one in await call.operator.operations(call["limit"])])
+
+
+async def get_operation(call: ApiCall) -> Record:
+    """Return an operation."""
+    return describe_operation(await call.operator.operation(call.names["operation"]))
+
+
+async def preview(call: ApiCall) -> Record:
+    """Return what an operation would do."""
+    body: Operation = call.body
+    targets, options = _read_targets(body), _read_options(body)
+    return describe_preview(await call.operator.preview_operation(Act(body.act), targets, options))
+
+
+async def start(call: ApiCall) -> Created:
+    """Start an operation, which runs on while its address tells how far it is."""
+    body: Operation = call.body
+    info = await call.operator.start_operation(
+        Act(body.act), _read_targets(body), _read_options(body), reason=body.reason, confirm=body.confirm
+    )
+    return await _run(call, info)
+
+
+async def pause(call: ApiCall) -> Record:
+    """Pause an operation."""
+    info = await call.operator.pause_operation(call.names["operation"], reason=call.body.reason)
+    return describe_operation(info)
+
+
+async def resume(call: ApiCall) -> Created:
+    """Let a paused operation go on, here."""
+    info = await call.operator.resume_operation(call.names["operation"], reason=call.body.reason)
+    return await _run(call, info)
+
+
+async def stop(call: ApiCall) -> Record:
+    """End an operation; what was done stays done."""
+    info = await call.operator.stop_operation(call.names["operation"], reason=call.body.reason)
+    return describe_operation(info)
+
+
+async def undo(call: ApiCall) -> Created:
+    """Start an operation that puts deleted tasks back."""
+    info = await call.operator.undo_operation(call.names["operation"], reason=call.body.reason)
+    return await _run(call, info)
+
+
+async def run(call: ApiCall) -> Created:
+    """Go on with an operation whose process has died."""
+    info = await call.operator.operation(call.names["operation"])
+    for queue in info.concerns:
+        call.ask.require("run_operation", queue)
+    call.ask.require_somewhere("run_operation")
+    return await _run(call, info)
+
+
+async def _run(call: ApiCall, info: OperationInfo) -> Created:
+    ended = await call.ask.target.run_operation(call.ask.user, info.operation, _PATIENCE)
+    record = describe_operation(ended or info)
+    return Created(record, ("operations", info.operation), 202)
+
+
+def _read_targets(body: Operation) -> Targets:
+    if bool(body.ids) == bool(body.query.strip()):
+        raise wrong_value("ids", "Give either ids or a query.")
+    return Targets(body.ids, body.query)
+
+
+def _read_options(body: Operation) -> OperationOptions:
+    given = body.options
+    return OperationOptions(
+        process_at=given.process_at,
+        spread=timedelta(seconds=given.spread),
+        queue=given.queue,
+        outcome=given.outcome,
+        max_retry=given.max_retry,
+        timeout=None if given.timeout is None else timedelta(seconds=given.timeout),
+        deadline=given.deadline,
+        headers=given.headers,
+        rate=given.rate,
+        undo=given.undo,
+    )
+
+
+async def list_audit(call: ApiCall) -> Listing:
+    """Return a page of the audit, newest first."""
+    return _list_entries(
+        await call.operator.audit(_read_filters(call), cursor=call["cursor"], limit=call["limit"])
+    )
+
+
+async def list_refusals(call: ApiCall) -> Listing:
+    """Return a page of the calls that were refused, newest first."""
+    return _list_entries(
+        await call.operator.refusals(_read_filters(call), cursor=call["cursor"], limit=call["limit"])
+    )
+
+
+def _read_filters(call: ApiCall) -> AuditFilters:
+    names = ("user", "verb", "queue", "outcome", "operation", "text", "since", "until")
+    return AuditFilters(**{name: call[name] for name in names})
+
+
+def _list_entries(page: AuditPage) -> Listing:
+    records = [describe_audit_entry(entry) for entry in page.entries]
+    return Listing(records, page.cursor or "", {"looked_at": page.scanned})

@@ -1,0 +1,128 @@
+"""Dry runs: everything is checked as for the change itself, and nothing is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.errors import TaskStateError
+from pyasynq.info import Refusal, TaskResult
+from pyasynq.operations import STATES_OF_ACT, VERBS, Act, Subject
+
+from . import fleet, operations, queues, tasks
+from .call import Listing
+from .records import describe_task_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq.cli.records import Record
+    from pyasynq.operations import Verb
+
+    from .call import ApiCall
+
+_ACTS: Final = {
+    "run_task": Act.RUN,
+    "archive_task": Act.ARCHIVE,
+    "delete_task": Act.DELETE,
+    "reschedule_task": Act.RESCHEDULE,
+    "edit_payload": Act.EDIT,
+    "run_tasks": Act.RUN,
+    "archive_tasks": Act.ARCHIVE,
+    "delete_tasks": Act.DELETE,
+    "cancel_tasks": Act.CANCEL,
+}
+"""The act whose states a verb shares."""
+_NEEDS_NO_QUEUE: Final = frozenset({"enqueue", "set_queue_limits", "set_wait_objective"})
+
+
+async def rehearse(call: ApiCall, name: str) -> Record:
+    """Check that a verb may be called with this request; return its record.
+
+    Raises:
+        Exception: what the call itself would raise, as far as it can be known before.
+    """
+    verb = VERBS[name]
+    await _check_subject(call, verb)
+    if "task" in call.names:
+        info = await call.operator.task(call.queue, call.task)
+        act = _ACTS.get(name)
+        if act and info.state not in STATES_OF_ACT[act]:
+            raise TaskStateError(name.partition("_")[0], call.queue, call.task, info.state)
+    return {"dry_run": True, "verb": name, "summary": verb.summary}
+
+
+async def _check_subject(call: ApiCall, verb: Verb) -> None:
+    match verb.subject:
+        case Subject.QUEUE:
+            await _check_queue(call, verb.name)
+        case Subject.QUEUES:
+            _check_all(call, verb.name, call.body.queues or ())
+        case Subject.SERVER:
+            record = await fleet.get_server(call)
+            _check_all(call, verb.name, record["queues"])
+        case Subject.ENTRY:
+            record = await fleet.get_schedule(call)
+            _check_all(call, verb.name, [record["queue"]])
+        case Subject.OPERATION:
+            record = await operations.get_operation(call)
+            _check_all(call, verb.name, record["queues"])
+        case _:
+            _check_all(call, verb.name, ())
+
+
+async def _check_queue(call: ApiCall, verb: str) -> None:
+    queue = call.names.get("queue") or getattr(call.body, "queue", "")
+    _check_all(call, verb, [queue] if queue else ())
+    if "queue" in call.names and verb not in _NEEDS_NO_QUEUE:
+        await queues.get_queue_state(call)
+
+
+def _check_all(call: ApiCall, verb: str, names: Iterable[str]) -> None:
+    call.ask.require_somewhere(verb)
+    for queue in names:
+        call.ask.require(verb, queue)
+
+
+async def rehearse_enqueue(call: ApiCall) -> Record:
+    """Check a task that is to be enqueued."""
+    tasks.build_task(call)
+    return await rehearse(call, "enqueue")
+
+
+async def rehearse_limits(call: ApiCall) -> Record:
+    """Check limits that are to be changed."""
+    queues.read_changes(call.body)
+    return await rehearse(call, "set_queue_limits")
+
+
+async def rehearse_payload(call: ApiCall) -> Record:
+    """Check a payload that is to replace another."""
+    tasks.read_new_payload(call)
+    return await rehearse(call, "edit_payload")
+
+
+async def rehearse_view(call: ApiCall) -> Record:
+    """Check a view that is to be saved."""
+    return await rehearse(call, "share_view" if call.body.shared else "save_view")
+
+
+async def rehearse_deletion_of_view(call: ApiCall) -> Record:
+    """Check a view that is to be deleted."""
+    return await rehearse(call, "delete_shared_view" if call["shared"] else "delete_view")
+
+
+async def rehearse_some(call: ApiCall, name: str) -> Listing:
+    """Return what would become of each of some tasks."""
+    await _check_subject(call, VERBS[name])
+    wanted = list(dict.fromkeys(call.body.ids))
+    found = {task.id: task.state for task in await call.operator.find_tasks(wanted, [call.queue])}
+    results = [_foresee(task_id, found.get(task_id), _ACTS[name]) for task_id in wanted]
+    done = sum(result.done for result in results)
+    facts = {"dry_run": True, "done": done, "refused": len(results) - done, "trimmed": 0}
+    return Listing([describe_task_result(result) for result in results], facts=facts)
+
+
+def _foresee(task_id: str, state: str | None, act: Act) -> TaskResult:
+    if state is None:
+        return TaskResult(task_id, Refusal.MISSING)
+    return TaskResult(task_id) if state in STATES_OF_ACT[act] else TaskResult(task_id, Refusal.STATE, state)

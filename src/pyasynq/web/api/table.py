@@ -1,0 +1,409 @@
+"""The table of all routes below `/api/v1`, from which router, checks and OpenAPI document follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.operations import VERBS
+
+from . import bodies, fleet, operations, queues, rehearse, search, statistics, tasks
+from .parameters import CURSOR, DRY_RUN, LIMIT, QUERY, QUEUES, REASON, SINCE, STATE, UNTIL, Parameter, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import msgspec
+
+    from .call import ApiCall
+
+    Answer = Callable[[ApiCall], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRoute:
+    """One route."""
+
+    method: str
+    path: str
+    """Path below `/api/v1`; a name in braces is one segment."""
+    verb: str
+    """Method of `Operator` that it calls; empty for none."""
+    answer: Answer
+    returns: str = ""
+    """Component of the records that it answers; empty for an answer without a body."""
+    is_list: bool = False
+    """Whether the answer is a page: `items`, `next`, and facts."""
+    facts: tuple[str, ...] = ()
+    """Further members of a page."""
+    parameters: tuple[Parameter, ...] = ()
+    body: type[msgspec.Struct] | None = None
+    status: int = 200
+    rehearse: Answer | None = None
+    """What answers a dry run; unless given, the checks of `rehearse.py`."""
+    dry_returns: str = "DryRun"
+    """Component of the answer to a dry run."""
+    lines: str = ""
+    """Component of each line, if it can answer with lines of JSON."""
+    headers: tuple[str, ...] = ()
+    """Headers of the request that it understands."""
+    summary: str = ""
+    """What it does; unless given, the summary of its verb."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something."""
+        return self.method != "GET"
+
+    @property
+    def about(self) -> str:
+        """What it does, as an imperative."""
+        text = self.summary or VERBS[self.verb].summary
+        return text[:1].upper() + text[1:]
+
+    @property
+    def all_parameters(self) -> tuple[Parameter, ...]:
+        """Its query parameters, those of every change included."""
+        return (*self.parameters, DRY_RUN) if self.changes else self.parameters
+
+
+_MEMORY: Final = Parameter("memory", "Also estimate the memory.", Type.FLAG, default=False)
+_SCAN: Final = Parameter("scan", "Tasks to look at, the newest first.", Type.WHOLE, 10_000, 1, 100_000)
+_TYPES: Final = Parameter("type", "Name of a task type; may be given several times.", is_list=True, most=100)
+_SERIES: Final = (
+    QUEUES,
+    _TYPES,
+    Parameter("since", "Begin; an hour ago unless given.", Type.TIME),
+    UNTIL,
+    Parameter("step", "Seconds of a step.", choices=("60", "600", "86400")),
+)
+_AUDIT: Final = (
+    *(
+        Parameter(name, about, default="")
+        for name, about in (
+            ("user", "Only of this user."),
+            ("verb", "Only this method of `Operator`."),
+            ("queue", "Only about queues that this pattern matches."),
+            ("outcome", "Only with this outcome."),
+            ("operation", "Only of this operation."),
+            ("text", "Only with this text in reason, details or error."),
+        )
+    ),
+    SINCE,
+    UNTIL,
+    CURSOR,
+    LIMIT,
+)
+_QUEUE: Final = "/queues/{queue}"
+_TASK: Final = "/queues/{queue}/tasks/{task}"
+_SOME: Final = "/queues/{queue}/tasks"
+_RESULTS: Final = ("done", "refused", "trimmed")
+
+
+def _get(path: str, verb: str, answer: Answer, returns: str, *parameters: Parameter, **more: Any) -> ApiRoute:
+    return ApiRoute("GET", path, verb, answer, returns, parameters=parameters, **more)
+
+
+def _list(
+    path: str, verb: str, answer: Answer, returns: str, *parameters: Parameter, **more: Any
+) -> ApiRoute:
+    return _get(path, verb, answer, returns, *parameters, is_list=True, **more)
+
+
+def _post(
+    path: str,
+    verb: str,
+    answer: Answer,
+    returns: str,
+    body: type[msgspec.Struct] = bodies.Body,
+    **more: Any,
+) -> ApiRoute:
+    return ApiRoute("POST", path, verb, answer, returns, body=body, **more)
+
+
+def _delete(path: str, verb: str, answer: Answer, *parameters: Parameter, **more: Any) -> ApiRoute:
+    return ApiRoute("DELETE", path, verb, answer, parameters=parameters, **{"status": 204, **more})
+
+
+def _some(verb: str, answer: Answer, body: type[msgspec.Struct]) -> ApiRoute:
+    return _post(
+        f"{_SOME}:{verb.partition('_')[0]}",
+        verb,
+        answer,
+        "TaskResult",
+        body,
+        is_list=True,
+        facts=_RESULTS,
+        rehearse=partial(rehearse.rehearse_some, name=verb),
+        dry_returns="TaskResult",
+    )
+
+
+ROUTES: Final = (
+    _get("/me", "", statistics.get_me, "Me", summary="tell who asks, and what that user may"),
+    # Queues
+    _list(
+        "/queues",
+        "queue_infos",
+        queues.list_queues,
+        "Queue",
+        QUEUES,
+        _MEMORY,
+        CURSOR,
+        LIMIT,
+        facts=("total",),
+    ),
+    _get(_QUEUE, "queue", queues.get_queue, "Queue", _MEMORY),
+    _delete(
+        _QUEUE,
+        "delete_queue",
+        queues.delete_queue,
+        Parameter("force", "Also delete its tasks.", Type.FLAG, default=False),
+        REASON,
+        returns="Count",
+        status=200,
+    ),
+    _post(f"{_QUEUE}:pause", "pause_queue", queues.pause_queue, "Queue", bodies.Pause),
+    _post(f"{_QUEUE}:resume", "resume_queue", queues.resume_queue, "Queue"),
+    _get(f"{_QUEUE}/limits", "queue_limits", queues.get_limits, "QueueLimits"),
+    ApiRoute(
+        "PATCH",
+        f"{_QUEUE}/limits",
+        "set_queue_limits",
+        queues.change_limits,
+        "QueueLimits",
+        body=bodies.Limits,
+        rehearse=rehearse.rehearse_limits,
+        headers=("If-Match",),
+    ),
+    ApiRoute(
+        "PUT",
+        f"{_QUEUE}/wait-objective",
+        "set_wait_objective",
+        queues.set_wait_objective,
+        "Queue",
+        body=bodies.WaitObjective,
+    ),
+    _list(
+        f"{_QUEUE}/history",
+        "history",
+        queues.list_history,
+        "HistoryDay",
+        Parameter("days", "Days to tell, in UTC.", Type.WHOLE, 10, 1, 90),
+    ),
+    _list(f"{_QUEUE}/groups", "group_page", queues.list_groups, "Group", CURSOR, LIMIT, facts=("total",)),
+    _list(
+        f"{_QUEUE}/errors",
+        "errors",
+        queues.list_errors,
+        "ErrorGroup",
+        Parameter("state", "State of the tasks.", choices=("archived", "retry"), default="archived"),
+        _SCAN,
+        SINCE,
+        UNTIL,
+        facts=("scanned", "total", "is_complete", "without_error"),
+    ),
+    _list(
+        f"{_QUEUE}/types",
+        "types",
+        queues.list_type_counts,
+        "TypeCounts",
+        _SCAN,
+        SINCE,
+        UNTIL,
+        facts=("scanned", "total", "is_complete"),
+    ),
+    # Tasks
+    _list(
+        _SOME,
+        "walk_tasks",
+        tasks.list_tasks,
+        "Task",
+        STATE,
+        Parameter("group", "Group of aggregating tasks.", default=""),
+        CURSOR,
+        LIMIT,
+        facts=("looked_at",),
+        summary="list the tasks of one state, the newest first",
+    ),
+    _post(
+        _SOME,
+        "enqueue",
+        tasks.enqueue,
+        "EnqueuedTask",
+        bodies.Enqueue,
+        status=201,
+        rehearse=rehearse.rehearse_enqueue,
+        headers=(tasks.KEY_HEADER,),
+    ),
+    _get(_TASK, "task", tasks.get_task, "Task"),
+    _delete(_TASK, "delete_task", tasks.delete_task, REASON),
+    _post(f"{_TASK}:run", "run_task", tasks.run_task, "Task"),
+    _post(f"{_TASK}:archive", "archive_task", tasks.archive_task, "Task"),
+    _post(f"{_TASK}:cancel", "cancel_task", tasks.cancel_task, "Cancellation", bodies.Cancel, status=202),
+    _post(f"{_TASK}:reschedule", "reschedule_task", tasks.reschedule_task, "Task", bodies.Reschedule),
+    _post(f"{_TASK}:copy", "enqueue_copy", tasks.copy_task, "EnqueuedTask", bodies.CopiedPayload, status=201),
+    ApiRoute(
+        "PUT",
+        f"{_TASK}/payload",
+        "edit_payload",
+        tasks.edit_payload,
+        "Task",
+        body=bodies.NewPayload,
+        rehearse=rehearse.rehearse_payload,
+    ),
+    _some("run_tasks", tasks.run_tasks, bodies.SomeTasks),
+    _some("archive_tasks", tasks.archive_tasks, bodies.SomeTasksToArchive),
+    _some("delete_tasks", tasks.delete_tasks, bodies.SomeTasks),
+    _some("cancel_tasks", tasks.cancel_tasks, bodies.SomeTasksToCancel),
+    # Searches
+    _list(
+        "/tasks",
+        "search",
+        search.search,
+        "Task",
+        QUERY,
+        QUEUES,
+        CURSOR,
+        LIMIT,
+        facts=("matches", "looked_at", "total", "facets"),
+        lines="",
+        summary="find tasks by a query; as lines of JSON, export all of them",
+    ),
+    _get("/search/explain", "explain_search", search.explain, "Explanation", QUERY, QUEUES),
+    _list(
+        "/search/complete",
+        "complete_query",
+        search.complete,
+        "Completion",
+        QUERY,
+        Parameter("caret", "Position in the query; its end unless given.", Type.WHOLE, None, 0, 4_000),
+    ),
+    # Operations on many tasks
+    _list("/operations", "operations", operations.list_operations, "OperationRecord", LIMIT),
+    _post(
+        "/operations",
+        "start_operation",
+        operations.start,
+        "OperationRecord",
+        bodies.Operation,
+        status=202,
+        rehearse=operations.preview,
+        dry_returns="OperationPreview",
+    ),
+    _get("/operations/{operation}", "operation", operations.get_operation, "OperationRecord"),
+    _post("/operations/{operation}:pause", "pause_operation", operations.pause, "OperationRecord"),
+    _post(
+        "/operations/{operation}:resume", "resume_operation", operations.resume, "OperationRecord", status=202
+    ),
+    _post("/operations/{operation}:stop", "stop_operation", operations.stop, "OperationRecord"),
+    _post("/operations/{operation}:undo", "undo_operation", operations.undo, "OperationRecord", status=202),
+    _post("/operations/{operation}:run", "run_operation", operations.run, "OperationRecord", status=202),
+    # Audit
+    _list("/audit", "audit", operations.list_audit, "AuditEntry", *_AUDIT, facts=("looked_at",)),
+    _list(
+        "/audit/refusals", "refusals", operations.list_refusals, "AuditEntry", *_AUDIT, facts=("looked_at",)
+    ),
+    # What runs
+    _list("/servers", "servers", fleet.list_servers, "Server"),
+    _get("/servers/{server}", "servers", fleet.get_server, "Server", summary="show a live server"),
+    _post("/servers/{server}:quiet", "quiet_server", fleet.quiet_server, "RequestAnswer", status=202),
+    _post("/servers/{server}:stop", "stop_server", fleet.stop_server, "RequestAnswer", status=202),
+    _list("/schedules", "schedules", fleet.list_schedules, "Schedule"),
+    _get("/schedules/{schedule}", "schedules", fleet.get_schedule, "Schedule", summary="show a schedule"),
+    _list(
+        "/schedules/{schedule}/events",
+        "schedule_events",
+        fleet.list_schedule_events,
+        "ScheduleEvent",
+        Parameter("page", "Number of the page.", Type.WHOLE, 1, 1, 1_000),
+        LIMIT,
+    ),
+    _post("/schedules/{schedule}:pause", "pause_schedule", fleet.pause_schedule, "RequestAnswer"),
+    _post("/schedules/{schedule}:resume", "resume_schedule", fleet.resume_schedule, "RequestAnswer"),
+    _post("/schedules/{schedule}:run", "run_schedule", fleet.run_schedule, "Task", status=201),
+    _list("/types", "task_types", fleet.list_types, "TaskType"),
+    _get(
+        "/events",
+        "follow",
+        fleet.follow,
+        "",
+        Parameter("queue", "Queue to follow; 1 to 16 times.", is_list=True, most=16, is_required=True),
+        Parameter("kind", "Only events of this kind; may be given several times.", is_list=True, most=50),
+        _TYPES,
+        Parameter("seconds", "How long to follow.", Type.SECONDS, 60, 1, 3_600),
+        lines="Event",
+    ),
+    _get("/redis", "redis_info", fleet.get_redis, "Redis"),
+    # Trouble
+    _list(
+        "/attention",
+        "attention",
+        fleet.list_findings,
+        "Finding",
+        Parameter("severity", "Only what is as severe.", Type.WHOLE, 1, 1, 5),
+        Parameter("snoozed", "Also snoozed findings.", Type.FLAG, default=False),
+        facts=("at", "unreadable"),
+    ),
+    _post("/attention:snooze", "snooze_finding", fleet.snooze, "", bodies.Snooze, status=204),
+    _post("/attention:unsnooze", "unsnooze_finding", fleet.unsnooze, "", bodies.Unsnooze, status=204),
+    _list("/doctor", "examine", fleet.examine, "DoctorFinding", QUEUES, facts=("skipped",)),
+    _post(
+        "/doctor:repair",
+        "repair",
+        fleet.repair,
+        "DoctorFinding",
+        bodies.Repair,
+        is_list=True,
+        facts=("skipped",),
+    ),
+    # Statistics
+    _list("/stats/latency", "attempt_series", statistics.list_latency, "Latency", *_SERIES),
+    _list("/stats/series", "attempt_series", statistics.list_series, "SeriesPoint", *_SERIES),
+    _get(
+        "/scale",
+        "queue",
+        queues.get_scale,
+        "Scale",
+        Parameter("queue", "Queue of the workers; 1 to 100 times.", is_list=True, most=100, is_required=True),
+        Parameter("due_within", "Also count tasks that are due so soon.", Type.SECONDS, 0, 0, 86_400),
+        summary="count the tasks that want a slot, for autoscalers",
+    ),
+    _list(
+        "/marks",
+        "marks",
+        statistics.list_marks,
+        "Mark",
+        Parameter("since", "Begin; a week ago unless given.", Type.TIME),
+        UNTIL,
+    ),
+    _post("/marks", "add_mark", statistics.add_mark, "Mark", bodies.NewMark, status=201),
+    _delete("/marks/{mark}", "remove_mark", statistics.remove_mark),
+    # Saved views
+    _list(
+        "/views",
+        "views",
+        statistics.list_views,
+        "SavedView",
+        Parameter("page", "Only of this page.", default=""),
+    ),
+    _post(
+        "/views",
+        "save_view",
+        statistics.save_view,
+        "SavedView",
+        bodies.NewView,
+        status=201,
+        rehearse=rehearse.rehearse_view,
+        summary="save a view for oneself, or with `shared` for all",
+    ),
+    _delete(
+        "/views/{view}",
+        "delete_view",
+        statistics.delete_view,
+        Parameter("shared", "Delete a shared view of any user.", Type.FLAG, default=False),
+        rehearse=rehearse.rehearse_deletion_of_view,
+    ),
+)
+"""All routes, except that of the OpenAPI document itself. The first one that fits answers."""

@@ -1,0 +1,194 @@
+"""Handlers of tasks: lists, single tasks, what is done with one or some, and enqueueing."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from pyasynq.cli.records import describe_task
+from pyasynq.options import EnqueueOptions, resolve_options
+from pyasynq.task import EnqueueStatus, Task
+
+from .call import Created, Listing
+from .problem import ProblemError, wrong_value
+from .records import describe_cancel, describe_task_result
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pyasynq.cli.records import Record
+    from pyasynq.info import TaskResults
+    from pyasynq.task import TaskInfo
+
+    from .bodies import Enqueue
+    from .call import ApiCall
+
+KEY_HEADER: Final = "Idempotency-Key"
+_FINGERPRINT: Final = "idempotency-fingerprint"
+_KEY_SECONDS: Final = 86_400
+_LONGEST_KEY: Final = 255
+_PAYLOADS: Final = ("payload", "payload_text", "payload_base64")
+_NOT_OPTIONS: Final = frozenset({"type", "reason", *_PAYLOADS})
+
+
+async def list_tasks(call: ApiCall) -> Listing:
+    """Return a page of the tasks of one state, the newest first."""
+    page = await call.operator.walk_tasks(
+        call.queue, call["state"], group=call["group"], cursor=call["cursor"], page_size=call["limit"]
+    )
+    return Listing(list(map(describe_task, page.tasks)), page.cursor, {"looked_at": page.looked_at})
+
+
+async def get_task(call: ApiCall) -> Record:
+    """Return a task."""
+    return describe_task(await call.operator.task(call.queue, call.task))
+
+
+async def delete_task(call: ApiCall) -> None:
+    """Delete a task."""
+    await call.operator.delete_task(call.queue, call.task, reason=call["reason"])
+
+
+async def run_task(call: ApiCall) -> Record:
+    """Run a task now."""
+    await call.operator.run_task(call.queue, call.task, reason=call.body.reason)
+    return await get_task(call)
+
+
+async def archive_task(call: ApiCall) -> Record:
+    """Archive a task."""
+    await call.operator.archive_task(call.queue, call.task, reason=call.body.reason)
+    return await get_task(call)
+
+
+async def cancel_task(call: ApiCall) -> Record:
+    """Ask for the cancellation of a running task."""
+    result = await call.operator.cancel_task(
+        call.queue, call.task, call.body.outcome, reason=call.body.reason
+    )
+    return describe_cancel(result)
+
+
+async def reschedule_task(call: ApiCall) -> Record:
+    """Change when a task is due."""
+    await call.operator.reschedule_task(call.queue, call.task, call.body.process_at, reason=call.body.reason)
+    return await get_task(call)
+
+
+async def edit_payload(call: ApiCall) -> Record:
+    """Replace the payload of a task."""
+    payload = read_new_payload(call)
+    await call.operator.edit_payload(
+        call.queue, call.task, payload, relock=call.body.relock, reason=call.body.reason
+    )
+    return await get_task(call)
+
+
+def read_new_payload(call: ApiCall) -> bytes:
+    """Return the payload in a body that must have one. Raises `ProblemError` if it has none, or several."""
+    payload = read_payload(call.body)
+    if payload is None:
+        raise wrong_value("payload", "Give payload, payload_text or payload_base64.")
+    return payload
+
+
+async def copy_task(call: ApiCall) -> Created:
+    """Enqueue a copy of a task."""
+    info = await call.operator.enqueue_copy(
+        call.queue, call.task, read_payload(call.body), reason=call.body.reason
+    )
+    return _created(info)
+
+
+async def enqueue(call: ApiCall) -> Created:
+    """Enqueue a task; with an idempotency key at most once within a day."""
+    task = build_task(call)
+    info = await call.operator.enqueue(call.queue, task, reason=call.body.reason)
+    wanted, found = task.headers.get(_FINGERPRINT), info.headers.get(_FINGERPRINT)
+    if info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found:
+        remedy = "Use a key of its own for each task."
+        raise ProblemError(
+            422, "idempotency_key_reused", "The key was used for another task.", remedy, field=KEY_HEADER
+        )
+    return _created(info)
+
+
+def build_task(call: ApiCall) -> Task:
+    """Return the task that a body and the idempotency key describe.
+
+    Raises:
+        ProblemError: for several payloads, or a key that cannot be.
+        InvalidOptionError: for an option that cannot be.
+    """
+    body: Enqueue = call.body
+    options = {
+        name: getattr(body, name)
+        for name in body.__struct_fields__
+        if name not in _NOT_OPTIONS and getattr(body, name) is not msgspec.UNSET
+    }
+    if key := call.header(KEY_HEADER):
+        options |= _read_key(call, key, options)
+    resolve_options(options)
+    return Task(body.type, read_payload(body), **cast("EnqueueOptions", options))
+
+
+def _read_key(call: ApiCall, key: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options by which a key's task is enqueued once: its id, and a fingerprint of the request."""
+    if len(key) > _LONGEST_KEY or not key.isprintable() or not key.isascii():
+        raise wrong_value(KEY_HEADER, f"Write at most {_LONGEST_KEY} printable characters of ASCII.")
+    content = hashlib.sha256(msgspec.json.encode(call.body)).hexdigest()[:32]
+    whose = f"{call.ask.user.name}\n{key}".encode("utf-8", "surrogateescape")
+    return {
+        "task_id": options.get("task_id", f"once-{hashlib.sha256(whose).hexdigest()[:32]}"),
+        "once_for": _KEY_SECONDS,
+        "headers": {**options.get("headers", {}), _FINGERPRINT: content},
+    }
+
+
+def read_payload(body: Any) -> bytes | None:
+    """Return the payload in a body; None for none.
+
+    Raises:
+        ProblemError: there are several.
+    """
+    given = {name: getattr(body, name) for name in _PAYLOADS if getattr(body, name) is not msgspec.UNSET}
+    if len(given) > 1:
+        raise wrong_value(list(given)[-1], "Give one of payload, payload_text and payload_base64.")
+    for value in given.values():
+        return value.encode() if isinstance(value, str) else bytes(value)
+    return None
+
+
+def _created(info: TaskInfo) -> Created:
+    record = {**describe_task(info), "enqueue_status": str(info.enqueue_status or EnqueueStatus.ENQUEUED)}
+    is_new = info.enqueue_status in {None, EnqueueStatus.ENQUEUED}
+    return Created(record, ("queues", info.queue, "tasks", info.id), 201 if is_new else 200)
+
+
+async def run_tasks(call: ApiCall) -> Listing:
+    """Run the tasks of some ids now."""
+    return await _change_some(call, call.operator.run_tasks)
+
+
+async def archive_tasks(call: ApiCall) -> Listing:
+    """Archive the tasks of some ids."""
+    return await _change_some(call, partial(call.operator.archive_tasks, trim=call.body.trim))
+
+
+async def delete_tasks(call: ApiCall) -> Listing:
+    """Delete the tasks of some ids; an operation does the same with undo."""
+    return await _change_some(call, call.operator.delete_tasks)
+
+
+async def cancel_tasks(call: ApiCall) -> Listing:
+    """Ask for the cancellation of the tasks of some ids."""
+    return await _change_some(call, partial(call.operator.cancel_tasks, outcome=call.body.outcome))
+
+
+async def _change_some(call: ApiCall, change: Callable[..., Awaitable[TaskResults]]) -> Listing:
+    results = await change(call.queue, call.body.ids, reason=call.body.reason)
+    facts = {"done": results.done, "refused": len(results.refused), "trimmed": results.trimmed}
+    return Listing([describe_task_result(result) for result in results], facts=facts)
