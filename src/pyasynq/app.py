@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 _M = TypeVar("_M", bound="Middleware")
 _A = TypeVar("_A", bound="GroupAggregator")
 _H = TypeVar("_H")
@@ -257,6 +258,7 @@ class App(Scheduling):
                 name if isinstance(name, str) else None,
                 HandlerRules(retry_delay, is_failure, crash_limit, executor),
                 inner,
+                self._registry.codecs,
             )
             queue = options.get("queue", declaration.type if is_limited else DEFAULT_QUEUE)
             self._queues.add(queue, limits, declaration.owner)
@@ -268,6 +270,36 @@ class App(Scheduling):
         if name is not None:
             check_new_name("the name of a task", name)
         return declare
+
+    def type_codec(
+        self,
+        kind: type[_T],
+        *,
+        encode: Callable[[_T], Any],
+        decode: Callable[[Any], _T],
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Let arguments and results of the tasks declared from now on carry a type.
+
+        `app.type_codec(Money, encode=str, decode=Money.parse)`. Exceptions of a codec become
+        encoding or decoding errors, which name their classes and never show the value.
+
+        Args:
+            kind: the class; values of subclasses are encoded too.
+            encode: returns text, a number, a boolean, a list or a dict of these; never None.
+            decode: takes what `encode` returns, and returns an equal value.
+            schema: JSON Schema (2020-12) of what `encode` returns, for forms.
+
+        Raises:
+            ConfigurationError: for a second codec of a class, or something that is not a class.
+        """
+        from pyasynq._payload.type_codecs import codec_of  # noqa: PLC0415 - few apps have codecs
+
+        if not isinstance(kind, type):
+            raise ConfigurationError(f"type_codec({describe_value(kind)}): give a class")
+        if kind in self._registry.codecs:
+            raise ConfigurationError(f"{kind.__qualname__} has a codec already")
+        self._registry.codecs[kind] = codec_of(kind, encode, decode, schema)
 
     @overload
     def aggregator(self, function: _A, /) -> _A: ...

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import make_dataclass
+from collections import deque
+from dataclasses import dataclass, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from ipaddress import IPv4Address, IPv6Address
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
+import attrs
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +26,9 @@ from pyasynq.errors import PayloadDecodingError
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+
+
+T = TypeVar("T")
 
 
 class Size(enum.Enum):
@@ -53,6 +61,9 @@ SCALARS = [
     Typed(Decimal, st.decimals(allow_nan=False, allow_infinity=False)),
     Typed(bytes, st.binary()),
     Typed(Size, st.sampled_from(Size)),
+    Typed(IPv4Address, st.ip_addresses(v=4)),
+    Typed(IPv6Address, st.ip_addresses(v=6)),
+    Typed(ZoneInfo, st.timezone_keys().map(ZoneInfo)),
 ]
 _undeclared = st.recursive(
     st.none() | st.booleans() | st.integers() | _floats | _text,
@@ -84,7 +95,48 @@ def _dataclass(item: Typed) -> Typed:
     return Typed(record, st.builds(record, item.values, _text))
 
 
-_shapes: list[Callable[[Typed], Typed]] = [_list, _tuple, _dict, _optional, _dataclass]
+def _deque(item: Typed) -> Typed:
+    return Typed(GenericAlias(deque, (item.annotation,)), st.lists(item.values, max_size=4).map(deque))
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """A generic class."""
+
+    first: T
+    others: tuple[T, ...] = ()
+
+
+def _generic(item: Typed) -> Typed:
+    others = st.lists(item.values, max_size=3).map(tuple)
+    return Typed(GenericAlias(Page, (item.annotation,)), st.builds(Page, item.values, others))
+
+
+def _attrs_class(item: Typed) -> Typed:
+    fields = {"first": attrs.field(type=item.annotation), "_second": attrs.field(type=str, default="")}
+    record = attrs.make_class("record", fields)
+    return Typed(record, st.builds(record, item.values, _text))
+
+
+def _struct(item: Typed) -> Typed:
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [("first", item.annotation), ("second", str, "")]
+    record = msgspec.defstruct("record", fields, tag=True, rename="pascal")
+    return Typed(record, st.builds(record, item.values, _text))
+
+
+def _discriminated(item: Typed) -> Typed:
+    records = [
+        make_dataclass(f"record_{tag}", [("value", item.annotation), ("tag", Literal[tag], tag)])
+        for tag in ("a", "b")
+    ]
+    annotation = records[0] | records[1]
+    return Typed(annotation, st.one_of([st.builds(one, item.values) for one in records]))
+
+
+_shapes: list[Callable[[Typed], Typed]] = [
+    *(_list, _tuple, _dict, _optional, _dataclass),
+    *(_deque, _generic, _attrs_class, _struct, _discriminated),
+]
 types = st.recursive(
     st.sampled_from(SCALARS),
     lambda inner: st.builds(lambda shape, item: shape(item), st.sampled_from(_shapes), inner),

@@ -285,7 +285,10 @@ class Keyed:
 @pytest.mark.parametrize(
     ("annotation", "message"),
     [
-        (Money, "JSON cannot carry Money; use a dataclass, a TypedDict or a NamedTuple, or pass an id"),
+        (
+            Money,
+            "JSON cannot carry Money; use a dataclass, a TypedDict or a NamedTuple, give the app a codec",
+        ),
         (list[Money], "JSON cannot carry Money"),
         (Invoice, "in Invoice: JSON cannot carry Money"),
         (Keyed, "its InitVar 'key' cannot be read back"),

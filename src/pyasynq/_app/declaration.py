@@ -11,12 +11,14 @@ from pyasynq._app.providers import find_dependencies
 from pyasynq._call_shape import first_doc_line
 from pyasynq._engine.handlers.routes import NO_RULES, HandlerRules, is_coroutine_handler
 from pyasynq._payload import ArgumentsCodec, ResultCodec
+from pyasynq._payload.compiler import NO_CODECS
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyasynq._engine.handlers.middleware import Middleware
+    from pyasynq._payload.converter import Converter
 
 
 class UnknownAnnotationError(ConfigurationError):
@@ -34,6 +36,7 @@ class Declaration:
         name: the task type, or None for one made of module and function name.
         rules: the handler's own.
         middleware: around this handler alone, the first one outermost.
+        codecs: converters of types that the app has given codecs.
 
     Raises:
         ConfigurationError: for a function that cannot be a handler; the message says why.
@@ -45,12 +48,14 @@ class Declaration:
         name: str | None,
         rules: HandlerRules = NO_RULES,
         middleware: tuple[Middleware, ...] = (),
+        codecs: Mapping[type, Converter] = NO_CODECS,
     ) -> None:
         _check_callable(function)
         self.function = function
         self.type = _default_name(function) if name is None else name
         self.rules = rules
         self.middleware = middleware
+        self._type_codecs = codecs
         self.is_coroutine = is_coroutine_handler(function)
         _check_kind(function, self.owner)
         self.dependencies = find_dependencies(function)
@@ -103,8 +108,8 @@ class Declaration:
         try:
             hints = typing.get_type_hints(annotated, include_extras=True)
             return (
-                ArgumentsCodec(self.function, hints, owner=self.owner),
-                ResultCodec(hints.get("return", Any), owner=self.owner),
+                ArgumentsCodec(self.function, hints, owner=self.owner, codecs=self._type_codecs),
+                ResultCodec(hints.get("return", Any), owner=self.owner, codecs=self._type_codecs),
             )
         except NameError as error:
             raise UnknownAnnotationError(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.group_routes import DeclaredAggregator
     from pyasynq._engine.handlers.middleware import Middleware
     from pyasynq._engine.handlers.routes import Route
+    from pyasynq._payload.converter import Converter
     from pyasynq.config import GroupAggregator, GroupRule
     from pyasynq.options import EnqueueOptions
     from pyasynq.task_types import TaskTypeInfo
@@ -32,6 +33,7 @@ class Registry:
         tasks: the typed tasks by type, in the order of their declaration.
         providers: make the dependencies of handlers in this process.
         aggregators: the functions that aggregate groups, by the groups' names.
+        codecs: converters of types that the app has given codecs, for tasks that are declared later.
     """
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
@@ -41,6 +43,7 @@ class Registry:
         self._routes: dict[str, Route] = {}
         self.aggregators: dict[str, DeclaredAggregator] = {}
         self.providers = Providers()
+        self.codecs: dict[type, Converter] = {}
         for one in middleware:
             self.use(one)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
-from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
+from pyasynq._payload.compiler import NO_CODECS, Compiler, UnsupportedTypeError
 from pyasynq._payload.converter import Converter, Json, Mismatch, as_is
 from pyasynq._payload.text import from_bytes, to_bytes
 from pyasynq.dependencies import Dependency
@@ -58,6 +58,7 @@ class ArgumentsCodec:
         function: the handler.
         hints: its annotations, resolved.
         owner: how errors name the handler, such as `task 'email:deliver'`.
+        codecs: converters of types that the app has given codecs.
 
     Raises:
         ConfigurationError: for a parameter that a payload cannot carry; it names the parameter.
@@ -76,7 +77,14 @@ class ArgumentsCodec:
         "_unbound",
     )
 
-    def __init__(self, function: Callable[..., Any], hints: Mapping[str, Any], *, owner: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        hints: Mapping[str, Any],
+        *,
+        owner: str,
+        codecs: Mapping[type, Converter] = NO_CODECS,
+    ) -> None:
         self._owner = owner
         signature = inspect.signature(function)
         # Dependencies are made by the worker; payloads do not carry them.
@@ -84,7 +92,7 @@ class ArgumentsCodec:
         self._signature = signature.replace(parameters=own)
         parameters = self._signature.parameters
         self._parameters = parameters.keys()
-        compiler = Compiler()
+        compiler = Compiler(codecs)
         self._converters = {
             name: self._compile(parameter, hints.get(name, Any), compiler)
             for name, parameter in parameters.items()

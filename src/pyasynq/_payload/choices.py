@@ -60,21 +60,52 @@ def union_of(members: Sequence[Converter]) -> Converter:
         plain=plain,
         reads=frozenset[type]().union(*(member.reads for member in members)),
         kept=frozenset[type]().union(*(member.kept for member in members)),
+        tags=_join_tags(members),
         describe=lambda definitions: {"anyOf": [member.describe(definitions) for member in members]},
     )
 
 
+def _join_tags(members: Sequence[Converter]) -> dict[str, frozenset[Any]]:
+    """Return the tags that all members have, so that a union may be a member of another one."""
+    names = frozenset[str](members[0].tags).intersection(*(member.tags for member in members[1:]))
+    return {name: frozenset[Any]().union(*(one.tags[name] for one in members)) for name in names}
+
+
 def _decoders_by_kind(members: Sequence[Converter]) -> dict[type, Callable[[Json], Any]]:
-    owners: dict[type, Converter] = {}
-    for member in members:
-        for kind in member.writes:
-            if kind in owners:
-                raise AmbiguousUnionError(owners[kind].name, member.name)
-            owners[kind] = member
+    decoders: dict[type, Callable[[Json], Any]] = {}
+    for kind in frozenset[type]().union(*(member.writes for member in members)):
+        able = [member for member in members if kind in member.writes]
+        decoders[kind] = able[0].decode if len(able) == 1 else _decode_by_tag(able)
     for member in members:
         for kind in member.reads:
-            owners.setdefault(kind, member)
-    return {kind: member.decode for kind, member in owners.items()}
+            decoders.setdefault(kind, member.decode)
+    return decoders
+
+
+def _decode_by_tag(members: Sequence[Converter]) -> Callable[[Json], Any]:
+    """Return the decoder of objects that a field of literals tells apart, as in a discriminated union.
+
+    Raises:
+        AmbiguousUnionError: for members without such a field.
+    """
+    for name in members[0].tags:
+        chosen = {value: member for member in members for value in member.tags.get(name, ())}
+        if all(name in one.tags for one in members) and len(chosen) == sum(
+            len(one.tags[name]) for one in members
+        ):
+            break
+    else:
+        raise AmbiguousUnionError(members[0].name, members[1].name)
+    known = ", ".join(map(repr, chosen))
+
+    def decode(value: Json) -> Any:
+        tag = value.get(name)
+        member = chosen.get(tag) if type(tag) in _ENUM_KINDS else None
+        if member is None:
+            raise Mismatch(f"expected an object whose field {name!r} is one of {known}")
+        return member.decode(value)
+
+    return decode
 
 
 def literal_of(values: Sequence[Any]) -> Converter:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import collections
 import collections.abc
-import dataclasses
 import enum
 import types
 import typing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._payload.choices import AmbiguousUnionError, enum_of, literal_of, union_of
 from pyasynq._payload.containers import (
     UNDECLARED,
     can_be_key,
+    collection_of,
+    deque_of,
     dict_of,
     fixed_tuple,
     list_of,
-    sequence_of,
     set_of,
     tuple_of,
 )
@@ -24,34 +26,42 @@ from pyasynq._payload.pydantic_types import (
     LossyTypeError,
     constrained,
     has_constraints,
+    is_pydantic_field,
     is_pydantic_type,
+    pydantic_field,
     pydantic_type,
 )
-from pyasynq._payload.records import (
-    UnsupportedRecordError,
-    dataclass_record,
-    is_typed_dict,
-    named_tuple_record,
-    typed_dict_record,
-)
+from pyasynq._payload.record_kinds import find_kind
+from pyasynq._payload.records import UnsupportedRecordError
 from pyasynq._payload.scalars import SCALARS
 from pyasynq._payload.secrets import secret_of
 from pyasynq.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyasynq._payload.converter import Converter
 
 _LITERAL_TYPES: Final = (str, int, bool, types.NoneType)
-_LISTS: Final = {list, collections.abc.MutableSequence}
-_MAPPINGS: Final = {dict, collections.abc.Mapping, collections.abc.MutableMapping}
-_SETS: Final[dict[Any, type[set[Any] | frozenset[Any]]]] = {
-    set: set,
-    collections.abc.MutableSet: set,
-    frozenset: frozenset,
-    collections.abc.Set: frozenset,
+_OF_ITEMS: Final[Mapping[Any, Callable[[Converter], Converter]]] = {
+    list: list_of,
+    collections.abc.MutableSequence: list_of,
+    collections.abc.Sequence: partial(collection_of, kind="Sequence", accepted=collections.abc.Sequence),
+    collections.abc.Collection: partial(
+        collection_of, kind="Collection", accepted=collections.abc.Collection
+    ),
+    collections.abc.Iterable: partial(collection_of, kind="Iterable", accepted=collections.abc.Iterable),
+    collections.deque: deque_of,
+    set: partial(set_of, make=set),
+    collections.abc.MutableSet: partial(set_of, make=set),
+    frozenset: partial(set_of, make=frozenset),
+    collections.abc.Set: partial(set_of, make=frozenset),
 }
+"""Makers of converters for types with one kind of items."""
+_MAPPINGS: Final = {dict, collections.abc.Mapping, collections.abc.MutableMapping}
+_SCALAR_MODULES: Final = frozenset({"ipaddress", "zoneinfo"})
+"""Modules whose types `imported_scalars` knows."""
+NO_CODECS: Final[Mapping[type, Converter]] = types.MappingProxyType({})
 _QUALIFIERS: Final = {typing.Annotated, typing.Required, typing.NotRequired}
 
 
@@ -60,10 +70,15 @@ class UnsupportedTypeError(Exception):
 
 
 class Compiler:
-    """Makes converters, and remembers those of records so that a type may contain itself."""
+    """Makes converters, and remembers those of records so that a type may contain itself.
 
-    def __init__(self) -> None:
-        self._records: dict[type, Converter] = {}
+    Args:
+        codecs: converters of types that the app has given codecs.
+    """
+
+    def __init__(self, codecs: Mapping[type, Converter] = NO_CODECS) -> None:
+        self._codecs = codecs
+        self._records: dict[Any, Converter] = {}
 
     def compile(self, annotation: Any) -> Converter:
         """Return the converter of a resolved annotation.
@@ -90,12 +105,17 @@ class Compiler:
             return _literal(annotation)
         if Secret in (origin, annotation):
             return secret_of(self._item(typing.get_args(annotation)))
-        container = self._container(origin or annotation, typing.get_args(annotation))
-        if container is not None:
-            return container
-        if origin is None and isinstance(annotation, type):
-            return self._class(annotation)
-        raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(annotation)}")
+        found = self._container(origin or annotation, typing.get_args(annotation))
+        if found is None and isinstance(origin or annotation, type):
+            found = self._class(annotation) if origin is None else self._generic_class(origin, annotation)
+        if found is None:
+            raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(annotation)}")
+        return found
+
+    def _generic_class(self, origin: type, annotation: Any) -> Converter | None:
+        if is_pydantic_type(origin) or find_kind(origin) is None:
+            return None
+        return self._record(annotation)
 
     def _union(self, annotation: Any) -> Converter:
         members = [self.compile(member) for member in typing.get_args(annotation)]
@@ -110,12 +130,8 @@ class Compiler:
             ) from None
 
     def _container(self, kind: Any, arguments: tuple[Any, ...]) -> Converter | None:
-        if kind in _LISTS:
-            return list_of(self._item(arguments))
-        if kind is collections.abc.Sequence:
-            return sequence_of(self._item(arguments))
-        if kind in _SETS:
-            return set_of(self._item(arguments), _SETS[kind])
+        if kind in _OF_ITEMS:
+            return _OF_ITEMS[kind](self._item(arguments))
         if kind is tuple:
             return self._tuple(arguments)
         if kind in _MAPPINGS:
@@ -142,38 +158,56 @@ class Compiler:
         return dict_of(key_converter, self.compile(item))
 
     def _class(self, kind: Any) -> Converter:
-        if kind in SCALARS:
-            return SCALARS[kind]
-        if kind in self._records:
-            return self._records[kind]
+        known = self._codecs.get(kind) or SCALARS.get(kind) or _find_imported_scalar(kind)
+        if known is not None:
+            return known
         if issubclass(kind, enum.Enum):
             return enum_of(kind)
-        if is_pydantic_type(kind):
-            try:
+        try:
+            if is_pydantic_type(kind):
                 return pydantic_type(kind)
-            except LossyTypeError as error:
-                raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(kind)}: {error}") from None
+            if is_pydantic_field(kind):
+                return pydantic_field(kind)
+        except LossyTypeError as error:
+            raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(kind)}: {error}") from None
         return self._record(kind)
 
-    def _record(self, kind: Any) -> Converter:
-        build: Callable[..., Converter]
-        if dataclasses.is_dataclass(kind):
-            build = dataclass_record
-        elif is_typed_dict(kind):
-            build = typed_dict_record
-        elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
-            build = named_tuple_record
-        else:
+    def _record(self, annotation: Any) -> Converter:
+        if annotation in self._records:
+            return self._records[annotation]
+        name = _describe_record(annotation)
+        build = find_kind(typing.get_origin(annotation) or annotation)
+        if build is None:
             raise UnsupportedTypeError(
-                f"JSON cannot carry {_describe_type(kind)}; use a dataclass, a TypedDict or a NamedTuple, "
+                f"JSON cannot carry {name}; use a dataclass, a TypedDict or a NamedTuple, "
+                "give the app a codec of the type with app.type_codec, "
                 "or pass an id and load the object in the handler",
             )
+
+        def remember(converter: Converter) -> None:
+            self._records[annotation] = converter
+
         try:
-            return build(kind, self.compile, lambda converter: self._records.__setitem__(kind, converter))
+            return build(annotation, name, self.compile, remember)
         except UnsupportedRecordError as error:
-            raise UnsupportedTypeError(f"JSON cannot carry {_describe_type(kind)}: {error}") from None
+            raise UnsupportedTypeError(f"JSON cannot carry {name}: {error}") from None
         except UnsupportedTypeError as error:
-            raise UnsupportedTypeError(f"in {_describe_type(kind)}: {error}") from None
+            raise UnsupportedTypeError(f"in {name}: {error}") from None
+
+
+def _find_imported_scalar(kind: Any) -> Converter | None:
+    if kind.__module__ not in _SCALAR_MODULES:
+        return None
+    from pyasynq._payload.imported_scalars import IMPORTED_SCALARS  # noqa: PLC0415 - few programs need them
+
+    return IMPORTED_SCALARS.get(kind)
+
+
+def _describe_record(annotation: Any) -> str:
+    """Return `Page`, or `Page[int]` for a generic class with arguments."""
+    kind = typing.get_origin(annotation) or annotation
+    arguments = ", ".join(map(_describe_type, typing.get_args(annotation)))
+    return f"{kind.__name__}[{arguments}]" if arguments else str(kind.__name__)
 
 
 def _split_type(annotation: Any) -> tuple[Any, list[Any]]:

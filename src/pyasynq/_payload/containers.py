@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -103,17 +105,46 @@ def _array(item: Converter, **keywords: Any) -> Describe:
     return lambda definitions: {"type": "array", "items": item.describe(definitions), **keywords}
 
 
-def sequence_of(item: Converter) -> Converter:
-    """Return the converter of `Sequence[item]`: any sequence goes in, a list comes out."""
-    name = f"Sequence[{item.name}]"
+def collection_of(item: Converter, kind: str, accepted: type) -> Converter:
+    """Return the converter of `Sequence[item]` and the like: any that is accepted goes in, a list comes out.
+
+    Sets are written in a fixed order. Text, bytes and mappings are refused.
+    """
+    name = f"{kind}[{item.name}]"
+    sort_key = _sort_key(item)
 
     def accepts(value: object) -> bool:
-        return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+        return isinstance(value, accepted) and not isinstance(value, str | bytes | bytearray | Mapping)
 
     def encode(value: Any) -> Json:
-        return convert_items(item.encode, value) if accepts(value) else refuse_value(name, value)
+        if not accepts(value):
+            refuse_value(name, value)
+        encoded = convert_items(item.encode, value)
+        return sorted(encoded, key=sort_key) if isinstance(value, AbstractSet) else encoded
 
     return Converter(name, _LIST, accepts, encode, _list_decoder(item, name), describe=_array(item))
+
+
+def deque_of(item: Converter) -> Converter:
+    """Return the converter of `deque[item]`."""
+    name = f"deque[{item.name}]"
+    decode_list = _list_decoder(item, name)
+
+    def encode(value: Any) -> Json:
+        if not isinstance(value, deque):
+            refuse_value(name, value)
+        if value.maxlen is not None:
+            raise Mismatch(f"expected {name} without maxlen, which JSON cannot carry")
+        return convert_items(item.encode, value)
+
+    return Converter(
+        name,
+        _LIST,
+        lambda value: isinstance(value, deque),
+        encode,
+        lambda value: deque(decode_list(value)),
+        describe=_array(item),
+    )
 
 
 def _list_decoder(item: Converter, name: str) -> Callable[[Json], list[Any]]:
@@ -173,10 +204,14 @@ def fixed_tuple(items: Sequence[Converter]) -> Converter:
     return Converter(name, _LIST, lambda value: isinstance(value, tuple), encode, decode, describe=describe)
 
 
+def _sort_key(item: Converter) -> Callable[[Any], Any] | None:
+    return None if item.writes in _KEY_KINDS else _canonical_json
+
+
 def set_of(item: Converter, make: type[set[Any] | frozenset[Any]]) -> Converter:
     """Return the converter of `set[item]` or `frozenset[item]`: a JSON list in a fixed order."""
     name = f"{make.__name__}[{item.name}]"
-    sort_key = None if item.writes in _KEY_KINDS else _canonical_json
+    sort_key = _sort_key(item)
     decode_list = _list_decoder(item, name)
 
     def encode(value: Any) -> Json:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
@@ -69,6 +69,8 @@ class Converter:
     """Kinds that `decode` takes besides those that `encode` writes."""
     kept: frozenset[type] = frozenset()
     """Kinds that `decode` returns unchanged and unchecked, besides the plain ones."""
+    tags: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+    """Fields of its JSON object that have only these values; they tell it from other members of a union."""
     describe: Describe = lambda _definitions: {}
     """The JSON Schema of what `encode` writes."""
 

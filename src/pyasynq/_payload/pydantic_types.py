@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._payload.containers import UNDECLARED
 from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_value
+from pyasynq._payload.records import find_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from pyasynq._payload.schema import Definitions, Schema
 
 _OBJECT: Final = frozenset({dict})
+_FIELD_MODULES: Final = frozenset({"pydantic", "pydantic_core", "pydantic_extra_types"})
+_KINDS: Final[Mapping[Any, type]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+"""Kinds of JSON by their names in JSON Schema."""
 _CHECKING_LIBRARIES: Final = frozenset({"annotated_types", "msgspec", "pydantic", "pydantic_core"})
 """Modules whose objects in `Annotated` constrain values."""
 _HARMLESS: Final = frozenset({"DocInfo", "Examples", "SkipJsonSchema", "Unit", "WithJsonSchema"})
@@ -93,9 +104,58 @@ def pydantic_type(kind: Any) -> Converter:
         return _run_validator(name, lambda: adapter().validate_json(json.dumps(value)))
 
     def describe(definitions: Definitions) -> Schema:
-        return definitions.refer(kind, lambda: _schema_of_model(adapter(), name, definitions))
+        return definitions.refer(kind, name, lambda: _schema_of_model(adapter(), name, definitions))
 
-    return Converter(name, _OBJECT, accepts, encode, decode, describe=describe)
+    # A field with an alias has another name in JSON.
+    tags = find_tags({name: one.annotation for name, one in _list_fields(kind).items() if not one.alias})
+    return Converter(name, _OBJECT, accepts, encode, decode, tags=tags, describe=describe)
+
+
+def is_pydantic_field(kind: Any) -> bool:
+    """Return whether this is a type of pydantic for fields, such as `EmailStr` or `HttpUrl`."""
+    return (
+        "pydantic" in sys.modules
+        and kind.__module__.partition(".")[0] in _FIELD_MODULES
+        and hasattr(kind, "__get_pydantic_core_schema__")
+    )
+
+
+def pydantic_field(kind: Any) -> Converter:
+    """Return the converter of a type of pydantic for fields: pydantic itself writes, reads and validates it.
+
+    Raises:
+        LossyTypeError: for one that does not come back as it was, or that pydantic cannot use here.
+    """
+    name = kind.__name__
+    if _is_secret(kind):
+        raise LossyTypeError("it is written as asterisks; annotate the parameter as pyasynq.Secret")
+    try:
+        adapter = _make_adapter(kind)
+    except Exception as error:  # noqa: BLE001 - pydantic has several for it, as for a missing package
+        raise LossyTypeError(f"pydantic cannot use it: {type(error).__name__}") from None
+    schema = _adapter_schema(adapter, "{model}")
+
+    def validate(value: Any) -> Any:
+        return _run_validator(name, lambda: adapter.validate_python(value))
+
+    def accepts(value: object) -> bool:
+        try:
+            checked = validate(value)
+        except Mismatch:
+            return False
+        return type(checked) is type(value) and bool(checked == value)
+
+    def encode(value: Any) -> Json:
+        checked = validate(value)
+        if type(checked) is not type(value) or checked != value:
+            raise Mismatch(f"expected {name} as pydantic leaves it, got one that it changes")
+        return UNDECLARED.encode(adapter.dump_python(value, mode="json"))
+
+    def decode(value: Json) -> Any:
+        return _run_validator(name, lambda: adapter.validate_json(json.dumps(value)))
+
+    kinds = frozenset({_KINDS[schema["type"]]}) if schema.get("type") in _KINDS else UNDECLARED.writes
+    return Converter(name, kinds, accepts, encode, decode, describe=lambda _definitions: dict(schema))
 
 
 def _schema_of_model(adapter: Any, name: str, definitions: Definitions) -> Schema:

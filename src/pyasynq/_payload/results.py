@@ -5,13 +5,18 @@ from __future__ import annotations
 import collections.abc
 import types
 import typing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._payload.compiler import Compiler, UnsupportedTypeError
+from pyasynq._payload.compiler import NO_CODECS, Compiler, UnsupportedTypeError
 from pyasynq._payload.converter import Mismatch
 from pyasynq._payload.text import from_bytes, to_bytes
 from pyasynq.control import ControlFlow
 from pyasynq.errors import ConfigurationError, PayloadDecodingError, PayloadEncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq._payload.converter import Converter
 
 _AWAITABLES: Final = {collections.abc.Awaitable, collections.abc.Coroutine}
 
@@ -28,10 +33,10 @@ class ResultCodec:
 
     __slots__ = ("_converter", "_owner")
 
-    def __init__(self, annotation: Any, *, owner: str) -> None:
+    def __init__(self, annotation: Any, *, owner: str, codecs: Mapping[type, Converter] = NO_CODECS) -> None:
         self._owner = owner
         try:
-            self._converter = Compiler().compile(_without_control(_find_awaited_type(annotation)))
+            self._converter = Compiler(codecs).compile(_without_control(_find_awaited_type(annotation)))
         except UnsupportedTypeError as error:
             raise ConfigurationError(
                 f"{owner}, return annotation: {error}; write None if there is no result to keep"

@@ -41,7 +41,7 @@ def _plain(kind: type[_T], take: Callable[[_T], Json], schema_type: str) -> Conv
     return Converter(kind.__name__, kinds, accepts, encode, decode, plain=kinds, describe=describe)
 
 
-def _text(
+def text_scalar(
     kind: type[_T],
     to_text: Callable[[_T], str],
     from_text: Callable[[str], _T],
@@ -50,6 +50,16 @@ def _text(
     reads: frozenset[type] = frozenset(),
     **keywords: str,
 ) -> Converter:
+    """Return the converter of a type that is written as text.
+
+    Args:
+        kind: the type.
+        to_text: makes the text of a value.
+        from_text: makes a value of text; raises `ValueError` or `ArithmeticError` for text that is none.
+        never: subtypes that are refused, because something of them would be lost.
+        reads: kinds of JSON besides text that `from_text` takes.
+        keywords: of the JSON Schema.
+    """
     schema: Schema = {"type": ["string", "integer"] if reads else "string", **keywords}
     readable = _TEXT | reads
 
@@ -157,7 +167,7 @@ def _base64_bytes(value: str) -> bytes:
 
 
 def _path(kind: type[PurePath]) -> Converter:
-    return _text(kind, str, kind)
+    return text_scalar(kind, str, kind)
 
 
 NONE: Final = Converter(
@@ -179,14 +189,14 @@ SCALARS: Final[dict[Any, Converter]] = {
     str: _plain(str, str.__str__, "string"),
     float: FLOAT,
     timedelta: _TIMEDELTA,
-    datetime: _text(datetime, datetime.isoformat, datetime.fromisoformat, format="date-time"),
+    datetime: text_scalar(datetime, datetime.isoformat, datetime.fromisoformat, format="date-time"),
     # A datetime is a date for isinstance(), but its time of day would be lost.
-    date: _text(date, date.isoformat, date.fromisoformat, never=datetime, format="date"),
-    time: _text(time, time.isoformat, time.fromisoformat, format="time"),
-    UUID: _text(UUID, str, UUID, format="uuid"),
-    Decimal: _text(Decimal, _decimal_text, _finite_decimal, reads=_INT, format="decimal"),
-    bytes: _text(bytes, _base64_text, _base64_bytes, contentEncoding="base64"),
-    bytearray: _text(
+    date: text_scalar(date, date.isoformat, date.fromisoformat, never=datetime, format="date"),
+    time: text_scalar(time, time.isoformat, time.fromisoformat, format="time"),
+    UUID: text_scalar(UUID, str, UUID, format="uuid"),
+    Decimal: text_scalar(Decimal, _decimal_text, _finite_decimal, reads=_INT, format="decimal"),
+    bytes: text_scalar(bytes, _base64_text, _base64_bytes, contentEncoding="base64"),
+    bytearray: text_scalar(
         bytearray, _base64_text, lambda value: bytearray(_base64_bytes(value)), contentEncoding="base64"
     ),
     Path: _path(Path),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import typing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -10,6 +12,9 @@ if TYPE_CHECKING:
 Schema: TypeAlias = "dict[str, Any]"
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+_NOT_OF_KEYS: Final = re.compile(r"[^\w.-]+")
 
 
 class Definitions:
@@ -23,21 +28,24 @@ class Definitions:
         self.schemas: dict[str, Schema] = {}
         self._names: dict[Any, str] = {}
 
-    def refer(self, kind: type, make: Callable[[], Schema]) -> Schema:
-        """Return a reference to the schema of a type, which is made unless it is there already."""
-        name = self._names.get(kind)
-        if name is None:
-            name = self._name(kind)
-            self._names[kind] = name
-            self.schemas[name] = {}  # taken, while the schema is made
-            self.schemas[name] = make()
-        return {"$ref": f"#/$defs/{name}"}
+    def refer(self, annotation: Any, name: str, make: Callable[[], Schema]) -> Schema:
+        """Return a reference to the schema of a named type, which is made unless it is there already."""
+        key = self._names.get(annotation)
+        if key is None:
+            key = self._find_key(annotation, name)
+            self._names[annotation] = key
+            self.schemas[key] = {}  # taken, while the schema is made
+            self.schemas[key] = make()
+        return {"$ref": f"#/$defs/{key}"}
 
-    def _name(self, kind: type) -> str:
-        name = kind.__name__
-        if name in self.schemas:
-            name = f"{kind.__module__}.{kind.__qualname__}"
-        return name.replace("/", "_").replace("~", "_")
+    def _find_key(self, annotation: Any, name: str) -> str:
+        """Return a key that is free, of characters that a reference may have as they are."""
+        kind = typing.get_origin(annotation) or annotation
+        for one in (name, f"{kind.__module__}.{kind.__qualname__}{name.removeprefix(kind.__name__)}"):
+            key = _NOT_OF_KEYS.sub("_", one).strip("_")
+            if key not in self.schemas:
+                return key
+        return f"{key}.{len(self.schemas)}"
 
 
 def secret_paths(schema: Schema) -> tuple[str, ...]:
