@@ -1,4 +1,4 @@
-"""Where measurements take place: servers, producers and workers of one run."""
+"""Setup of the measurements of one run: servers, producers and workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EMPTY_SECONDS = 20.0
 
 
 class MeasurementError(Exception):
-    """A measurement came to nothing; the message says why."""
+    """A measurement failed; the message says why."""
 
 
 class Counters:

@@ -139,7 +139,7 @@ async def killed_in_go(scene: Scene, samples: int) -> list[float]:
 
 
 async def killed_under_a_supervisor(scene: Scene) -> float:
-    """Return after which time the task of a killed child is pending again."""
+    """Return the seconds until the task of a killed child is pending again."""
     keys = queue_keys("default")
     supervisor = start_worker(scene.url, "--processes", "1", "--shutdown-timeout", "0")
     try:

@@ -467,11 +467,11 @@ class ScanFilter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CollectionCount:
-    """How many tasks a collection has."""
+    """Size of a collection of tasks."""
 
     size: int
     positions: int
-    """Number of positions within the scores of a filter."""
+    """Number of its tasks whose score is in the range of the filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +494,7 @@ class SearchPage:
     cursor: int | None
     """Argument `cursor` of the next call; None at the end."""
     scanned: int
-    """How many tasks were looked at."""
+    """Number of tasks that were examined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,7 +520,7 @@ class ErrorReport:
 
     groups: tuple[ErrorGroup, ...]
     scanned: int
-    """How many tasks were looked at."""
+    """Number of tasks that were examined."""
     is_complete: bool
     """False when there are more tasks than were looked at."""
     total: int = 0
@@ -554,11 +554,11 @@ class TypeReport:
 
     types: tuple[TypeStatistics, ...]
     scanned: int
-    """How many tasks were looked at."""
+    """Number of tasks that were examined."""
     is_complete: bool
-    """False when a state has more tasks than were looked at."""
+    """False if a state has more tasks than were examined."""
     total: int = 0
-    """How many tasks there were to look at; at least, if not all groups were reached."""
+    """Number of tasks in the states that were searched; a lower bound if not all groups were reached."""
     undated: tuple[TaskState, ...] = ()
     """With a time range: states left out, since Redis does not tell since when tasks are in them."""
 

@@ -84,7 +84,7 @@ class Queue:
     """
 
     priority: int = 1
-    """Shares out the slots of the server by weight, as a plain number in `queues` does."""
+    """Weight of the queue in the fair queueing of its server, as a plain number in `queues`."""
     max_run: int | None = None
     """How many tasks of the queue run at once, in all servers together; None means unlimited."""
     rate: float | None = None

@@ -21,7 +21,7 @@ _log = logging.getLogger("pyasynq")
 _SAY_AGAIN_SECONDS: Final = 60.0
 """Seconds between two warnings about denied rights; a right that was not named before is reported at once."""
 _QUIET_SECONDS: Final = 15.0
-"""Seconds without a denied call until it counts as over: three times the longest rest after a failure."""
+"""Seconds without a denied call until the denial counts as over: three times the longest back-off."""
 
 
 class DenialLog:

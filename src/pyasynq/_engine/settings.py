@@ -57,7 +57,7 @@ class EngineSettings:
     unknown_memory: float = 60.0
     """Seconds for which an idle server defers to others at a queue in which it has met such a task."""
     unknown_courtesy: float = 2.0
-    """Seconds by which it defers; an idle Go server polls at least every 1.5 seconds."""
+    """Delay of a deferring server in seconds; an idle Go server polls at least every 1.5 seconds."""
     forward_gap: float = 0.25
     """Changes of delayed tasks that come closer together than this cause one round."""
     aggregation_interval: float = 7.0

@@ -32,7 +32,7 @@ _FIELDS: Final = ("rate", "period", "burst", "ordered")
 _MAX_TYPE_BYTES: Final = 16_384
 """Bytes that the names of the types may have in a record, which is written every 5 seconds."""
 _LEAST_BLOCKED: Final = 1.0
-"""Seconds from which a blocked event loop is told."""
+"""Seconds after which a blocked event loop is reported."""
 
 
 def encode_engine(

@@ -101,7 +101,7 @@ def ask_user(question: str) -> str:
 
 
 def ask_reason(what: str) -> str:
-    """Ask why something is done, which the user has agreed to.
+    """Ask for the reason of an action that the user has confirmed.
 
     Raises:
         click.UsageError: if no terminal can be asked.

@@ -37,7 +37,7 @@ _MOST_ROWS: Final = 10
 
 
 class Words(NamedTuple):
-    """How an act is told.
+    """Wording of an action for people.
 
     Attributes:
         order: begins a question.

@@ -139,7 +139,7 @@ def operator_command(function: Callable[..., Awaitable[int | None]]) -> Callable
 
 
 def run(visit: Callable[[], Awaitable[int | None]], *, as_json: bool, debug: bool) -> int:
-    """Run a coroutine function and return its exit code; an error of pyasynq is told in one sentence."""
+    """Run a coroutine function and return its exit code; an error of pyasynq is printed as one sentence."""
     # Errors are told in sentences below, and changes are in the audit: the log would repeat them.
     logging.getLogger("pyasynq").addHandler(logging.NullHandler())
     try:

@@ -218,7 +218,7 @@ def _make_from_table(kind: type[Any], name: str, fields: Mapping[str, Any]) -> A
 
 
 def find_file(app_folder: Path | None) -> tuple[Path, Mapping[str, Any]] | None:
-    """Return the next `pyproject.toml` with a table of ours, in the folder of the app's module or above it.
+    """Return the nearest `pyproject.toml` with our table, in the folder of the app's module or above it.
 
     Raises:
         UsageError: for a file that is not TOML.

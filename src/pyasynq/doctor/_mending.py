@@ -40,7 +40,7 @@ class Mended(NamedTuple):
 def mend(
     facts: StoredTask, message: TaskMessage | None, state: str, group: bytes | None, score: bytes
 ) -> Mended:
-    """Return the mended fields of a task in this state; some only, if its message is undecodable (None).
+    """Return the repaired fields of a task in this state; without a decodable message, only some of them.
 
     Args:
         facts: of the task.

@@ -87,7 +87,7 @@ class InspectorBase:
         return await self._driver.run(self._guard(plan))
 
     def _guard(self, plan: Plan[_T]) -> Plan[_T]:
-        """Return a plan that ends before it changes something, if this inspector reads from a replica."""
+        """Return the plan; on a replica, one that raises `ReadFromReplicaError` at its first write."""
         return guard_reads(plan) if self._reads_replica else plan
 
     def _require_primary(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class BulkInspector(InspectorBase):
     """Moves or deletes many tasks, in calls of up to 250 tasks.
 
-    Redis serves others between two calls. `progress` is told after each: tasks dealt with so far, and how
+    Redis serves others between two calls. `progress` is called after each: tasks dealt with so far, and how
     many there were at the start, after as many of which the operation ends. What it raises ends it at once.
     """
 

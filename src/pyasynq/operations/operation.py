@@ -80,7 +80,7 @@ STATES_OF_ACT: Final[Mapping[Act, frozenset[TaskState]]] = {
     Act.MOVE: _TIMED | {TaskState.PENDING},
     Act.ENQUEUE_AGAIN: frozenset(TaskState),
 }
-"""States in which a task can be acted on; others are left out and told."""
+"""States in which a task can be acted on; others are left out and reported."""
 
 
 class OperationState(enum.StrEnum):

@@ -58,7 +58,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """Data as a face shows them."""
+    """Payload or result in the form in which a dashboard or command shows it."""
 
     size: str
     form: str

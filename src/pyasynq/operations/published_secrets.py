@@ -24,7 +24,7 @@ class PublishedSecrets:
         self._by_prefix: dict[str, tuple[str, ...]] = {}
 
     def is_old(self) -> bool:
-        """Return whether they are to be read."""
+        """Return whether the published secrets have to be read again."""
         return self._read_at is None or self._clock() - self._read_at > LIFETIME_SECONDS
 
     def learn(self, types: Iterable[TaskTypeInfo]) -> None:

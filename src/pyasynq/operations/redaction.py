@@ -43,7 +43,7 @@ _SHORTEST_SECRET: Final = 4
 """Characters of a secret that is also sought elsewhere; shorter ones would blot out ordinary words."""
 _MOST_SECRETS: Final = 100
 _MOST_BINARY: Final = 65_536
-"""Bytes of MessagePack in which single secrets are replaced; longer ones are withheld."""
+"""Maximum bytes of MessagePack in which single secrets are replaced; longer data are withheld."""
 _PACKED_MASK: Final = bytes([0xA0 + len(MASK)]) + MASK.encode()
 """The mask as a text of MessagePack."""
 _URL_PASSWORD: Final = re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)")

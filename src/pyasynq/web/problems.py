@@ -75,7 +75,7 @@ def trouble_page(status: int, trouble: Trouble) -> Page:
 
 
 def not_found_page(ask: PageRequest) -> Page:
-    """Return the page for an address that there is not."""
+    """Return the page for an unknown address."""
     trouble = Trouble(
         "There is no such page", "The address leads nowhere.", (NextStep("Back to overview", ask.links.to()),)
     )

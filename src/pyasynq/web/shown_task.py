@@ -69,7 +69,7 @@ class TaskRow:
     """How long the last attempt took."""
     when: datetime | None
     note: str
-    """A word about something unusual: orphaned, a progress."""
+    """Remark on the task: that it is orphaned, or its progress."""
 
 
 def task_row(task: TaskInfo, links: Links) -> TaskRow:

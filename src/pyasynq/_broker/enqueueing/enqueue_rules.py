@@ -97,7 +97,7 @@ def build_tick_result(item: Composed, code: int, holder: str) -> EnqueueResult:
 
 
 def build_task_info(item: Composed, result: EnqueueResult | None, now: Instant) -> TaskInfo:
-    """Describe a task that was not refused for its caller; the result is None if it was enqueued."""
+    """Return what `enqueue` returns for a task that was not refused; `result` is None for a new task."""
     if result is None:
         return new_task_info(item, now)
     if result.holder is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Place
 
 SLOW_MILLISECONDS: Final = 10
-"""Scripts that took longer are told, if Redis has noted them (`slowlog-log-slower-than`)."""
+"""Scripts that took longer are reported, if Redis has noted them (`slowlog-log-slower-than`)."""
 _SLOW_SECONDS: Final = 86_400
 _MOST_CLIENTS: Final = 2_000
 """Above this many connections they are not listed: that takes Redis more than a millisecond for 1,000."""

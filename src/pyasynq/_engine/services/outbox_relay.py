@@ -47,7 +47,7 @@ class OutboxRelay(Service):
             self.wake()
 
     async def round(self) -> float:
-        """Deliver the ends in hand, then those that have become old."""
+        """Deliver the ends that this server recorded, then old ones that no server has delivered."""
         await self._deliver_in_hand()
         board = self._parts.board
         ready = self._failures.ready(self._parts.queues)
@@ -57,7 +57,7 @@ class OutboxRelay(Service):
         return self._parts.settings.look_interval
 
     async def leave(self) -> None:
-        """Deliver the ends in hand once more; what fails is left to other servers."""
+        """Deliver the ends that this server recorded once more; other servers deliver those that fail."""
         with suppress(PyasynqError):
             await self._deliver_in_hand()
 

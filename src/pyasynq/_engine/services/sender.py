@@ -59,7 +59,7 @@ _GET_QUEUE: Final[tuple[Callable[[Any], str], ...]] = (
     lambda quarantine: quarantine[0].queue,
     lambda proof: proof[0].queue,
 )
-"""For each field of a parcel, returns the queue of an item."""
+"""Functions that return the queue of an item, one for each field of a parcel."""
 _CALL_ERRORS: Final = (RedisReplyError, RedisPermissionError)
 """Errors that concern one call only."""
 

@@ -76,7 +76,7 @@ class SettleQueue:
         self.last_error: Exception | None = None
         """The last error of a settle call."""
         self.on_endings: Callable[[str, Sequence[StoredEnding]], None] = lambda _queue, _endings: None
-        """Called with a queue and the ends of its tasks that callbacks are to be told."""
+        """Callback that gets a queue and the ends of its tasks that have completion callbacks."""
         self.on_refused: Callable[[Attempt, SettleError], tuple[Decision, SettleRecord]]
         """Returns what to write when Redis permanently refuses a success."""
 

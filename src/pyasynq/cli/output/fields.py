@@ -282,7 +282,7 @@ def _refuse(constant: str) -> Any:
 
 
 def data_text(data: bytes | str) -> str:
-    """Return bytes as text for people; what is not text is told by its size."""
+    """Return bytes as text for people; other data as their size."""
     if isinstance(data, str):
         return data
     try:

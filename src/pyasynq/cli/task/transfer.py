@@ -34,7 +34,7 @@ _LONGEST_LINE: Final = 64 * 1024 * 1024
 """Longest line that is read, in bytes, so that a file of another kind does not fill the memory."""
 _TASKS_AT_ONCE: Final = 500
 _MOST_ERRORS: Final = 10
-"""Errors that are told one by one."""
+"""Maximum number of errors that are printed one by one."""
 
 
 @task.command(

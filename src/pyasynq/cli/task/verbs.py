@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ActOnOne = Callable[[TaskInfo], Awaitable[str]]
 
 _AT_ONCE: Final = 100
-"""Tasks up to which each is changed by a call of its own, whose result is told; more need an operation."""
+"""Maximum number of tasks changed one by one, each with its result printed; more need an operation."""
 _QUERY: Final = "state:archived error:timeout"
 
 

@@ -64,7 +64,7 @@ class QueueOperator(OperatorBase):
         )
 
     async def queue_nodes(self, queue: str) -> list[ClusterNode]:
-        """Return the nodes of the cluster that have a queue, the primary first; none of a single server."""
+        """Return the nodes of the cluster that have a queue, the primary first; empty for a single server."""
         return await self._inspector.cluster_nodes(queue) if self._inspector.is_cluster else []
 
     async def pause_queue(self, queue: str, duration: Duration | None = None, *, reason: str = "") -> None:

@@ -30,7 +30,7 @@ class ServerOperator(OperatorBase):
     """Looks at what runs."""
 
     async def servers(self) -> list[ServerInfo]:
-        """Return the live servers of the queues that the user sees, with what they run of these."""
+        """Return the live servers of the queues that the user sees, with the tasks of these that run."""
         return await self._inspector.servers()
 
     async def quiet_server(

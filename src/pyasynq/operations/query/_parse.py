@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_LENGTH: Final = 2_000
-"""Characters of a query."""
+"""Maximum length of a query in characters."""
 MAX_CLAUSES: Final = 32
 """Largest number of clauses of a query; each value of a list counts as one, except states and ids."""
 MAX_DEPTH: Final = 5

@@ -166,7 +166,7 @@ class OperationOperator(SearchOperator):
         """Run an operation until it ends, is paused or stopped, or another process has taken it over.
 
         Any process may: if the one that ran it has died, this one goes on 15 seconds later, and no task is
-        counted twice. `progress` is told after each step. Cancelled, it ends after the step that is under
+        counted twice. `progress` is called after each step. Cancelled, it ends after the step that is under
         way, and the operation is orphaned: `run_operation` goes on with it.
 
         Raises:
@@ -192,7 +192,8 @@ class OperationOperator(SearchOperator):
     def undo_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
         """Start an operation that puts back what a deletion has deleted, within a day; run it as any other.
 
-        Tasks whose id or lock another task has by now are left out and told. Nothing is put back twice.
+        Tasks whose id or lock belongs to another task by now are left out and reported. Nothing is put back
+        twice.
 
         Raises:
             OperationNotFoundError: there is no such operation.
@@ -236,7 +237,7 @@ class OperationOperator(SearchOperator):
     ) -> list[tuple[str, str, str]]:
         """Return queue, id and state of the tasks of an operation; an empty state is any."""
         if targets.ids:
-            # Tasks that are in the queue of a move already stay as they are, and are told as existing.
+            # Tasks that are in the queue of a move already stay as they are, and are reported as existing.
             return self._find_named_tasks(act, targets)
         found: dict[tuple[str, str], str] = {}
         budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)

@@ -31,7 +31,7 @@ class ServerOperator(OperatorBase):
     """Looks at what runs."""
 
     def servers(self) -> list[ServerInfo]:
-        """Return the live servers of the queues that the user sees, with what they run of these."""
+        """Return the live servers of the queues that the user sees, with the tasks of these that run."""
         return self._inspector.servers()
 
     def quiet_server(

@@ -53,7 +53,7 @@ class Everyone:
     """
 
     def __init__(self, role: str = "viewer", queues: str | Iterable[str] = "*") -> None:
-        User.with_role("everyone", role)  # a wrong role is told at once
+        User.with_role("everyone", role)  # a wrong role raises at once
         self._role = role
         self._queues = (queues,) if isinstance(queues, str) else tuple(queues)
 

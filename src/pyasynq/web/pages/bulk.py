@@ -85,7 +85,7 @@ class BulkView:
     is_exact: bool
     counts: tuple[CountRow, ...]
     more: int
-    """Tasks in counts that are not shown."""
+    """Number of tasks in the rows of `counts` that are not shown."""
     samples: tuple[TaskRow, ...]
     left_out: str
     undo: str

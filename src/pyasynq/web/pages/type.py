@@ -56,7 +56,7 @@ class TypeView:
     summary: str
     trend: Trend
     durations: Range
-    """Range of the charts of durations: minutes keep none, so the hour is read in steps of ten."""
+    """Time range of the duration charts; an hour has steps of ten minutes, as minutes have no histograms."""
     run: Percentiles
     wait: Percentiles
     queues: tuple[TypeQueueRow, ...]
