@@ -121,7 +121,7 @@ DRAINING: Final = (*_OURS, *_GO, *PEERS_IN_PYTHON, *_TWO_PROCESSES)
 def choose(
     contestants: Iterable[Contestant], *, peers: Iterable[str], servers: Iterable[str], length: Length
 ) -> list[Contestant]:
-    """Return those that can and shall take part."""
+    """Return the contestants that were asked for and can run here."""
     peers, servers = set(peers), set(servers)
     return [
         contestant

@@ -1,4 +1,4 @@
-"""Calls the hooks of an app for ends of attempts, apart from the work, so they hold no slot and no settle."""
+"""Runner of an app's hooks when attempts end. Hooks run in the background and delay no task and no outcome."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ class Redactor:
 
 
 class _Secret(NamedTuple):
-    """Where the value of a secret is in MessagePack, behind the bytes of its name."""
+    """Position of the value of a secret in MessagePack, after the bytes of its name."""
 
     name_bytes: int
     start: int
