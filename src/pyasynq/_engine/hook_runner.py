@@ -1,4 +1,4 @@
-"""Runner of an app's hooks when attempts end. Hooks run in the background and delay no task and no outcome."""
+"""Runner of an app's hooks at ends of attempts, in the background: hooks delay neither tasks nor outcomes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ServerRecordBuilder:
         self.answer: ServerAnswer | None = None
         """The last request of an operator that was answered; written by the loop, read by the heartbeat."""
         self.blocked_seconds: Callable[[], float] = float
-        """Function that returns how long the event loop has been blocked, in seconds; set before the first record."""
+        """Function that returns the seconds of a blocked event loop so far; set before the first record."""
         self._config = config
         self._board = board
         self._settings = settings

@@ -22,7 +22,7 @@ PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _TOTAL: Final = "_total"
 _EXACT: Final = 1e15
-"""Below it, a float without a fraction is written as a whole number."""
+"""Limit below which a float without a fraction is written as a whole number."""
 
 
 class Samples(NamedTuple):

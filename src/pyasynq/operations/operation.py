@@ -87,7 +87,7 @@ class OperationState(enum.StrEnum):
     """State of an operation in its life cycle."""
 
     READY = "ready"
-    """Its tasks are being written down; it stays so only if that process dies."""
+    """Its tasks are being recorded. It stays in this state only if the process that records them dies."""
     RUNNING = "running"
     PAUSED = "paused"
     DONE = "done"
