@@ -528,9 +528,9 @@ class ErrorReport:
     without_error: int = 0
     """Tasks without an error among them, such as those archived by hand."""
     since: datetime | None = None
-    """When the first of the tasks that were looked at was archived, or failed (`retry`)."""
+    """Time at which the first of the examined tasks was archived, or failed (`retry`)."""
     until: datetime | None = None
-    """When the last of them was."""
+    """The same time of the last of them."""
 
 
 @dataclass(frozen=True, slots=True)

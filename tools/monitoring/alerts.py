@@ -401,7 +401,7 @@ ALERTS: Final = (
         "Redis of {{ $labels.instance }} is nearly full, or may delete tasks when it is.",
         "Redis has used 80 % of its memory, has evicted keys, or has a policy that lets it evict tasks.",
         (
-            "Tasks wait, or are kept completed or archived, faster than they go.",
+            "Tasks come in faster than workers run them, or than completed and archived ones are deleted.",
             "Payloads or results are large.",
             "`maxmemory-policy` is not `noeviction`, as for a cache.",
         ),

@@ -43,7 +43,7 @@ class PageRequest:
     now: datetime
     session: LoginSession | None = None
     parameters: dict[str, str] | None = None
-    """Segments of the path; None are those of the request."""
+    """Values in the path, by name, such as the queue; None means those of the request."""
 
     @property
     def form_key(self) -> str:
