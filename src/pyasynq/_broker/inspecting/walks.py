@@ -42,7 +42,7 @@ _REACH: Final = 500
 _CALLS_TO_OLD: Final = 200
 """Largest number of calls that search further on: as many thousand tasks may be taken between two pages."""
 _CALLS_TO_NEW: Final = 20
-"""Maximum number of calls that search for the cursor further back, where tasks that were put back shift it."""
+"""Maximum number of calls that search for a cursor further back: tasks that are put back shift it."""
 _IDS_AT_ONCE: Final = 20_000
 _OVERLAP: Final = 1_000
 """Number of ids that are read again with the next part of a list, because ids may leave it meanwhile."""
