@@ -13,7 +13,7 @@ from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.fields import Field, Kind, View
-from pyasynq.cli.records import describe_limits
+from pyasynq.cli.records import describe_stored_limits
 from pyasynq.errors import QueueNotFoundError
 
 if TYPE_CHECKING:
@@ -133,6 +133,6 @@ def describe_queue_limits(queue: str, active: int, limits: QueueLimits, asked: d
     return {
         "queue": queue,
         "active": active,
-        **describe_limits(limits),
+        **describe_stored_limits(limits),
         "asked": asked,
     }

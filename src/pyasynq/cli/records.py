@@ -123,7 +123,7 @@ def describe_load(info: QueueInfo) -> Record:
     }
 
 
-def describe_limits(limits: QueueLimits) -> Record:
+def describe_stored_limits(limits: QueueLimits) -> Record:
     """Return the part of a queue's record that `queue list` and `limits` share: its stored limits."""
     return {
         "max_run": limits.max_run,
@@ -136,7 +136,7 @@ def describe_queue(info: QueueInfo) -> Record:
     """Return the record of a queue."""
     return {
         **describe_load(info),
-        **describe_limits(info.limits),
+        **describe_stored_limits(info.limits),
         "scheduled": info.scheduled,
         "completed": info.completed,
         "aggregating": info.aggregating,
