@@ -186,6 +186,16 @@ browser: browser-tools ## drive the dashboard in Chromium: every page, keys, acc
 	@BROWSER_WIDTHS=$(WIDTHS) BROWSER_THEMES=$(THEMES) BROWSER_SCRIPTS=$(SCRIPTS) \
 		$(PYTHON) -m pytest -q -rfEs -n 2 tests/browser $(PYTEST_ARGS)
 
+# In an environment of its own: it brings a plugin for pytest, which every test would load.
+.schemathesis/ready: $(STAMP)
+	@$(PYTHON) -m venv --clear .schemathesis
+	@.schemathesis/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements/dev.txt \
+		'schemathesis==4.32.*' && touch $@
+
+api-check: .schemathesis/ready ## hand /api/v1 what its OpenAPI document allows and forbids [SECONDS=30 SEED=1]
+	@$(PYTHON) -m tests.api_check --schemathesis .schemathesis/bin/schemathesis \
+		--seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+
 dashboard-bars: $(STAMP) ## measure the dashboard with a million tasks: page times, weight, viewers, streams [BARS_ARGS="--tasks 100000"]
 	@$(PYTHON) -m tests.dashboard_bars $(BARS_ARGS)
 
@@ -202,7 +212,7 @@ pins: ## write requirements/dev.txt again from pyproject.toml (needs uv)
 	@tools/pins.sh
 
 clean: ## remove the environment, caches and what builds leave
-	rm -rf $(VENV) .browser .redis-6 .mixed bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .browser .schemathesis .redis-6 .mixed bench/.environments build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP):

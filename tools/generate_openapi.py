@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pyasynq.web.api.openapi import DOCUMENT, render_document, topic_of
-from pyasynq.web.api.table import ROUTES, ApiRoute
+from pyasynq.web.api.table import API_ROUTES, ProgramRoute
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 HEAD: Final = """\
@@ -63,6 +63,7 @@ Above it the answer is 429 with `Retry-After`.
 - Every GET has an `ETag`. With `If-None-Match` the answer is 304 if nothing has changed.
   `PATCH .../limits` with `If-Match` answers 412 if someone else has changed the limits since.
 - Names in a path are percent-encoded: `%2F` is a slash in a name.
+  A colon may stay, unless the name ends in an act such as `:run`.
 
 
 ## Errors
@@ -139,7 +140,7 @@ An error after the first line is a last line `{"problem": {...}}`.
 def write_table() -> str:
     """Return the tables of all routes, by topic."""
     parts = []
-    for topic, routes in groupby(ROUTES, key=topic_of):
+    for topic, routes in groupby(API_ROUTES, key=topic_of):
         rows = "\n".join(map(_write_row, routes))
         parts.append(
             f"### {topic.replace('-', ' ').capitalize()}\n\n"
@@ -148,7 +149,7 @@ def write_table() -> str:
     return "\n".join(parts)
 
 
-def _write_row(route: ApiRoute) -> str:
+def _write_row(route: ProgramRoute) -> str:
     names = [f"`{one.name}`" for one in route.parameters] + [f"`{name}`" for name in route.headers]
     verb = f"`{route.verb}`" if route.verb else ""
     return f"| `{route.method} {route.path}` | {route.about} | {verb} | {', '.join(names)} |"

@@ -1,4 +1,4 @@
-"""Scalers for KEDA: by the length of a queue's list in Redis, and by a metric."""
+"""Scalers for KEDA: by the length of a queue's list in Redis, by a metric, and by the dashboard's API."""
 
 from __future__ import annotations
 
@@ -53,6 +53,20 @@ SCALERS: Final = {
                 "threshold": str(SLOTS_EACH),
                 "activationThreshold": "0",
             },
+        },
+    ),
+    "dashboard": _scaled_object(
+        "emails-by-tasks",
+        {
+            "type": "metrics-api",
+            "metadata": {
+                "url": "http://pyasynq-web.default.svc:8080/api/v1/scale?queue=emails&due_within=60",
+                "valueLocation": "value",
+                "targetValue": str(SLOTS_EACH),
+                "activationTargetValue": "0",
+                "authMode": "bearer",
+            },
+            "authenticationRef": {"name": "pyasynq-token"},
         },
     ),
 }

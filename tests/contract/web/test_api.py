@@ -329,13 +329,14 @@ async def test_other_methods_are_told(redis_url: str, tasks: Tasks) -> None:
         head, get = await visitor.head(f"{TASKS}/a"), await visitor.get(f"{TASKS}/a")
         assert (200, b"") == (head.status_code, head.content)
         assert get.headers["content-length"] == head.headers["content-length"]
+        assert "POST" == (await visitor.get(f"{TASKS}/a:run")).headers["allow"]
         check_problem(await visitor.get(f"{API}/nothing"), 404, "no_such_path")
 
 
 @run_async
 async def test_hostile_names_are_found_by_their_address(redis_url: str, redis_client: RedisClient) -> None:
     """Percent-encoded; a slash does not part a name, and `:run` at its end is not an act."""
-    for name in ('a"<b>&%:~\u202e', "x/y", "..", "a:run", "%2F", "é"):
+    for name in ('a"<b>&%:~\u202e', "x/y", "..", "a:run", "%2F", "é", "line\nbreak", "\x00\x1b"):
         Tasks(redis_client, name).pending(name)
         async with visiting(redis_url) as visitor:
             sent = quote(name, safe="").replace(".", "%2E")

@@ -11,7 +11,7 @@ from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY
 from pyasynq.operations import VERBS, Targets, User
 from pyasynq.operations.sync import Operator
 from pyasynq.task import TaskState
-from pyasynq.web.api.table import ROUTES
+from pyasynq.web.api.table import API_ROUTES
 from tests.contract.web.test_permissions import ROLES, role_of
 from tests.factories import Tasks
 from tests.run_async import run_async
@@ -129,13 +129,13 @@ NAMES: Final = {
 
 def test_every_route_has_a_row() -> None:
     """And each row has its route."""
-    assert [f"{route.method} {route.path}" for route in ROUTES] == list(ROWS)
+    assert [f"{route.method} {route.path}" for route in API_ROUTES] == list(ROWS)
 
 
 def test_every_route_names_its_verb() -> None:
     """Its permission is checked by the operator; only the user's own description needs none."""
-    assert {"/me"} == {route.path for route in ROUTES if not route.verb}
-    assert all(VERBS[route.verb].changes == route.changes for route in ROUTES if route.verb)
+    assert {"/me"} == {route.path for route in API_ROUTES if not route.verb}
+    assert all(VERBS[route.verb].changes == route.changes for route in API_ROUTES if route.verb)
 
 
 @pytest.mark.parametrize("name", ROWS)

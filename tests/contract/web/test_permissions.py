@@ -111,12 +111,12 @@ ROWS: Final[dict[str, Row]] = {
     ),
     "POST /operations/{operation}/{order}": Row("operations/{operation}/pause", _FORM),
     # The APIs have tables of their own. Here one request of each method is answered, or refused.
-    "GET /api/v1/{path:path}": Row("api/v1/queues", _PAGE),
-    "POST /api/v1/{path:path}": Row("api/v1/queues/emails:pause", "401 403 200 200 404"),
-    "DELETE /api/v1/{path:path}": Row("api/v1/queues/emails/tasks/a", "401 403 204 204 404"),
-    "PUT /api/v1/{path:path}": Row("api/v1/queues", "401 405 405 405 405"),
-    "PATCH /api/v1/{path:path}": Row("api/v1/queues", "401 405 405 405 405"),
-    "OPTIONS /api/v1/{path:path}": Row("api/v1/queues", "401 405 405 405 405"),
+    "GET /api/v1/{path:rest}": Row("api/v1/queues", _PAGE),
+    "POST /api/v1/{path:rest}": Row("api/v1/queues/emails:pause", "401 403 200 200 404"),
+    "DELETE /api/v1/{path:rest}": Row("api/v1/queues/emails/tasks/a", "401 403 204 204 404"),
+    "PUT /api/v1/{path:rest}": Row("api/v1/queues", "401 405 405 405 405"),
+    "PATCH /api/v1/{path:rest}": Row("api/v1/queues", "401 405 405 405 405"),
+    "OPTIONS /api/v1/{path:rest}": Row("api/v1/queues", "401 405 405 405 405"),
     # The API of asynqmon has answers errors by 500.
     "GET /api/{path:path}": Row("api/queues", _PAGE),
     "POST /api/{path:path}": Row("api/queues/emails:pause", "401 403 204 204 500"),

@@ -75,13 +75,14 @@ def test_panels_of_a_dashboard_do_not_overlap(dashboard: Any) -> None:
     "path", sorted((ROOT / "monitoring" / "keda").glob("*.yaml")), ids=lambda one: one.stem
 )
 def test_scalers_have_what_keda_requires(path: Path) -> None:
-    """Required metadata of both triggers, as texts."""
+    """Required metadata of each trigger, as texts."""
     scaler = yaml.safe_load(path.read_text("utf-8"))
     assert ("keda.sh/v1alpha1", "ScaledObject") == (scaler["apiVersion"], scaler["kind"])
     [trigger] = scaler["spec"]["triggers"]
     required = {
         "redis": {"address", "listName", "listLength"},
         "prometheus": {"serverAddress", "query", "threshold"},
+        "metrics-api": {"url", "valueLocation", "targetValue"},
     }
     assert required[trigger["type"]] <= trigger["metadata"].keys()
     assert all(isinstance(value, str) for value in trigger["metadata"].values())

@@ -13,7 +13,7 @@ from pyasynq.web.api.cursors import page_of_names
 from pyasynq.web.api.openapi import read_document
 from pyasynq.web.api.parameters import Parameter, Type, read_parameters
 from pyasynq.web.api.problem import ProblemError, to_problem
-from pyasynq.web.api.table import ROUTES
+from pyasynq.web.api.table import API_ROUTES
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())
 
@@ -21,7 +21,7 @@ DOCUMENT: dict[str, Any] = json.loads(read_document())
 def test_the_document_has_every_route() -> None:
     """And no other."""
     described = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
-    assert {(route.method, route.path) for route in ROUTES} == described
+    assert {(route.method, route.path) for route in API_ROUTES} == described
 
 
 def test_every_reference_of_the_document_leads_somewhere() -> None:
@@ -35,12 +35,12 @@ def test_every_reference_of_the_document_leads_somewhere() -> None:
 def test_operations_of_the_document_have_names_of_their_own() -> None:
     """Generated clients make functions of them."""
     names = [one["operationId"] for methods in DOCUMENT["paths"].values() for one in methods.values()]
-    assert len(names) == len(set(names)) == len(ROUTES)
+    assert len(names) == len(set(names)) == len(API_ROUTES)
 
 
 def test_every_change_can_be_rehearsed() -> None:
     """No route has the parameter for itself."""
-    for route in ROUTES:
+    for route in API_ROUTES:
         names = [parameter.name for parameter in route.all_parameters]
         assert len(names) == len(set(names))
         assert route.changes == ("dry_run" in names)

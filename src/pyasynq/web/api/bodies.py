@@ -7,41 +7,45 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-Reason = Annotated[str, Meta(description="Why, for the audit.", max_length=500)]
-Ids = Annotated[
+_Reason = Annotated[str, Meta(description="Why, for the audit.", max_length=500)]
+_Ids = Annotated[
     list[Annotated[str, Meta(min_length=1)]],
     Meta(description="Ids of tasks.", min_length=1, max_length=10_000),
 ]
-Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339, with a zone.")]
-Seconds = Annotated[float, Meta(gt=0, le=10**10, description="Seconds.")]
-Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Outcome = Annotated[
+_Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339, with a zone.")]
+_Seconds = Annotated[float, Meta(gt=0, le=10**10, description="Seconds.")]
+_Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Outcome = Annotated[
     Literal["retry", "archive", "delete"], Meta(description="Fate of the tasks that are cancelled.")
 ]
-Payload = Annotated[msgspec.Raw | UnsetType, Meta(description="Payload: any JSON, stored as it is sent.")]
-PayloadText = Annotated[str | UnsetType, Meta(description="Payload that is text and not JSON.")]
-PayloadBytes = Annotated[bytes | UnsetType, Meta(description="Payload of any bytes, in Base64.")]
-Headers = Annotated[dict[str, str], Meta(description="Headers of the task.")]
+_Payload = Annotated[msgspec.Raw | UnsetType, Meta(description="Payload: any JSON, stored as it is sent.")]
+_PayloadText = Annotated[str | UnsetType, Meta(description="Payload that is text and not JSON.")]
+_PayloadBytes = Annotated[bytes | UnsetType, Meta(description="Payload of any bytes, in Base64.")]
+_Headers = Annotated[dict[str, str], Meta(description="Headers of the task.")]
 
 
-class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class StrictRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A body without other fields than its own."""
+
+
+class ReasonRequest(StrictRequest, kw_only=True):
     """A body with a reason."""
 
-    reason: Reason = ""
+    reason: _Reason = ""
 
 
-class Enqueue(Body):
+class EnqueueRequest(ReasonRequest):
     """A task to enqueue. At most one of the three payloads is given."""
 
     type: Annotated[str, Meta(min_length=1, description="Type of the task, which names its handler.")]
-    payload: Payload = UNSET
-    payload_text: PayloadText = UNSET
-    payload_base64: PayloadBytes = UNSET
+    payload: _Payload = UNSET
+    payload_text: _PayloadText = UNSET
+    payload_base64: _PayloadBytes = UNSET
     task_id: str | UnsetType = UNSET
-    max_retry: Whole | UnsetType = UNSET
+    max_retry: _Whole | UnsetType = UNSET
     timeout: Annotated[float, Meta(ge=0, le=10**9, description="Seconds.")] | UnsetType = UNSET
-    deadline: Moment | UnsetType = UNSET
-    process_at: Moment | UnsetType = UNSET
+    deadline: _Moment | UnsetType = UNSET
+    process_at: _Moment | UnsetType = UNSET
     process_in: Annotated[float, Meta(ge=0, le=10**9, description="Seconds.")] | UnsetType = UNSET
     retention: Annotated[float, Meta(ge=0, le=10**9, description="Seconds.")] | UnsetType = UNSET
     unique: Annotated[float, Meta(ge=1, le=10**9, description="Seconds.")] | UnsetType = UNSET
@@ -50,63 +54,63 @@ class Enqueue(Body):
     on_duplicate: Literal["raise", "ignore", "return_existing", "replace_payload"] | UnsetType = UNSET
     on_conflict: Literal["raise", "replace_finished"] | UnsetType = UNSET
     group: str | UnsetType = UNSET
-    headers: Headers | UnsetType = UNSET
+    headers: _Headers | UnsetType = UNSET
 
 
-class NewPayload(Body):
+class PayloadRequest(ReasonRequest):
     """A payload in place of another; exactly one of the three is given."""
 
-    payload: Payload = UNSET
-    payload_text: PayloadText = UNSET
-    payload_base64: PayloadBytes = UNSET
+    payload: _Payload = UNSET
+    payload_text: _PayloadText = UNSET
+    payload_base64: _PayloadBytes = UNSET
     relock: Annotated[bool, Meta(description="Also move the lock of a unique task.")] = False
 
 
-class CopiedPayload(Body):
+class CopyRequest(ReasonRequest):
     """The payload of a copy; without one it is that of the original."""
 
-    payload: Payload = UNSET
-    payload_text: PayloadText = UNSET
-    payload_base64: PayloadBytes = UNSET
+    payload: _Payload = UNSET
+    payload_text: _PayloadText = UNSET
+    payload_base64: _PayloadBytes = UNSET
 
 
-class Reschedule(Body):
+class RescheduleRequest(ReasonRequest):
     """When a task is due."""
 
-    process_at: Moment
+    process_at: _Moment
 
 
-class Cancel(Body):
+class CancelRequest(ReasonRequest):
     """How a running task is cancelled."""
 
-    outcome: Outcome = "retry"
+    outcome: _Outcome = "retry"
 
 
-class SomeTasks(Body):
+class TasksRequest(ReasonRequest):
     """Ids of tasks of the queue."""
 
-    ids: Ids
+    ids: _Ids
 
 
-class SomeTasksToArchive(SomeTasks):
+class ArchiveTasksRequest(TasksRequest):
     """Ids of tasks of the queue to archive."""
 
     trim: Annotated[bool, Meta(description="Let older archived tasks make room.")] = False
 
 
-class SomeTasksToCancel(SomeTasks):
+class CancelTasksRequest(TasksRequest):
     """Ids of running tasks of the queue."""
 
-    outcome: Outcome = "retry"
+    outcome: _Outcome = "retry"
 
 
-class Pause(Body):
+class PauseRequest(ReasonRequest):
     """How long a queue is paused; null until it is resumed."""
 
-    duration: Seconds | None = None
+    duration: _Seconds | None = None
 
 
-class Limits(Body):
+class LimitsRequest(ReasonRequest):
     """Limits of a queue to change; null takes a limit away, a field that is missing stays."""
 
     max_run: Annotated[int, Meta(ge=1, le=10**6)] | UnsetType | None = UNSET
@@ -116,49 +120,49 @@ class Limits(Body):
     ordered: bool | UnsetType | None = UNSET
 
 
-class WaitObjective(Body):
+class WaitObjectiveRequest(ReasonRequest):
     """How long a task of the queue may be pending; null takes the objective away."""
 
-    seconds: Seconds | None
+    seconds: _Seconds | None
 
 
 class ActOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Options of an operation; an act ignores those of others."""
 
-    process_at: Moment | None = None
+    process_at: _Moment | None = None
     spread: Annotated[float, Meta(ge=0, le=10**9, description="Seconds over which tasks become due.")] = 0.0
     queue: Annotated[str, Meta(description="Move: the queue to move to.")] = ""
-    outcome: Outcome = "retry"
-    max_retry: Whole | None = None
+    outcome: _Outcome = "retry"
+    max_retry: _Whole | None = None
     timeout: Annotated[float, Meta(ge=0, le=10**9, description="Seconds.")] | None = None
-    deadline: Moment | None = None
-    headers: Headers = {}
+    deadline: _Moment | None = None
+    headers: _Headers = {}
     rate: Annotated[float, Meta(gt=0, le=10**6, description="Tasks a second at most.")] | None = None
     undo: Annotated[bool, Meta(description="Delete: keep the tasks for a day.")] = True
 
 
-class Operation(Body):
+class OperationRequest(ReasonRequest):
     """What to do with many tasks: with those of some ids, or with those that a query finds."""
 
     act: Literal["run", "archive", "delete", "cancel", "reschedule", "edit", "move", "enqueue_again"]
     query: Annotated[str, Meta(description="Query that finds the tasks.")] = ""
-    ids: Annotated[dict[str, Ids], Meta(description="Ids of tasks, by queue; 10,000 at most.")] = {}
+    ids: Annotated[dict[str, _Ids], Meta(description="Ids of tasks, by queue; 10,000 at most.")] = {}
     options: ActOptions = ActOptions()
     confirm: Annotated[
         int | None, Meta(description="Number of the tasks; needed above 1,000, and in production.")
     ] = None
 
 
-class Snooze(Body):
+class SnoozeRequest(ReasonRequest):
     """A finding to set apart; the reason is needed."""
 
     detector: str
-    duration: Seconds
+    duration: _Seconds
     queue: str = ""
     subject: str = ""
 
 
-class Unsnooze(Body):
+class UnsnoozeRequest(StrictRequest):
     """A finding that is snoozed."""
 
     detector: str
@@ -166,21 +170,21 @@ class Unsnooze(Body):
     subject: str = ""
 
 
-class Repair(Body):
+class RepairRequest(ReasonRequest):
     """Damage to repair, of some queues or, with null, of all; the doctor looks again before."""
 
     queues: Annotated[list[str], Meta(max_length=100)] | None = None
     kinds: Annotated[list[str], Meta(description="Kinds of findings; empty is all.", max_length=100)] = []
 
 
-class NewMark(Body):
+class MarkRequest(StrictRequest):
     """A line in each chart."""
 
     text: Annotated[str, Meta(min_length=1, max_length=200)]
-    at: Moment | None = None
+    at: _Moment | None = None
 
 
-class NewView(Body):
+class ViewRequest(StrictRequest):
     """A search under a name."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]

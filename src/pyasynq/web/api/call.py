@@ -104,7 +104,7 @@ class ApiCall:
             )
 
 
-def encode_json(value: Any) -> bytes:
+def encode_answer(value: Any) -> bytes:
     """Return a value as JSON with a newline; numbers that JSON does not have are null."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

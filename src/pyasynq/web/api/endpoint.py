@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -15,12 +16,12 @@ from pyasynq.web.auth.identify import bearer_token
 from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin
 from pyasynq.web.locations import route_path
 
-from .call import ApiCall, Created, Lines, Listing, encode_json, make_tag, matches_tag
+from .call import ApiCall, Created, Lines, Listing, encode_answer, make_tag, matches_tag
 from .parameters import read_parameters
 from .problem import ProblemError, to_problem, wrong_value
 from .records import COMPONENTS, encode_record
 from .rehearse import rehearse
-from .table import ROUTES
+from .table import API_ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyasynq.web.doorkeeper import Doorkeeper
     from pyasynq.web.page import PageRequest
 
-    from .table import ApiRoute
+    from .table import ProgramRoute
 
 PREFIX: Final = "/api/v1"
 TOKEN_HEADER: Final = "X-CSRF-Token"  # noqa: S105 - the name of a header
@@ -47,17 +48,46 @@ _UNKNOWN: Final = re.compile(r"unknown field `(.{1,100})`")
 
 
 class _Matcher(NamedTuple):
-    route: ApiRoute
     pattern: re.Pattern[str]
+    routes: dict[str, ProgramRoute]
+    """Routes of the path, by method."""
 
 
-def _compile_matcher(route: ApiRoute) -> _Matcher:
-    pieces = _SEGMENT.split(route.path)
-    text = "".join(f"(?P<{piece}>[^/]+)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
-    return _Matcher(route, re.compile(text))
+def _compile_matchers() -> list[_Matcher]:
+    """Return a matcher for each path; those that end in an act, such as `:run`, come first."""
+    found: dict[str, _Matcher] = {}
+    for route in sorted(API_ROUTES, key=lambda one: ":" not in one.path):
+        if route.path not in found:
+            found[route.path] = _Matcher(_compile_path(route.path), {})
+        found[route.path].routes[route.method] = route
+    return list(found.values())
 
 
-_MATCHERS: Final = tuple(map(_compile_matcher, ROUTES))
+def _compile_path(path: str) -> re.Pattern[str]:
+    pieces = _SEGMENT.split(path)
+    return re.compile(
+        "".join(f"(?P<{piece}>[^/]+)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+    )
+
+
+_MATCHERS: Final = _compile_matchers()
+
+
+class _Rest(Convertor[str]):
+    """The rest of a path with everything in it: Starlette's own `path` ends at a line break."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Return the rest as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the rest as it is."""
+        return value
+
+
+register_url_convertor("rest", _Rest())
 
 
 def api_route(door: Doorkeeper) -> Route:
@@ -72,7 +102,7 @@ def api_route(door: Doorkeeper) -> Route:
             response.body = b""
         return response
 
-    return Route(f"{PREFIX}/{{path:path}}", endpoint, methods=list(METHODS))
+    return Route(f"{PREFIX}/{{path:rest}}", endpoint, methods=list(METHODS))
 
 
 async def _answer(door: Doorkeeper, request: Request) -> Response:
@@ -147,26 +177,23 @@ def raw_path(scope: Scope) -> str:
     return "/" + "/".join(segments[1 + root.count("/") :])
 
 
-def _find(method: str, path: str) -> tuple[ApiRoute, dict[str, str]]:
+def _find(method: str, path: str) -> tuple[ProgramRoute, dict[str, str]]:
     """Return the route of a request, and the names in its path.
 
     Raises:
         ProblemError: there is no such path, or it has other methods.
     """
     wanted = "GET" if method == "HEAD" else method
-    allowed: list[str] = []
-    for route, pattern in _MATCHERS:
-        found = pattern.fullmatch(path)
-        if found and route.method == wanted:
-            return route, {name: _decode_segment(text) for name, text in found.groupdict().items()}
-        if found:
-            allowed.append(route.method)
-    if not allowed:
+    matches = ((pattern.fullmatch(path), routes) for pattern, routes in _MATCHERS)
+    found, routes = next(((match, routes) for match, routes in matches if match), (None, {}))
+    if found is None:
         raise ProblemError(
             404, "no_such_path", "There is no such path.", "GET /api/v1/openapi.json lists them."
         )
-    allow = ", ".join(sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])}))
-    remedy = f"Use {allow}."
+    if wanted in routes:
+        return routes[wanted], {name: _decode_segment(text) for name, text in found.groupdict().items()}
+    allow = ", ".join(sorted({*routes, *(["HEAD"] if "GET" in routes else [])}))
+    remedy = f"Use {allow}. A colon that belongs to a name is sent as %3A."
     raise ProblemError(
         405, "method_not_allowed", "This path has other methods.", remedy, headers={"Allow": allow}
     )
@@ -176,7 +203,7 @@ def _decode_segment(text: str) -> str:
     return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
-async def _read_body(route: ApiRoute, request: Request) -> Any:
+async def _read_body(route: ProgramRoute, request: Request) -> Any:
     """Return the body as the struct of a route; None for a route without one."""
     content = bytearray()
     async for chunk in request.stream():
@@ -273,7 +300,7 @@ def _write(call: ApiCall, answer: Any, component: str, status: int) -> Response:
 def _answer_json(
     ask: PageRequest, value: Any, status: int, headers: dict[str, str] | None = None
 ) -> Response:
-    content = value if isinstance(value, bytes) else encode_json(value)
+    content = value if isinstance(value, bytes) else encode_answer(value)
     sent = dict(headers or {})
     if ask.request.method in SAFE_METHODS:
         sent["ETag"] = tag = make_tag(content)

@@ -14,7 +14,7 @@ from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotF
 
 from .call import Created, Lines, Listing
 from .problem import ProblemError
-from .records import describe_damage, describe_finding, describe_worker
+from .records import describe_attention, describe_damage, describe_worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from .call import ApiCall
 
-MOST_STREAMS: Final = 100
+MOST_EVENT_STREAMS: Final = 100
 """Largest number of streams of events of one process."""
 
 
-async def list_servers(call: ApiCall) -> Listing:
+async def handle_list_servers(call: ApiCall) -> Listing:
     """Return the live servers."""
     return Listing([_describe_running(server) for server in await call.operator.servers()])
 
 
-async def get_server(call: ApiCall) -> Record:
+async def handle_get_server(call: ApiCall) -> Record:
     """Return a server with what it runs."""
     wanted = call.names["server"]
     found = [server for server in await call.operator.servers() if server.id == wanted]
@@ -55,12 +55,12 @@ def _plain(record: Record) -> dict[str, Any]:
     return {name: json_value(EVENTS.fields[0], value) for name, value in record.items()}
 
 
-async def quiet_server(call: ApiCall) -> Record:
+async def handle_quiet_server(call: ApiCall) -> Record:
     """Ask a server to take no more tasks."""
     return _describe_request(await call.operator.quiet_server(call.names["server"], reason=call.body.reason))
 
 
-async def stop_server(call: ApiCall) -> Record:
+async def handle_stop_server(call: ApiCall) -> Record:
     """Ask a server to shut down with its worker."""
     return _describe_request(await call.operator.stop_server(call.names["server"], reason=call.body.reason))
 
@@ -70,12 +70,12 @@ def _describe_request(result: ServerRequestResult) -> Record:
     return {"id": result.server_id, "status": str(result.status), "obeyed": is_obeyed}
 
 
-async def list_schedules(call: ApiCall) -> Listing:
+async def handle_list_schedules(call: ApiCall) -> Listing:
     """Return the entries of running schedulers."""
     return Listing([_describe_schedule(entry) for entry in await call.operator.schedules()])
 
 
-async def get_schedule(call: ApiCall) -> Record:
+async def handle_get_schedule(call: ApiCall) -> Record:
     """Return an entry of a running scheduler."""
     wanted = call.names["schedule"]
     found = [entry for entry in await call.operator.schedules() if entry.id == wanted]
@@ -94,21 +94,21 @@ def _describe_schedule(entry: SchedulerEntryInfo) -> Record:
     }
 
 
-async def list_schedule_events(call: ApiCall) -> Listing:
+async def handle_list_schedule_events(call: ApiCall) -> Listing:
     """Return what a schedule enqueued, newest first."""
     name, page, limit = call.names["schedule"], call["page"], call["limit"]
     events = await call.operator.schedule_events(name, page, limit)
     return Listing([describe_entry_event(name, event) for event in events])
 
 
-async def pause_schedule(call: ApiCall) -> Record:
+async def handle_pause_schedule(call: ApiCall) -> Record:
     """Pause a schedule."""
     return _describe_pause(
         await call.operator.pause_schedule(call.names["schedule"], reason=call.body.reason)
     )
 
 
-async def resume_schedule(call: ApiCall) -> Record:
+async def handle_resume_schedule(call: ApiCall) -> Record:
     """Resume a schedule."""
     return _describe_pause(
         await call.operator.resume_schedule(call.names["schedule"], reason=call.body.reason)
@@ -120,23 +120,23 @@ def _describe_pause(result: EntryPauseResult) -> Record:
     return {"id": result.entry_id, "status": status, "obeyed": result.understood}
 
 
-async def run_schedule(call: ApiCall) -> Created:
+async def handle_run_schedule(call: ApiCall) -> Created:
     """Enqueue the task of a schedule now."""
     run = await call.operator.run_schedule(call.names["schedule"], reason=call.body.reason)
     return Created(describe_task(run.task), ("queues", run.task.queue, "tasks", run.task.id))
 
 
-async def list_types(call: ApiCall) -> Listing:
+async def handle_list_types(call: ApiCall) -> Listing:
     """Return the task types that workers have described."""
     return Listing([describe_type(one) for one in await call.operator.task_types()])
 
 
-async def follow(call: ApiCall) -> Lines:
+async def handle_follow(call: ApiCall) -> Lines:
     """Send the events of some queues as they are published."""
     for queue in call["queue"]:
         call.ask.require("follow", queue)
     channels = call.ask.target.channels()
-    if "wsgi_environ" in call.ask.request.scope or channels.viewers >= MOST_STREAMS:
+    if "wsgi_environ" in call.ask.request.scope or channels.viewers >= MOST_EVENT_STREAMS:
         remedy = "Close other streams, or ask again for a shorter time."
         raise ProblemError(
             503, "too_many_streams", "No more streams are open here.", remedy, headers={"Retry-After": "10"}
@@ -158,22 +158,22 @@ async def _stream_events(call: ApiCall) -> AsyncIterator[str]:
         channels.viewers -= 1
 
 
-async def get_redis(call: ApiCall) -> Record:
+async def handle_get_redis(call: ApiCall) -> Record:
     """Return what Redis tells of itself."""
     return {"info": dict(await call.operator.redis_info())}
 
 
-async def list_findings(call: ApiCall) -> Listing:
+async def handle_list_findings(call: ApiCall) -> Listing:
     """Return what needs an operator, the most severe first."""
     found = await call.operator.attention()
     shown = (*found.findings, *(found.snoozed if call["snoozed"] else ()))
-    records = [describe_finding(one) for one in shown if one.severity >= call["severity"]]
+    records = [describe_attention(one) for one in shown if one.severity >= call["severity"]]
     unreadable = {queue: visible(why) for queue, why in found.unreadable.items()}
     at = json_value(EVENTS.fields[0], found.at)
     return Listing(records, facts={"at": at, "unreadable": unreadable})
 
 
-async def snooze(call: ApiCall) -> None:
+async def handle_snooze(call: ApiCall) -> None:
     """Set a finding apart for a time."""
     body = call.body
     await call.operator.snooze_finding(
@@ -181,7 +181,7 @@ async def snooze(call: ApiCall) -> None:
     )
 
 
-async def unsnooze(call: ApiCall) -> None:
+async def handle_unsnooze(call: ApiCall) -> None:
     """End the snooze of a finding."""
     body = call.body
     if not await call.operator.unsnooze_finding(body.detector, body.queue, subject=body.subject):
@@ -190,7 +190,7 @@ async def unsnooze(call: ApiCall) -> None:
         )
 
 
-async def examine(call: ApiCall) -> Listing:
+async def handle_examine(call: ApiCall) -> Listing:
     """Look for damage; the answer may be ten seconds old."""
     queues = call["queue"] or None
     question = ("api examine", tuple(sorted(call["queue"])))
@@ -199,7 +199,7 @@ async def examine(call: ApiCall) -> Listing:
     return _list_damage(found)
 
 
-async def repair(call: ApiCall) -> Listing:
+async def handle_repair(call: ApiCall) -> Listing:
     """Repair what the doctor finds."""
     body = call.body
     if body.queues is not None and not body.queues:

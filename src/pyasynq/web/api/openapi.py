@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from .records import COMPONENTS
-from .table import ROUTES
+from .table import API_ROUTES
 
 if TYPE_CHECKING:
-    from .table import ApiRoute
+    from .table import ProgramRoute
 
 DOCUMENT: Final = Path(__file__).with_name("openapi.json")
 _REFERENCE: Final = "#/components/schemas/{name}"
@@ -62,6 +62,16 @@ _PROBLEMS: Final = {
     "429": "You have asked too often.",
     "503": "Redis does not answer, or refuses.",
 }
+_EXAMPLES: Final = {
+    "queue": "emails",
+    "task": "42",
+    "operation": "c1a56274188c00df",
+    "server": "server-1",
+    "schedule": "entry-cart.remind",
+    "mark": "935e5ff42e5f",
+    "view": "db4d011e37dce013",
+}
+"""Names in paths, for readers and for the check of the API, whose database has the first two."""
 _HEADERS: Final = {
     "If-Match": "ETag of what was read; 412 if it has changed.",
     "Idempotency-Key": "Name of this request: within a day it enqueues one task, however often it is sent.",
@@ -71,9 +81,9 @@ _HEADERS: Final = {
 def build_document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
+    for route in API_ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route)
-    structs = sorted({route.body for route in ROUTES if route.body}, key=lambda one: one.__name__)
+    structs = sorted({route.body for route in API_ROUTES if route.body}, key=lambda one: one.__name__)
     _, inputs = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
     schemas = {name: _describe_view(name) for name in COMPONENTS} | inputs | {"Problem": _PROBLEM}
     return {
@@ -118,13 +128,13 @@ def read_document() -> bytes:
     return DOCUMENT.read_bytes()
 
 
-def name_route(route: ApiRoute) -> str:
+def name_route(route: ProgramRoute) -> str:
     """Return the id of a route's operation: `get_queues_queue_limits`."""
     words = re.sub(r"\W+", "_", route.path).strip("_")
     return f"{route.method.lower()}_{words}"
 
 
-def topic_of(route: ApiRoute) -> str:
+def topic_of(route: ProgramRoute) -> str:
     """Return what a route is about: the first segment of its path, or `tasks` below a queue."""
     first = route.path.split("/")[1].partition(":")[0]
     return "tasks" if route.path.startswith("/queues/{queue}/tasks") else first
@@ -139,9 +149,15 @@ def _refer(name: str) -> dict[str, str]:
     return {"$ref": _REFERENCE.format(name=name)}
 
 
-def _describe_route(route: ApiRoute) -> dict[str, Any]:
+def _describe_route(route: ProgramRoute) -> dict[str, Any]:
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1},
+            "example": _EXAMPLES[name],
+        }
         for name in _NAME.findall(route.path)
     ]
     parameters += [
@@ -180,7 +196,7 @@ def _required_fields(struct: type[msgspec.Struct]) -> list[str]:
     return [field.name for field in msgspec.structs.fields(struct) if field.required]
 
 
-def _describe_responses(route: ApiRoute) -> dict[str, Any]:
+def _describe_responses(route: ProgramRoute) -> dict[str, Any]:
     responses: dict[str, Any] = {str(route.status): _describe_success(route)}
     if route.status == 201 and route.returns == "EnqueuedTask":
         responses["200"] = {**_describe_success(route), "description": "The task exists already."}
@@ -202,7 +218,7 @@ def _describe_responses(route: ApiRoute) -> dict[str, Any]:
     return dict(sorted(responses.items()))
 
 
-def _problems_of(route: ApiRoute) -> list[str]:
+def _problems_of(route: ProgramRoute) -> list[str]:
     statuses = ["401", "403", "404", "409", "413", "414", "422", "429", "503"]
     if route.body is not None:
         statuses += ["400", "415"]
@@ -211,7 +227,7 @@ def _problems_of(route: ApiRoute) -> list[str]:
     return statuses
 
 
-def _describe_success(route: ApiRoute) -> dict[str, Any]:
+def _describe_success(route: ProgramRoute) -> dict[str, Any]:
     if route.lines:
         lines = {"application/x-ndjson": {"schema": _refer(route.lines)}}
         return {"description": "Lines of JSON, one at a time.", "content": lines}
@@ -230,7 +246,7 @@ def _describe_success(route: ApiRoute) -> dict[str, Any]:
     return described
 
 
-def _describe_content(component: str, route: ApiRoute, *, is_list: bool) -> dict[str, Any]:
+def _describe_content(component: str, route: ProgramRoute, *, is_list: bool) -> dict[str, Any]:
     schema: dict[str, Any] = _refer(component)
     if is_list:
         facts = {name: _FACTS[name] for name in (*route.facts, *(["dry_run"] if route.changes else []))}

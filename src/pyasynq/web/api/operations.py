@@ -11,70 +11,70 @@ from pyasynq.operations import Act, AuditFilters, OperationOptions, Targets
 
 from .call import Created, Listing
 from .problem import wrong_value
-from .records import describe_preview
+from .records import describe_operation_preview
 
 if TYPE_CHECKING:
     from pyasynq.cli.records import Record
     from pyasynq.operations import AuditPage, OperationInfo
 
-    from .bodies import Operation
+    from .bodies import OperationRequest
     from .call import ApiCall
 
 _PATIENCE: Final = 0.2
 """Seconds for which an answer waits for the end of a small operation."""
 
 
-async def list_operations(call: ApiCall) -> Listing:
+async def handle_list_operations(call: ApiCall) -> Listing:
     """Return the newest operations."""
     return Listing([describe_operation(one) for one in await call.operator.operations(call["limit"])])
 
 
-async def get_operation(call: ApiCall) -> Record:
+async def handle_get_operation(call: ApiCall) -> Record:
     """Return an operation."""
     return describe_operation(await call.operator.operation(call.names["operation"]))
 
 
-async def preview(call: ApiCall) -> Record:
+async def handle_preview(call: ApiCall) -> Record:
     """Return what an operation would do."""
-    body: Operation = call.body
+    body: OperationRequest = call.body
     targets, options = _read_targets(body), _read_options(body)
-    return describe_preview(await call.operator.preview_operation(Act(body.act), targets, options))
+    return describe_operation_preview(await call.operator.preview_operation(Act(body.act), targets, options))
 
 
-async def start(call: ApiCall) -> Created:
+async def handle_start(call: ApiCall) -> Created:
     """Start an operation, which runs on while its address tells how far it is."""
-    body: Operation = call.body
+    body: OperationRequest = call.body
     info = await call.operator.start_operation(
         Act(body.act), _read_targets(body), _read_options(body), reason=body.reason, confirm=body.confirm
     )
     return await _run(call, info)
 
 
-async def pause(call: ApiCall) -> Record:
+async def handle_pause(call: ApiCall) -> Record:
     """Pause an operation."""
     info = await call.operator.pause_operation(call.names["operation"], reason=call.body.reason)
     return describe_operation(info)
 
 
-async def resume(call: ApiCall) -> Created:
+async def handle_resume(call: ApiCall) -> Created:
     """Let a paused operation go on, here."""
     info = await call.operator.resume_operation(call.names["operation"], reason=call.body.reason)
     return await _run(call, info)
 
 
-async def stop(call: ApiCall) -> Record:
+async def handle_stop(call: ApiCall) -> Record:
     """End an operation; what was done stays done."""
     info = await call.operator.stop_operation(call.names["operation"], reason=call.body.reason)
     return describe_operation(info)
 
 
-async def undo(call: ApiCall) -> Created:
+async def handle_undo(call: ApiCall) -> Created:
     """Start an operation that puts deleted tasks back."""
     info = await call.operator.undo_operation(call.names["operation"], reason=call.body.reason)
     return await _run(call, info)
 
 
-async def run(call: ApiCall) -> Created:
+async def handle_run(call: ApiCall) -> Created:
     """Go on with an operation whose process has died."""
     info = await call.operator.operation(call.names["operation"])
     for queue in info.concerns:
@@ -89,13 +89,13 @@ async def _run(call: ApiCall, info: OperationInfo) -> Created:
     return Created(record, ("operations", info.operation), 202)
 
 
-def _read_targets(body: Operation) -> Targets:
+def _read_targets(body: OperationRequest) -> Targets:
     if bool(body.ids) == bool(body.query.strip()):
         raise wrong_value("ids", "Give either ids or a query.")
     return Targets(body.ids, body.query)
 
 
-def _read_options(body: Operation) -> OperationOptions:
+def _read_options(body: OperationRequest) -> OperationOptions:
     given = body.options
     return OperationOptions(
         process_at=given.process_at,
@@ -111,14 +111,14 @@ def _read_options(body: Operation) -> OperationOptions:
     )
 
 
-async def list_audit(call: ApiCall) -> Listing:
+async def handle_list_audit(call: ApiCall) -> Listing:
     """Return a page of the audit, newest first."""
     return _list_entries(
         await call.operator.audit(_read_filters(call), cursor=call["cursor"], limit=call["limit"])
     )
 
 
-async def list_refusals(call: ApiCall) -> Listing:
+async def handle_list_refusals(call: ApiCall) -> Listing:
     """Return a page of the calls that were refused, newest first."""
     return _list_entries(
         await call.operator.refusals(_read_filters(call), cursor=call["cursor"], limit=call["limit"])

@@ -178,7 +178,9 @@ DRY_RUN: Final = Parameter(
     "dry_run", "Check everything, change nothing, and say what would be done.", Type.FLAG, default=False
 )
 QUERY: Final = Parameter("q", "Query; docs/query.md has the language.", default="")
-QUEUES: Final = Parameter("queue", "Name of a queue; may be given several times.", is_list=True, most=100)
+QUEUE_NAMES: Final = Parameter(
+    "queue", "Name of a queue; may be given several times.", is_list=True, most=100
+)
 STATE: Final = Parameter(
     "state", "State of the tasks.", choices=tuple(state.value for state in TaskState), is_required=True
 )

@@ -11,10 +11,10 @@ from pyasynq.cli.records import describe_day, describe_group, describe_queue
 from pyasynq.cli.reports import describe_error
 from pyasynq.limits import LimitChanges
 
-from .call import Listing, encode_json, make_tag
+from .call import Listing, encode_answer, make_tag
 from .cursors import page_of_names
 from .problem import wrong_value
-from .records import describe_limits, describe_type_counts
+from .records import describe_limit_report, describe_type_counts
 
 if TYPE_CHECKING:
     from pyasynq.cli.records import Record
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .call import ApiCall
 
 
-async def list_queues(call: ApiCall) -> Listing:
+async def handle_list_queues(call: ApiCall) -> Listing:
     """Return the counts of a page of queues, by name."""
     names = await call.operator.queues(call["queue"] or None)
     page, cursor = page_of_names(sorted(names), call["cursor"], call["limit"])
@@ -30,7 +30,7 @@ async def list_queues(call: ApiCall) -> Listing:
     return Listing([describe_queue(info) for info in infos], cursor, {"total": len(names)})
 
 
-async def get_queue(call: ApiCall) -> Record:
+async def handle_get_queue(call: ApiCall) -> Record:
     """Return the counts of a queue."""
     return describe_queue(await call.operator.queue(call.queue, memory=call["memory"]))
 
@@ -40,36 +40,36 @@ async def get_queue_state(call: ApiCall) -> Record:
     return describe_queue(await call.operator.queue(call.queue))
 
 
-async def delete_queue(call: ApiCall) -> Record:
+async def handle_delete_queue(call: ApiCall) -> Record:
     """Delete a queue, and with `force` its tasks."""
     count = await call.operator.delete_queue(call.queue, force=call["force"], reason=call["reason"])
     return {"count": count}
 
 
-async def pause_queue(call: ApiCall) -> Record:
+async def handle_pause_queue(call: ApiCall) -> Record:
     """Pause a queue."""
     await call.operator.pause_queue(call.queue, call.body.duration, reason=call.body.reason)
     return await get_queue_state(call)
 
 
-async def resume_queue(call: ApiCall) -> Record:
+async def handle_resume_queue(call: ApiCall) -> Record:
     """Resume a queue."""
     await call.operator.resume_queue(call.queue, reason=call.body.reason)
     return await get_queue_state(call)
 
 
-async def get_limits(call: ApiCall) -> Record:
+async def handle_get_limits(call: ApiCall) -> Record:
     """Return the limits of a queue, stored ones and those that servers ask for."""
-    return describe_limits(await call.operator.queue_limits(call.queue))
+    return describe_limit_report(await call.operator.queue_limits(call.queue))
 
 
-async def change_limits(call: ApiCall) -> Record:
+async def handle_change_limits(call: ApiCall) -> Record:
     """Change limits; with `If-Match` only if they are still those that were read."""
     if call.header("if-match"):
-        before = describe_limits(await call.operator.queue_limits(call.queue))
-        call.check_unchanged(make_tag(encode_json(before)))
+        before = describe_limit_report(await call.operator.queue_limits(call.queue))
+        call.check_unchanged(make_tag(encode_answer(before)))
     await call.operator.set_queue_limits(call.queue, reason=call.body.reason, **read_changes(call.body))
-    return await get_limits(call)
+    return await handle_get_limits(call)
 
 
 def read_changes(body: Any) -> LimitChanges:
@@ -81,25 +81,25 @@ def read_changes(body: Any) -> LimitChanges:
     return cast("LimitChanges", changes)
 
 
-async def set_wait_objective(call: ApiCall) -> Record:
+async def handle_set_wait_objective(call: ApiCall) -> Record:
     """Set or remove the objective of a queue."""
     await call.operator.set_wait_objective(call.queue, call.body.seconds, reason=call.body.reason)
     return await get_queue_state(call)
 
 
-async def list_history(call: ApiCall) -> Listing:
+async def handle_list_history(call: ApiCall) -> Listing:
     """Return what a queue processed, today first."""
     return Listing([describe_day(day) for day in await call.operator.history(call.queue, call["days"])])
 
 
-async def list_groups(call: ApiCall) -> Listing:
+async def handle_list_groups(call: ApiCall) -> Listing:
     """Return a page of the groups of a queue."""
     page = await call.operator.group_page(call.queue, cursor=call["cursor"], page_size=call["limit"])
     records = [describe_group(call.queue, group) for group in page.groups]
     return Listing(records, page.cursor, {"total": page.total})
 
 
-async def list_errors(call: ApiCall) -> Listing:
+async def handle_list_errors(call: ApiCall) -> Listing:
     """Return failed tasks by their errors, the most frequent first."""
     report = await call.operator.errors(
         call.queue, call["state"], scan=call["scan"], since=call["since"], until=call["until"]
@@ -113,7 +113,7 @@ async def list_errors(call: ApiCall) -> Listing:
     return Listing([describe_error(call.queue, group) for group in report.groups], facts=facts)
 
 
-async def list_type_counts(call: ApiCall) -> Listing:
+async def handle_list_type_counts(call: ApiCall) -> Listing:
     """Return the types of the tasks of a queue, the most frequent first."""
     report = await call.operator.types(
         call.queue, scan=call["scan"], since=call["since"], until=call["until"]
@@ -122,7 +122,7 @@ async def list_type_counts(call: ApiCall) -> Listing:
     return Listing([describe_type_counts(one) for one in report.types], facts=facts)
 
 
-async def get_scale(call: ApiCall) -> Record:
+async def handle_get_scale(call: ApiCall) -> Record:
     """Return how many tasks of some queues want a slot now or soon; a paused queue wants none."""
     infos = [await call.operator.queue(name) for name in dict.fromkeys(call["queue"])]
     running = [info for info in infos if not info.paused]

@@ -43,7 +43,7 @@ ME: Final = _view(
     Field("permissions", Kind.OBJECT, "For each permission the patterns of the queues it holds for."),
     Field("verbs", Kind.NAMES, "Methods of `Operator` that the user may call for some queue."),
 )
-LIMITS: Final = _view(
+QUEUE_LIMITS: Final = _view(
     "queue-limits",
     _text("queue", "Name of the queue."),
     Field("max_run", Kind.COUNT, "Tasks that run at once; null for any number.", is_optional=True),
@@ -86,7 +86,7 @@ ENQUEUED: Final = View(
     ),
     "",
 )
-RUNNING: Final = View(
+RUNNING_SERVERS: Final = View(
     "server",
     "id",
     (
@@ -113,7 +113,7 @@ SCHEDULES: Final = View(
     ),
     "",
 )
-PREVIEW: Final = _view(
+OPERATION_PREVIEW: Final = _view(
     "operation-preview",
     Field("dry_run", Kind.FLAG, "True: nothing was changed."),
     _text("act", "What would be done."),
@@ -185,10 +185,10 @@ COMPONENTS: Final = {
     "Latency": LATENCY,
     "Mark": MARKS,
     "Me": ME,
-    "OperationPreview": PREVIEW,
+    "OperationPreview": OPERATION_PREVIEW,
     "OperationRecord": OPERATIONS,
     "Queue": QUEUES,
-    "QueueLimits": LIMITS,
+    "QueueLimits": QUEUE_LIMITS,
     "Redis": REDIS,
     "RequestAnswer": ANSWERS,
     "SavedView": SAVED_VIEWS,
@@ -196,7 +196,7 @@ COMPONENTS: Final = {
     "Schedule": SCHEDULES,
     "ScheduleEvent": ENTRY_EVENTS,
     "SeriesPoint": SERIES,
-    "Server": RUNNING,
+    "Server": RUNNING_SERVERS,
     "Task": TASKS,
     "TaskResult": TASK_RESULTS,
     "TaskType": TYPES,
@@ -227,7 +227,7 @@ def describe_access(access: Access) -> Record:
     }
 
 
-def describe_limits(report: LimitReport) -> Record:
+def describe_limit_report(report: LimitReport) -> Record:
     """Return the record of the limits of a queue."""
     return {
         "queue": report.queue,
@@ -275,7 +275,7 @@ def describe_worker(worker: WorkerInfo) -> Record:
     }
 
 
-def describe_finding(finding: AttentionFinding) -> Record:
+def describe_attention(finding: AttentionFinding) -> Record:
     """Return the record of a finding, as the command line's."""
     snooze = finding.snooze
     return {
@@ -295,7 +295,7 @@ def describe_finding(finding: AttentionFinding) -> Record:
     }
 
 
-def describe_preview(preview: OperationPreview) -> Record:
+def describe_operation_preview(preview: OperationPreview) -> Record:
     """Return the record of what an operation would do."""
     return {
         "dry_run": True,

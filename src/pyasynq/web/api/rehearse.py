@@ -58,13 +58,13 @@ async def _check_subject(call: ApiCall, verb: Verb) -> None:
         case Subject.QUEUES:
             _check_all(call, verb.name, call.body.queues or ())
         case Subject.SERVER:
-            record = await fleet.get_server(call)
+            record = await fleet.handle_get_server(call)
             _check_all(call, verb.name, record["queues"])
         case Subject.ENTRY:
-            record = await fleet.get_schedule(call)
+            record = await fleet.handle_get_schedule(call)
             _check_all(call, verb.name, [record["queue"]])
         case Subject.OPERATION:
-            record = await operations.get_operation(call)
+            record = await operations.handle_get_operation(call)
             _check_all(call, verb.name, record["queues"])
         case _:
             _check_all(call, verb.name, ())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LINES: str = "application/x-ndjson"
 
 
-async def search(call: ApiCall) -> Listing | Lines:
+async def handle_search(call: ApiCall) -> Listing | Lines:
     """Return the tasks that a query finds, newest first; as lines of JSON all of them."""
     queues = call["queue"] or None
     if LINES in call.header("accept"):
@@ -53,12 +53,12 @@ async def _export(call: ApiCall) -> Lines:
     return Lines(call.operator.export(call["q"], queues, limit=limit))
 
 
-async def explain(call: ApiCall) -> Record:
+async def handle_explain(call: ApiCall) -> Record:
     """Return what a query would look at."""
     return describe_explanation(await call.operator.explain_search(call["q"], call["queue"] or None))
 
 
-async def complete(call: ApiCall) -> Listing:
+async def handle_complete(call: ApiCall) -> Listing:
     """Return completions of a query that is being written."""
     caret = len(call["q"]) if call["caret"] is None else call["caret"]
     found = await call.operator.complete_query(call["q"], min(caret, len(call["q"])))

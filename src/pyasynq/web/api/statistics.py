@@ -24,17 +24,17 @@ _WEEK: Final = timedelta(days=7)
 _MOST_POINTS: Final = 100_000
 
 
-async def get_me(call: ApiCall) -> Record:
+async def handle_get_me(call: ApiCall) -> Record:
     """Return the user of the request, and what the user may."""
     return describe_access(call.operator.access)
 
 
-async def list_latency(call: ApiCall) -> Listing:
+async def handle_list_latency(call: ApiCall) -> Listing:
     """Return how long tasks waited and ran, by queue and type."""
     return Listing(describe_series(await _read_series(call)))
 
 
-async def list_series(call: ApiCall) -> Listing:
+async def handle_list_series(call: ApiCall) -> Listing:
     """Return how attempts ended over time, by queue and type."""
     found = await _read_series(call)
     if sum(len(series.points) for series in found) > _MOST_POINTS:
@@ -50,30 +50,30 @@ async def _read_series(call: ApiCall) -> list[AttemptSeries]:
     )
 
 
-async def list_marks(call: ApiCall) -> Listing:
+async def handle_list_marks(call: ApiCall) -> Listing:
     """Return the marks of a time, the oldest first."""
     since = call["since"] or datetime.now(UTC) - _WEEK
     return Listing([describe_mark(mark) for mark in await call.operator.marks(since, call["until"])])
 
 
-async def add_mark(call: ApiCall) -> Created:
+async def handle_add_mark(call: ApiCall) -> Created:
     """Mark a time in all charts."""
     mark = await call.operator.add_mark(call.body.text, at=call.body.at)
     return Created(describe_mark(mark), ("marks",))
 
 
-async def remove_mark(call: ApiCall) -> None:
+async def handle_remove_mark(call: ApiCall) -> None:
     """Remove a mark."""
     if not await call.operator.remove_mark(call.names["mark"]):
         raise ProblemError(404, "mark_not_found", "There is no such mark.", "GET /marks lists them.")
 
 
-async def list_views(call: ApiCall) -> Listing:
+async def handle_list_views(call: ApiCall) -> Listing:
     """Return the user's own views, then those that others share."""
     return Listing([describe_saved_view(view) for view in await call.operator.views(call["page"])])
 
 
-async def save_view(call: ApiCall) -> Created:
+async def handle_save_view(call: ApiCall) -> Created:
     """Save a view, in place of one of the same name."""
     body: Any = call.body
     save = call.operator.share_view if body.shared else call.operator.save_view
@@ -81,7 +81,7 @@ async def save_view(call: ApiCall) -> Created:
     return Created(describe_saved_view(view), ("views",))
 
 
-async def delete_view(call: ApiCall) -> None:
+async def handle_delete_view(call: ApiCall) -> None:
     """Delete a view of the user's own, or with `shared` a shared one of anyone."""
     delete = call.operator.delete_shared_view if call["shared"] else call.operator.delete_view
     if not await delete(call.names["view"]):

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq.operations import VERBS
 
 from . import bodies, fleet, operations, queues, rehearse, search, statistics, tasks
-from .parameters import CURSOR, DRY_RUN, LIMIT, QUERY, QUEUES, REASON, SINCE, STATE, UNTIL, Parameter, Type
+from .parameters import (
+    CURSOR,
+    DRY_RUN,
+    LIMIT,
+    QUERY,
+    QUEUE_NAMES,
+    REASON,
+    SINCE,
+    STATE,
+    UNTIL,
+    Parameter,
+    Type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRoute:
+class ProgramRoute:
     """One route."""
 
     method: str
@@ -72,7 +84,7 @@ _MEMORY: Final = Parameter("memory", "Also estimate the memory.", Type.FLAG, def
 _SCAN: Final = Parameter("scan", "Tasks to look at, the newest first.", Type.WHOLE, 10_000, 1, 100_000)
 _TYPES: Final = Parameter("type", "Name of a task type; may be given several times.", is_list=True, most=100)
 _SERIES: Final = (
-    QUEUES,
+    QUEUE_NAMES,
     _TYPES,
     Parameter("since", "Begin; an hour ago unless given.", Type.TIME),
     UNTIL,
@@ -101,13 +113,15 @@ _SOME: Final = "/queues/{queue}/tasks"
 _RESULTS: Final = ("done", "refused", "trimmed")
 
 
-def _get(path: str, verb: str, answer: Answer, returns: str, *parameters: Parameter, **more: Any) -> ApiRoute:
-    return ApiRoute("GET", path, verb, answer, returns, parameters=parameters, **more)
+def _get(
+    path: str, verb: str, answer: Answer, returns: str, *parameters: Parameter, **more: Any
+) -> ProgramRoute:
+    return ProgramRoute("GET", path, verb, answer, returns, parameters=parameters, **more)
 
 
 def _list(
     path: str, verb: str, answer: Answer, returns: str, *parameters: Parameter, **more: Any
-) -> ApiRoute:
+) -> ProgramRoute:
     return _get(path, verb, answer, returns, *parameters, is_list=True, **more)
 
 
@@ -116,17 +130,17 @@ def _post(
     verb: str,
     answer: Answer,
     returns: str,
-    body: type[msgspec.Struct] = bodies.Body,
+    body: type[msgspec.Struct] = bodies.ReasonRequest,
     **more: Any,
-) -> ApiRoute:
-    return ApiRoute("POST", path, verb, answer, returns, body=body, **more)
+) -> ProgramRoute:
+    return ProgramRoute("POST", path, verb, answer, returns, body=body, **more)
 
 
-def _delete(path: str, verb: str, answer: Answer, *parameters: Parameter, **more: Any) -> ApiRoute:
-    return ApiRoute("DELETE", path, verb, answer, parameters=parameters, **{"status": 204, **more})
+def _delete(path: str, verb: str, answer: Answer, *parameters: Parameter, **more: Any) -> ProgramRoute:
+    return ProgramRoute("DELETE", path, verb, answer, parameters=parameters, **{"status": 204, **more})
 
 
-def _some(verb: str, answer: Answer, body: type[msgspec.Struct]) -> ApiRoute:
+def _some(verb: str, answer: Answer, body: type[msgspec.Struct]) -> ProgramRoute:
     return _post(
         f"{_SOME}:{verb.partition('_')[0]}",
         verb,
@@ -140,63 +154,65 @@ def _some(verb: str, answer: Answer, body: type[msgspec.Struct]) -> ApiRoute:
     )
 
 
-ROUTES: Final = (
-    _get("/me", "", statistics.get_me, "Me", summary="tell who asks, and what that user may"),
+API_ROUTES: Final = (
+    _get("/me", "", statistics.handle_get_me, "Me", summary="tell who asks, and what that user may"),
     # Queues
     _list(
         "/queues",
         "queue_infos",
-        queues.list_queues,
+        queues.handle_list_queues,
         "Queue",
-        QUEUES,
+        QUEUE_NAMES,
         _MEMORY,
         CURSOR,
         LIMIT,
         facts=("total",),
     ),
-    _get(_QUEUE, "queue", queues.get_queue, "Queue", _MEMORY),
+    _get(_QUEUE, "queue", queues.handle_get_queue, "Queue", _MEMORY),
     _delete(
         _QUEUE,
         "delete_queue",
-        queues.delete_queue,
+        queues.handle_delete_queue,
         Parameter("force", "Also delete its tasks.", Type.FLAG, default=False),
         REASON,
         returns="Count",
         status=200,
     ),
-    _post(f"{_QUEUE}:pause", "pause_queue", queues.pause_queue, "Queue", bodies.Pause),
-    _post(f"{_QUEUE}:resume", "resume_queue", queues.resume_queue, "Queue"),
-    _get(f"{_QUEUE}/limits", "queue_limits", queues.get_limits, "QueueLimits"),
-    ApiRoute(
+    _post(f"{_QUEUE}:pause", "pause_queue", queues.handle_pause_queue, "Queue", bodies.PauseRequest),
+    _post(f"{_QUEUE}:resume", "resume_queue", queues.handle_resume_queue, "Queue"),
+    _get(f"{_QUEUE}/limits", "queue_limits", queues.handle_get_limits, "QueueLimits"),
+    ProgramRoute(
         "PATCH",
         f"{_QUEUE}/limits",
         "set_queue_limits",
-        queues.change_limits,
+        queues.handle_change_limits,
         "QueueLimits",
-        body=bodies.Limits,
+        body=bodies.LimitsRequest,
         rehearse=rehearse.rehearse_limits,
         headers=("If-Match",),
     ),
-    ApiRoute(
+    ProgramRoute(
         "PUT",
         f"{_QUEUE}/wait-objective",
         "set_wait_objective",
-        queues.set_wait_objective,
+        queues.handle_set_wait_objective,
         "Queue",
-        body=bodies.WaitObjective,
+        body=bodies.WaitObjectiveRequest,
     ),
     _list(
         f"{_QUEUE}/history",
         "history",
-        queues.list_history,
+        queues.handle_list_history,
         "HistoryDay",
         Parameter("days", "Days to tell, in UTC.", Type.WHOLE, 10, 1, 90),
     ),
-    _list(f"{_QUEUE}/groups", "group_page", queues.list_groups, "Group", CURSOR, LIMIT, facts=("total",)),
+    _list(
+        f"{_QUEUE}/groups", "group_page", queues.handle_list_groups, "Group", CURSOR, LIMIT, facts=("total",)
+    ),
     _list(
         f"{_QUEUE}/errors",
         "errors",
-        queues.list_errors,
+        queues.handle_list_errors,
         "ErrorGroup",
         Parameter("state", "State of the tasks.", choices=("archived", "retry"), default="archived"),
         _SCAN,
@@ -207,7 +223,7 @@ ROUTES: Final = (
     _list(
         f"{_QUEUE}/types",
         "types",
-        queues.list_type_counts,
+        queues.handle_list_type_counts,
         "TypeCounts",
         _SCAN,
         SINCE,
@@ -218,7 +234,7 @@ ROUTES: Final = (
     _list(
         _SOME,
         "walk_tasks",
-        tasks.list_tasks,
+        tasks.handle_list_tasks,
         "Task",
         STATE,
         Parameter("group", "Group of aggregating tasks.", default=""),
@@ -230,104 +246,143 @@ ROUTES: Final = (
     _post(
         _SOME,
         "enqueue",
-        tasks.enqueue,
+        tasks.handle_enqueue,
         "EnqueuedTask",
-        bodies.Enqueue,
+        bodies.EnqueueRequest,
         status=201,
         rehearse=rehearse.rehearse_enqueue,
         headers=(tasks.KEY_HEADER,),
     ),
-    _get(_TASK, "task", tasks.get_task, "Task"),
-    _delete(_TASK, "delete_task", tasks.delete_task, REASON),
-    _post(f"{_TASK}:run", "run_task", tasks.run_task, "Task"),
-    _post(f"{_TASK}:archive", "archive_task", tasks.archive_task, "Task"),
-    _post(f"{_TASK}:cancel", "cancel_task", tasks.cancel_task, "Cancellation", bodies.Cancel, status=202),
-    _post(f"{_TASK}:reschedule", "reschedule_task", tasks.reschedule_task, "Task", bodies.Reschedule),
-    _post(f"{_TASK}:copy", "enqueue_copy", tasks.copy_task, "EnqueuedTask", bodies.CopiedPayload, status=201),
-    ApiRoute(
+    _get(_TASK, "task", tasks.handle_get_task, "Task"),
+    _delete(_TASK, "delete_task", tasks.handle_delete_task, REASON),
+    _post(f"{_TASK}:run", "run_task", tasks.handle_run_task, "Task"),
+    _post(f"{_TASK}:archive", "archive_task", tasks.handle_archive_task, "Task"),
+    _post(
+        f"{_TASK}:cancel",
+        "cancel_task",
+        tasks.handle_cancel_task,
+        "Cancellation",
+        bodies.CancelRequest,
+        status=202,
+    ),
+    _post(
+        f"{_TASK}:reschedule",
+        "reschedule_task",
+        tasks.handle_reschedule_task,
+        "Task",
+        bodies.RescheduleRequest,
+    ),
+    _post(
+        f"{_TASK}:copy",
+        "enqueue_copy",
+        tasks.handle_copy_task,
+        "EnqueuedTask",
+        bodies.CopyRequest,
+        status=201,
+    ),
+    ProgramRoute(
         "PUT",
         f"{_TASK}/payload",
         "edit_payload",
-        tasks.edit_payload,
+        tasks.handle_edit_payload,
         "Task",
-        body=bodies.NewPayload,
+        body=bodies.PayloadRequest,
         rehearse=rehearse.rehearse_payload,
     ),
-    _some("run_tasks", tasks.run_tasks, bodies.SomeTasks),
-    _some("archive_tasks", tasks.archive_tasks, bodies.SomeTasksToArchive),
-    _some("delete_tasks", tasks.delete_tasks, bodies.SomeTasks),
-    _some("cancel_tasks", tasks.cancel_tasks, bodies.SomeTasksToCancel),
+    _some("run_tasks", tasks.handle_run_tasks, bodies.TasksRequest),
+    _some("archive_tasks", tasks.handle_archive_tasks, bodies.ArchiveTasksRequest),
+    _some("delete_tasks", tasks.handle_delete_tasks, bodies.TasksRequest),
+    _some("cancel_tasks", tasks.handle_cancel_tasks, bodies.CancelTasksRequest),
     # Searches
     _list(
         "/tasks",
         "search",
-        search.search,
+        search.handle_search,
         "Task",
         QUERY,
-        QUEUES,
+        QUEUE_NAMES,
         CURSOR,
         LIMIT,
         facts=("matches", "looked_at", "total", "facets"),
         lines="",
         summary="find tasks by a query; as lines of JSON, export all of them",
     ),
-    _get("/search/explain", "explain_search", search.explain, "Explanation", QUERY, QUEUES),
+    _get("/search/explain", "explain_search", search.handle_explain, "Explanation", QUERY, QUEUE_NAMES),
     _list(
         "/search/complete",
         "complete_query",
-        search.complete,
+        search.handle_complete,
         "Completion",
         QUERY,
         Parameter("caret", "Position in the query; its end unless given.", Type.WHOLE, None, 0, 4_000),
     ),
     # Operations on many tasks
-    _list("/operations", "operations", operations.list_operations, "OperationRecord", LIMIT),
+    _list("/operations", "operations", operations.handle_list_operations, "OperationRecord", LIMIT),
     _post(
         "/operations",
         "start_operation",
-        operations.start,
+        operations.handle_start,
         "OperationRecord",
-        bodies.Operation,
+        bodies.OperationRequest,
         status=202,
-        rehearse=operations.preview,
+        rehearse=operations.handle_preview,
         dry_returns="OperationPreview",
     ),
-    _get("/operations/{operation}", "operation", operations.get_operation, "OperationRecord"),
-    _post("/operations/{operation}:pause", "pause_operation", operations.pause, "OperationRecord"),
+    _get("/operations/{operation}", "operation", operations.handle_get_operation, "OperationRecord"),
+    _post("/operations/{operation}:pause", "pause_operation", operations.handle_pause, "OperationRecord"),
     _post(
-        "/operations/{operation}:resume", "resume_operation", operations.resume, "OperationRecord", status=202
+        "/operations/{operation}:resume",
+        "resume_operation",
+        operations.handle_resume,
+        "OperationRecord",
+        status=202,
     ),
-    _post("/operations/{operation}:stop", "stop_operation", operations.stop, "OperationRecord"),
-    _post("/operations/{operation}:undo", "undo_operation", operations.undo, "OperationRecord", status=202),
-    _post("/operations/{operation}:run", "run_operation", operations.run, "OperationRecord", status=202),
+    _post("/operations/{operation}:stop", "stop_operation", operations.handle_stop, "OperationRecord"),
+    _post(
+        "/operations/{operation}:undo",
+        "undo_operation",
+        operations.handle_undo,
+        "OperationRecord",
+        status=202,
+    ),
+    _post(
+        "/operations/{operation}:run", "run_operation", operations.handle_run, "OperationRecord", status=202
+    ),
     # Audit
-    _list("/audit", "audit", operations.list_audit, "AuditEntry", *_AUDIT, facts=("looked_at",)),
+    _list("/audit", "audit", operations.handle_list_audit, "AuditEntry", *_AUDIT, facts=("looked_at",)),
     _list(
-        "/audit/refusals", "refusals", operations.list_refusals, "AuditEntry", *_AUDIT, facts=("looked_at",)
+        "/audit/refusals",
+        "refusals",
+        operations.handle_list_refusals,
+        "AuditEntry",
+        *_AUDIT,
+        facts=("looked_at",),
     ),
     # What runs
-    _list("/servers", "servers", fleet.list_servers, "Server"),
-    _get("/servers/{server}", "servers", fleet.get_server, "Server", summary="show a live server"),
-    _post("/servers/{server}:quiet", "quiet_server", fleet.quiet_server, "RequestAnswer", status=202),
-    _post("/servers/{server}:stop", "stop_server", fleet.stop_server, "RequestAnswer", status=202),
-    _list("/schedules", "schedules", fleet.list_schedules, "Schedule"),
-    _get("/schedules/{schedule}", "schedules", fleet.get_schedule, "Schedule", summary="show a schedule"),
+    _list("/servers", "servers", fleet.handle_list_servers, "Server"),
+    _get("/servers/{server}", "servers", fleet.handle_get_server, "Server", summary="show a live server"),
+    _post("/servers/{server}:quiet", "quiet_server", fleet.handle_quiet_server, "RequestAnswer", status=202),
+    _post("/servers/{server}:stop", "stop_server", fleet.handle_stop_server, "RequestAnswer", status=202),
+    _list("/schedules", "schedules", fleet.handle_list_schedules, "Schedule"),
+    _get(
+        "/schedules/{schedule}", "schedules", fleet.handle_get_schedule, "Schedule", summary="show a schedule"
+    ),
     _list(
         "/schedules/{schedule}/events",
         "schedule_events",
-        fleet.list_schedule_events,
+        fleet.handle_list_schedule_events,
         "ScheduleEvent",
         Parameter("page", "Number of the page.", Type.WHOLE, 1, 1, 1_000),
         LIMIT,
     ),
-    _post("/schedules/{schedule}:pause", "pause_schedule", fleet.pause_schedule, "RequestAnswer"),
-    _post("/schedules/{schedule}:resume", "resume_schedule", fleet.resume_schedule, "RequestAnswer"),
-    _post("/schedules/{schedule}:run", "run_schedule", fleet.run_schedule, "Task", status=201),
-    _list("/types", "task_types", fleet.list_types, "TaskType"),
+    _post("/schedules/{schedule}:pause", "pause_schedule", fleet.handle_pause_schedule, "RequestAnswer"),
+    _post("/schedules/{schedule}:resume", "resume_schedule", fleet.handle_resume_schedule, "RequestAnswer"),
+    _post("/schedules/{schedule}:run", "run_schedule", fleet.handle_run_schedule, "Task", status=201),
+    _list("/types", "task_types", fleet.handle_list_types, "TaskType"),
     _get(
         "/events",
         "follow",
-        fleet.follow,
+        fleet.handle_follow,
         "",
         Parameter("queue", "Queue to follow; 1 to 16 times.", is_list=True, most=16, is_required=True),
         Parameter("kind", "Only events of this kind; may be given several times.", is_list=True, most=50),
@@ -335,36 +390,43 @@ ROUTES: Final = (
         Parameter("seconds", "How long to follow.", Type.SECONDS, 60, 1, 3_600),
         lines="Event",
     ),
-    _get("/redis", "redis_info", fleet.get_redis, "Redis"),
+    _get("/redis", "redis_info", fleet.handle_get_redis, "Redis"),
     # Trouble
     _list(
         "/attention",
         "attention",
-        fleet.list_findings,
+        fleet.handle_list_findings,
         "Finding",
         Parameter("severity", "Only what is as severe.", Type.WHOLE, 1, 1, 5),
         Parameter("snoozed", "Also snoozed findings.", Type.FLAG, default=False),
         facts=("at", "unreadable"),
     ),
-    _post("/attention:snooze", "snooze_finding", fleet.snooze, "", bodies.Snooze, status=204),
-    _post("/attention:unsnooze", "unsnooze_finding", fleet.unsnooze, "", bodies.Unsnooze, status=204),
-    _list("/doctor", "examine", fleet.examine, "DoctorFinding", QUEUES, facts=("skipped",)),
+    _post("/attention:snooze", "snooze_finding", fleet.handle_snooze, "", bodies.SnoozeRequest, status=204),
+    _post(
+        "/attention:unsnooze",
+        "unsnooze_finding",
+        fleet.handle_unsnooze,
+        "",
+        bodies.UnsnoozeRequest,
+        status=204,
+    ),
+    _list("/doctor", "examine", fleet.handle_examine, "DoctorFinding", QUEUE_NAMES, facts=("skipped",)),
     _post(
         "/doctor:repair",
         "repair",
-        fleet.repair,
+        fleet.handle_repair,
         "DoctorFinding",
-        bodies.Repair,
+        bodies.RepairRequest,
         is_list=True,
         facts=("skipped",),
     ),
     # Statistics
-    _list("/stats/latency", "attempt_series", statistics.list_latency, "Latency", *_SERIES),
-    _list("/stats/series", "attempt_series", statistics.list_series, "SeriesPoint", *_SERIES),
+    _list("/stats/latency", "attempt_series", statistics.handle_list_latency, "Latency", *_SERIES),
+    _list("/stats/series", "attempt_series", statistics.handle_list_series, "SeriesPoint", *_SERIES),
     _get(
         "/scale",
         "queue",
-        queues.get_scale,
+        queues.handle_get_scale,
         "Scale",
         Parameter("queue", "Queue of the workers; 1 to 100 times.", is_list=True, most=100, is_required=True),
         Parameter("due_within", "Also count tasks that are due so soon.", Type.SECONDS, 0, 0, 86_400),
@@ -373,27 +435,27 @@ ROUTES: Final = (
     _list(
         "/marks",
         "marks",
-        statistics.list_marks,
+        statistics.handle_list_marks,
         "Mark",
         Parameter("since", "Begin; a week ago unless given.", Type.TIME),
         UNTIL,
     ),
-    _post("/marks", "add_mark", statistics.add_mark, "Mark", bodies.NewMark, status=201),
-    _delete("/marks/{mark}", "remove_mark", statistics.remove_mark),
+    _post("/marks", "add_mark", statistics.handle_add_mark, "Mark", bodies.MarkRequest, status=201),
+    _delete("/marks/{mark}", "remove_mark", statistics.handle_remove_mark),
     # Saved views
     _list(
         "/views",
         "views",
-        statistics.list_views,
+        statistics.handle_list_views,
         "SavedView",
         Parameter("page", "Only of this page.", default=""),
     ),
     _post(
         "/views",
         "save_view",
-        statistics.save_view,
+        statistics.handle_save_view,
         "SavedView",
-        bodies.NewView,
+        bodies.ViewRequest,
         status=201,
         rehearse=rehearse.rehearse_view,
         summary="save a view for oneself, or with `shared` for all",
@@ -401,7 +463,7 @@ ROUTES: Final = (
     _delete(
         "/views/{view}",
         "delete_view",
-        statistics.delete_view,
+        statistics.handle_delete_view,
         Parameter("shared", "Delete a shared view of any user.", Type.FLAG, default=False),
         rehearse=rehearse.rehearse_deletion_of_view,
     ),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.info import TaskResults
     from pyasynq.task import TaskInfo
 
-    from .bodies import Enqueue
+    from .bodies import EnqueueRequest
     from .call import ApiCall
 
 KEY_HEADER: Final = "Idempotency-Key"
@@ -34,7 +34,7 @@ _PAYLOADS: Final = ("payload", "payload_text", "payload_base64")
 _NOT_OPTIONS: Final = frozenset({"type", "reason", *_PAYLOADS})
 
 
-async def list_tasks(call: ApiCall) -> Listing:
+async def handle_list_tasks(call: ApiCall) -> Listing:
     """Return a page of the tasks of one state, the newest first."""
     page = await call.operator.walk_tasks(
         call.queue, call["state"], group=call["group"], cursor=call["cursor"], page_size=call["limit"]
@@ -42,29 +42,29 @@ async def list_tasks(call: ApiCall) -> Listing:
     return Listing(list(map(describe_task, page.tasks)), page.cursor, {"looked_at": page.looked_at})
 
 
-async def get_task(call: ApiCall) -> Record:
+async def handle_get_task(call: ApiCall) -> Record:
     """Return a task."""
     return describe_task(await call.operator.task(call.queue, call.task))
 
 
-async def delete_task(call: ApiCall) -> None:
+async def handle_delete_task(call: ApiCall) -> None:
     """Delete a task."""
     await call.operator.delete_task(call.queue, call.task, reason=call["reason"])
 
 
-async def run_task(call: ApiCall) -> Record:
+async def handle_run_task(call: ApiCall) -> Record:
     """Run a task now."""
     await call.operator.run_task(call.queue, call.task, reason=call.body.reason)
-    return await get_task(call)
+    return await handle_get_task(call)
 
 
-async def archive_task(call: ApiCall) -> Record:
+async def handle_archive_task(call: ApiCall) -> Record:
     """Archive a task."""
     await call.operator.archive_task(call.queue, call.task, reason=call.body.reason)
-    return await get_task(call)
+    return await handle_get_task(call)
 
 
-async def cancel_task(call: ApiCall) -> Record:
+async def handle_cancel_task(call: ApiCall) -> Record:
     """Ask for the cancellation of a running task."""
     result = await call.operator.cancel_task(
         call.queue, call.task, call.body.outcome, reason=call.body.reason
@@ -72,38 +72,38 @@ async def cancel_task(call: ApiCall) -> Record:
     return describe_cancel(result)
 
 
-async def reschedule_task(call: ApiCall) -> Record:
+async def handle_reschedule_task(call: ApiCall) -> Record:
     """Change when a task is due."""
     await call.operator.reschedule_task(call.queue, call.task, call.body.process_at, reason=call.body.reason)
-    return await get_task(call)
+    return await handle_get_task(call)
 
 
-async def edit_payload(call: ApiCall) -> Record:
+async def handle_edit_payload(call: ApiCall) -> Record:
     """Replace the payload of a task."""
     payload = read_new_payload(call)
     await call.operator.edit_payload(
         call.queue, call.task, payload, relock=call.body.relock, reason=call.body.reason
     )
-    return await get_task(call)
+    return await handle_get_task(call)
 
 
 def read_new_payload(call: ApiCall) -> bytes:
     """Return the payload in a body that must have one. Raises `ProblemError` if it has none, or several."""
-    payload = read_payload(call.body)
+    payload = read_given_payload(call.body)
     if payload is None:
         raise wrong_value("payload", "Give payload, payload_text or payload_base64.")
     return payload
 
 
-async def copy_task(call: ApiCall) -> Created:
+async def handle_copy_task(call: ApiCall) -> Created:
     """Enqueue a copy of a task."""
     info = await call.operator.enqueue_copy(
-        call.queue, call.task, read_payload(call.body), reason=call.body.reason
+        call.queue, call.task, read_given_payload(call.body), reason=call.body.reason
     )
     return _created(info)
 
 
-async def enqueue(call: ApiCall) -> Created:
+async def handle_enqueue(call: ApiCall) -> Created:
     """Enqueue a task; with an idempotency key at most once within a day."""
     task = build_task(call)
     info = await call.operator.enqueue(call.queue, task, reason=call.body.reason)
@@ -123,7 +123,7 @@ def build_task(call: ApiCall) -> Task:
         ProblemError: for several payloads, or a key that cannot be.
         InvalidOptionError: for an option that cannot be.
     """
-    body: Enqueue = call.body
+    body: EnqueueRequest = call.body
     options = {
         name: getattr(body, name)
         for name in body.__struct_fields__
@@ -132,7 +132,7 @@ def build_task(call: ApiCall) -> Task:
     if key := call.header(KEY_HEADER):
         options |= _read_key(call, key, options)
     resolve_options(options)
-    return Task(body.type, read_payload(body), **cast("EnqueueOptions", options))
+    return Task(body.type, read_given_payload(body), **cast("EnqueueOptions", options))
 
 
 def _read_key(call: ApiCall, key: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _read_key(call: ApiCall, key: str, options: dict[str, Any]) -> dict[str, Any
     }
 
 
-def read_payload(body: Any) -> bytes | None:
+def read_given_payload(body: Any) -> bytes | None:
     """Return the payload in a body; None for none.
 
     Raises:
@@ -168,22 +168,22 @@ def _created(info: TaskInfo) -> Created:
     return Created(record, ("queues", info.queue, "tasks", info.id), 201 if is_new else 200)
 
 
-async def run_tasks(call: ApiCall) -> Listing:
+async def handle_run_tasks(call: ApiCall) -> Listing:
     """Run the tasks of some ids now."""
     return await _change_some(call, call.operator.run_tasks)
 
 
-async def archive_tasks(call: ApiCall) -> Listing:
+async def handle_archive_tasks(call: ApiCall) -> Listing:
     """Archive the tasks of some ids."""
     return await _change_some(call, partial(call.operator.archive_tasks, trim=call.body.trim))
 
 
-async def delete_tasks(call: ApiCall) -> Listing:
+async def handle_delete_tasks(call: ApiCall) -> Listing:
     """Delete the tasks of some ids; an operation does the same with undo."""
     return await _change_some(call, call.operator.delete_tasks)
 
 
-async def cancel_tasks(call: ApiCall) -> Listing:
+async def handle_cancel_tasks(call: ApiCall) -> Listing:
     """Ask for the cancellation of the tasks of some ids."""
     return await _change_some(call, partial(call.operator.cancel_tasks, outcome=call.body.outcome))
 
