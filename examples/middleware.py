@@ -31,9 +31,7 @@ app = App(lifespan=open_greetings)
 @app.use_client
 async def send_tenant(task: Task, call_next: Callable[[Task], Awaitable[TaskInfo]]) -> TaskInfo:
     """Put the tenant of the enqueueing request into a header."""
-    return await call_next(
-        Task(task.type, task.payload, **{**task.options, "headers": {"tenant": tenant.get()}})
-    )
+    return await call_next(task.with_headers(tenant=tenant.get()))
 
 
 @app.use

@@ -65,6 +65,22 @@ class Task:
         """Text that travels with the task."""
         return self.options.get("headers", {})
 
+    def with_options(self, **options: Unpack[EnqueueOptions]) -> Task:
+        """Return a copy with these options besides those that it has; headers replace all headers.
+
+        Raises:
+            UnknownOptionError: for a misspelt option.
+        """
+        check_option_names(options)
+        return make_unchecked_task(self.type, self.payload, {**self.options, **options})
+
+    def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Task:
+        """Return a copy with these headers besides those that it has; a new value wins.
+
+        `task.with_headers(tenant="acme")`, or a mapping for names that are not identifiers.
+        """
+        return self.with_options(headers={**self.headers, **(headers or {}), **more})
+
     def __repr__(self) -> str:
         size = "None" if self.payload is None else f"<{counted(len(self.payload), 'byte')}>"
         return f"Task({self.type!r}, payload={size}, options={sorted(self.options)})"

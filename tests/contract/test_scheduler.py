@@ -466,7 +466,7 @@ async def test_client_middleware_goes_around_each_enqueue(
 
     async def add_tenant(task: Task, call_next: CallNext) -> TaskInfo:
         await both.wait()  # so that neither learns from a heartbeat that the other was first
-        changed = Task(task.type, task.payload, **{**task.options, "headers": {"tenant": "acme"}})  # type: ignore[arg-type]
+        changed = task.with_headers(tenant="acme")
         try:
             return await call_next(changed)
         except TickTakenError as error:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
+    import pytest
     import redis
 
 ROOT = Path(__file__).parent.parent.parent
@@ -38,13 +43,78 @@ def results(client: redis.Redis, queue: str) -> set[Any]:
     return {client.hget(key, "result") for key in client.scan_iter(f"asynq:{{{queue}}}:t:*")}
 
 
-def test_the_shop_adds_up_an_order(tmp_path: Path, redis_url: str, redis_client: redis.Redis) -> None:
-    """The result is in Redis, and the reminder waits for tomorrow."""
-    assert "is in queue critical" in run(EXAMPLES / "shop.py", tmp_path, redis_url)
-    assert 1 == redis_client.zcard("asynq:{default}:scheduled")
-    with WorkerProcess(EXAMPLES, redis_url, "worker", "shop:app", "--burst") as worker:
+def test_the_shop_works_as_a_user_starts_it(
+    tmp_path: Path, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker without flags: an order is confirmed, paid and told, and a report is built."""
+    database = tmp_path / "shop.sqlite"
+    monkeypatch.setenv("SHOP_DATABASE", str(database))
+    run(ORDER, tmp_path, redis_url)
+    with WorkerProcess(EXAMPLES, redis_url, "worker", "shop:app") as worker:
+        wait_until(lambda: read_state(database) == "paid")
+        wait_until(lambda: b'"25.00"' in results(redis_client, "critical"))
+        wait_until(lambda: any(b"2026-12" in (one or b"") for one in results(redis_client, "default")))
+        worker.terminate()
         assert 0 == worker.wait()
-    assert {b'"26.20"'} == results(redis_client, "critical")
+
+
+ORDER = """
+from pyasynq import Secret
+from shop.models import ByCard, Line, Money
+from shop.tasks import build_report, confirm
+
+confirm.enqueue_sync(1, [Line("book", Money(1250), 2)], ByCard(Secret("tok-42")))
+build_report.enqueue_sync(2026)
+"""
+
+
+def read_state(database: Path) -> str:
+    """Return the state of order 1."""
+    with closing(sqlite3.connect(database)) as connection, suppress(sqlite3.OperationalError):
+        return "".join(*connection.execute("SELECT state FROM orders WHERE id = 1"))
+    return ""
+
+
+def test_the_tests_of_the_shop_pass(tmp_path: Path) -> None:
+    """They need neither Redis nor a worker."""
+    arguments = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path)]
+    program = (
+        f"import pytest; raise SystemExit(pytest.main({[*arguments, str(EXAMPLES / 'shop' / 'tests')]}))"
+    )
+    assert "6 passed" in run(program, tmp_path)
+
+
+SHOWN = {
+    *("App", "AttemptEnd", "Archive", "Queue", "RedisError", "Retry", "SchedulerConfig", "Secret", "Task"),
+    *("TaskFailedError", "TaskNotFoundError", "WaitTimeoutError", "WorkerConfig", "context", "depends"),
+    *("is_control", "instrument", "use", "Kit"),
+    *("aggregator", "cron", "on_archived", "on_worker_start", "task", "type_codec", "use_client"),
+    *(
+        "cancel",
+        "enqueue",
+        "handle",
+        "options",
+        "progress",
+        "result",
+        "state",
+        "with_headers",
+        "with_options",
+    ),
+    *("advance_sync", "assert_enqueued", "drain", "drain_sync", "eager", "override", "perform_sync"),
+    *("executor", "group", "max_run", "on_finished", "once_for", "per", "rate", "result_ttl", "unique"),
+    *("statistics", "with_scheduler", "max_size", "misfire", "timeout", "max_retry", "version"),
+}
+"""Public names and options that the shop shows."""
+
+
+def test_the_shop_shows_what_an_application_uses() -> None:
+    """A reader who looks for a feature finds it used there."""
+    trees = [ast.parse(path.read_text("utf-8")) for path in (EXAMPLES / "shop").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {node.arg or "" for node in nodes if isinstance(node, ast.keyword)}
+    used |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert set() == SHOWN - used
 
 
 def test_the_script_needs_no_server(tmp_path: Path) -> None:

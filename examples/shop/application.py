@@ -1,0 +1,68 @@
+"""The app: its worker, queues, hooks and middleware. `pyasynq worker shop:app` needs no flags."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from pyasynq import App, AttemptEnd, Queue, SchedulerConfig, Task, TaskInfo, WorkerConfig, is_control
+from shop.models import Money
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Handler = Callable[[Task], Awaitable[bytes | str | None]]
+
+_log = logging.getLogger("shop")
+customer: ContextVar[str] = ContextVar("customer", default="none")
+"""The customer of the request or of the running task."""
+
+app = App(
+    worker=WorkerConfig(concurrency=20, shutdown_timeout=20, statistics=True, with_scheduler=True),
+    queues={"critical": 5, "default": 2, "payments": Queue(max_run=4, rate=50)},
+    scheduler_config=SchedulerConfig(location="Europe/Berlin"),
+    version="2026.11.1",
+)
+app.type_codec(Money, encode=str, decode=Money.parse, schema={"type": "string", "pattern": r"^\d+\.\d\d$"})
+
+if os.environ.get("SENTRY_DSN"):
+    import sentry_sdk
+
+    from pyasynq.contrib.sentry import instrument
+
+    sentry_sdk.init(dsn=os.environ["SENTRY_DSN"])
+    instrument(app)
+
+
+@app.on_worker_start
+async def say_hello() -> None:
+    """Tell that this process begins to work."""
+    _log.info("the shop is open")
+
+
+@app.on_archived
+def report(end: AttemptEnd) -> None:
+    """Tell people about a task that was given up."""
+    _log.error("task %s in queue %s needs somebody: %s", end.task_id, end.queue, end.error)
+
+
+@app.use_client
+async def send_customer(task: Task, call_next: Callable[[Task], Awaitable[TaskInfo]]) -> TaskInfo:
+    """Put the customer of the request into a header of each task."""
+    return await call_next(task.with_headers(customer=customer.get()))
+
+
+@app.use
+async def restore_customer(task: Task, call_next: Handler) -> bytes | str | None:
+    """Restore the customer, and log what fails with it."""
+    token = customer.set(task.headers.get("customer", "none"))
+    try:
+        return await call_next(task)
+    except Exception as error:
+        if not is_control(error):
+            _log.warning("task of customer %s failed", customer.get())
+        raise
+    finally:
+        customer.reset(token)

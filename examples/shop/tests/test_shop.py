@@ -1,0 +1,115 @@
+"""Tests of the shop, with the kit of pyasynq: a real queue, no worker, and a clock that is moved."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from httpx import ASGITransport, AsyncClient
+
+from pyasynq import Secret
+from pyasynq.testing import Kit, use
+from shop import app
+from shop.models import ByCard, ByInvoice, Line, Money
+from shop.services import Bank, BankBusyError, Orders, begin, open_bank
+from shop.tasks import build_report, capture, confirm, daily_report, send_digest, settled
+from shop.website import site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LINES = [Line("book", Money(1250), 2), Line("pen", Money(120))]
+
+
+@pytest.fixture
+def orders() -> Orders:
+    """Orders in memory."""
+    return Orders(sqlite3.connect(":memory:", check_same_thread=False))
+
+
+@pytest.fixture
+def kit(orders: Orders) -> Iterator[Kit]:
+    """The app under test, with orders in memory."""
+    with use(app) as kit:
+        kit.override(begin, lambda: orders)
+        yield kit
+
+
+def test_an_order_is_added_up_and_paid(kit: Kit, orders: Orders) -> None:
+    """The callback writes how the payment ended, and the team gets one message."""
+    assert Money(2620) == kit.perform_sync(confirm, 1, LINES, ByCard(Secret("tok-42"))).result
+    kit.assert_enqueued(capture, order_id=1, amount=Money(2620), queue="payments")
+    report = kit.advance_sync(seconds=10)
+    assert "paid" == orders.state(1)
+    assert (1, 1) == (len(report.of(settled)), len(report.of(send_digest)))
+
+
+def test_a_second_confirmation_takes_no_second_payment(kit: Kit) -> None:
+    """Also when the first payment has ended and is gone."""
+    for _ in range(2):
+        kit.perform_sync(confirm, 1, LINES, ByInvoice())
+        kit.drain_sync()
+    assert 1 == sum(attempt.type == "payment:capture" for attempt in kit.attempts)
+
+
+def test_a_declined_payment_is_given_up(kit: Kit, orders: Orders) -> None:
+    """It is archived at once, and the order says why."""
+    kit.perform_sync(confirm, 1, LINES, ByCard(Secret("declined")))
+    kit.drain_sync(raises=False)
+    assert "unpaid: insufficient funds" == orders.state(1)
+    assert 1 == len(kit.inspector.list_tasks("payments", "archived"))
+
+
+class BusyBank(Bank):
+    """A bank that is busy for one call."""
+
+    calls = 0
+
+    async def charge(self, amount: Money, token: str) -> str:
+        """Refuse the first call."""
+        self.calls += 1
+        if self.calls == 1:
+            raise BankBusyError
+        return await super().charge(amount, token)
+
+
+def test_a_busy_bank_is_asked_again_after_a_minute(kit: Kit, orders: Orders) -> None:
+    """No real time passes."""
+    bank = BusyBank()
+    kit.override(open_bank, bank)
+    kit.perform_sync(confirm, 1, LINES, ByCard(Secret("tok-42")))
+    kit.drain_sync(raises=False)
+    assert (1, "confirmed") == (bank.calls, orders.state(1))
+    kit.advance_sync(minutes=1)
+    assert (2, "paid") == (bank.calls, orders.state(1))
+
+
+def test_the_report_is_built_on_working_days(kit: Kit) -> None:
+    """Five times a week."""
+    report = kit.advance_sync(days=7)
+    assert 5 == len(report.of(daily_report)) == len(report.of(build_report))
+
+
+def test_the_website_answers_with_the_total(orders: Orders) -> None:
+    """A view waits for its task while the kit runs it."""
+
+    async def visit() -> None:
+        async with use(app) as kit:
+            kit.override(begin, lambda: orders)
+            async with AsyncClient(transport=ASGITransport(site), base_url="http://shop") as visitor:
+                with kit.eager():
+                    body: dict[str, Any] = {"id": 7, "lines": [{"article": "book", "price": "12.50"}]}
+                    answer = await visitor.post("/orders", json=body, headers={"X-Customer": "ada"})
+                assert "12.50" == answer.json()["total"]
+                assert "paid" == orders.state(7)
+                assert ["order:confirm", "payment:capture"] == [attempt.type for attempt in kit.attempts[:2]]
+
+                started = (await visitor.post("/reports/2026")).json()["task"]
+                await kit.drain()
+                shown = (await visitor.get(f"/reports/tasks/{started}")).json()
+                assert ("completed", 12) == (shown["state"], shown["months"])
+                assert 404 == (await visitor.get("/reports/tasks/none")).status_code
+
+    asyncio.run(visit())
