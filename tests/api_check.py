@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SERVE: Final = """
-import sys, uvicorn
+import logging, sys, uvicorn
+logging.getLogger("pyasynq").addHandler(logging.NullHandler())
 from pyasynq.web import CredentialsFile, dashboard
 site = dashboard(sys.argv[1], auth=CredentialsFile(sys.argv[2]), api_requests=None)
 uvicorn.run(site, port=int(sys.argv[3]), log_level="error", lifespan="off", http="h11",

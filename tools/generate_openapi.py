@@ -122,13 +122,15 @@ however often it is sent.
 A repeat answers 200 with the task; `enqueue_status` is `ignored` if that task is gone by then.
 Another task under the same key is refused with 422.
 Without a `task_id` the key and the user's name make the id.
+The task carries a header `idempotency-fingerprint`, by which another task is recognised.
 
 
 ## Streams
 
 `GET /tasks` with `Accept: application/x-ndjson` exports all that a query finds, one task a line,
 as `pyasynq task export` does; `limit` counts only if it is given.
-`GET /events` sends events of tasks as they are published, for up to an hour.
+`GET /events` sends events of tasks as they are published, for up to an hour;
+an empty line after 15 seconds without one.
 An error after the first line is a last line `{"problem": {...}}`.
 
 

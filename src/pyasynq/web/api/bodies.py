@@ -157,7 +157,7 @@ class SnoozeRequest(ReasonRequest):
     """A finding to set apart; the reason is needed."""
 
     detector: str
-    duration: _Seconds
+    duration: Annotated[float, Meta(gt=0, le=30 * 86_400, description="Seconds.")]
     queue: str = ""
     subject: str = ""
 

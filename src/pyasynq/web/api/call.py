@@ -11,7 +11,7 @@ from urllib.parse import quote
 from .problem import ProblemError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from pyasynq.cli.records import Record
     from pyasynq.operations import Operator
@@ -44,7 +44,7 @@ class Created:
 class Lines:
     """Lines of JSON that are sent one by one."""
 
-    lines: AsyncIterator[str]
+    lines: AsyncGenerator[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -24,7 +25,7 @@ from .rehearse import rehearse
 from .table import API_ROUTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from starlette.requests import Request
     from starlette.types import Scope
@@ -309,11 +310,12 @@ def _answer_json(
     return Response(content, status, headers=sent, media_type=_JSON)
 
 
-async def _write_lines(lines: AsyncIterator[str]) -> AsyncIterator[bytes]:
+async def _write_lines(lines: AsyncGenerator[str]) -> AsyncIterator[bytes]:
     """Yield lines; an error after the first of them is a problem on the last line."""
     try:
-        async for line in lines:
-            yield line.encode("utf-8", "backslashreplace") + b"\n"
+        async with aclosing(lines):
+            async for line in lines:
+                yield line.encode("utf-8", "backslashreplace") + b"\n"
     except Exception as error:  # noqa: BLE001 - the status was sent already
         yield json.dumps({"problem": to_problem(error).content()}).encode() + b"\n"
 

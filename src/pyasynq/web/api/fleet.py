@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyasynq._visible_text import visible
 from pyasynq.cli.output.fields import json_value
 from pyasynq.cli.records import describe_entry, describe_entry_event, describe_server, describe_task
-from pyasynq.cli.reports import EVENTS, describe_event, describe_type
+from pyasynq.cli.reports import EVENTS, describe_type
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotFoundError
 
-from .call import Created, Lines, Listing
+from .call import Created, Listing
 from .problem import ProblemError
 from .records import describe_attention, describe_damage, describe_worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from pyasynq.cli.records import Record
     from pyasynq.info import EntryPauseResult, SchedulerEntryInfo, ServerInfo, ServerRequestResult
     from pyasynq.operations import Examination
 
     from .call import ApiCall
-
-MOST_EVENT_STREAMS: Final = 100
-"""Largest number of streams of events of one process."""
 
 
 async def handle_list_servers(call: ApiCall) -> Listing:
@@ -129,33 +123,6 @@ async def handle_run_schedule(call: ApiCall) -> Created:
 async def handle_list_types(call: ApiCall) -> Listing:
     """Return the task types that workers have described."""
     return Listing([describe_type(one) for one in await call.operator.task_types()])
-
-
-async def handle_follow(call: ApiCall) -> Lines:
-    """Send the events of some queues as they are published."""
-    for queue in call["queue"]:
-        call.ask.require("follow", queue)
-    channels = call.ask.target.channels()
-    if "wsgi_environ" in call.ask.request.scope or channels.viewers >= MOST_EVENT_STREAMS:
-        remedy = "Close other streams, or ask again for a shorter time."
-        raise ProblemError(
-            503, "too_many_streams", "No more streams are open here.", remedy, headers={"Retry-After": "10"}
-        )
-    return Lines(_stream_events(call))
-
-
-async def _stream_events(call: ApiCall) -> AsyncIterator[str]:
-    channels = call.ask.target.channels()
-    channels.viewers += 1
-    try:
-        events = call.operator.follow(
-            call["queue"], kinds=call["kind"], types=call["type"], seconds=call["seconds"]
-        )
-        async for event in events:
-            record = describe_event(event)
-            yield json.dumps({field.name: json_value(field, record[field.name]) for field in EVENTS.fields})
-    finally:
-        channels.viewers -= 1
 
 
 async def handle_get_redis(call: ApiCall) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from pyasynq.cli.operation_records import describe_explanation
 from pyasynq.cli.records import describe_task
@@ -12,11 +12,13 @@ from .problem import wrong_value
 from .records import describe_completion
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from pyasynq.cli.records import Record
 
     from .call import ApiCall
 
-LINES: str = "application/x-ndjson"
+LINES: Final = "application/x-ndjson"
 
 
 async def handle_search(call: ApiCall) -> Listing | Lines:
@@ -50,7 +52,8 @@ async def _export(call: ApiCall) -> Lines:
     call.ask.require_somewhere("export")
     # A query that cannot be read is told before the answer begins.
     await call.operator.explain_search(call["q"], queues)
-    return Lines(call.operator.export(call["q"], queues, limit=limit))
+    lines = call.operator.export(call["q"], queues, limit=limit)
+    return Lines(cast("AsyncGenerator[str]", lines))
 
 
 async def handle_explain(call: ApiCall) -> Record:

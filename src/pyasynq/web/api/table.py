@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.operations import VERBS
 
-from . import bodies, fleet, operations, queues, rehearse, search, statistics, tasks
+from . import bodies, events, fleet, operations, queues, rehearse, search, statistics, tasks
 from .parameters import (
     CURSOR,
     DRY_RUN,
@@ -382,7 +382,7 @@ API_ROUTES: Final = (
     _get(
         "/events",
         "follow",
-        fleet.handle_follow,
+        events.handle_follow,
         "",
         Parameter("queue", "Queue to follow; 1 to 16 times.", is_list=True, most=16, is_required=True),
         Parameter("kind", "Only events of this kind; may be given several times.", is_list=True, most=50),

@@ -1,0 +1,81 @@
+"""Handler of live events: lines of JSON, as they are published."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, cast
+
+from pyasynq.cli.reports import EVENTS, describe_event
+
+from .call import Lines
+from .problem import ProblemError
+from .records import encode_record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from pyasynq.info import TaskEvent
+
+    from .call import ApiCall
+
+MOST_EVENT_STREAMS: Final = 100
+"""Largest number of streams of one process, those of live pages included."""
+_REST_SECONDS: Final = 15.0
+"""Seconds without an event after which an empty line is sent, which finds out who has gone."""
+
+
+async def handle_follow(call: ApiCall) -> Lines:
+    """Send the events of some queues as they are published."""
+    for queue in call["queue"]:
+        call.ask.require("follow", queue)
+    channels = call.ask.target.channels()
+    if "wsgi_environ" in call.ask.request.scope or channels.viewers >= MOST_EVENT_STREAMS:
+        remedy = "Close other streams, or ask again for a shorter time."
+        raise ProblemError(
+            503, "too_many_streams", "No more streams are open here.", remedy, headers={"Retry-After": "10"}
+        )
+    return Lines(_stream_events(call))
+
+
+async def _stream_events(call: ApiCall) -> AsyncGenerator[str]:
+    channels = call.ask.target.channels()
+    channels.viewers += 1
+    found = call.operator.follow(
+        call["queue"], kinds=call["kind"], types=call["type"], seconds=call["seconds"]
+    )
+    following = cast("AsyncGenerator[TaskEvent]", found)
+    try:
+        async with aclosing(following), aclosing(_with_rests(following)) as events:
+            async for event in events:
+                if _is_over(call):
+                    return
+                yield "" if event is None else json.dumps(encode_record(EVENTS, describe_event(event)))
+    finally:
+        channels.viewers -= 1
+
+
+async def _with_rests(events: AsyncIterator[TaskEvent]) -> AsyncGenerator[TaskEvent | None]:
+    """Yield events, and None after each time without one."""
+    following = asyncio.ensure_future(anext(events, None))
+    try:
+        while True:
+            ended, _ = await asyncio.wait([following], timeout=_REST_SECONDS)
+            if not ended:
+                yield None
+                continue
+            event = following.result()
+            if event is None:
+                return
+            following = asyncio.ensure_future(anext(events, None))
+            yield event
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def _is_over(call: ApiCall) -> bool:
+    """Return whether the session of the user has ended meanwhile."""
+    ask = call.ask
+    return ask.session is not None and ask.settings.sessions.find(ask.request) is None
