@@ -18,6 +18,7 @@ from pyasynq.config import ServerConfig
 from pyasynq.errors import DuplicateTaskError
 from pyasynq.inspector import Inspector
 from pyasynq.metrics import EnqueueMetrics, MetricsApp, MetricsWsgi, QueueMetrics
+from pyasynq.operations import Operator, User
 from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task import Task, TaskState
 from tests.factories import Tasks
@@ -224,3 +225,17 @@ async def test_findings_are_exposed_on_request(
     found = await scrape(redis_url, attention=True)
     assert 1 <= found["pyasynq_attention no_consumers default"] <= 5
     assert not [name for name in await scrape(redis_url) if name.startswith("pyasynq_attention")]
+
+
+@run_async
+async def test_objectives_are_exposed_with_the_findings(redis_url: str, tasks: Tasks) -> None:
+    """A queue's own, or the one of all; alerts and charts compare waits with them."""
+    tasks.pending("a")
+    async with Operator(redis_url, User.with_role("ana", "admin")) as operator:
+        await operator.set_wait_objective("default", 30, reason="customers wait")
+    Tasks(tasks.client, "low").pending("a")
+    found = await scrape(redis_url, attention=True)
+    assert (30, 300) == tuple(
+        found[f"pyasynq_queue_wait_objective_seconds {queue}"] for queue in ("default", "low")
+    )
+    assert not [name for name in await scrape(redis_url) if "objective" in name]

@@ -136,6 +136,11 @@ _QUEUES: Final = (
         "queue",
     ),
     _gauge("pyasynq_queue_max_run", "Limit of tasks of a queue that run at once, if it has one.", "queue"),
+    _gauge(
+        "pyasynq_queue_wait_objective_seconds",
+        "How long the next task of a queue may be pending; only with --attention.",
+        "queue",
+    ),
     _gauge("pyasynq_schedules", "Number of periodic tasks of running schedulers."),
     _gauge("pyasynq_schedules_overdue", "Number of periodic tasks whose tick is a minute late or more."),
     _gauge(

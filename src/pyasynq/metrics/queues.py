@@ -15,12 +15,12 @@ from pyasynq.metrics.text import Samples, render
 from pyasynq.operations import Operator, User
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     from pyasynq.info import QueueInfo, QueueInfos, SchedulerEntryInfo, ServerInfo
-    from pyasynq.operations import AttentionFinding
+    from pyasynq.operations import Attention
 
     Values = dict[str, dict[tuple[str, ...], float]]
 
@@ -40,7 +40,7 @@ class Reading:
         servers: all live servers.
         entries: all periodic tasks of running schedulers.
         redis: fields of INFO; of a cluster those of CLUSTER INFO.
-        findings: what needs attention; empty unless it was asked for.
+        attention: what needs attention, and the objectives of queues; None unless it was asked for.
         seconds: time that reading took.
         at: monotonic time of its end.
     """
@@ -49,7 +49,7 @@ class Reading:
     servers: Sequence[ServerInfo]
     entries: Sequence[SchedulerEntryInfo]
     redis: Mapping[str, str]
-    findings: Sequence[AttentionFinding]
+    attention: Attention | None
     seconds: float
     at: float
 
@@ -114,9 +114,9 @@ class QueueMetrics:
         servers = await operator.servers()
         entries = await operator.schedules()
         redis = await self._read_info()
-        findings = (await operator.attention()).findings if self._attention else ()
+        attention = await operator.attention() if self._attention else None
         now = time.monotonic()
-        self._reading = Reading(infos, servers, entries, redis, findings, now - began, now)
+        self._reading = Reading(infos, servers, entries, redis, attention, now - began, now)
         return self._reading
 
     async def _read_info(self) -> Mapping[str, str]:
@@ -171,10 +171,8 @@ def make_samples(reading: Reading, max_queues: int = MAX_QUEUES) -> list[Samples
     _set(values, "pyasynq_unreadable_queues", len(reading.infos.unreadable))
     _set(values, "pyasynq_schedules", len(reading.entries))
     _set(values, "pyasynq_schedules_overdue", _count_overdue(reading.entries))
-    for finding in reading.findings:
-        found = values.setdefault("pyasynq_attention", {})
-        key = (finding.detector, finding.queue)
-        found[key] = max(found.get(key, 0), finding.severity)
+    if reading.attention is not None:
+        _add_attention(values, reading.attention, {info.queue for info in reading.infos[:max_queues]})
     values["pyasynq_servers"] = {("asynq",): 0, ("pyasynq",): 0}
     for server in reading.servers:
         _add(values, "pyasynq_servers", (server.engine or "asynq",), 1)
@@ -229,6 +227,17 @@ def _add_queue(values: Values, name: str, info: QueueInfo, serving: tuple[int, i
     _add(values, "pyasynq_queue_load", key, load)
     if info.limits.max_run is not None:
         _add(values, "pyasynq_queue_max_run", key, info.limits.max_run)
+
+
+def _add_attention(values: Values, attention: Attention, named: Container[str]) -> None:
+    """Add findings, and the objectives of the queues that are told apart."""
+    found = values.setdefault("pyasynq_attention", {})
+    for finding in attention.findings:
+        key = (finding.detector, finding.queue)
+        found[key] = max(found.get(key, 0), finding.severity)
+    for queue, seconds in attention.wait_objectives.items():
+        if queue in named:
+            _add(values, "pyasynq_queue_wait_objective_seconds", (queue,), seconds)
 
 
 def _count_overdue(entries: Iterable[SchedulerEntryInfo]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq.errors import InvalidOptionError
 
 from .detectors import DETECTORS
+from .detectors.backlog import get_wait_objective
 from .finding import Attention, AttentionFinding
 from .thresholds import DEFAULT_THRESHOLDS, Thresholds
 
@@ -47,6 +48,7 @@ def find_attention(
         tuple(finding for finding in shown if finding.snooze is None),
         tuple(finding for finding in shown if finding.snooze is not None),
         snapshot.unreadable,
+        {one.queue: get_wait_objective(one, thresholds) for one in snapshot.queues.values()},
     )
 
 

@@ -76,6 +76,8 @@ class Attention:
     """Snoozed findings, the most severe first."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Queues that could not be read, and why."""
+    wait_objectives: Mapping[str, float] = field(default_factory=dict)
+    """How many seconds the next task of each queue may be pending."""
 
     def without(self, detector: str) -> Attention:
         """Return the same without the findings of a detector."""

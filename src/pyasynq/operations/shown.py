@@ -170,6 +170,9 @@ def _cut_attention(attention: Attention, shown: Shown) -> Attention:
         findings=shown(attention.findings),
         snoozed=shown(attention.snoozed),
         unreadable={name: why for name, why in attention.unreadable.items() if shown.access.sees(name)},
+        wait_objectives={
+            name: seconds for name, seconds in attention.wait_objectives.items() if shown.access.sees(name)
+        },
     )
 
 
