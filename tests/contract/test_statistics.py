@@ -239,6 +239,14 @@ async def test_what_cannot_be_a_series_is_refused(redis_url: str, arguments: Any
 
 
 @run_async
+async def test_a_time_to_come_costs_nothing(redis_url: str) -> None:
+    """A series ends now at the latest: the minutes of the next millennium would be half a billion keys."""
+    async with Inspector(redis_url) as inspector:
+        until = datetime(3314, 4, 27, tzinfo=UTC)
+        assert [] == await inspector.attempt_series("default", since=an_hour_ago(), until=until, step=60)
+
+
+@run_async
 async def test_removing_a_queue_removes_its_statistics(redis_url: str, redis_client: RedisClient) -> None:
     """They are found with the other keys of its name."""
     async with serving(redis_url, do_nothing) as running:

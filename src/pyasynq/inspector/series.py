@@ -45,7 +45,8 @@ class StatisticsInspector(InspectorBase):
         """
         now = self._now().seconds
         first = parse_instant("since", since).seconds
-        last = now + 1 if until is None else parse_instant("until", until).ceiling
+        # No key is asked for that is still to come.
+        last = now + 1 if until is None else min(now + 1, parse_instant("until", until).ceiling)
         level = choose_level(first, now, step)
         # Keys that have lapsed are not asked for.
         starts = level.starts(max(first, now - level.keep - level.chunk), last)
