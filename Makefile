@@ -203,7 +203,7 @@ screens: $(VENV)/browser ## take pictures of every page of the dashboard, in doc
 	@$(PYTHON) -m tests.browser.screens $(or $(FOLDER),docs/screens)
 
 metrics-check: $(STAMP) ## ask a real Prometheus every expression of dashboards and rules; test each alert (needs prometheus)
-	@$(PYTHON) -m pytest -q tests/monitoring $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -q -rfEs tests/monitoring $(PYTEST_ARGS)
 
 fuzz: $(STAMP) ## hostile bytes and nonsense, this many minutes for each fuzzer; with Atheris, if it is installed [MINUTES=10 JOBS=2 SEED=1]
 	@$(PYTHON) -m tests.fuzz.run --minutes $(or $(MINUTES),10) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
