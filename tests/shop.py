@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.servers import write_server_state
+from pyasynq._broker.task_types import publish_types
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.history import encode_attempt
 from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS_KEY, queue_keys, scheduler_key
 from pyasynq._wire.messages import SchedulerEntry, ServerInfo, WorkerInfo
 from pyasynq.task import TaskState
+from pyasynq.task_types import TaskTypeInfo
 from tests.factories import Tasks
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ def fill_shop(client: RedisClient, url: str, *, scale: int = 40, seed: int = 7) 
     client.set(queue_keys("images").paused, str(int(now.timestamp()) - 7_440))
     announce_servers(url, running)
     announce_schedules(client)
+    announce_types(url)
 
 
 def _put(
@@ -244,6 +247,33 @@ def announce_servers(url: str, running: Sequence[WorkerInfo] = ()) -> None:
             engine="" if is_go else "pyasynq",
         )
         driver.run(write_server_state(info, own, ttl=86_400))
+    driver.close()
+
+
+def announce_types(url: str) -> None:
+    """Publish what workers say of their types, as they do when they start."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "order_id": {"type": "integer", "minimum": 1},
+            "recipient": {"type": "string", "description": "Name on the parcel"},
+            "format": {"enum": ["A6", "A5", "thermal"], "default": "A6"},
+            "express": {"type": "boolean", "default": False},
+            "insured_value": {"anyOf": [{"type": "number"}, {"type": "null"}], "default": None},
+            "items": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["order_id", "recipient", "items"],
+        "additionalProperties": False,
+    }
+    label = TaskTypeInfo(
+        "label.print",
+        "shipping-labels",
+        schema,
+        {"max_retry": 5, "timeout": 30.0},
+        summary="Print a label and send it to the packing station.",
+    )
+    driver = BlockingDriver(parse_redis_url(url))
+    driver.run(publish_types([label]))
     driver.close()
 
 

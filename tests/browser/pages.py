@@ -42,6 +42,8 @@ PAGES = {
     "redis": "redis",
     "settings": "settings",
     "help": "help",
+    "enqueue": "enqueue?type=label.print",
+    "enqueue-json": "enqueue",
     "pause": "queues/emails/pause",
     "snooze": 'attention/snooze?finding=["no_consumers","exports",""]',
     "not-found": "queues/shiping-labels",

@@ -35,6 +35,7 @@ _QUESTIONS: Final = {
     "archive_task": "Archive",
     "delete_task": "Delete",
     "cancel_task": "Cancel",
+    "enqueue_copy": "Enqueue a copy of",
 }
 
 
@@ -89,8 +90,8 @@ async def task_question(ask: PageRequest) -> Page:
         heading=f"{word} {visible(task.type) or 'this task'}?",
         text=f"Task {short_id(task_id)} of {visible(queue)} is {task.state.value}.",
         action=ask.links.to("queues", queue, "tasks", task_id, verb),
-        button=f"{word} the task",
-        keep="Keep it",
+        button="Enqueue a copy" if verb == "enqueue_copy" else f"{word} the task",
+        keep="Enqueue nothing" if verb == "enqueue_copy" else "Keep it",
         keep_href=ask.links.to("queues", queue, "tasks", task_id),
         is_danger=verb == "delete_task",
         choice_label="Outcome" if is_cancel else "",
@@ -141,6 +142,10 @@ async def _delete_queue(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
     queue, task_id, verb = ask.name("queue"), ask.name("task"), ask.name("verb")
+    if verb == "enqueue_copy":
+        made = await ask.operator.enqueue_copy(queue, task_id, reason=read_reason(fields))
+        copied = ask.links.to("queues", queue, "tasks", made.id)
+        return redirect(ask, copied, Notice("good", "The copy was enqueued."))
     await _act(ask, verb, queue, task_id, fields)
     there = (
         ask.links.to("queues", queue)

@@ -8,6 +8,7 @@ from pyasynq.web.pages.attention import attention_page
 from pyasynq.web.pages.audit import audit_page
 from pyasynq.web.pages.bulk import bulk_page
 from pyasynq.web.pages.doctor import doctor_page, repair_question
+from pyasynq.web.pages.enqueue import enqueue_page
 from pyasynq.web.pages.errors import errors_page
 from pyasynq.web.pages.help import help_page
 from pyasynq.web.pages.operations import operation_page, operations_page
@@ -48,6 +49,7 @@ STILL_PAGES: dict[str, PageFunction] = {
     "/views": views_page,
     "/views/new": new_view_page,
     "/doctor/repair": repair_question,
+    "/enqueue": enqueue_page,
     "/errors": errors_page,
     "/types": types_page,
     "/types/{type}": type_page,

@@ -14,6 +14,7 @@ from pyasynq.web.live.endpoints import live_snapshot, live_stream
 from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
 from pyasynq.web.pages.bulk import start_bulk
 from pyasynq.web.pages.doctor import examine, repair
+from pyasynq.web.pages.enqueue import enqueue_task
 from pyasynq.web.pages.operations import give_order
 from pyasynq.web.pages.search import complete_response, palette_response, search_response
 from pyasynq.web.pages.settings import change_settings, switch_target
@@ -48,6 +49,7 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
         routes[f"POST {path}"] = Route(path, door.form(form), methods=["POST"])
     routes["POST /doctor/examine"] = Route("/doctor/examine", door.form(examine), methods=["POST"])
     routes["POST /doctor/repair"] = Route("/doctor/repair", door.form(repair), methods=["POST"])
+    routes["POST /enqueue"] = Route("/enqueue", door.form(enqueue_task), methods=["POST"])
     routes["POST /bulk"] = Route("/bulk", door.form(start_bulk), methods=["POST"])
     routes["POST /operations"] = Route(
         "/operations/{operation}/{order}", door.form(give_order), methods=["POST"]

@@ -41,6 +41,7 @@ PAGES = {
     "servers/server-1": "worker-1:3900",
     "schedules": "Schedules",
     "schedules/entry-cart.remind": "cart.remind",
+    "enqueue?type=label.print": "Enqueue a task",
     "errors": "Errors",
     "types": "Types",
     "types/label.print": "label.print",

@@ -74,6 +74,10 @@ ROWS: Final[dict[str, Row]] = {
     "GET /doctor": Row("doctor", _PAGE),
     "GET /doctor/repair": Row("doctor/repair?kind=orphan&queue=emails", "401 400 400 400 400"),
     "GET /audit": Row("audit", "401 403 200 200 200"),
+    "GET /enqueue": Row("enqueue?queue=emails&type=x", "401 403 200 200 200"),
+    "POST /enqueue": Row(
+        "enqueue", _FORM, {"step": "enqueue", "queue": "emails", "type": "x", "shown": "x", "payload": "{}"}
+    ),
     "GET /errors": Row("errors", _PAGE),
     "GET /types": Row("types", _PAGE),
     "GET /types/{type}": Row("types/email.shipped", _PAGE),

@@ -173,6 +173,18 @@ async def palette_response(ask: PageRequest) -> Response:
         {"label": f"Go to queue {visible(name)}", "href": ask.links.to("queues", name).removeprefix(root)}
         for name in names[:6]
     ]
+    if ask.may("enqueue"):
+        published = await ask.target.recent(ask.user, "task types", ask.operator.task_types, 30.0)
+        types = sorted(one.type for one in published if text in one.type.lower() and not one.is_prefix)
+        commands += [
+            {
+                "label": f"Enqueue {visible(name)}",
+                "href": ask.links.to("enqueue", type=name).removeprefix(root),
+            }
+            for name in types[:3]
+        ]
+        if text in "enqueue a task":
+            commands.append({"label": "Enqueue a task", "href": "enqueue"})
     return JSONResponse({"commands": commands})
 
 

@@ -89,6 +89,8 @@ class TaskView:
     type: str
     queue: str
     queue_href: str
+    queue_name: str
+    clone_href: str
     look: StateLook
     why: Why
     attempts: tuple[AttemptRow, ...]
@@ -130,6 +132,8 @@ async def task_page(ask: PageRequest) -> Page:
         type=visible(task.type),
         queue=visible(queue),
         queue_href=ask.links.to("queues", queue),
+        queue_name=queue,
+        clone_href=ask.links.to("enqueue", queue=queue, task=task_id),
         look=look,
         why=explain_task(ask, task, info, servers),
         attempts=attempts,
@@ -284,13 +288,13 @@ _VERBS: Final = {
     "cancel_task": VerbButton("cancel_task", "Cancel…", "c"),
     "archive_task": VerbButton("archive_task", "Archive", "a"),
     "delete_task": VerbButton("delete_task", "Delete…", "#", is_danger=True),
+    "enqueue_copy": VerbButton("enqueue_copy", "Enqueue again…", "e"),
 }
 
 
 def _verbs(task: TaskInfo) -> tuple[VerbButton, ...]:
-    return tuple(
-        _VERBS[name] for name in _STATE_VERBS.get(task.state, ("run_task", "archive_task", "delete_task"))
-    )
+    names = _STATE_VERBS.get(task.state, ("run_task", "archive_task", "delete_task"))
+    return tuple(_VERBS[name] for name in (*names, "enqueue_copy"))
 
 
 def _progress(task: TaskInfo) -> str:

@@ -64,6 +64,7 @@ class TypeView:
     schema: str
     search: str
     failed: str
+    enqueue: str
 
 
 async def type_page(ask: PageRequest) -> Page:
@@ -89,6 +90,7 @@ async def type_page(ask: PageRequest) -> Page:
         schema=_schema(next((one for one in published if one.type == name), None)),
         search=ask.links.to("tasks", q=f"type:{quoted(name)}"),
         failed=ask.links.to("tasks", q=f"type:{quoted(name)} state:retry,archived"),
+        enqueue=ask.links.to("enqueue", type=name),
     )
     return Page("type.html", f"{visible(name)} · Types", "types", view)
 

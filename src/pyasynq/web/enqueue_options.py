@@ -1,0 +1,141 @@
+"""Options of a task as fields of a form: their labels, and the values that were typed. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.web.schema_form import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import tzinfo
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_PART: Final = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
+_PLAIN: Final = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,6})?")
+_LONGEST_DURATION: Final = 3_153_600_000.0
+"""A hundred years in seconds: a longer duration is a slip of the hand."""
+_DURATION_HINT: Final = "such as 90, 15m or 1h30m"
+DECLARED: Final = ("max_retry", "timeout", "retention", "unique", "until")
+"""Options that a worker's declaration gives to a task, unless the form says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """One option of a task as a field."""
+
+    name: str
+    label: str
+    hint: str
+    kind: str = "text"
+    value: str = ""
+    placeholder: str = ""
+    error: str = ""
+
+
+_FIELDS: Final = (
+    OptionField("process_in", "Run in", f"Time from now, {_DURATION_HINT}; at once if empty."),
+    OptionField("process_at", "Run at", "In your time zone, {zone}.", "datetime-local"),
+    OptionField("max_retry", "Retries", "How often it is tried again after a failure."),
+    OptionField("timeout", "Timeout", f"Longest run of an attempt, {_DURATION_HINT}."),
+    OptionField("retention", "Keep for", f"How long it is kept after it succeeded, {_DURATION_HINT}."),
+    OptionField("unique", "Unique for", f"While an equal task may not be enqueued, {_DURATION_HINT}."),
+    OptionField("task_id", "Id", "A random one if empty."),
+    OptionField("headers", "Headers", "A JSON object of texts.", "json"),
+)
+
+
+def build_option_fields(
+    form: Mapping[str, str], errors: Mapping[str, str], declared: Mapping[str, Any], zone: str
+) -> tuple[OptionField, ...]:
+    """Return the fields with what was typed, what is wrong, and what the type's declaration says."""
+    return tuple(
+        OptionField(
+            one.name,
+            one.label,
+            one.hint.replace("{zone}", zone),
+            one.kind,
+            form.get(one.name, ""),
+            visible(str(declared[one.name]))[:40] if one.name in DECLARED and one.name in declared else "",
+            errors.get(one.name, ""),
+        )
+        for one in _FIELDS
+    )
+
+
+def read_options(form: Mapping[str, str], zone: tzinfo) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the options that were typed, and what is wrong by name. An empty field is left out."""
+    options: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for name, read in _READERS.items():
+        text = form.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            options[name] = read(text, zone)
+        except ValueError as error:
+            errors[name] = str(error)
+    if "process_in" in options and "process_at" in options:
+        errors["process_at"] = "is given next to “Run in”; empty one of them"
+    return options, errors
+
+
+def read_duration(text: str) -> float:
+    """Return seconds. Raises `ValueError` for a text that is not a duration."""
+    if _PLAIN.fullmatch(text):
+        seconds = float(text)
+    else:
+        parts = _PART.findall(text)
+        if not parts or "".join(map("".join, parts)) != text:
+            raise ValueError(f"must be a duration, {_DURATION_HINT}")
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > _LONGEST_DURATION:
+        raise ValueError("must be at most a hundred years")
+    return seconds
+
+
+def read_moment(text: str, zone: tzinfo) -> datetime:
+    """Return a time; one without a zone is in the viewer's. Raises `ValueError` for anything else."""
+    try:
+        moment = datetime.fromisoformat(text)
+        # The zone's own offset may lead out of the calendar.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("must be a date and a time, such as 2030-12-31T09:30") from None
+
+
+def _read_duration(text: str, _: tzinfo) -> float:
+    return read_duration(text)
+
+
+def _read_count(text: str, _: tzinfo) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise ValueError("must be a whole number from 0 on")
+    return int(text)
+
+
+def _read_headers(text: str, _: tzinfo) -> dict[str, str]:
+    headers = read_json(text)
+    if not isinstance(headers, dict) or not all(isinstance(one, str) for one in headers.values()):
+        raise ValueError("must be a JSON object with texts as values")
+    return headers
+
+
+def _read_id(text: str, _: tzinfo) -> str:
+    return text
+
+
+_READERS: Final[Mapping[str, Callable[[str, tzinfo], Any]]] = {
+    "process_in": _read_duration,
+    "process_at": read_moment,
+    "max_retry": _read_count,
+    "timeout": _read_duration,
+    "retention": _read_duration,
+    "unique": _read_duration,
+    "task_id": _read_id,
+    "headers": _read_headers,
+}
