@@ -56,7 +56,7 @@ _CHECKS: Final = (
     "ignored_auth",
 )
 _SLOW: Final = ("/events", "/doctor", "/doctor:repair")
-"""Routes that take seconds by what they do; a short run leaves them out."""
+"""Routes that take seconds by what they do, which are left out."""
 
 
 def main() -> int:
@@ -100,7 +100,7 @@ def _serving(url: str, people: Path) -> Iterator[str]:
     port = free_port()
     with subprocess.Popen([sys.executable, "-c", _SERVE, url, str(people), str(port)]) as process:
         try:
-            wait_until(lambda: _answers(port), "the dashboard answers")
+            wait_until(lambda: _answers(port), "the dashboard answers", seconds=120)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

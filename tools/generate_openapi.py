@@ -57,6 +57,7 @@ Above it the answer is 429 with `Retry-After`.
 - JSON, in the records of the [command line's `-o json`](cli.md#schemas-of-the-json) where it has them.
 - Times are in RFC 3339 with a zone, durations in seconds.
 - Payloads and results are the JSON that they are, or `{"text": ...}`, or `{"base64": ...}`.
+  JSON of more than 200 levels is such a text.
   A number with more digits than a float holds comes as a text.
 - A list is `{"items": [...], "next": ...}`.
   Pass `next` as `cursor` to go on; it is null at the end.

@@ -214,6 +214,20 @@ async def test_a_payload_is_stored_as_it_is_sent(redis_url: str, tasks: Tasks) -
 
 
 @run_async
+async def test_a_payload_that_parsers_choke_on_is_a_text(redis_url: str, redis_client: RedisClient) -> None:
+    """A list with such a task is read like any other; numbers that JSON does not have are texts, too."""
+    tasks = Tasks(redis_client, "emails")
+    deep = b"[" * 990 + b"]" * 990
+    tasks.pending("deep", payload=deep)
+    tasks.pending("nan", payload=b'{"a":NaN}')
+    async with visiting(redis_url) as visitor:
+        items = (await visitor.get(f"{TASKS}?state=pending")).json()["items"]
+    assert {"deep": {"text": deep.decode()}, "nan": {"text": '{"a":NaN}'}} == {
+        one["id"]: one["payload"] for one in items
+    }
+
+
+@run_async
 async def test_a_key_enqueues_one_task(redis_url: str, tasks: Tasks) -> None:
     """A repeat finds it, also when it is gone; another body under the key is refused; keys are per user."""
     key = {"Idempotency-Key": "order-42"}

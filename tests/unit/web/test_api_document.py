@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyasynq.web.api.cursors import page_of_names
+from pyasynq.web.api.nesting import is_deeper
 from pyasynq.web.api.openapi import read_document
 from pyasynq.web.api.parameters import Parameter, Type, read_parameters
 from pyasynq.web.api.problem import ProblemError, to_problem
@@ -104,3 +105,21 @@ def test_a_bug_shows_its_number_alone(caplog: pytest.LogCaptureFixture) -> None:
     assert 500 == problem["status"]
     assert "secret" not in json.dumps(problem)
     assert problem["number"] in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "is_deep"),
+    [
+        (b"[[[]]]", False),
+        (b'[{"a":[[]]}]', True),
+        (b"[[],[],[],[[]]]", False),
+        (b'["[[[[", {"}": "\\"[[["}]', False),
+        (b"[[[[", True),
+        (b"]]]][[[[", False),
+        (b'"[[[[', True),
+        (b"", False),
+    ],
+)
+def test_brackets_outside_of_texts_are_levels(content: bytes, is_deep: bool) -> None:
+    """Three levels are allowed here. Text that is not JSON does no harm."""
+    assert is_deep == is_deeper(content, 3)

@@ -80,7 +80,7 @@ class RescheduleRequest(ReasonRequest):
     process_at: _Moment
 
 
-class CancelRequest(ReasonRequest):
+class CancelTaskRequest(ReasonRequest):
     """How a running task is cancelled."""
 
     outcome: _Outcome = "retry"

@@ -18,6 +18,7 @@ from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin
 from pyasynq.web.locations import route_path
 
 from .call import ApiCall, Created, Lines, Listing, encode_answer, make_tag, matches_tag
+from .nesting import is_deeper
 from .parameters import read_parameters
 from .problem import ProblemError, to_problem, wrong_value
 from .records import COMPONENTS, encode_record
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
 
     from .table import ProgramRoute
 
-PREFIX: Final = "/api/v1"
+API_PREFIX: Final = "/api/v1"
 TOKEN_HEADER: Final = "X-CSRF-Token"  # noqa: S105 - the name of a header
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON: Final = "application/json"
 _LINES: Final = "application/x-ndjson"
 _LARGEST_BODY: Final = 1_000_000
 _DEEPEST_BODY: Final = 64
-_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")
 _PLACE: Final = re.compile(r" - at `(.+)`$")
 _UNKNOWN: Final = re.compile(r"unknown field `(.{1,100})`")
@@ -103,7 +103,7 @@ def api_route(door: Doorkeeper) -> Route:
             response.body = b""
         return response
 
-    return Route(f"{PREFIX}/{{path:rest}}", endpoint, methods=list(METHODS))
+    return Route(f"{API_PREFIX}/{{path:rest}}", endpoint, methods=list(METHODS))
 
 
 async def _answer(door: Doorkeeper, request: Request) -> Response:
@@ -111,7 +111,7 @@ async def _answer(door: Doorkeeper, request: Request) -> Response:
     if not door.knows(ask):
         raise _sign_in(request)
     _check_rate(ask)
-    path = raw_path(request.scope).removeprefix(PREFIX)
+    path = raw_path(request.scope).removeprefix(API_PREFIX)
     if path == "/openapi.json" and request.method in SAFE_METHODS:
         return _answer_json(ask, _read_document(), 200)
     route, names = _find(request.method, path)
@@ -239,26 +239,15 @@ async def _read_body(route: ProgramRoute, request: Request) -> Any:
 def _decode_body(content: bytes, struct: type[msgspec.Struct]) -> Any:
     try:
         content.decode()
-        _check_depth(content)
+        if is_deeper(content, _DEEPEST_BODY):
+            remedy = f"Send at most {_DEEPEST_BODY} levels, or a payload as payload_text."
+            raise ProblemError(400, "nested_too_deeply", "The body is nested too deeply.", remedy)
         return msgspec.json.decode(content, type=struct)
     except msgspec.ValidationError as error:
         raise _explain_body(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         remedy = "Send one object in JSON, encoded in UTF-8."
         raise ProblemError(400, "malformed_json", "The body is not JSON.", remedy) from None
-
-
-def _check_depth(content: bytes) -> None:
-    depth = 0
-    for token in _NESTING.finditer(content):
-        if token[0] in b"[{":
-            depth += 1
-            if depth > _DEEPEST_BODY:
-                raise ProblemError(
-                    400, "nested_too_deeply", f"More than {_DEEPEST_BODY} levels.", "Send it as payload_text."
-                )
-        elif token[0] in b"]}":
-            depth -= 1
 
 
 def _explain_body(text: str) -> ProblemError:

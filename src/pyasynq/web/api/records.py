@@ -17,6 +17,8 @@ from pyasynq.cli.reports import AUDIT, ERRORS, EVENTS, TYPES
 from pyasynq.cli.view import SAVED_VIEWS
 from pyasynq.operations import VERBS
 
+from .nesting import is_deeper
+
 if TYPE_CHECKING:
     from pyasynq.cli.records import Record
     from pyasynq.doctor import Finding
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from pyasynq.limits import QueueLimits
     from pyasynq.operations import Access, AttentionFinding, LimitReport, OperationPreview
     from pyasynq.operations.query import Completion
+
+
+_DEEPEST_DATA: Final = 200
+"""Levels of a payload or result that is shown as JSON; a deeper one is shown as text."""
 
 
 def _view(name: str, *fields: Field) -> View:
@@ -43,7 +49,7 @@ ME: Final = _view(
     Field("permissions", Kind.OBJECT, "For each permission the patterns of the queues it holds for."),
     Field("verbs", Kind.NAMES, "Methods of `Operator` that the user may call for some queue."),
 )
-QUEUE_LIMITS: Final = _view(
+STORED_LIMITS: Final = _view(
     "queue-limits",
     _text("queue", "Name of the queue."),
     Field("max_run", Kind.COUNT, "Tasks that run at once; null for any number.", is_optional=True),
@@ -188,7 +194,7 @@ COMPONENTS: Final = {
     "OperationPreview": OPERATION_PREVIEW,
     "OperationRecord": OPERATIONS,
     "Queue": QUEUES,
-    "QueueLimits": QUEUE_LIMITS,
+    "QueueLimits": STORED_LIMITS,
     "Redis": REDIS,
     "RequestAnswer": ANSWERS,
     "SavedView": SAVED_VIEWS,
@@ -207,7 +213,16 @@ COMPONENTS: Final = {
 
 def encode_record(view: View, record: Record) -> dict[str, Any]:
     """Return a record as JSON has it."""
-    return {field.name: json_value(field, record[field.name]) for field in view.fields}
+    return {field.name: _encode_value(field, record[field.name]) for field in view.fields}
+
+
+def _encode_value(field: Field, value: Any) -> Any:
+    if isinstance(value, bytes) and is_deeper(value, _DEEPEST_DATA):
+        try:
+            return {"text": value.decode()}
+        except UnicodeDecodeError:
+            pass  # it becomes Base64
+    return json_value(field, value)
 
 
 def describe_access(access: Access) -> Record:
@@ -231,13 +246,13 @@ def describe_limit_report(report: LimitReport) -> Record:
     """Return the record of the limits of a queue."""
     return {
         "queue": report.queue,
-        **describe_stored_limits(report.stored),
+        **_describe_limits(report.stored),
         "asked": {server: str(limits) for server, limits in sorted(report.asked.items())},
         "ignored_by": sorted(report.ignored_by),
     }
 
 
-def describe_stored_limits(limits: QueueLimits) -> Record:
+def _describe_limits(limits: QueueLimits) -> Record:
     """Return the fields of stored limits."""
     return {name: getattr(limits, name) for name in ("max_run", "rate", "period", "burst", "ordered")}
 

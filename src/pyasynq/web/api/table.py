@@ -262,7 +262,7 @@ API_ROUTES: Final = (
         "cancel_task",
         tasks.handle_cancel_task,
         "Cancellation",
-        bodies.CancelRequest,
+        bodies.CancelTaskRequest,
         status=202,
     ),
     _post(
