@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_json, refuse_value
 from pyasynq.errors import nearest
 
 if TYPE_CHECKING:
-    from pyasynq._payload.schema import Definitions, Schema
+    from collections.abc import Callable, Iterable, Mapping
 
-Compile: TypeAlias = Callable[[Any], Converter]
+    from pyasynq._payload.schema import Definitions, Schema
 
 _OBJECT: Final = frozenset({dict})
 

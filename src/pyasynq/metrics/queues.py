@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SHARE: Final = 50
 """Figures are kept for this many times the time that reading them took: 2 % of Redis' time at most."""
+METRICS_USER: Final = User.with_role("metrics", "admin", login="metrics")
 _STATES: Final = ("active", "pending", "scheduled", "retry", "archived", "completed")
 _ALL_STATES: Final = (*_STATES, "aggregating")
 _LATE: Final = timedelta(minutes=1)
@@ -63,7 +64,7 @@ class QueueMetrics:
     It belongs to one event loop. Concurrent calls share one reading.
 
     Args:
-        target: URL of Redis, as for `Client`.
+        target: URL of Redis, as for `Client`; or an operator, which then chooses the queues and stays open.
         queues: patterns of the queues that are shown.
         max_queues: number of queues that are told apart, by name; the others are added up under `_other`.
         memory: whether to estimate the memory of queues, of 50 in each reading.
@@ -74,7 +75,7 @@ class QueueMetrics:
 
     def __init__(
         self,
-        target: str,
+        target: str | Operator,
         *,
         queues: str | Sequence[str] = "*",
         max_queues: int = MAX_QUEUES,
@@ -83,8 +84,12 @@ class QueueMetrics:
         share: float = SHARE,
         timeout: float = 5.0,
     ) -> None:
-        user = User.with_role("metrics", "admin", login="metrics")
-        self._operator = Operator(target, user, queues=queues, read_only=True, timeout=timeout)
+        self._owns_operator = not isinstance(target, Operator)
+        self._operator = (
+            target
+            if isinstance(target, Operator)
+            else Operator(target, METRICS_USER, queues=queues, read_only=True, timeout=timeout)
+        )
         self._max_queues = max_queues
         self._memory = memory
         self._attention = attention
@@ -145,7 +150,8 @@ class QueueMetrics:
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.wait({self._under_way})
-        await self._operator.close()
+        if self._owns_operator:
+            await self._operator.close()
 
     async def __aenter__(self) -> Self:
         """Return the metrics; the first reading connects."""

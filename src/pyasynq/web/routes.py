@@ -10,6 +10,7 @@ from pyasynq.web import actions
 from pyasynq.web.api.endpoint import api_route
 from pyasynq.web.asynqmon.routes import asynqmon_route
 from pyasynq.web.auth.login import login_page, sign_in, sign_out
+from pyasynq.web.exposition import metrics_response
 from pyasynq.web.live.endpoints import live_snapshot, live_stream
 from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
 from pyasynq.web.pages.bulk import start_bulk
@@ -38,6 +39,7 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
         "/tasks": search_response,
         "/complete.json": complete_response,
         "/palette.json": palette_response,
+        "/metrics": metrics_response,
         "/live": live_stream,
         "/live.json": live_snapshot,
         "/switch": switch_target,

@@ -17,6 +17,7 @@ from pyasynq.web.live.channel import Channels
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Hashable
 
+    from pyasynq.metrics import QueueMetrics
     from pyasynq.operations import OperationInfo
     from pyasynq.web.examinations import ExaminationRun
     from pyasynq.web.settings import Settings
@@ -51,6 +52,7 @@ class Target:
         self._settings = settings
         self._operators: dict[asyncio.AbstractEventLoop, Operator] = {}
         self._channels: dict[asyncio.AbstractEventLoop, Channels] = {}
+        self._metrics: dict[asyncio.AbstractEventLoop, QueueMetrics] = {}
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
         self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
         self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
@@ -86,6 +88,17 @@ class Target:
                 del self._channels[ended]
             self._channels[loop] = Channels()
         return self._channels[loop]
+
+    def metrics(self) -> QueueMetrics:
+        """Return the metrics of all queues of the dashboard, in the running loop."""
+        from pyasynq.metrics.queues import METRICS_USER, QueueMetrics  # noqa: PLC0415 - few are scraped
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._metrics:
+            for ended in [one for one in self._metrics if one.is_closed()]:
+                del self._metrics[ended]
+            self._metrics[loop] = QueueMetrics(self.operator(METRICS_USER), attention=True)
+        return self._metrics[loop]
 
     async def recent(
         self, user: User, question: Hashable, ask: Callable[[], Awaitable[_T]], seconds: float = 2.0
@@ -170,6 +183,8 @@ class Target:
         await asyncio.gather(*running, return_exceptions=True)
         for key in [key for key in self.examinations if key[0] is loop]:
             del self.examinations[key]
+        if metrics := self._metrics.pop(loop, None):
+            await metrics.close()
         own = self._operators.pop(loop, None)
         if own is not None:
             await own.close()

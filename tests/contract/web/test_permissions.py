@@ -61,6 +61,7 @@ ROWS: Final[dict[str, Row]] = {
     ),
     "POST /attention/unsnooze": Row("attention/unsnooze", _CURE, {"finding": _FINDING}),
     "POST /attention/act": Row("attention/act", _CURE, {"finding": _FINDING}),
+    "GET /metrics": Row("metrics", "401 403 403 200 403"),
     "GET /queues": Row("queues", _PAGE),
     "GET /queues/{queue}": Row("queues/emails", _QUEUE),
     "GET /queues/{queue}/tasks/{task}": Row("queues/emails/tasks/a", _QUEUE),
