@@ -7,8 +7,10 @@ local function remove_positions(list, positions)
     local side = position < middle and left or right
     side[#side + 1] = position
   end
-  -- A full Redis 6.2 refuses a script whose first write may grow; this one changes nothing.
-  redis.call('LTRIM', list, 0, -1)
+  if #left > 1 or #right > 1 then
+    -- A full Redis 6.2 refuses a script whose first write is LSET; LREM is allowed. This write changes nothing.
+    redis.call('LTRIM', list, 0, -1)
+  end
   for _, side in ipairs({ left, right }) do
     side.id = side[1] and redis.call('LINDEX', list, side[1])
     for i = 2, #side do
