@@ -287,8 +287,10 @@ class Intake:
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
         """Return the call that records that a suspect is not alone any more, once its silence is over."""
         alone = self._suspects.alone
+        if alone is None or self.capacity.room <= 0:
+            return []
         now = self._parts.clock.monotonic()
-        if alone is None or self.capacity.room <= 0 or self._suspects.saved(now):
+        if self._suspects.saved(now):
             return []
         if self.board.ready_at(alone.queue) > now:
             self._suspects.end_silence(now)
@@ -369,8 +371,9 @@ class Intake:
             is_alone = self._suspects.is_silent or RAN_ALONE in ask.token
             room = 0 if is_alone else self._room
         self._start(attempts[:room], ask.want)
-        self._parts.roster.add_all(attempts[room:])
-        self._late += attempts[room:]
+        if late := attempts[room:]:
+            parts.roster.add_all(late)
+            self._late += late
         self._answered.append(ask.want)
         if self._suspects.threshold:
             self._suspects.took(attempts, ask.queue, answer.suspect_waiting if ask.queue.is_served else 0)
