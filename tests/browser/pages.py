@@ -45,6 +45,8 @@ PAGES = {
     "enqueue": "enqueue?type=label.print",
     "enqueue-json": "enqueue",
     "pause": "queues/emails/pause",
+    "stop-server": "servers/server-1/stop_server",
+    "run-schedule": "schedules/entry-cart.remind/run_schedule",
     "snooze": 'attention/snooze?finding=["no_consumers","exports",""]',
     "not-found": "queues/shiping-labels",
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._wire.keys import queue_keys
 from pyasynq.task import TaskState
 from tests.browser.conftest import Site, window
 from tests.browser.pages import go
@@ -68,3 +69,72 @@ def test_pages_hold_in_forced_colours_and_without_motion(browser: Browser, site:
         assert 0 == page.evaluate("document.getAnimations().length")
         assert page.evaluate("[...document.querySelectorAll('.st')].every((one) => one.textContent.trim())")
         assert [] == violations(page)
+
+
+def test_a_typed_task_is_enqueued_by_keyboard_and_followed(browser: Browser, site: Site) -> None:
+    """From the palette to the form, past a mistake, to the page of the task."""
+    client = site.client()
+    with window(browser, site, **DESK) as context:
+        page = context.new_page()
+        page.goto("queues")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("label.print")
+        page.get_by_role("option", name="Enqueue label.print").wait_for()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/enqueue?type=label.print")
+        assert [] == violations(page)
+        tab_to(page, "p:order_id")
+        page.keyboard.type("many")
+        tab_to(page, "p:recipient")
+        page.keyboard.type("Ada")
+        tab_to(page, "p:items")
+        page.keyboard.type('["desk"]')
+        tab_to(page, "reason")
+        press_button(page, "Enqueue")
+        page.get_by_text("The task was not enqueued.").wait_for()
+        assert [] == violations(page)
+        assert "Ada" == page.locator("[name='p:recipient']").input_value()
+        page.locator("[name='p:order_id']").focus()
+        page.keyboard.press("Control+a")
+        page.keyboard.type("918273")
+        press_button(page, "Enqueue")
+        page.get_by_text("The task was enqueued.").wait_for()
+        page.get_by_text("918273").first.wait_for()
+        task_id = page.url.rpartition("/")[2]
+    assert task_id.encode() in client.lrange(queue_keys("shipping-labels").pending, 0, -1)
+
+
+def press_button(page: Page, label: str) -> None:
+    """Press the tabulator until a button with this label has the focus, then the space bar."""
+    for _ in range(MOST_TABS):
+        page.keyboard.press("Tab")
+        if label == page.evaluate("document.activeElement.textContent.trim()"):
+            page.keyboard.press("Space")
+            return
+    raise AssertionError(f"{label} cannot be reached")
+
+
+@pytest.mark.parametrize(
+    ("path", "button"),
+    [
+        ("servers/server-1", "Stop…"),
+        ("schedules/entry-cart.remind", "Run now…"),
+        ("queues/shipping-labels", "Pause…"),
+        ("queues/journey-dialogs/tasks/s", "Reschedule…"),
+        ("queues/journey-dialogs/tasks/s", "Edit payload…"),
+        ("queues/journey-dialogs/tasks/s", "Enqueue again…"),
+    ],
+)
+def test_axe_finds_no_violation_in_a_dialog(browser: Browser, site: Site, path: str, button: str) -> None:
+    """The dialog opens over the page, and Escape leaves it."""
+    tasks = Tasks(site.client(), "journey-dialogs")
+    tasks.put(TaskState.SCHEDULED, "s", type="label.print", payload=b"{}", score=4_000_000_000)
+    with window(browser, site, **DESK) as context:
+        page = context.new_page()
+        page.goto(path)
+        page.get_by_role("link", name=button).first.click()
+        page.get_by_role("dialog").wait_for()
+        assert [] == violations(page)
+        page.keyboard.press("Escape")
+        page.get_by_role("dialog").wait_for(state="detached")
+        assert path in page.url

@@ -8,6 +8,12 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, TaskNotFoundError, TaskStateError
 from pyasynq.operations import Act
+from pyasynq.web.fleet_actions import (
+    act_on_schedule,
+    act_on_server,
+    schedule_question,
+    server_question,
+)
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages import attention
@@ -15,6 +21,7 @@ from pyasynq.web.pages.bulk import preview_page, selected_keys, targets_of
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.shown_task import short_id
+from pyasynq.web.task_edits import EDITS, edit_question, edit_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -80,6 +87,8 @@ async def delete_queue_question(ask: PageRequest) -> Page:
 async def task_question(ask: PageRequest) -> Page:
     """Ask before something is done to one task."""
     queue, task_id, verb = ask.name("queue"), ask.name("task"), ask.name("verb")
+    if verb in EDITS:
+        return await edit_question(ask)
     if verb not in _QUESTIONS:
         raise InvalidOptionError("verb", None, "is not something that can be done to a task")
     ask.require(verb, queue)
@@ -142,6 +151,8 @@ async def _delete_queue(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
     queue, task_id, verb = ask.name("queue"), ask.name("task"), ask.name("verb")
+    if verb in EDITS:
+        return await edit_task(ask, fields)
     if verb == "enqueue_copy":
         made = await ask.operator.enqueue_copy(queue, task_id, reason=read_reason(fields))
         copied = ask.links.to("queues", queue, "tasks", made.id)
@@ -236,6 +247,8 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/queues/{queue}/pause": pause_question,
     "/queues/{queue}/delete": delete_queue_question,
     "/queues/{queue}/tasks/{task}/{verb}": task_question,
+    "/servers/{server}/{verb}": server_question,
+    "/schedules/{entry}/{verb}": schedule_question,
     "/attention/snooze": attention.snooze_question,
     "/attention/act": attention.act_question,
 }
@@ -247,6 +260,8 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/queues/{queue}/limits": _set_limits,
     "/queues/{queue}/delete": _delete_queue,
     "/queues/{queue}/tasks/{task}/{verb}": _act_on_task,
+    "/servers/{server}/{verb}": act_on_server,
+    "/schedules/{entry}/{verb}": act_on_schedule,
     "/act": _act_on_selected,
     "/attention/snooze": attention.snooze,
     "/attention/unsnooze": attention.unsnooze,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq.web")
 TRY_AGAIN: Final = "Try again"
+HOME: Final = "Back to overview"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +51,42 @@ async def problem_page(ask: PageRequest, error: Exception) -> Page:
 
 
 def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, Trouble]:
-    overview = NextStep("Back to overview", ask.links.to())
+    overview = NextStep(HOME, ask.links.to())
     match error:
         case errors.PermissionDeniedError():
             return 403, Trouble("You may not do this", _sentence(error), (overview,))
-        case errors.TaskNotFoundError():
-            search = NextStep("Search for it", ask.links.to("tasks", q=f'id:"{error.task_id}"'))
-            text = "It has ended without retention, or it was deleted. Redis keeps nothing of such tasks."
-            return 404, Trouble("This task is gone", text, (search, overview))
-        case errors.OperationNotFoundError():
-            all_of_them = NextStep("All operations", ask.links.to("operations"))
-            text = "Operations are kept for 30 days, and shown to those who see all their queues."
-            return 404, Trouble("This operation is gone", text, (all_of_them, overview))
+        case (
+            errors.TaskNotFoundError()
+            | errors.OperationNotFoundError()
+            | errors.ServerNotFoundError()
+            | errors.ScheduleNotFoundError()
+        ):
+            return 404, _gone(ask, error)
         case errors.ConfigurationError() | errors.UnknownTaskStateError() | errors.QueryError():
             return 400, Trouble("This address says something that cannot be", _sentence(error), (overview,))
         case _:
             again = NextStep(TRY_AGAIN, ask.links.here())
             return 409, Trouble("This cannot be done", _sentence(error), (again, overview))
+
+
+def _gone(ask: PageRequest, error: errors.PyasynqError) -> Trouble:
+    """Return what to say of something that was there, or never was."""
+    to = ask.links.to
+    match error:
+        case errors.TaskNotFoundError():
+            text = "It has ended without retention, or it was deleted. Redis keeps nothing of such tasks."
+            steps = NextStep("Search for it", to("tasks", q=f'id:"{error.task_id}"')), NextStep(HOME, to())
+            return Trouble("This task is gone", text, steps)
+        case errors.ServerNotFoundError():
+            text = "Its record in Redis lapses ten seconds after its last heartbeat."
+            return Trouble("This server is gone", text, (NextStep("All servers", to("servers")),))
+        case errors.ScheduleNotFoundError():
+            text = "Its scheduler has stopped, or it is not in the scheduler's list any more."
+            return Trouble("This schedule is gone", text, (NextStep("All schedules", to("schedules")),))
+        case _:
+            text = "Operations are kept for 30 days, and shown to those who see all their queues."
+            steps = NextStep("All operations", to("operations")), NextStep(HOME, to())
+            return Trouble("This operation is gone", text, steps)
 
 
 def trouble_page(status: int, trouble: Trouble) -> Page:
@@ -77,7 +97,7 @@ def trouble_page(status: int, trouble: Trouble) -> Page:
 def not_found_page(ask: PageRequest) -> Page:
     """Return the page for an unknown address."""
     trouble = Trouble(
-        "There is no such page", "The address leads nowhere.", (NextStep("Back to overview", ask.links.to()),)
+        "There is no such page", "The address leads nowhere.", (NextStep(HOME, ask.links.to()),)
     )
     return trouble_page(404, trouble)
 
@@ -91,7 +111,7 @@ def bug_page(ask: PageRequest, error: BaseException) -> Page:
         Trouble(
             "This page could not be made",
             "It is a bug. The log has more under this number.",
-            (NextStep(TRY_AGAIN, ask.links.here()), NextStep("Back to overview", ask.links.to())),
+            (NextStep(TRY_AGAIN, ask.links.here()), NextStep(HOME, ask.links.to())),
             number,
             "Number of the error",
         ),

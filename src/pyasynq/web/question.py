@@ -10,6 +10,19 @@ LONGEST_REASON: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionField:
+    """A field of a question."""
+
+    name: str
+    label: str
+    value: str
+    hint: str
+    kind: str
+    """`area` for several lines, else the type of the input."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """View model of a form that asks before it acts."""
 
@@ -27,7 +40,9 @@ class Question:
     confirm: str = ""
     """Text that the user must type."""
     samples: tuple[str, ...] = ()
+    field: QuestionField | None = None
     needs_reason: bool = False
+    reason: str = ""
     longest_reason: int = LONGEST_REASON
 
 

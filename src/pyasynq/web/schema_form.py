@@ -305,9 +305,13 @@ def _hint(facts: Mapping[str, Any], described: object, *, is_nullable: bool, req
         words.append(visible(about[:_LONGEST_CHOICE]))
     kind = facts.get("format") or facts.get("contentEncoding") or facts.get("type")
     if isinstance(kind, str) and kind not in ("string", "boolean"):
-        words.append(visible(_WORDS.get(kind, kind)[:40]))
+        words.append(
+            visible(_WORDS.get(kind, kind)[:40]) + (" as JSON" if kind in {"array", "object"} else "")
+        )
     if "default" in _mapping(described):
-        words.append(f"{visible(json.dumps(_mapping(described)['default'])[:100])} if empty")
+        default = _mapping(described)["default"]
+        text = default if isinstance(default, str) and default.strip() else json.dumps(default)
+        words.append(f"{visible(text[:100])} if empty")
     elif is_nullable and required:
         words.append("null if empty")
     elif not required:

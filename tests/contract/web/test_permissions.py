@@ -103,6 +103,10 @@ ROWS: Final[dict[str, Row]] = {
     "GET /queues/{queue}/tasks/{task}/{verb}": Row(
         "queues/emails/tasks/a/delete_task", "401 403 200 200 404"
     ),
+    "GET /servers/{server}/{verb}": Row("servers/server-1/stop_server", "401 403 200 200 404"),
+    "POST /servers/{server}/{verb}": Row("servers/server-1/quiet_server", _FORM),
+    "GET /schedules/{entry}/{verb}": Row("schedules/entry-cart.remind/run_schedule", "401 403 200 200 404"),
+    "POST /schedules/{entry}/{verb}": Row("schedules/entry-cart.remind/run_schedule", _FORM),
     "POST /queues/{queue}/pause": Row("queues/emails/pause", _FORM, {"seconds": "60"}),
     "POST /queues/{queue}/resume": Row("queues/images/resume", _FORM),
     "POST /queues/{queue}/limits": Row("queues/emails/limits", _FORM, {"max_run": "3"}),

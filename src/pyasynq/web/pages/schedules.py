@@ -72,6 +72,9 @@ class ScheduleView:
     events: tuple[EventRow, ...]
     newer: str
     older: str
+    paused_since: datetime | None
+    verbs: tuple[tuple[str, str], ...]
+    """Label and address of each question."""
 
 
 async def schedules_page(ask: PageRequest) -> Page:
@@ -131,6 +134,15 @@ async def schedule_page(ask: PageRequest) -> Page:
         ),
         newer=ask.links.here(page=None) if page > 1 else "",
         older=ask.links.here(page=page + 1) if len(events) == _EVENTS else "",
+        paused_since=entry.paused_since,
+        verbs=tuple(
+            (label, ask.links.to("schedules", entry_id, verb))
+            for label, verb in (
+                ("Run now…", "run_schedule"),
+                ("Resume…", "resume_schedule") if entry.paused_since else ("Pause…", "pause_schedule"),
+            )
+            if ask.may(verb, _queue(entry))
+        ),
     )
     return Page("schedule.html", f"{row.type} {row.spec}", "schedules", view)
 

@@ -84,6 +84,8 @@ class ServersView:
     queues: tuple[QueueShare, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     started: datetime | None = None
+    verbs: tuple[tuple[str, str], ...] = ()
+    """Label and address of each question."""
 
 
 async def servers_page(ask: PageRequest) -> Page:
@@ -141,6 +143,11 @@ async def server_page(ask: PageRequest) -> Page:
             ("Priorities", "strict" if server.strict_priority else "by weight"),
         ),
         started=server.started,
+        verbs=tuple(
+            (label, ask.links.to("servers", server.id, verb))
+            for label, verb in (("Quiet…", "quiet_server"), ("Stop…", "stop_server"))
+            if all(ask.may(verb, name) for name in server.queues)
+        ),
     )
     return Page("server.html", f"({row.busy:,}) {row.name}", "servers", view, is_live=True)
 

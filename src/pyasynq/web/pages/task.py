@@ -25,6 +25,7 @@ from pyasynq.web.pages.task_story import (
 from pyasynq.web.problems import not_found_page
 from pyasynq.web.respond import page_response
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook, short_id
+from pyasynq.web.task_edits import possible_edits
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -288,13 +289,15 @@ _VERBS: Final = {
     "cancel_task": VerbButton("cancel_task", "Cancel…", "c"),
     "archive_task": VerbButton("archive_task", "Archive", "a"),
     "delete_task": VerbButton("delete_task", "Delete…", "#", is_danger=True),
+    "reschedule_task": VerbButton("reschedule_task", "Reschedule…", "t"),
+    "edit_payload": VerbButton("edit_payload", "Edit payload…", "y"),
     "enqueue_copy": VerbButton("enqueue_copy", "Enqueue again…", "e"),
 }
 
 
 def _verbs(task: TaskInfo) -> tuple[VerbButton, ...]:
     names = _STATE_VERBS.get(task.state, ("run_task", "archive_task", "delete_task"))
-    return tuple(_VERBS[name] for name in (*names, "enqueue_copy"))
+    return tuple(_VERBS[name] for name in (*names, *possible_edits(task), "enqueue_copy"))
 
 
 def _progress(task: TaskInfo) -> str:
