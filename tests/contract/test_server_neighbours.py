@@ -38,7 +38,7 @@ from tests.fix_engine import QUICK, Recorder, do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import redis
 
@@ -115,6 +115,32 @@ async def test_a_queue_that_cannot_be_asked_holds_up_no_other(
         await work(running, tasks)  # type: ignore[operator]  # one of the functions above
         await running.settled()
     redis_client.delete(getattr(queue_keys("broken"), key))
+
+
+@pytest.fixture
+def limited_url(redis_url: str, redis_client: redis.Redis) -> Iterator[str]:
+    """The URL of a Redis user who may use every key."""
+    command: Any = redis_client.execute_command
+    command("ACL", "SETUSER", "worker", "reset", "on", ">secret", "allkeys", "allchannels", "+@all")
+    yield redis_url.replace("://", "://worker:secret@", 1)
+    command("ACL", "DELUSER", "worker")
+
+
+@pytest.mark.single_server("the rights of a user are those of one server")
+@pytest.mark.parametrize("work", [recover, forward, expire, aggregate])
+@run_async
+async def test_a_queue_that_the_redis_user_may_not_use_holds_up_no_other(
+    limited_url: str, redis_client: redis.Redis, tasks: Tasks, work: object
+) -> None:
+    """Rights that leave one queue out, given while the server runs, take nothing from the others."""
+    async with serving(limited_url, do_nothing, CONFIG, AT_ONCE) as running:
+        command: Any = redis_client.execute_command
+        command("ACL", "SETUSER", "worker", "resetkeys", "~asynq:[a-z]*", "~asynq:{default}*")
+        failed = await running.recorder.wait(RoundFailed, lambda event: event.queue == "broken")
+        assert "NOPERM" in str(failed.error) or "permission" in str(failed.error)
+        await work(running, tasks)  # type: ignore[operator]  # one of the functions above
+        command("ACL", "SETUSER", "worker", "allkeys")
+        await running.settled()
 
 
 @run_async

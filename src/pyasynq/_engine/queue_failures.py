@@ -57,11 +57,19 @@ class QueueFailures:
         now = self._clock.monotonic()
         return [queue for queue in queues if self._until.get(queue, now) <= now]
 
-    def answers(self, queues: Sequence[str], results: Sequence[_R | Exception]) -> list[tuple[str, _R]]:
+    def answers(
+        self, queues: Sequence[str], results: Sequence[_R | Exception], *, others_work: bool = False
+    ) -> list[tuple[str, _R]]:
         """Return the results that are not errors, with their queues; start the back-off of the other queues.
 
+        Args:
+            queues: those that were asked.
+            results: of each.
+            others_work: whether other queues, which were not asked, can be read.
+
         Raises:
-            Exception: the first error, if there are only errors: then the service itself has failed.
+            Exception: the first error, if there are only errors and no others work: then the service itself
+                has failed.
         """
         well: list[tuple[str, _R]] = []
         failed: list[tuple[str, Exception]] = []
@@ -70,7 +78,7 @@ class QueueFailures:
                 failed.append((queue, result))
             else:
                 well.append((queue, result))
-        if failed and not well:
+        if failed and not well and not others_work:
             raise failed[0][1]
         for queue, error in failed:
             self.note(queue, error)

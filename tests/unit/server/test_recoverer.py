@@ -87,3 +87,23 @@ async def test_nothing_is_asked_and_no_quiet_time_begins_while_no_queue_can_be_r
     read(board)
     await service.round()
     assert service._quiet.holds(SYSTEM_CLOCK.monotonic())
+
+
+@pytest.mark.parametrize("is_reachable", [False, True], ids=["no rights", "wrong type"])
+@run_async
+async def test_a_queue_that_fails_alone_begins_no_quiet_time_of_the_others(
+    board: QueueBoard, is_reachable: bool
+) -> None:
+    """The look reads it again every second, and the others every three."""
+    service = recoverer(board)
+    read(board)
+    await service.round()
+    _, two = board.queues
+    for _ in range(3):
+        two.reading, two.is_reachable = ValueError(), is_reachable
+        two.outages += not is_reachable
+        await service.round()
+    assert is_reachable == ("two" in service._failures.failed)
+    read(board)
+    await service.round()
+    assert not service._quiet.holds(SYSTEM_CLOCK.monotonic())

@@ -99,7 +99,9 @@ class Recoverer(Service):
         queues = self._queues()
         if not self._note_outages(queues):
             return self._parts.settings.look_interval
-        ready = self._failures.ready(queues)
+        # A queue that the look could not read is asked again when it can.
+        known = self._parts.board.known
+        ready = [name for name in self._failures.ready(queues) if known[name].is_reachable]
         read = self._list_newly_read(ready)
         has_answer = self._has_answer(read)
         try:
@@ -144,6 +146,10 @@ class Recoverer(Service):
     def _has_answer(self, read: Iterable[str]) -> bool:
         """Return whether one of these queues has just been reached; otherwise Redis may still be away."""
         return any(self._parts.board.known[name].is_reachable for name in read)
+
+    def _others_work(self, queues: Sequence[str]) -> bool:
+        """Return whether the last look could read another queue than these."""
+        return self._has_answer({*self._queues()}.difference(queues))
 
     async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
         try:
@@ -199,7 +205,7 @@ class Recoverer(Service):
         if not queues:
             return []
         answers = await self._parts.driver.run_batch([make_plan(queue) for queue in queues])
-        found = self._failures.answers(queues, answers)
+        found = self._failures.answers(queues, answers, others_work=self._others_work(queues))
         self._keep_quiet(self._failures.recovered)
         return [(queue, tasks) for queue, tasks in found if tasks]
 
@@ -225,6 +231,7 @@ class Recoverer(Service):
         if not queues:
             return
         results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in queues])
-        for queue, result in self._failures.answers(queues, results):
+        others_work = self._others_work(queues)
+        for queue, result in self._failures.answers(queues, results, others_work=others_work):
             if result.sets:
                 self.events.emit(SetsReclaimed(queue, result.sets, result.members))
