@@ -73,7 +73,7 @@ class Job(NamedTuple):
     tests: tuple[str, ...]
     """Ids of the tests that run the script, the most telling first."""
     seconds: float
-    """What these tests took when nothing was broken."""
+    """Duration of these tests without a mutation, in seconds."""
 
 
 def record_tests(folder: str, *, processes: int) -> dict[str, Recorded]:

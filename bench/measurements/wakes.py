@@ -65,7 +65,7 @@ def wake(stage: Stage, number: int) -> dict[str, float]:
 
 
 def bare_wake(stage: Stage, number: int) -> dict[str, float]:
-    """Measure this many bare connections that only read a key again whenever it has changed."""
+    """Return the CPU time of Redis for waking this many bare connections, which only read a changed key."""
     server = stage.server()
     server.flush()
     changes = max(3, int(TASKS * stage.scale))

@@ -217,7 +217,7 @@ class TypedTask(Generic[_P, _R]):
             return {}  # the server was given a URL of its own, and the app has none
 
     def hosted_route(self, settings: Mapping[str, Any]) -> Route:
-        """Return the route in this child process of a worker. Worker and child use the same Redis."""
+        """Return how this child process of a worker runs the task; it enqueues to the Redis of its worker."""
         if "url" in settings:
             self._sender.url = settings["url"]
         return route_of(self._declaration, self._sender.providers)

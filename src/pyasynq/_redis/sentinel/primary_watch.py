@@ -44,7 +44,7 @@ _INTERVAL: Final = 1.0
 _PATIENCE: Final = 1.0
 """Seconds that a Sentinel may take to answer the watching thread."""
 _SHORT_PATIENCE: Final = 0.5
-"""The same limit, in seconds, for a Sentinel that did not answer last time: waiting delays the next round."""
+"""Seconds that a Sentinel may take which did not answer last time: waiting delays the next round."""
 
 
 class Cuttable(Protocol):

@@ -20,7 +20,7 @@ _CUT: Final = "…"
 _LEAST: Final = 8
 """Smallest width of a shrunk column, in terminal cells."""
 _READABLE: Final = 20
-"""Smallest width of a shrunk column while another column could give way to it, in terminal cells."""
+"""Width in terminal cells below which no column is shrunk while another column can be left out."""
 _WIDE: Final = frozenset("WF")
 _COMBINING: Final = frozenset({"Mn", "Me", "Cf"})
 

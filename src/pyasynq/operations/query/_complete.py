@@ -71,7 +71,7 @@ class Known:
     groups: Sequence[str] = ()
     servers: Sequence[str] = ()
     payload_paths: Sequence[str] = ()
-    """Such as `user.id`."""
+    """Paths in payloads, such as `user.id`."""
     header_names: Sequence[str] = ()
 
 

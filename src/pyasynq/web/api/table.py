@@ -59,7 +59,7 @@ class ProgramRoute:
     lines: str = ""
     """Component of each line, if it can answer with lines of JSON."""
     headers: tuple[str, ...] = ()
-    """Headers of the request that it understands."""
+    """Names of the request headers that the route reads."""
     summary: str = ""
     """What it does; unless given, the summary of its verb."""
 
