@@ -54,7 +54,7 @@ class Query:
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of the fields in the query: `payload.` for a path in the payload, `""` for a word without a field."""
+        """Names of the fields: `payload.` for a path in the payload, `""` for a word without a field."""
         return frozenset(clause.field.name for clause in clauses_of(self.node))
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StatisticsOperator(OperatorBase):
-    """Reads what workers have counted, and keeps marks."""
+    """Time series of attempts that workers have counted, and marks such as deployments."""
 
     def attempt_series(
         self,
