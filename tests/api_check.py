@@ -62,7 +62,8 @@ _SLOW: Final = ("/events", "/doctor", "/doctor:repair")
 def main() -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--schemathesis", required=True, help="the program")
+    # Absolute, since it runs in another folder; not resolved, since a link says which environment it is of.
+    parser.add_argument("--schemathesis", required=True, type=_read_path, help="the program")
     parser.add_argument(
         "--seconds", type=int, help="how long to try; until all phases have ended unless given"
     )
@@ -75,13 +76,17 @@ def main() -> int:
         Path(folder, "schemathesis.toml").write_text(_CONFIG, "utf-8")
         _fill(server.url)
         with _serving(server.url, people) as address:
-            command = [given.schemathesis, "run", str(DOCUMENT), "--url", f"{address}/api/v1"]
+            command = [str(given.schemathesis), "run", str(DOCUMENT), "--url", f"{address}/api/v1"]
             command += ["--header", f"Authorization: Bearer {token}", "--checks", ",".join(_CHECKS)]
             command += ["--workers", "1", "--generation-database", "none", "--no-color"]
             command += [part for path in _SLOW for part in ("--exclude-path", path)]
             command += ["--max-time", str(given.seconds)] if given.seconds else []
             command += ["--seed", str(given.seed)] if given.seed is not None else []
             return subprocess.run(command, cwd=folder, check=False).returncode
+
+
+def _read_path(text: str) -> Path:
+    return Path(text).absolute()
 
 
 def _fill(url: str) -> None:
