@@ -62,7 +62,7 @@ def test_a_call_adds_to_the_present_minute_ten_minutes_and_day(perform: Perform)
 
 
 def test_counts_of_one_slot_are_added_up(perform: Perform) -> None:
-    """By type, also numbers that become longer."""
+    """Counts are added by type, even if the sum has more digits."""
     perform(count_attempts("default", {"a": [100, 0, 7], "b": [5]}, now=NOW))
     perform(count_attempts("default", {"a": [100, 2**40]}, now=NOW.plus(1)))
     [(_, a)] = read(perform, DAYS)["a"]
@@ -230,7 +230,7 @@ def test_a_series_can_be_read_of_some_types_alone(perform: Perform) -> None:
 
 
 def test_counts_have_names_and_seconds() -> None:
-    """As the vector's numbers stand; milliseconds become seconds."""
+    """The numbers are those of the vector; milliseconds become seconds."""
     counts = make_counts([1, 2, 3, 4, 5, 6, 7, 8, 1_500, 500, *[0] * (VECTOR_SIZE - SUMMARY_SIZE)])
     assert AttemptCounts(1, 2, 3, 4, 5, 6, 7, 8, counts.run, counts.wait) == counts
     assert (1.5, 0.5, 5, 15) == (counts.run.seconds, counts.wait.seconds, counts.failed, counts.ended)

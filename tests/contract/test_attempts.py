@@ -195,7 +195,7 @@ def test_the_last_progress_goes_with_the_outcome(
 
 
 def test_progress_is_written_only_by_the_attempt_that_runs_the_task(perform: Perform, tasks: Tasks) -> None:
-    """As a result is."""
+    """The progress is written by the attempt that holds the task, as its result is."""
     tasks.active("a")
     assert perform(write_progress("default", "a", TOKEN, PROGRESS, lease_score=LEASE_SCORE))
     assert not perform(write_progress("default", "a", "server/2", b"late", lease_score=LEASE_SCORE))

@@ -106,7 +106,7 @@ async def test_a_router_that_raises_is_an_ordinary_failure(redis_url: str, tasks
 
 @run_async
 async def test_a_consumer_settles_an_error_that_cannot_be_written_down(redis_url: str, tasks: Tasks) -> None:
-    """As a failure, and its attempt is over. (D09)"""
+    """The error counts as a failure, and the attempt ends. (D09)"""
     async with consuming(redis_url, ConsumerConfig(retry_delay=3600)) as c:
         await c.enqueue("a")
         async with c.consumer.take(wait=5) as [attempt]:

@@ -222,7 +222,7 @@ async def test_a_new_end_is_left_to_the_server_that_settled_it(
 
 
 def test_the_kit_runs_callbacks_with_the_tasks() -> None:
-    """In the same drain, as a worker does."""
+    """A drain of the kit runs the callbacks too, as a worker does."""
     app = make_app()
     told = Told(app)
 
@@ -252,7 +252,7 @@ def test_a_task_with_other_arguments_cannot_be_a_callback() -> None:
 
 @pytest.mark.parametrize("wrong", ["report:ready", 3, lambda: None])
 def test_a_callback_is_a_task_or_a_callback(wrong: Any) -> None:
-    """Not a name, which has no queue."""
+    """A name alone is refused, because it does not tell the queue."""
     with pytest.raises(InvalidOptionError, match="must be a task of the app, or Callback"):
         App().task("t", on_finished=wrong)
 
@@ -306,6 +306,6 @@ def test_once_for_needs_an_id() -> None:
 
 
 def test_a_misspelt_option_is_suggested() -> None:
-    """As for every option."""
+    """The error names the nearest option, as it does for every option of a task."""
     with pytest.raises(UnknownOptionError, match="on_finished"):
         App().task("t", on_finish=3)  # type: ignore[call-overload]

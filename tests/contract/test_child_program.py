@@ -66,7 +66,7 @@ def test_it_ends_at_the_end_of_its_socket_although_its_pipe_is_open(program: Sta
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills by a pipe")
 def test_it_ends_at_the_end_of_its_pipe_although_its_socket_is_open(program: Started) -> None:
-    """Whatever its interpreter does."""
+    """A child whose pipe has ended is killed by SIGKILL, even while its interpreter is busy."""
     assert frames.READY == program.prepare("os:getpid").kind
     os.close(program.pipe)
     program.pipe = os.open(os.devnull, os.O_RDONLY)
@@ -75,7 +75,7 @@ def test_it_ends_at_the_end_of_its_pipe_although_its_socket_is_open(program: Sta
 
 
 def test_it_ends_by_itself_when_it_is_told_that_there_is_nothing_more_to_do(program: Started) -> None:
-    """With code 0."""
+    """The exit code is 0."""
     program.socket.sendall(pack_frame(frames.LEAVE))
 
     assert 0 == program.process.wait(30)

@@ -114,7 +114,7 @@ def test_h10_a_finished_task_is_replaced(make_client: MakeClient, redis_url: str
 def test_what_means_nothing_together_is_refused_before_anything_is_sent(
     make_client: MakeClient, redis_url: str, redis_client: RedisClient, options: dict[str, Any]
 ) -> None:
-    """By every door; the error names the remedy."""
+    """Every way to enqueue refuses the combination, and the error names the remedy."""
     client, name = make_client(redis_url), list(options)[-1]
     with pytest.raises(InvalidOptionError) as refused:
         client.enqueue("t", **options)
@@ -141,7 +141,7 @@ def test_options_of_a_typed_task_may_come_in_layers() -> None:
 
 @run_async
 async def test_a_typed_task_that_was_there_is_the_handle(redis_url: str, tasks: Tasks) -> None:
-    """So that its result can be waited for."""
+    """The handle is that of the existing task, so a caller can wait for its result."""
     async with App(redis_url) as app:
 
         @app.task("t", unique=timedelta(minutes=1), on_duplicate="return_existing")

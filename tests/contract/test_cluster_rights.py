@@ -64,7 +64,7 @@ def test_the_documented_rights_and_those_of_a_cluster_are_enough(
 def test_a_missing_right_to_see_the_slots_is_named(
     cluster: Cluster, as_user: Callable[..., str], make_driver: Callable[..., DriverFace]
 ) -> None:
-    """Without them the location of keys is unknown."""
+    """Without the right to `CLUSTER SLOTS` a client cannot locate keys."""
     if is_redis_6(cluster.nodes[0].client):
         pytest.skip("only on servers that can take away a subcommand alone")
     driver = make_driver(as_user("producer", *rules_of_a_cluster(), "-cluster|slots"))

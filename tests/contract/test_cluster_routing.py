@@ -82,7 +82,7 @@ def test_an_error_belongs_to_its_own_plan(cluster: Cluster, make_driver: Callabl
 def test_a_slot_is_a_place_on_the_node_that_serves_it(
     cluster: Cluster, make_driver: Callable[..., DriverFace]
 ) -> None:
-    """So each primary can be asked of itself."""
+    """A call to each of the places reaches each primary once."""
     driver = make_driver(cluster.url)
     driver.run(check_health())
     ids = [

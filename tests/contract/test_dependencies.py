@@ -260,7 +260,7 @@ def lives_longer(name: str = depends(name_task)) -> str:
 def test_a_dependency_that_cannot_be_made_is_refused_at_the_declaration(
     provider: Any, per: Any, text: str
 ) -> None:
-    """With the name of the provider."""
+    """The error names the provider."""
     app = make_app()
 
     def act(one: Any = depends(provider, per=per)) -> None: ...

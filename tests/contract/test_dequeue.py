@@ -178,7 +178,7 @@ def test_h05_tasks_of_a_lost_reply_are_found_by_their_token(
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_h05_a_ghost_is_not_found(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """Without a message there is nothing to run."""
+    """An id without a message is not a task that can run."""
     tasks.active("a")
     redis_client.hdel(tasks.keys.task("a"), "msg")
     assert [] == perform(find_dequeued("default", token=TOKEN))

@@ -139,7 +139,7 @@ def test_a_limit_that_is_not_reached_keeps_nothing_back(perform: Perform, tasks:
 
 
 def test_a_paused_queue_with_limits_gives_nothing(perform: Perform, tasks: Tasks) -> None:
-    """And counts as empty, like one without."""
+    """The answer says that the queue is empty, as for a paused queue without limits."""
     tasks.pending("a")
     tasks.client.set(tasks.keys.paused, 1)
     result = take(perform, QueueLimits(max_run=1))
@@ -273,7 +273,7 @@ def test_a_clock_of_redis_that_is_set_back_stops_nothing(perform: Perform, tasks
 
 
 def test_a_clock_that_is_set_back_leaves_no_bucket_for_ever(perform: Perform, tasks: Tasks) -> None:
-    """Also where nothing waits for tokens."""
+    """The bucket gets a new expiry even if no task waits for a token."""
     tasks.pending("a")
     take(perform, rate(10))
     take(perform, rate(10), after=-1_000)

@@ -204,7 +204,7 @@ def test_a_call_that_knows_of_no_suspect_finds_the_same(
 def test_a_pop_that_meets_a_key_of_the_wrong_type_puts_everything_back(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """In its old order. (D03)"""
+    """The tasks come back in the order that they had. (D03)"""
     tasks.pending("a", "b", "c")
     aside = tasks.keys.task("aside")
     redis_client.rename(tasks.keys.task("b"), aside)

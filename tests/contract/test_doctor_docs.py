@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
 
 
 def test_the_table_lists_every_finding() -> None:
-    """In the doctor's own words."""
+    """The page describes each finding in the same words as the doctor."""
     rows = re.findall(r"^\| `(\w+)` \| (error|warning|notice) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
     assert rows == [
         (kind.value, severity.value, explanation, repair or "nothing")
@@ -34,7 +34,7 @@ def test_the_table_lists_every_finding() -> None:
 async def test_the_example_repairs_what_it_finds(
     redis_client: RedisClient, redis_url: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And prints what is bad."""
+    """The example on the page also prints the findings that are bad."""
     tasks.pending("a")
     redis_client.rpush(tasks.keys.pending, "ghost")
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

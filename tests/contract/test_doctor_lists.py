@@ -130,7 +130,7 @@ def test_a_list_that_ends_before_the_next_page_is_read_to_its_end(short_walks: N
 
 
 def test_a_list_that_changes_in_the_middle_is_read_again(short_walks: None) -> None:
-    """And given up after the third time."""
+    """A list that changes during each of three readings is given up."""
 
     def shuffle_once(ids: list[bytes], page: int) -> None:
         if page == 2:

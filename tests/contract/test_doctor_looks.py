@@ -307,7 +307,7 @@ async def test_an_archive_is_trimmed_only_by_those_who_say_what_it_keeps(
 async def test_only_the_named_queues_are_examined(
     redis_client: RedisClient, redis_url: str, tasks: Tasks
 ) -> None:
-    """And nothing but queues."""
+    """With named queues, the doctor examines no other queue and no server."""
     redis_client.rpush(tasks.keys.pending, "ghost")
     redis_client.rpush("asynq:{low}:pending", "ghost")
     redis_client.zadd("asynq:servers", {"asynq:servers:{host:8:dead}": OVER})
@@ -501,7 +501,7 @@ async def test_an_examination_can_be_cancelled(
 
 @run_async
 async def test_settings_that_cannot_be_are_refused(redis_url: str) -> None:
-    """By name and with the remedy."""
+    """The error names the setting and the remedy."""
     with pytest.raises(InvalidOptionError, match="archive_max_size"):
         Doctor(redis_url, archive_max_size=0)
     with pytest.raises(InvalidOptionError, match="pause"):

@@ -60,7 +60,7 @@ def test_a_stopped_replica_makes_the_task_not_durable_and_keeps_it(
 
 
 def test_without_any_replica_the_error_says_so(make_client: MakeClient, replicated: Replicated) -> None:
-    """With the remedy."""
+    """The error names the remedy."""
     with pytest.raises(NotDurableError, match="the server has none; give it one"):
         make_client(replicated.url, timeout=1.0).enqueue("email:deliver", durable=True)
 
@@ -84,7 +84,7 @@ def test_as_many_replicas_are_waited_for_as_are_wanted(
 def test_tasks_that_need_no_replica_do_not_wait_for_one(
     make_client: MakeClient, replicated: Replicated
 ) -> None:
-    """And ask Redis for nothing more than ever."""
+    """Their enqueue sends no `WAIT` and writes no fence key."""
     client = make_client(replicated.url)
     client.enqueue("email:deliver", durable=False)
     client.enqueue_many([Task("email:deliver"), Task("email:deliver", durable=False)])
@@ -224,7 +224,7 @@ def test_typed_tasks_are_durable_by_option(replicated: Replicated) -> None:
 
 @run_async
 async def test_middleware_hands_on_that_a_task_is_not_durable(replicated: Replicated) -> None:
-    """With its id, in batches too."""
+    """The result has the task's id and a `NotDurableError`, in a batch too."""
 
     async def through(task: Task, call_next: Any) -> Any:
         return await call_next(task)

@@ -74,7 +74,7 @@ def test_a_task_that_another_attempt_has_is_not_found(perform: Perform, tasks: T
 @pytest.mark.parametrize("field", ["state", "msg"])
 @pytest.mark.usefixtures("damage_allowed")
 def test_what_is_not_active_or_no_task_is_not_found(perform: Perform, tasks: Tasks, field: str) -> None:
-    """Whatever its token says."""
+    """A matching token does not help if the task is not active or has no message."""
     tasks.active("a")
     tasks.client.hset(tasks.keys.task("a"), "state", "pending")
     if field == "msg":

@@ -332,7 +332,7 @@ def test_h25_a_full_redis_refuses_ticks(
 def test_h25_an_archive_that_is_too_full_is_trimmed(
     redis_client: RedisClient, perform_when_full: Perform, tasks: Tasks, full: Callable[[], None]
 ) -> None:
-    """Also in the calls that follow the first."""
+    """The calls that follow the first trim it too."""
     tasks.active("a")
     redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(1_500)})
     full()
@@ -378,7 +378,7 @@ def put_locked_as_go_does(tasks: Tasks) -> None:
 def test_h25_a_lock_that_only_the_message_names_is_released_in_a_full_redis(
     redis_client: RedisClient, perform_when_full: Perform, tasks: Tasks, full: Callable[[], None]
 ) -> None:
-    """With the task."""
+    """The lock is deleted with the task."""
     put_locked_as_go_does(tasks)
     full()
     perform_when_full(delete_tasks("default", ["locked"]))

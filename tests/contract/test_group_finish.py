@@ -66,7 +66,7 @@ def test_the_aggregate_may_be_scheduled(perform: Perform, tasks: Tasks) -> None:
 
 
 def test_the_aggregate_may_join_a_group(perform: Perform, tasks: Tasks) -> None:
-    """Also the one it was made of."""
+    """It may even join the group that it was made of."""
     assert Finish.DONE is perform(finish(STAGED, group="days"))
     assert {"msg": message(group="days"), "state": b"aggregating", "group": b"days"} == tasks.fields(NEW)
     assert {NEW: NOW.ceiling} == tasks.members("days")

@@ -34,7 +34,7 @@ def stage(tasks: Tasks, *ids: str, stale_at: int = AFTER) -> None:
 
 
 def test_a_set_is_read_oldest_first(perform: Perform, tasks: Tasks) -> None:
-    """With ids and messages."""
+    """Reading a set gives the ids and the messages of its members."""
     stage(tasks, "b", "a")
     tasks.client.zadd(STAGED.key, {"b": 1})
     data = {task_id: message_bytes(task_id, group_key="user:1") for task_id in "ab"}
@@ -209,7 +209,7 @@ def test_h21_a_set_ends_with_its_last_member(perform: Perform, tasks: Tasks) -> 
 
 
 def test_h21_a_member_that_has_left_the_set_is_not_archived(perform: Perform, tasks: Tasks) -> None:
-    """And nothing is trimmed for it."""
+    """The archive is not trimmed either."""
     tasks.put(TaskState.AGGREGATING, "a", group="user:1")
     tasks.put(TaskState.ARCHIVED, "old", score=1)
     assert 0 == perform(quarantine_member(STAGED, "a", reason="x", max_size=1, cutoff=5, now=NOW))

@@ -57,7 +57,7 @@ async def test_a_handle_looks_at_its_task_and_acts_on_it(redis_url: str) -> None
 
 
 def test_a_blocking_handle_does_the_same(redis_url: str) -> None:
-    """For threads and scripts."""
+    """The blocking handle is for threads and scripts."""
     app = App(redis_url)
 
     @app.task("t")

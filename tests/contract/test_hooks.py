@@ -164,7 +164,7 @@ async def endless() -> None:
 async def test_an_attempt_whose_time_is_over_tells_the_reason(
     redis_url: str, options: dict[str, Any], reason: CancelReason, error: type[BaseException]
 ) -> None:
-    """Also to the handler."""
+    """The hooks and the handler see the same reason."""
     app = App()
     seen: list[CancelReason | None] = []
 
@@ -294,7 +294,7 @@ async def test_a_task_that_is_deleted_by_hand_calls_no_hooks(redis_url: str, tas
 async def test_hooks_of_tasks_in_child_processes_run_in_the_worker(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the handler's own error."""
+    """The hook gets the error that the handler raised in the child process."""
     monkeypatch.setattr(work.app, "_hooks", type(work.app.hooks)())
     calls = listen(work.app)
     async with serving(redis_url, work.app) as running:
@@ -499,5 +499,5 @@ def test_a_hook_of_the_worker_takes_no_argument(name: str) -> None:
     ],
 )
 def test_control_is_told_apart_from_errors(error: BaseException, expected: bool) -> None:
-    """For middleware, which sees both raised."""
+    """Middleware sees both as raised exceptions, and `is_control` tells which is which."""
     assert expected is is_control(error)

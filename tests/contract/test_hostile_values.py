@@ -105,7 +105,7 @@ def test_a_turn_that_is_not_a_number_is_given_again(
 def test_requests_to_cancel_that_cannot_be_read_are_cleared_away(
     perform: Perform, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
-    """By the next one."""
+    """The next request removes the entries that cannot be read."""
     tasks.active("one")
     redis_client.hset("asynq:{default}:x:cancel", "damaged", "now!")
     perform(request_cancelation("one", "default", "retry", now=NOW))
@@ -127,7 +127,7 @@ def test_a_total_that_is_not_a_number_starts_again(
 def test_a_pending_time_that_is_not_a_number_gives_no_latency(
     perform: Perform, redis_client: redis.Redis, tasks: Tasks, hostile: bytes
 ) -> None:
-    """And the queue is described."""
+    """The queue is described, only its latency is missing."""
     tasks.pending("one")
     redis_client.hset("asynq:{default}:t:one", "pending_since", hostile)
     assert 0 == perform(count_tasks("default", NOW)).latency

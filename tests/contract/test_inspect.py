@@ -275,7 +275,7 @@ def test_history_goes_back_day_by_day(perform: Perform, tasks: Tasks, redis_clie
 def test_a_task_in_an_unknown_state_is_an_error(
     damage_allowed: None, perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """As in Asynq: there is nothing to show."""
+    """The error is the one of Asynq."""
     redis_client.hset(tasks.keys.task("a"), mapping={"msg": "m", "state": "frozen"})
     with pytest.raises(UnknownTaskStateError, match="unknown state 'frozen'"):
         perform(get_task("default", "a"))

@@ -135,7 +135,7 @@ def test_a_task_that_is_archived_is_kept(perform: Perform, tasks: Tasks, state: 
 
 @pytest.mark.parametrize("state", [TaskState.PENDING, *WAITING, TaskState.ARCHIVED, TaskState.COMPLETED])
 def test_a_task_that_is_deleted_is_gone(perform: Perform, tasks: Tasks, state: TaskState) -> None:
-    """With its hash and its place; neighbours stay."""
+    """Its hash and its place are deleted; the tasks next to it stay."""
     put(tasks, state, "a", "b")
     assert Moved(1, {}) == perform(delete("a"))
     assert {} == tasks.fields("a")
@@ -190,7 +190,7 @@ def test_h09_a_lock_is_not_released_while_its_task_exists(redis_client: RedisCli
 def test_h09_a_grouped_task_that_cannot_be_decoded_is_deleted(
     perform: Perform, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Whatever lock it had expires by itself."""
+    """Its lock is unknown, and expires by itself."""
     tasks.put(TaskState.AGGREGATING, "a", group="g")
     redis_client.hset(tasks.keys.task("a"), "msg", b"\xff")
     assert Moved(1, {}) == perform(delete("a"))
@@ -222,7 +222,7 @@ def test_what_a_state_does_not_allow_is_an_error(
 
 @pytest.mark.parametrize("act", [run, archive, delete])
 def test_a_task_that_is_not_there_is_an_error(perform: Perform, act: Any) -> None:
-    """As in Asynq."""
+    """The error is the one that Asynq returns."""
     with pytest.raises(TaskNotFoundError):
         perform(act_on_one("run", "default", "a", lambda ids, from_state: act(*ids)))
 

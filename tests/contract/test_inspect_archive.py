@@ -30,7 +30,7 @@ def test_w10_h12_an_archive_by_hand_deletes_what_it_trims(
 
 
 def test_w11_h12_any_number_of_archived_tasks_can_be_trimmed(redis_client: RedisClient, tasks: Tasks) -> None:
-    """In further calls, 1,000 in each."""
+    """Each further call trims at most 1,000 tasks."""
     redis_client.zadd(tasks.keys.archived, {f"{number}": 1 for number in range(2_500)})
     tasks.pending("a")
     perform = BlockingPerformer(redis_client)

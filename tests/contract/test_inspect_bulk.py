@@ -66,7 +66,7 @@ def test_what_was_due_first_runs_first(perform: Perform, tasks: Tasks, state: st
 
 @pytest.mark.parametrize("state", ["pending", "scheduled", "retry", "aggregating"])
 def test_all_tasks_of_a_state_are_archived(perform: Perform, tasks: Tasks, state: str) -> None:
-    """And those of others are not."""
+    """Tasks in other states stay where they are."""
     put(tasks, TaskState(state), "a", "b")
     put(tasks, TaskState.COMPLETED, "c")
     assert BulkResult(2, 0) == perform(archive_all(state, group=group_of(state)))
@@ -150,7 +150,7 @@ def test_a_queue_must_exist(perform: Perform, act: Any) -> None:
 
 
 def test_progress_is_told_after_each_call(perform: Perform, tasks: Tasks) -> None:
-    """So far, and in all."""
+    """Each report has the number of tasks so far and the total."""
     fill(tasks, "archived", 2_500)
     told: list[tuple[int, int]] = []
     perform(delete_all("archived", progress=lambda *numbers: told.append(numbers)))

@@ -69,7 +69,7 @@ def test_each_task_has_a_result(ask: Ask, tasks: Tasks, verb: str) -> None:  # n
 
 
 def test_results_say_why_in_words() -> None:
-    """For people."""
+    """The text of a result is a phrase that people can read."""
     assert "done" == str(TaskResult("a"))
     assert "it is active" == str(TaskResult("a", Refusal.STATE, TaskState.ACTIVE))
     assert "there is no such task" == str(TaskResult("a", Refusal.MISSING))

@@ -181,7 +181,7 @@ def test_a_task_that_is_taken_while_the_queue_is_emptied_is_told(
 
 
 def test_many_keys_are_found(tasks: Tasks, redis_client: RedisClient) -> None:
-    """In more than one step of SCAN."""
+    """The keys of a large queue take several calls of SCAN."""
     fill(tasks, "archived", 1_500)
     for number in range(2_500):
         redis_client.set(tasks.keys.unique("t", str(number).encode()), "gone", ex=60)

@@ -108,6 +108,6 @@ def test_the_newest_events_come_first(perform: Perform, redis_client: RedisClien
 
 
 def test_pages_of_events_begin_with_one(perform: Perform) -> None:
-    """As those of tasks."""
+    """Pages of events count from 1, as pages of tasks do."""
     with pytest.raises(InvalidOptionError, match=r"^page="):
         perform(scheduler_events("e", page=0, page_size=1))

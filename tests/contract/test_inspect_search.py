@@ -148,7 +148,7 @@ def test_what_a_search_cannot_be_asked_is_refused(
 
 
 def test_a_misspelt_filter_is_refused(perform: Perform) -> None:
-    """With a suggestion."""
+    """The error suggests the right name."""
     with pytest.raises(UnknownOptionError, match="did you mean 'payload'"):
         perform(search(paylod="x"))  # type: ignore[call-arg]
 
@@ -198,7 +198,7 @@ def test_the_last_reply_is_known_to_be_the_last(redis_client: RedisClient, tasks
 def test_more_than_250_positions_are_looked_at_in_several_calls(
     redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """So none takes long."""
+    """Each call looks at few positions, so none of them takes long."""
     tasks.put(TaskState.ARCHIVED, *(f"{number:04}" for number in range(1_200)))
     perform = BlockingPerformer(redis_client)
     page = perform(search(scan=5_000))

@@ -154,7 +154,7 @@ def test_aggregating_tasks_are_left_as_they_are(perform: Perform, tasks: Tasks, 
 
 @pytest.mark.parametrize("change", [update, reschedule])
 def test_a_task_to_change_must_exist(perform: Perform, tasks: Tasks, change: Any) -> None:
-    """As in Asynq."""
+    """The error is the one that Asynq returns."""
     tasks.pending("a")
     with pytest.raises(TaskNotFoundError):
         perform(change(task_id="b"))

@@ -200,5 +200,5 @@ def test_an_inspector_that_is_never_closed_warns(redis_url: str) -> None:
 
 
 def test_the_password_is_not_shown() -> None:
-    """Not in `repr`."""
+    """The `repr` of an inspector leaves out the password of its URL."""
     assert "secret" not in repr(sync.Inspector("redis://:secret@localhost"))

@@ -95,7 +95,7 @@ def test_longer_ids_of_other_clients_are_read_and_changed(ask: Ask, tasks: Tasks
 
 
 def test_single_tasks_are_moved_and_changed(ask: Ask, tasks: Tasks) -> None:  # noqa: F811
-    """By hand, one after another."""
+    """Each method moves or changes one task by its id."""
     tasks.pending("a", "b", "c")
     assert 0 == ask("archive_task", "default", "a")
     ask("update_payload", "default", "a", b"new", relock=True)
@@ -110,7 +110,7 @@ def test_single_tasks_are_moved_and_changed(ask: Ask, tasks: Tasks) -> None:  # 
 
 
 def test_all_tasks_of_a_state_are_moved(ask: Ask, tasks: Tasks) -> None:  # noqa: F811
-    """With groups and progress."""
+    """Groups are included, and the progress is reported."""
     told: list[tuple[int, int]] = []
     tasks.pending("a", "b")
     tasks.put(TaskState.AGGREGATING, "c", group="g")
@@ -295,7 +295,7 @@ def test_nothing_waits_in_the_blocking_inspector() -> None:
 
 
 def test_a_closed_inspector_says_so_in_long_operations_too(redis_url: str) -> None:
-    """As for all others."""
+    """The error is the same as for all other calls of a closed inspector."""
     door = sync.Inspector(redis_url)
     door.close()
     with pytest.raises(ClientClosedError):

@@ -362,14 +362,14 @@ def test_a_mux_or_a_function_can_be_under_test() -> None:
 
 @run_async
 async def test_the_asyncio_client_of_a_kit_enqueues() -> None:
-    """For code without an app."""
+    """`kit.client` is for tests of code that has no app."""
     with sound_kit(lambda task: task.type) as kit:
         await asyncio.gather(*(kit.client.enqueue(f"{number}") for number in range(3)))
         assert ["0", "1", "2"] == [attempt.result for attempt in await kit.drain()]
 
 
 def test_one_call_is_performed_before_all_that_waits() -> None:
-    """With its real context; nothing else runs."""
+    """`perform` runs the call with its real context, and runs no other task."""
     app = make_app()
 
     @app.task("work", queue="critical", retention=60, timeout=30, process_in=600, max_retry=4)
@@ -483,7 +483,7 @@ def test_ctrl_c_in_a_handler_ends_the_test() -> None:
 
 @run_async
 async def test_a_drain_that_is_cancelled_puts_back_what_it_runs() -> None:
-    """As a worker that shuts down."""
+    """The task goes back to its queue, as at the shutdown of a worker."""
     app = make_app()
     begun = asyncio.Event()
 

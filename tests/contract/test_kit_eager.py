@@ -76,7 +76,7 @@ def kit() -> Iterator[Kit]:
 
 @run_async
 async def test_a_coroutine_gets_the_result_of_its_task() -> None:
-    """As with a worker elsewhere."""
+    """An eager handle behaves as if a worker elsewhere had run the task."""
     async with use(app) as kit:
         with kit.eager():
             handle = await add.enqueue(1, right=2)
@@ -125,7 +125,7 @@ def test_a_result_that_is_not_kept_is_refused_before_anything_runs(kit: Kit) -> 
 
 
 def test_a_check_runs_nothing(kit: Kit) -> None:
-    """With a timeout of 0."""
+    """`result(timeout=0)` only looks, and does not run the task."""
     handle = add.enqueue_sync(1, right=2)
     with pytest.raises(WaitTimeoutError):
         handle.result(timeout=0)
@@ -220,7 +220,7 @@ def test_a_view_of_django_waits() -> None:
 
 
 def test_a_view_of_flask_waits(kit: Kit) -> None:
-    """In the thread of the test."""
+    """The view waits in the thread of the test, which also runs the task."""
     web = flask.Flask("shop")
 
     @web.get("/sum/<int:left>")

@@ -100,7 +100,7 @@ def test_a_wrong_number_is_a_failure() -> None:
 
 
 def test_refuting_fails_when_there_is_one() -> None:
-    """And shows it."""
+    """The failure shows the task that was found."""
     with sound_kit(app) as kit:
         kit.refute_enqueued(deliver)
         deliver.enqueue_sync(1)
@@ -141,7 +141,7 @@ def test_raw_payloads_are_compared_as_what_they_are() -> None:
 
 
 def test_grouped_tasks_and_retries_wait_too() -> None:
-    """Whatever is not done with."""
+    """`assert_enqueued` finds tasks in every state in which they are not finished."""
     with sound_kit(app) as kit:
         deliver.options(group="daily").enqueue_sync(1)
         kit.assert_enqueued(deliver, group="daily", state="aggregating", queue="critical")

@@ -105,7 +105,7 @@ def test_another_redis_can_be_allowed(redis_url: str, redis_client: RedisClient)
 
 
 def test_an_error_names_the_address_without_the_password() -> None:
-    """And the ways out."""
+    """The error also names the ways out, such as `allow=`."""
     with (
         testing.use(make_app()),
         sync.Client("redis://:secret@production:6380/0") as client,

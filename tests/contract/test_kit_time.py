@@ -120,7 +120,7 @@ def test_a_task_is_retried_until_it_is_archived() -> None:
 
 
 def test_a_completed_task_goes_at_the_end_of_its_retention() -> None:
-    """Not a second before."""
+    """The task is still there one second before its retention ends."""
     app = make_app()
 
     @app.task("kept", retention=3600)
@@ -324,7 +324,7 @@ def test_an_aggregation_that_a_crash_broke_off_is_taken_back() -> None:
 
 
 def test_a_pause_of_some_time_ends_by_itself() -> None:
-    """And what has waited runs at that second."""
+    """The tasks that waited run in the second in which the pause ends."""
     app = make_app()
 
     @app.task("work")

@@ -56,7 +56,7 @@ async def test_limits_are_set_and_shown(redis_url: str, capsys: pytest.CaptureFi
 
 @run_async
 async def test_the_semaphore_lets_its_limit_in_and_refuses_the_others(redis_url: str) -> None:
-    """Without spending a retry, as the page promises."""
+    """A task that is refused spends no retry, as the page promises."""
     config = (await run(NO_FAILURE))["config"]
     assert callable(config.retry_delay)
     assert 5.0 == config.retry_delay(0, SemaphoreFullError("renderer", 4), Task("render"))

@@ -39,7 +39,7 @@ def test_h08_tasks_of_go_are_listed_thirty_seconds_after_their_lease(perform: Pe
 
 
 def test_the_longest_expired_come_first_up_to_the_limit(perform: Perform, tasks: Tasks) -> None:
-    """So no task waits for ever behind others."""
+    """The oldest come first, so no task waits for ever behind others."""
     for age in (50, 70, 60):
         tasks.active(f"{age}", lease=NOW.seconds - age)
     assert ["70", "60"] == ids(expired(perform, limit=2))
@@ -76,7 +76,7 @@ def test_the_graces_are_the_callers(perform: Perform, tasks: Tasks) -> None:
 def test_h03_a_lease_without_a_task_is_listed_without_a_message(
     perform: Perform, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """For `recover`, which drops it."""
+    """`recover` gets the id and drops it."""
     redis_client.zadd(tasks.keys.lease, {"ghost": NOW.seconds - 60})
     assert [ExpiredTask("ghost", b"", 0, "", NOW.seconds - 60)] == expired(perform)
 

@@ -313,7 +313,7 @@ async def test_a_handler_may_remove_its_own_queue(redis_url: str) -> None:
 
 @run_async
 async def test_what_a_configuration_would_refuse_is_refused(redis_url: str) -> None:
-    """With the same errors, and nothing changes."""
+    """`add_queue` raises the same errors as a configuration, and changes nothing."""
     async with serving(redis_url, do_nothing) as running:
         server = running.server
         for name, queue in (("", 1), ("bad", 0), ("bad", "1"), ("bad", None), (1, 1)):

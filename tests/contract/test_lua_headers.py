@@ -163,7 +163,7 @@ def test_the_fragments_declared_are_those_used(name: str) -> None:
 
 @pytest.mark.parametrize("fragment", FRAGMENTS)
 def test_a_fragment_is_one_function_of_its_name(fragment: str) -> None:
-    """With a comment that says what it does."""
+    """A comment in front of the function says what it does."""
     source = source_of(f"shared/{fragment}")
     assert [fragment] == re.findall(r"^local function (\w+)\(", source, re.MULTILINE)
     assert source.startswith("-- ")

@@ -69,7 +69,7 @@ def put_groups(tasks: Tasks, number: int, *, members: int = 1) -> None:
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_up_to_1_000_groups_are_counted_at_once(counting: CountingPerformer, tasks: Tasks) -> None:
-    """And the number is of this moment. (D24)"""
+    """One call counts them, so the number belongs to one moment. (D24)"""
     put_groups(tasks, 1_000, members=2)
     counts = counting(count_tasks("default", NOW))
     assert (2_000, 1_000, None) == (counts.aggregating, counts.groups, counts.aggregating_at)
@@ -106,7 +106,7 @@ def test_the_inspector_tells_when_it_counted(counting: CountingPerformer, tasks:
 
 @pytest.mark.usefixtures("damage_allowed")
 def test_groups_are_listed_in_parts(counting: CountingPerformer, tasks: Tasks) -> None:
-    """For people, and for the aggregator. (D24)"""
+    """The lists of the inspector and of the aggregator come in parts. (D24)"""
     put_groups(tasks, MANY)
     assert dict.fromkeys(sorted(f"g{at}" for at in range(MANY)), 1) == counting(read_group_sizes("default"))
     assert sorted(f"g{at}" for at in range(MANY)) == counting(list_groups("default"))

@@ -102,7 +102,7 @@ async def test_servers_show_as_consumers_slots_and_load(redis_url: str) -> None:
 
 @run_async
 async def test_queues_beyond_the_limit_are_added_up(redis_url: str, redis_client: RedisClient) -> None:
-    """By name; their latency is the longest one."""
+    """The first queues by name keep their samples; the others share `_other`, with the longest latency."""
     for name, number in (("a", 1), ("b", 2), ("c", 3)):
         Tasks(redis_client, name).pending(*(f"{name}{at}" for at in range(number)))
     found = await scrape(redis_url, max_queues=1)
@@ -208,7 +208,7 @@ async def test_a_program_that_enqueues_counts_results(redis_url: str) -> None:
 async def test_the_latency_is_that_of_the_oldest_pending_task(
     redis_url: str, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """By the time since which it is pending."""
+    """The latency counts from the moment at which the task became pending."""
     tasks.pending("a")
     redis_client.hset(tasks.keys.task("a"), "pending_since", time.time_ns() - 90 * 10**9)
     latency = (await scrape(redis_url))["asynq_queue_latency_seconds default"]
@@ -219,7 +219,7 @@ async def test_the_latency_is_that_of_the_oldest_pending_task(
 async def test_findings_are_exposed_on_request(
     redis_url: str, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """By detector and queue, with the highest severity."""
+    """Each detector and queue has one sample, with the highest severity."""
     tasks.pending("a")
     redis_client.hset(tasks.keys.task("a"), "pending_since", time.time_ns() - 3_600 * 10**9)
     found = await scrape(redis_url, attention=True)

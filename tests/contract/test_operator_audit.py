@@ -141,7 +141,7 @@ def test_a_user_reads_only_of_queues_that_audit_view_holds_for(operator: blockin
 
 
 def test_the_audit_is_filtered_and_paged(operator: blocking.Operator) -> None:
-    """By user, verb, queue, outcome, text and time."""
+    """Filters are user, verb, queue, outcome, text and time."""
     operator.pause_queue(MINE, reason="Provider down")
     operator.pause_queue(THEIRS)
     operator.resume_queue(MINE)

@@ -212,7 +212,7 @@ def test_a_copy_is_enqueued_once(operator: blocking.Operator, tasks: Tasks) -> N
 def test_a_deletion_is_undone_byte_for_byte_by_another_process(
     operator: blocking.Operator, redis_url: str, tasks: Tasks, redis_client: RedisClient
 ) -> None:
-    """Also in two queues, and twice."""
+    """The undo covers tasks of two queues, and a second undo changes nothing."""
     other = Tasks(redis_client, "other")
     tasks.pending("p1", "p2", "p3", headers={"a": "b"})
     tasks.put(TaskState.RETRY, "r", unique_key=LOCK, score=NOW.seconds + 9, error_msg="why")
@@ -447,7 +447,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     options: dict[str, Any],
     expected: str,
 ) -> None:
-    """With a sentence."""
+    """The error is a sentence."""
     with pytest.raises(InvalidOptionError, match=expected):
         operator.start_operation(act, Targets(targets), OperationOptions(**options), reason="r")
     assert [] == redis_client.keys("asynq:x:op:*")

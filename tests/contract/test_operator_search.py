@@ -92,7 +92,7 @@ def test_payloads_are_searched_where_the_user_may_view_them(operator: blocking.O
 
 
 def test_completions_name_the_queues_that_the_user_sees(operator: blocking.Operator) -> None:
-    """And the names that the caller knows."""
+    """Names that the caller knows are completed too, except queues that the user does not see."""
     mine = operator.for_user(User.with_role("mira", "viewer", queues="team-*"))
     assert [MINE] == [one.insert for one in mine.complete_query("queue:", 6)]
     assert [THEIRS, MINE] == sorted(one.insert for one in operator.complete_query("queue:", 6))
@@ -129,7 +129,7 @@ def test_an_export_has_a_line_for_each_task_without_its_secrets(
 def test_an_export_that_is_left_early_or_fails_is_in_the_audit(
     operator: blocking.Operator, redis_client: RedisClient
 ) -> None:
-    """With what it had come to."""
+    """The entry has the outcome, and the number of tasks that were exported."""
     Tasks(redis_client, "exported").pending("b", "c")
     lines: Any = operator.export("queue:exported")
     next(lines)

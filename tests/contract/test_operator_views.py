@@ -164,7 +164,7 @@ def test_views_are_read_in_parts(
 
 
 def test_saving_is_in_the_audit(mira: blocking.Operator) -> None:
-    """With name, page and query."""
+    """The entry has the name, the page and the query of the view, without the secret in it."""
     mira.save_view("mine", "tasks", "token=hunter2")
     [entry] = mira.audit().entries
     assert ("save_view", "mine", "tasks", "token=[redacted]") == (

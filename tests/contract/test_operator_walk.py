@@ -254,7 +254,7 @@ def test_to_stop_a_server_a_user_needs_all_its_queues(
 def test_a_read_only_face_refuses_every_change(
     redis_url: str, redis_client: RedisClient, perform: Perform, verb: str
 ) -> None:
-    """Whatever the role."""
+    """A user with every right is refused too."""
     fill(redis_client, perform)
     before = state_of(redis_client)
     with pytest.raises(PermissionDeniedError, match="this is read-only"):

@@ -119,7 +119,7 @@ def test_a_run_that_is_sent_again_is_counted_once(redis_client: RedisClient, tas
 
 
 def test_a_recovered_and_a_requeued_head_come_back_in_front(perform: Perform, tasks: Tasks) -> None:
-    """As in every queue."""
+    """A task that is recovered or requeued goes to the front, as in a queue without order."""
     tasks.pending("second")
     tasks.active("head")
     perform(settle_requeue("default", [RequeueTask(claim("head"))], now=NOW))

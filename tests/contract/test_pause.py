@@ -71,7 +71,7 @@ def test_a_queue_is_paused_once(perform: Perform, redis_client: RedisClient, tas
 
 
 def test_a_queue_that_is_not_paused_cannot_go_on(perform: Perform) -> None:
-    """As in Asynq."""
+    """Resuming it is an error, as in Asynq."""
     with pytest.raises(QueueNotPausedError, match="'default' is not paused"):
         perform(queues.unpause_queue("default"))
 

@@ -191,7 +191,7 @@ async def test_a_plain_provider_runs_in_a_thread(redis_url: str) -> None:
 
 @run_async
 async def test_a_manager_starts_once(redis_url: str) -> None:
-    """As a scheduler does."""
+    """A second start is an error, as it is for a scheduler."""
     manager = PeriodicTaskManager(redis_url, Provider(DAILY))
     async with manager:
         with pytest.raises(SchedulerStateError):
@@ -201,7 +201,7 @@ async def test_a_manager_starts_once(redis_url: str) -> None:
 
 @pytest.mark.parametrize("settings", [{"provider": None}, {"sync_interval": 0}, {"sync_interval": -1}])
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
-    """With the name of the setting."""
+    """The error names the setting."""
     with pytest.raises(InvalidOptionError, match=next(iter(settings))):
         PeriodicTaskManager("redis://localhost", **{"provider": Provider(), **settings})
 

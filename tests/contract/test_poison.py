@@ -75,7 +75,7 @@ def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, tasks: Tasks) -
 
 
 def test_room_is_made_for_poison(perform: Perform, tasks: Tasks) -> None:
-    """As for every task that is archived."""
+    """The archive is trimmed first, as for every task that is archived."""
     tasks.put(TaskState.ARCHIVED, "old", score=1)
     tasks.put(TaskState.ARCHIVED, "older", "new")
     tasks.active("a", "b", lease=EXPIRED)
@@ -92,7 +92,7 @@ def test_poison_beyond_one_call_goes_in_several(redis_client: RedisClient, tasks
 
 
 def test_totals_start_again_together(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
-    """As in every script that counts failures."""
+    """`processed` and `failed` start again together, as in every script that counts failures."""
     redis_client.mset({tasks.keys.processed: 2**63 - 1, tasks.keys.failed: 7})
     tasks.active("a", lease=EXPIRED)
     archived(perform, poison("a"))

@@ -29,18 +29,18 @@ def test_the_table_has_the_fields_of_the_code() -> None:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_the_example_of_a_field_uses_it(field: str) -> None:
-    """And can be read."""
+    """The example is a valid query that names its field and no other."""
     assert {field} == parse_query(FIELDS[field].example).fields
 
 
 @pytest.mark.parametrize("query", sorted({one for one in SHOWN if not one.endswith((":", "sig:"))}))
 def test_the_queries_on_the_page_can_be_read(query: str) -> None:
-    """As they are shown."""
+    """Each query on the page is valid exactly as it is printed."""
     parse_query(query)
 
 
 def test_the_refusal_on_the_page_is_that_of_the_code() -> None:
-    """With the place that it marks."""
+    """The printed error marks the same place in the query."""
     query, mark = re.findall(r"```\n(state:pending .*)\n(.*)\n```", PAGE)[0]
     with pytest.raises(QueryError) as error:
         parse_query(query)

@@ -48,7 +48,7 @@ def sweep(
 
 
 def test_all_queues_are_described_in_the_order_of_their_names(ask: Ask, redis_client: RedisClient) -> None:  # noqa: F811
-    """As `queue_info` describes each of them."""
+    """Each description equals the one of `queue_info`."""
     Tasks(redis_client, "b").pending("x", "y")
     Tasks(redis_client, "a").put(TaskState.RETRY, "z")
 
@@ -131,7 +131,7 @@ def test_a_queue_takes_one_call(redis_client: RedisClient, tasks: Tasks) -> None
 
 
 def test_a_pipeline_has_at_most_200_queues() -> None:
-    """So that Redis serves others in between."""
+    """A pipeline is short, so that Redis serves other clients in between."""
     made = QueueSweep([f"q{number}" for number in range(450)], [], lambda key: "", None)
     rounds = []
     while plans := made.next_plans(NOW, GroupCounts()):
@@ -156,7 +156,7 @@ def test_memory_is_estimated_in_rotation(redis_client: RedisClient) -> None:
 
 
 def test_queues_are_found_by_one_command_for_a_thousand_names(redis_client: RedisClient) -> None:
-    """Not by one for each."""
+    """One command looks up as many as 1,000 names."""
     register(redis_client, "q1", "q1500")
     performer = BlockingPerformer(redis_client)
 
@@ -167,7 +167,7 @@ def test_queues_are_found_by_one_command_for_a_thousand_names(redis_client: Redi
 
 @pytest.mark.single_server("a test of its own is about clusters")
 def test_many_queues_are_read_through_a_driver(redis_url: str, redis_client: RedisClient) -> None:
-    """In three pipelines."""
+    """The queues are read in three pipelines."""
     register(redis_client, *(f"q{number:03}" for number in range(401)))
     with sync.Inspector(redis_url) as door:
         before: Any = redis_client.info("commandstats")

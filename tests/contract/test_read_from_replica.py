@@ -202,7 +202,7 @@ def test_a_write_is_refused_before_anything_is_sent(replicated: Replicated) -> N
 
 
 def test_a_plan_that_would_write_is_ended_before_it_does(replicated: Replicated) -> None:
-    """Whatever method forgets to refuse."""
+    """The driver ends such a plan, so a method that forgets to refuse does no harm."""
     replicated.add_replica()
 
     def plan() -> Any:

@@ -71,7 +71,7 @@ def test_what_waited_runs_once_with_its_arguments(past: Past) -> None:
 
 
 def test_a_task_that_its_worker_died_with_is_recovered_with_its_crash_counted(past: Past) -> None:
-    """And its lock is its own still."""
+    """The task still holds its uniqueness lock."""
     with pytest.raises(DuplicateTaskError):
         past.kit.sync_client.enqueue("record:fail", b'{"text":"x"}', queue="crashes", unique=60)
     past.recorded.failing = True

@@ -66,7 +66,7 @@ def test_a_json_line_has_the_fields_of_the_task(capsys: pytest.CaptureFixture[st
 
 
 def test_structlog_gets_the_task_from_the_context(capsys: pytest.CaptureFixture[str]) -> None:
-    """And leaves events outside of handlers alone."""
+    """Log events outside of handlers stay as they are."""
     lines = [json.loads(line) for line in lines_of(BY_STRUCTLOG, capsys, structlog.get_logger)]
 
     assert [

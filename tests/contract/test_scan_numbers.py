@@ -102,7 +102,7 @@ def test_redis_leaves_out_values_that_are_out_of_range(
 def test_redis_tests_the_numbers_of_a_message(
     perform: Perform, tasks: Tasks, text: str, expected: str
 ) -> None:
-    """And sends no other task."""
+    """Redis filters by itself, so it sends only the tasks that match."""
     tasks.put(TaskState.ARCHIVED, "a", payload=b"x")
     tasks.put(TaskState.ARCHIVED, "b", payload=b"x", retried=3, last_failed_at=NOW.seconds - 60)
     tasks.put(TaskState.ARCHIVED, "c", retried=200, retry=300, last_failed_at=NOW.seconds - 7_200)

@@ -526,7 +526,7 @@ async def test_a_tick_waits_while_redis_is_away(own_server: OwnServer, clock: Cl
 
 @run_async
 async def test_the_location_is_that_of_expressions_that_name_none(redis_url: str, clock: Clock) -> None:
-    """By name or as a tzinfo."""
+    """The location is a name or a tzinfo."""
     for location in ("Europe/Berlin", ZoneInfo("Europe/Berlin")):
         async with Running(redis_url, clock, SchedulerConfig(location=location)) as one:
             entry = await one.register("0 15 * * *", "t")
@@ -537,7 +537,7 @@ async def test_the_location_is_that_of_expressions_that_name_none(redis_url: str
 
 @run_async
 async def test_what_cannot_be_is_refused_at_the_registration(redis_url: str) -> None:
-    """Not at the first tick."""
+    """The error comes from `register`, and not at the first tick."""
     scheduler = Scheduler(redis_url)
     refused: list[tuple[type[Exception], dict[str, Any]]] = [
         (CronError, {"spec": "* * * *"}),
@@ -558,7 +558,7 @@ async def test_what_cannot_be_is_refused_at_the_registration(redis_url: str) -> 
     [{"heartbeat_interval": 0}, {"heartbeat_interval": -1}, {"location": "Berlin"}, {"location": 1}],
 )
 def test_a_configuration_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
-    """With the remedy."""
+    """The error names the setting."""
     with pytest.raises(InvalidOptionError, match=next(iter(settings))):
         SchedulerConfig(**settings)
 
@@ -609,7 +609,7 @@ async def test_a_stopped_scheduler_is_still_shown_and_fires_no_more(
 
 @run_async
 async def test_run_ends_when_it_is_asked_to(redis_url: str, clock: Clock) -> None:
-    """By a signal, or by the program."""
+    """A signal ends `run`, and so does the program."""
     scheduler = Scheduler(redis_url, clock=clock)
     scheduler.events.subscribe(RoundFinished, lambda event: scheduler.request_shutdown())
     assert 0 == await scheduler.run()
@@ -661,7 +661,7 @@ async def test_a_shutdown_does_not_wait_for_a_hook_that_hangs(redis_url: str, cl
 
 @run_async
 async def test_a_stop_does_not_wait_for_a_hook_that_hangs(redis_url: str, clock: Clock) -> None:
-    """As a shutdown does not. (D53)"""
+    """Stopping gives up a hook that hangs, as a shutdown does. (D53)"""
     called = asyncio.Event()
 
     async def hang(task: Task) -> None:

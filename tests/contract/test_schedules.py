@@ -292,7 +292,7 @@ def test_more_entries_than_one_call_takes_are_shown(perform: Perform, redis_clie
 
 
 def test_schedulers_are_listed_until_they_lapse(perform: Perform, redis_client: RedisClient) -> None:
-    """And what cannot be decoded is left out."""
+    """Records that cannot be decoded are left out."""
     perform(write_scheduler_entries("s", [entry("a"), entry("b")], now=NOW))
     perform(write_scheduler_entries("t", [entry("c")], now=NOW.plus(-60)))
     redis_client.lpush(SCHEDULER, b"", b"\xff")
@@ -308,7 +308,7 @@ def test_a_scheduler_that_closes_is_gone(perform: Perform, redis_client: RedisCl
 
 
 def test_enqueues_are_remembered_the_newest_first(perform: Perform, redis_client: RedisClient) -> None:
-    """By the second, as Asynq does."""
+    """Times are whole seconds, as in Asynq."""
     for second, task_id in enumerate("abc"):
         perform(record_enqueue_event("e", event(task_id, second)))
     second = int(MOMENT.timestamp())
@@ -382,7 +382,7 @@ def test_a_tick_whose_lock_is_held_by_a_running_task(
 
 
 def test_h10_a_tick_may_replace_a_finished_task(perform: Perform, tasks: Tasks) -> None:
-    """With an id of its own."""
+    """The tick has a task id of its own, so it can meet a finished task with this id."""
     tasks.put(TaskState.ARCHIVED, "a")
     assert "conflict" == status(perform(fire_tick(100, "a")))
     assert "enqueued" == status(perform(fire_tick(101, "a", on_conflict="replace_finished")))
@@ -438,7 +438,7 @@ def test_an_entry_that_is_known_keeps_its_own_ticks(perform: Perform, redis_clie
 
 
 def test_an_entry_whose_predecessor_is_unknown_counts_from_now(perform: Perform) -> None:
-    """As one without a predecessor does. (D60)"""
+    """Such an entry starts like one without a predecessor. (D60)"""
     begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
     assert [EntryTicks(None, NOW.seconds)] == begun.ticks
     assert [EntryTicks(None, NOW.seconds)] == perform(
@@ -449,7 +449,7 @@ def test_an_entry_whose_predecessor_is_unknown_counts_from_now(perform: Perform)
 def test_a_predecessor_that_was_never_fired_hands_on_its_beginning(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """And no last tick. (D60)"""
+    """The new entry gets the time at which the old one was first seen, and has no last tick. (D60)"""
     redis_client.hset(TICKS, "old:since", 7)
     begun = perform(begin_entries("default", ["new"], predecessors={"new": "old"}, now=NOW))
     assert [EntryTicks(None, 7)] == begun.ticks

@@ -91,7 +91,7 @@ def test_a_tick_of_the_future_is_set_to_the_present_unless_it_has_changed(
 def test_each_step_keeps_an_operation_for_its_whole_lifetime_again(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """Also those that only take or order it."""
+    """Taking an operation and pausing it renew its expiry too."""
     key = operation_key("op")
 
     def kept() -> bool:
@@ -112,7 +112,7 @@ def test_each_step_keeps_an_operation_for_its_whole_lifetime_again(
 def test_an_operation_is_taken_over_when_the_last_second_of_its_lease_has_begun(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """Not before it."""
+    """A second process is refused until the second in which the lease ends."""
     perform(create_operation("op", FIELDS, now=NOW))
     assert 1 == perform(take_operation("op", "first", now=NOW))
     redis_client.hset(operation_key("op"), "lease", NOW.seconds + 1)

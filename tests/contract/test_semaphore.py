@@ -60,7 +60,7 @@ def test_as_many_tasks_get_a_token_as_there_are(perform: Perform, redis_client: 
 def test_a_holder_that_asks_again_moves_its_deadline_unless_all_are_taken(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """As Asynq has it."""
+    """Asynq's semaphore treats a holder in the same way."""
     acquire(perform, "a")
     assert acquire(perform, "a", deadline=LATER + 5)
     assert {"a": LATER + 5} == tokens(redis_client)
@@ -169,7 +169,7 @@ def test_a_semaphore_that_cannot_work_is_refused(option: str, settings: dict[str
 async def test_outside_of_handlers_the_holder_and_its_deadline_are_given(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Without them no holder could have the token."""
+    """Outside of a handler, the caller gives what the handler's context would know."""
     semaphore = Semaphore(redis_url, scope="api", max_tokens=1)
     until = datetime.now(UTC) + timedelta(minutes=1)
     assert await semaphore.acquire(task_id="a", deadline=until)

@@ -169,7 +169,7 @@ async def test_a_handler_chooses_the_outcome_of_its_task(redis_url: str, serve: 
 
 @run_async
 async def test_sys_exit_is_the_tasks_failure_and_the_child_goes_on(serve: Serve) -> None:
-    """As in a worker."""
+    """`SystemExit` fails the task with its code, as it does in a worker."""
     async with serve() as running:
         before = await (await work.where.enqueue()).result(timeout=30)
         ended = await running.finished((await work.leave.enqueue(3)).id)

@@ -145,7 +145,7 @@ async def test_a_cancelled_handler_that_does_not_listen_is_killed(
 async def test_a_child_whose_task_is_somebody_elses_is_killed_at_once(
     serve: Serve, redis_client: RedisClient, tmp_path: Path, damage_allowed: None
 ) -> None:
-    """Whatever `cancel_timeout` says: two must not run it."""
+    """The kill does not wait for `cancel_timeout`, because two workers must not run one task."""
     async with serve(ServerConfig(cancel_timeout=60)) as running:
         handle = await work.hang.enqueue(str(tmp_path / "pids"))
         pids = await started(tmp_path / "pids")
@@ -228,7 +228,7 @@ async def test_shutdown_waits_then_tells_then_kills_and_puts_the_task_back(
 async def test_an_idle_child_leaves_its_lifespan_at_shutdown(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the worker leaves its own."""
+    """The child closes its lifespan as the worker closes its own."""
     monkeypatch.setenv("CHILD_TASKS_FOLDER", str(tmp_path))
     async with serve(ServerConfig(cancel_timeout=20)):
         pid = await (await work.where.enqueue()).result(timeout=30)

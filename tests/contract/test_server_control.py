@@ -144,7 +144,7 @@ async def test_typed_handlers_ask_in_the_same_way(redis_url: str, tasks: Tasks) 
 
 @run_async
 async def test_a_class_that_needs_an_argument_fails_the_task(redis_url: str, tasks: Tasks) -> None:
-    """With an error that says so."""
+    """The error of the task names the missing argument."""
 
     async def handle(task: Task) -> Any:
         del task

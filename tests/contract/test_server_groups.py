@@ -348,7 +348,7 @@ async def test_h11_w31_a_set_that_was_taken_away_makes_no_task(
 
 @run_async
 async def test_a_shutdown_waits_for_an_aggregation(redis_url: str, tasks: Tasks) -> None:
-    """As long as for handlers."""
+    """A shutdown gives an aggregation as much time as it gives handlers."""
     begun = asyncio.Event()
 
     async def make(group: str, members: list[Task]) -> Task:

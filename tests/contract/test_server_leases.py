@@ -90,7 +90,7 @@ async def test_h09_the_heartbeat_renews_the_locks_of_running_tasks(
 async def test_h09_a_failed_task_keeps_its_lock_until_its_next_attempt(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
-    """And for its own time after it."""
+    """The lock then lasts for the retry delay and its own time."""
     lock = tasks.keys.unique("t", b"")
 
     async def fail(task: Task) -> None:

@@ -122,7 +122,7 @@ async def test_two_pipelines_take_no_more_than_max_tasks(
 async def test_two_pipelines_start_no_more_handlers_than_there_are_slots(
     redis_url: str, pipelines: Pipelines
 ) -> None:
-    """With tasks that take turns in ending."""
+    """The handlers end after different numbers of loop iterations."""
     now, most = 0, 0
 
     async def handle(task: Task) -> None:

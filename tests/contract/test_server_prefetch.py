@@ -301,7 +301,7 @@ async def test_a_task_that_is_cancelled_before_its_slot_is_free_does_not_run(
 
 @run_async
 async def test_the_time_of_a_task_begins_with_its_handler(redis_url: str) -> None:
-    """Not when it was taken."""
+    """The timeout does not count the time that the task waits in the worker."""
     handler = Handler()
     async with two_slots(redis_url, handler) as running:
         await enqueue_long(running, timeout=1_000)

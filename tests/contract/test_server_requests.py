@@ -164,7 +164,7 @@ async def test_a_server_that_is_asked_to_be_quiet_takes_no_more_tasks(redis_url:
 
 @run_async
 async def test_a_server_that_is_asked_to_stop_ends_its_run(redis_url: str) -> None:
-    """As on SIGTERM: what runs is finished first."""
+    """The request works like SIGTERM: running tasks may finish first."""
     made = make_server(redis_url)
     recorder = Recorder(made.events)
     run = asyncio.ensure_future(made.run(Gate(), signals=False))

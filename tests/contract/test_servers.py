@@ -108,7 +108,7 @@ def test_h15_w23_without_a_time_redis_tells_it(perform: Perform, redis_client: R
 
 
 def test_a_closing_server_removes_its_records(perform: Perform, redis_client: RedisClient) -> None:
-    """And those of no other server."""
+    """The records of other servers stay."""
     perform(write_server_state(server("abc"), [worker("a")], now=NOW))
     perform(write_server_state(server("other"), [], now=NOW))
     perform(clear_server_state("host", 7, "abc"))

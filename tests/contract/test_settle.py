@@ -107,7 +107,7 @@ def test_failures_among_retried_tasks_are_counted(perform: Perform, tasks: Tasks
 
 
 def test_without_a_failure_nothing_is_counted(perform: Perform, tasks: Tasks) -> None:
-    """Not even a counter of zero is made."""
+    """A success does not create the counter of failures."""
     tasks.active("a")
     perform(retry([claim("a")], is_failure=False))
     assert {} == tasks.counts()

@@ -89,7 +89,7 @@ async def test_each_outcome_is_counted_by_type_with_its_run_and_its_wait(redis_u
 
 @run_async
 async def test_a_timeout_counts_as_one_and_as_a_failure(redis_url: str) -> None:
-    """With the time that it ran."""
+    """A timeout is in both counts, and its duration is measured."""
     async with serving(redis_url, end_as_it_says, settings=SLOW_BEATS) as running:
         await running.client.enqueue(Task("slow", b"hang"), task_id="a", timeout=1, max_retry=0)
         await running.finished("a")
@@ -144,7 +144,7 @@ async def test_a_busy_type_is_measured_in_samples_whose_number_is_right(redis_ur
 
 @run_async
 async def test_the_attempts_of_a_consumer_are_counted(redis_url: str, tasks: Tasks) -> None:
-    """As those of a server."""
+    """A consumer's attempts appear in the statistics like those of a server."""
     tasks.pending("a", "b", type="work")
     async with consuming(redis_url) as c, c.consumer.take("default", limit=2) as attempts:
         await attempts[0].done()
@@ -263,7 +263,7 @@ async def test_removing_a_queue_removes_its_statistics(redis_url: str, redis_cli
 
 @run_async
 async def test_a_mark_is_kept_listed_and_removed(redis_url: str, redis_client: RedisClient) -> None:
-    """By time, with who set it."""
+    """Marks are listed by time, with the user who set them."""
     now = datetime.now(UTC)
     async with Inspector(redis_url) as inspector:
         late = await inspector.add_mark("deploy b", by="ann")

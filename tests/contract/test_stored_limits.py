@@ -73,7 +73,7 @@ def test_settings_of_other_kinds_stay(perform: Perform, tasks: Tasks) -> None:
 def test_a_limit_that_cannot_work_is_refused_and_nothing_stored(
     redis_url: str, tasks: Tasks, option: str, settings: dict[str, Any]
 ) -> None:
-    """As `Queue` refuses it."""
+    """`set_queue_limits` raises the same errors as `Queue`."""
     with (
         BlockingInspector(redis_url) as inspector,
         pytest.raises(InvalidOptionError, match=f"^{option}="),
@@ -86,7 +86,7 @@ def test_a_limit_that_cannot_work_is_refused_and_nothing_stored(
 async def test_the_inspector_shows_what_is_stored_and_what_each_server_asks_for(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """So that one sees which of them wins."""
+    """A reader of both can tell which limit is in force."""
     tasks.put(TaskState.ARCHIVED, "a")
     config = ServerConfig(queues={"default": Queue(max_run=5, rate=50), "low": 1})
     async with Inspector(redis_url) as inspector, serving(redis_url, do_nothing, config) as running:

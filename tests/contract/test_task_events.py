@@ -179,7 +179,7 @@ def test_that_publishing_fails_changes_nothing_for_the_enqueued(
 
 
 def test_a_removed_queue_leaves_no_stream(perform: Perform, redis_client: RedisClient, tasks: Tasks) -> None:
-    """With everything else of it."""
+    """Removing the queue deletes all of its keys, the stream of events included."""
     tasks.pending("a")
     perform(publish_events("default", [event_bytes()], max_length=10))
     perform(remove_queue("default", force=True, progress=None))

@@ -118,7 +118,7 @@ def test_no_more_types_are_taken_than_there_is_room_for(
 def test_a_large_schema_is_left_out_and_a_larger_description_refused(
     perform: Perform, redis_client: RedisClient
 ) -> None:
-    """So that one type cannot fill Redis."""
+    """The bound keeps one type from filling Redis."""
     large, huge = {"title": "x" * 40_000}, {"note": "x" * 40_000}
     types = [TaskTypeInfo("large", schema=large, summary="s"), TaskTypeInfo("huge", options=huge)]
     assert ["huge"] == perform(publish_types(types, NOW))
@@ -232,7 +232,7 @@ async def test_a_server_publishes_again_what_redis_has_lost(
 async def test_types_that_were_not_taken_are_told_once(
     redis_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By an event, which the log shows."""
+    """One event reports them, and the log shows it."""
     monkeypatch.setattr(plans, "MAX_PUBLISHED_TYPES", 1)
     monkeypatch.setattr(type_publisher, "_RENEW_SECONDS", 0.01)
     async with serving(redis_url, shop()) as running:

@@ -246,7 +246,7 @@ async def test_a_wait_that_takes_too_long_says_so(redis_url: str, tasks: Tasks) 
 
 @run_async
 async def test_a_timeout_of_zero_looks_once(redis_url: str, tasks: Tasks) -> None:
-    """For a page that shows what is there."""
+    """`timeout=0` is for a page that shows the present state."""
     tasks.pending("a", retention=60)
     tasks.active("b")
     complete_as_go_does(tasks, "b")
@@ -554,7 +554,7 @@ async def test_closing_the_client_ends_its_waits(
 
 
 def test_one_client_waits_in_several_loops_one_after_the_other(redis_url: str, tasks: Tasks) -> None:
-    """As it does everything else."""
+    """A client that has waited in one event loop can wait in another one."""
     tasks.active("a")
     complete_as_go_does(tasks, "a")
     client = Client(redis_url)

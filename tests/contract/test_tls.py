@@ -163,7 +163,7 @@ def test_a_file_that_is_missing_is_named(make_driver: MakeDriver, tls: TlsFront,
 def test_a_file_without_certificates_is_named(
     make_driver: MakeDriver, tls: TlsFront, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Also a key that belongs to another certificate."""
+    """The same holds for a key that belongs to another certificate."""
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing")
     with pytest.raises(ConfigurationError, match="ssl_ca_certs="):
@@ -206,7 +206,7 @@ def test_an_encrypted_key_needs_its_password(
 def test_a_lost_connection_is_made_again(
     make_driver: MakeDriver, redis_url: str, certificates: Certificates
 ) -> None:
-    """As without TLS."""
+    """A driver with TLS reconnects like one without."""
     with Proxy(redis_url) as proxy, TlsFront(proxy.url, certificates.server) as front:
         driver = make_driver(front.url(ssl_ca_certs=certificates.authority))
         assert b"a" == driver.run(echo("a"))
@@ -222,7 +222,7 @@ def echo_safe(word: str) -> Plan[Any]:
 def test_h14_changes_are_watched_over_tls(
     tls: TlsFront, certificates: Certificates, redis_client: redis.Redis
 ) -> None:
-    """Also after the connection was lost."""
+    """The watch starts again after the connection was lost."""
 
     async def watch() -> None:
         changes: asyncio.Queue[str] = asyncio.Queue()

@@ -124,7 +124,7 @@ async def test_an_attempt_links_to_the_span_that_enqueued_its_task(redis_url: st
 
 @run_async
 async def test_the_enqueue_may_be_the_parent_so_all_is_one_trace(redis_url: str, traces: Traces) -> None:
-    """Also through a handler that enqueues another task."""
+    """The trace also covers a task that a handler enqueues."""
     app = traces.app(redis_url, parent="creation")
 
     @app.task("second")
@@ -143,7 +143,7 @@ async def test_the_enqueue_may_be_the_parent_so_all_is_one_trace(redis_url: str,
 
 @run_async
 async def test_a_task_without_context_begins_a_trace(redis_url: str, traces: Traces) -> None:
-    """As does one with damaged headers."""
+    """Damaged trace headers count as none."""
     app = traces.app(redis_url)
     app.task("t")(lambda: None)
     plain = App(redis_url)

@@ -162,7 +162,7 @@ def test_h09_a_retry_that_is_due_keeps_the_lock_for_its_own_time(
 
 
 def test_h09_a_retry_without_a_lock_looks_at_none(once: Perform, redis_client: RedisClient) -> None:
-    """Whatever the lock's time."""
+    """The retry leaves the expiry of the lock as it is."""
     item = bring_into(once, "active", until="expiry")
     redis_client.expire(KEY, 5)
     once(retry(item))

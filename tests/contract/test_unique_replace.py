@@ -230,7 +230,7 @@ def test_a_payload_is_given_to_a_task_of_its_own_type_only(
 
 
 def test_w25_a_replacement_whose_reply_was_lost_is_done_once(twice: Perform, tasks: Tasks) -> None:
-    """In one place, with one payload."""
+    """The task is in one place, with the new payload."""
     bring_into(twice, "pending")
     replace(twice, process_in=40)
     assert {"a": NOW.ceiling + 40} == tasks.scores("scheduled")

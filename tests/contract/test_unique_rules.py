@@ -34,7 +34,7 @@ def once(redis_client: RedisClient) -> Perform:
 def test_with_rules_a_task_is_written_as_without(
     redis_client: RedisClient, once: Perform, tasks: Tasks, options: dict[str, Any], until: str
 ) -> None:
-    """In every place, with every field."""
+    """All keys and fields in Redis are the same as without `on_duplicate`."""
     enqueue(once, unique("a", until=until, **options))
     expected = tasks.fields("a"), others(redis_client)
     redis_client.flushall()
@@ -79,7 +79,7 @@ def test_each_of_many_gets_its_own_answer(perform: Perform, tasks: Tasks) -> Non
 def test_the_holder_is_described_as_the_inspector_does(
     perform: Perform, state: str, field: str, second: float
 ) -> None:
-    """With its state, its payload and its times."""
+    """The description has the state, the payload and the times of the holder."""
     bring_into(perform, state)
     [result] = enqueue(perform, unique("b", b"new", on_duplicate="return_existing"))
     holder = result.holder

@@ -80,7 +80,7 @@ def test_active_tasks_come_by_their_start(perform: Perform, tasks: Tasks) -> Non
 
 
 def test_groups_come_one_after_another(perform: Perform, tasks: Tasks) -> None:
-    """By their names, or one alone."""
+    """Groups come in the order of their names; `group=` selects a single one."""
     tasks.put(TaskState.AGGREGATING, "a", group="y", score=NOW.seconds)
     tasks.put(TaskState.AGGREGATING, "b", group="y", score=NOW.seconds + 1)
     tasks.put(TaskState.AGGREGATING, "c", group="x")
@@ -90,7 +90,7 @@ def test_groups_come_one_after_another(perform: Perform, tasks: Tasks) -> None:
 
 @pytest.mark.parametrize("state", [*SCORED, "pending", "active", "aggregating"])
 def test_an_empty_list_ends_at_once(perform: Perform, tasks: Tasks, state: str) -> None:
-    """Without a cursor."""
+    """An empty list gives one empty page without a cursor."""
     tasks.put(TaskState.RETRY if state != "retry" else TaskState.ARCHIVED, "z")
     assert TaskPage((), "", 0) == page(perform, state)
 

@@ -92,7 +92,7 @@ async def test_pages_of_tasks_follow_one_another(redis_url: str, tasks: Tasks) -
 
 @run_async
 async def test_pages_of_queues_follow_one_another(redis_url: str, redis_client: RedisClient) -> None:
-    """By name, whatever a name contains."""
+    """Pages are ordered by name, and a name may contain any character."""
     names = ["a", "b/c", "é"]
     for name in names:
         Tasks(redis_client, name).pending("p")
@@ -108,7 +108,7 @@ async def test_pages_of_queues_follow_one_another(redis_url: str, redis_client: 
 
 @run_async
 async def test_a_foreign_cursor_is_refused(redis_url: str, tasks: Tasks) -> None:
-    """As any other wrong parameter, whatever the list."""
+    """Each list answers such a cursor with the error for a wrong parameter."""
     async with visiting(redis_url) as visitor:
         for path in ("queues", "queues/emails/tasks?state=archived", "tasks?q=state:archived", "audit"):
             answer = await visitor.get(
@@ -381,7 +381,7 @@ async def test_a_mounted_api_has_the_same_addresses(redis_url: str, redis_client
 async def test_secrets_and_what_a_viewer_may_not_see_stay_hidden(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """In lists, searches and exports alike."""
+    """Lists, searches and exports hide them alike."""
     Tasks(redis_client, "emails").pending("p", payload=b'{"password":"hunter2","plan":"attack"}')
     for name, is_shown in (("operator", True), ("viewer", False)):
         async with visiting(redis_url, client=ABROAD, auth=role(name)) as visitor:
@@ -503,7 +503,7 @@ async def test_too_many_requests_are_told_when_to_go_on(redis_url: str, tasks: T
 
 @run_async
 async def test_the_document_is_served(redis_url: str) -> None:
-    """As it is checked in."""
+    """The served document equals the file in the repository."""
     async with visiting(redis_url) as visitor:
         answer = await visitor.get(f"{API}/openapi.json")
     assert DOCUMENT == answer.json()

@@ -128,7 +128,7 @@ NAMES: Final = {
 
 
 def test_every_route_has_a_row() -> None:
-    """And each row has its route."""
+    """The table of permissions and the routes of the API match each other."""
     assert [f"{route.method} {route.path}" for route in API_ROUTES] == list(ROWS)
 
 

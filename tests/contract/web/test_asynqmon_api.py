@@ -68,7 +68,7 @@ async def test_a_viewer_changes_nothing(redis_url: str, redis_client: RedisClien
 async def test_nothing_can_be_changed_in_read_only_mode(
     redis_url: str, redis_client: RedisClient, tasks: Tasks
 ) -> None:
-    """In asynqmon's words; what reads is answered."""
+    """The refusal has asynqmon's words, and reading still works."""
     before = _state_of(redis_client)
     async with visiting(redis_url, read_only=True) as visitor:
         for method in ("POST", "DELETE", "PUT"):
@@ -97,7 +97,7 @@ async def test_another_site_changes_nothing(redis_url: str, redis_client: RedisC
 
 @run_async
 async def test_a_stranger_is_told_to_sign_in(redis_url: str, tasks: Tasks) -> None:
-    """As plain text, whatever the path is."""
+    """Every path answers with plain text."""
     async with visiting(redis_url, client=ABROAD) as visitor:
         for path in ("api/queues", "api/nothing"):
             answer = await visitor.get(path)
@@ -141,7 +141,7 @@ async def test_hostile_names_come_back_as_they_are(redis_url: str, redis_client:
 
 @run_async
 async def test_secrets_are_redacted(redis_url: str, redis_client: RedisClient) -> None:
-    """As on every page."""
+    """Asynqmon's routes redact secrets as all pages of the dashboard do."""
     Tasks(redis_client, "emails").pending("a", payload=b'{"password":"hunter2"}')
     async with visiting(redis_url) as visitor:
         for path in ("tasks/a", "pending_tasks"):

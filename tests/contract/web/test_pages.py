@@ -67,7 +67,7 @@ def shop(redis_url: str, redis_client: RedisClient) -> str:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_shown(shop: str, path: str) -> None:
-    """With one heading, and all security headers."""
+    """Each page has one heading, and all security headers."""
 
     @run_async
     async def visit() -> None:
@@ -179,7 +179,7 @@ def test_a_queue_that_is_not_there_names_the_nearest(shop: str) -> None:
 
 
 def test_a_task_that_is_gone_has_a_page_that_says_so(shop: str) -> None:
-    """Not an error of the server."""
+    """The answer is not an error of the server."""
 
     @run_async
     async def visit() -> None:
@@ -209,7 +209,7 @@ def test_an_empty_redis_says_how_to_begin(redis_url: str) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_redis_away_is_a_page_that_says_so() -> None:
-    """With a link that tries again."""
+    """The page has a link that tries again."""
 
     @run_async
     async def visit() -> None:

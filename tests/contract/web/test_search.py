@@ -68,7 +68,7 @@ async def test_the_facets_narrow_the_search(redis_url: str, tasks: Tasks) -> Non
 
 @run_async
 async def test_a_task_id_leads_to_the_task(redis_url: str, tasks: Tasks) -> None:
-    """Without going through any list."""
+    """The search opens the task directly and walks through no list."""
     async with visiting(redis_url) as visitor:
         assert ["emails/t007"] == rows_of((await visitor.get("tasks?q=id:t007")).text)
 
@@ -85,7 +85,7 @@ async def test_a_wrong_query_shows_where_and_the_nearest_right_one(redis_url: st
 
 @run_async
 async def test_no_match_says_what_was_looked_at(redis_url: str, tasks: Tasks) -> None:
-    """And offers the query without its last clause."""
+    """The page offers the query without its last clause."""
     async with visiting(redis_url) as visitor:
         page = await visitor.get("tasks?q=state:archived error:teapot")
         assert "No task matches" in page.text
