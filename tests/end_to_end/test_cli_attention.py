@@ -96,7 +96,7 @@ def test_a_wrong_id_is_told_the_nearest_one(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("paused")
 def test_an_objective_is_set_and_removed(cli: Cli, redis_client: RedisClient, tasks: Tasks) -> None:
-    """By a duration, or `none`."""
+    """A duration sets the objective of a queue, and `none` removes it."""
     set_ = cli.run("attention", "wait-objective", "default", "30s", "--reason", "promised")
     assert (0, "The next task of queue default may be pending for 30 s.\n") == (set_.exit_code, set_.stderr)
     assert redis_client.exists(tasks.keys.objectives)

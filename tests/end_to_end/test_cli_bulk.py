@@ -70,7 +70,7 @@ def test_a_search_finds_counts_and_explains(cli: Cli, tasks: Tasks, redis_client
 
 
 def test_a_query_that_cannot_be_read_shows_where(cli: Cli) -> None:
-    """With the nearest one that can be."""
+    """The error names the part of the query that cannot be read."""
     result = cli.run("search", "stat:archived")
     assert 1 == result.exit_code
     assert "stat" in result.stderr
@@ -126,7 +126,7 @@ def test_a_deletion_by_query_is_undone(cli: Cli, tasks: Tasks, inspector: Inspec
 
 
 def test_no_match_is_a_sentence_and_an_error_on_request(cli: Cli, tasks: Tasks) -> None:
-    """With --fail-empty, 3."""
+    """The exit code is 0, and 3 with --fail-empty."""
     archived(tasks, 1)
     query = ("task", "run", "--where", "error:nothing", "--yes")
     result = cli.run(*query)
@@ -249,7 +249,7 @@ def test_ctrl_c_pauses_an_operation_and_says_how_to_go_on(
 
 
 def test_tasks_are_moved_to_another_queue(cli: Cli, tasks: Tasks, redis_client: RedisClient) -> None:
-    """By a query, with their state."""
+    """A query selects the tasks, and each keeps its state."""
     tasks.put(TaskState.ARCHIVED, "a", "b", error_msg="x")
     moved = cli.run("task", "move", "--where", "id:a", "--to", "other", "--yes")
     assert (0, "1 task is moved.\n") == (moved.exit_code, moved.stderr)

@@ -143,7 +143,7 @@ def test_an_entry_that_does_not_exist_cannot_be_paused_or_run(cli: Cli) -> None:
 
 
 def test_versions_are_for_people_and_for_programs() -> None:
-    """Without a Redis."""
+    """`version` needs no Redis."""
     shown = Cli("").run("version").stdout
     versions = json.loads(Cli("").run("version", "--json").stdout)
     assert shown.startswith(f"pyasynq {versions['pyasynq']}\n")

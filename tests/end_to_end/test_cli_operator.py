@@ -162,13 +162,13 @@ def test_redis_that_is_away_is_one_sentence_and_exit_code_5() -> None:
 
 
 def test_without_servers_the_list_is_empty(cli: Cli) -> None:
-    """For programs; people read how to start one."""
+    """Programs get an empty list; people are told how to start a server."""
     jsonschema.validate(cli.json("server", "ls"), SERVERS.schema())
     assert "start one with" in cli.run("server", "ls").stderr
 
 
 def test_stats_in_the_shape_of_asynq_have_its_names(cli: Cli, client: Client) -> None:
-    """For scripts that read them."""
+    """`--format asynq` serves scripts that read the fields of Asynq's command."""
     client.enqueue("mail", queue="mail")
     content = cli.json("stats", "--format", "asynq")
     assert {"aggregate", "queues", "redis"} == set(content)

@@ -95,7 +95,7 @@ def test_the_picture_of_limits_at_80_columns(redis_url: str, redis_client: Redis
 def test_the_picture_of_servers_has_process_ids_as_kill_takes_them(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Without separators of thousands, which counts have."""
+    """Process ids have no thousands separators, unlike counts."""
     fill_shop(redis_client, redis_url, scale=10_000)
     rows = on_screen("server", "ls", "--redis", redis_url, columns=200).text.splitlines()
     assert ["worker-1", "3900", "active"] == rows[2].split()[:3]

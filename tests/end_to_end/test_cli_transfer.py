@@ -67,7 +67,7 @@ def test_one_wrong_line_changes_nothing(cli: Cli, redis_client: RedisClient) -> 
 
 
 def test_a_dry_run_counts_by_queue_and_type(cli: Cli, redis_client: RedisClient) -> None:
-    """And a question without a terminal needs --yes."""
+    """An import without a terminal needs --yes."""
     text = lines("a", "b") + lines("c", next_process_at="2036-11-25T14:05:00+00:00")
     counted = cli.run("task", "import", "-", "--dry-run", "-o", "json", typed=text)
     assert [("scheduled", 1), ("pending", 2)] == sorted(
@@ -89,7 +89,7 @@ def test_a_task_that_redis_refuses_is_told_by_its_line(cli: Cli) -> None:
 
 
 def test_a_terminal_is_asked(redis_url: str, redis_client: RedisClient, tmp_path: Path) -> None:
-    """With number and Redis."""
+    """The question names the number of tasks and the Redis."""
     file = tmp_path / "tasks.jsonl"
     file.write_text(lines("a", "b"))
     with Terminal("task", "import", str(file), "--redis", redis_url) as terminal:

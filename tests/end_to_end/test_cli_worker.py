@@ -139,7 +139,7 @@ def test_a_failure_is_logged_with_the_traceback_of_the_users_code(
     redis_url: str,
     redis_client: redis.Redis,
 ) -> None:
-    """Without the engine's frames above it."""
+    """The traceback leaves out the frames of the engine."""
     enqueue(redis_url, "fail")
     with WorkerProcess(folder, redis_url, "worker", "shop:app", "--burst") as worker:
         assert 0 == worker.wait()
@@ -313,7 +313,7 @@ def test_a_reloaded_worker_ends_with_its_parent(
 
 
 def test_ping_says_where_redis_is(folder: Path, redis_url: str) -> None:
-    """And how fast it answered."""
+    """The output also says how long Redis took to answer."""
     with WorkerProcess(folder, redis_url, "ping") as command:
         assert 0 == command.wait()
     assert re.fullmatch(r"Redis at .*\.sock answered in \d+\.\d ms\.\n", command.output)

@@ -151,7 +151,7 @@ def test_ctrl_c_ends_a_repair_and_what_was_repaired_is_told(
 
 @pytest.mark.long
 def test_what_cannot_be_checked_is_exit_code_5() -> None:
-    """With the address and the cause."""
+    """The message names the address and the cause."""
     code, out, err = invoke("--redis", "redis://127.0.0.1:1/0")
     assert (5, "") == (code, out)
     assert "Error: could not check:" in err

@@ -590,7 +590,7 @@ def test_a_folder_that_is_held_out_of_reach_is_an_error_in_the_end(data: Path) -
 
 
 def test_a_hold_that_is_forgotten_warns_and_ends(data: Path) -> None:
-    """As an open file does."""
+    """A server that is deleted without `stop` warns like an unclosed file, and its process ends."""
     server = EmbeddedServer(data).start()
     pid = server.pid
     with pytest.warns(ResourceWarning, match="was never stopped"):

@@ -179,7 +179,7 @@ def test_a_child_writes_logs_and_output_as_its_worker_does(
 
 
 def test_a_failure_is_logged_with_the_traceback_of_the_child(redis_url: str, folder: Path) -> None:
-    """And with none of the worker's own frames."""
+    """The traceback leaves out the frames of the worker."""
     with worker(folder, redis_url, "--executor-max-tasks", "1") as work:
         enqueue(redis_url, "fail")
         work.wait_for("KeyError: 'in the child' .work.py:")

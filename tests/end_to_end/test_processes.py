@@ -309,7 +309,7 @@ def test_a_single_worker_waits_for_orphans_as_process_1(
 def test_a_single_worker_answers_probes_too(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Without a supervisor."""
+    """A worker without a supervisor serves the health port by itself."""
     port, beat = free_port(), tmp_path / "alive"
     options = ("--health-port", str(port), "--health-host", "127.0.0.1", "--health-file", str(beat))
     with Workers(tmp_path, redis_url, *options) as worker:

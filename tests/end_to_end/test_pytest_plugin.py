@@ -184,7 +184,7 @@ def test_marked(pyasynq_kit):
 
 
 def test_without_a_name_the_fixture_says_how_to_give_one(project: Project) -> None:
-    """In the configuration, or as a fixture."""
+    """The message names the setting of pytest and the fixture."""
     project.write("pytest.ini", "[pytest]\n")
     project.write("test_it.py", "def test_it(pyasynq_kit): ...")
     said = project.run(ends="1 error")

@@ -204,7 +204,7 @@ for _ in range(2):
 
 
 def test_the_debounce_recipe_runs_the_last_of_many_changes(tmp_path: Path, redis_url: str) -> None:
-    """And once more after the run."""
+    """The last revision is indexed for the changes, and once more after that run."""
     calls = "for revision in range(3): await recipe.changed(7, revision)"
     assert ["indexing revision 2 of 7"] * 2 == worked(tmp_path, "debounce", calls, redis_url)
 

@@ -77,14 +77,14 @@ def test_a_worker_may_be_a_scheduler_too(folder: Path, redis_url: str, redis_cli
 
 @pytest.mark.long
 def test_a_scheduler_without_redis_says_so(folder: Path, tmp_path: Path) -> None:
-    """And ends with code 1."""
+    """The command ends with code 1."""
     with WorkerProcess(folder, f"unix://{tmp_path}/none", "scheduler", "shop:app") as scheduler:
         assert 1 == scheduler.wait()
     assert "the scheduler could not start: Redis at" in scheduler.text
 
 
 def test_an_expression_that_cannot_be_read_ends_the_start(tmp_path: Path, redis_url: str) -> None:
-    """With what to write instead."""
+    """The error says what to write instead."""
     (tmp_path / "wrong.py").write_text(
         "from pyasynq import App\napp = App()\n@app.cron('* * * *')\ndef f(): ..."
     )

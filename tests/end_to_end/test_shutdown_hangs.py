@@ -52,7 +52,7 @@ def test_term_ends_a_worker_in_which_user_code_hangs(
 def test_term_ends_a_supervised_worker_whose_lifespan_hangs(
     tmp_path: Path, redis_url: str, hang: str
 ) -> None:
-    """And its supervisor. (D14)"""
+    """The supervisor ends too. (D14)"""
     with Hanging(tmp_path, redis_url, hang, *WORKER, "--processes", "1") as workers:
         workers.wait_for("takes tasks" if hang.startswith("end") else "^hangs")
         assert workers.seconds_to_end() < LIMIT + BUSY

@@ -66,7 +66,7 @@ def test_weights_share_out_the_work_within_five_percent_while_all_queues_are_ful
 def test_strict_order_serves_a_queue_only_while_the_heavier_ones_are_empty(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Not one task out of place."""
+    """Not a single task runs out of this order."""
     fill(redis_url, low=300, critical=300, default=300)
     with Worker(redis_url, queues=WEIGHTS, strict_priority=True, concurrency=7, burst=True) as worker:
         assert ["critical"] * 300 + ["default"] * 300 + ["low"] * 300 == order_of(worker)
@@ -101,7 +101,7 @@ def test_burst_also_runs_what_its_tasks_enqueue_and_leaves_what_is_not_due(
 
 
 def test_max_tasks_takes_exactly_this_many(redis_url: str, redis_client: RedisClient) -> None:
-    """And exits with 0 when they are done."""
+    """The worker exits with 0 when these tasks are done."""
     ids = enqueue(redis_url, *["mark"] * 20)
     with Worker(redis_url, max_tasks=7, concurrency=5) as worker:
         assert 0 == worker.end()
