@@ -187,7 +187,7 @@ async def examine(doctor: Doctor) -> list[Finding]:
 def test_what_a_defect_of_asynq_leaves_is_found_and_repaired(
     stock: Stock, defect: Callable[[Stock], None]
 ) -> None:
-    """And all invariants hold again."""
+    """After the repair all invariants hold again."""
     defect(stock)
 
     async def repair() -> None:

@@ -206,7 +206,7 @@ def test_leases_of_living_workers_are_respected_by_both(
 def test_a_go_task_is_recovered_after_its_lease_and_thirty_seconds(
     peer_program: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """In real time, with the engine's own settings."""
+    """The test waits in real time, with the default settings of the engine."""
     with (
         Worker(redis_url) as finder,
         closing(GoPeer(peer_program, redis_url)) as victim,

@@ -102,7 +102,7 @@ async def test_servers_and_what_they_run_are_seen_by_everybody(
 async def test_a_server_with_limits_reports_a_server_in_go_that_knows_none(
     go_peer: GoPeer, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """And not the one on another queue."""
+    """A Go server on another queue is not reported."""
     await _start_server(go_peer, queues={"deliver": 1, "mail": 1})
     [record] = await _until(lambda: _ask(go_peer, "servers"))
     config = ServerConfig(queues={"deliver": Queue(max_run=1), "default": 1})
@@ -362,7 +362,7 @@ async def test_h14_an_idle_python_worker_is_woken_for_the_tasks_of_a_go_client(
 async def test_a_python_client_gets_the_result_of_what_go_runs(
     go_peer: GoPeer, redis_url: str, redis_client: RedisClient
 ) -> None:
-    """Also the failure of what Go gives up."""
+    """The client also gets the error of a task that Go archived."""
     async with Client(redis_url) as client:
         good = (await client.enqueue("good", retention=60)).id
         bad = (await client.enqueue("bad")).id

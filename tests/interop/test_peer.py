@@ -57,7 +57,7 @@ def test_a_task_of_the_peer_is_read_by_the_inspector(go_peer: GoPeer, redis_url:
 
 
 def test_errors_of_asynq_have_kinds(go_peer: GoPeer) -> None:
-    """So that callers need not look at texts."""
+    """Callers can tell errors apart by kind, without comparing messages."""
     enqueue(go_peer, "a")
     with pytest.raises(GoError) as refused:
         enqueue(go_peer, "a")
@@ -168,7 +168,7 @@ def test_a_server_of_its_own_runs_freely(go_peer: GoPeer) -> None:
 
 
 def test_a_scheduler_fires(go_peer: GoPeer, redis_client: RedisClient) -> None:
-    """And its entries are listed."""
+    """The entries of the scheduler are listed too."""
     go_peer.new_scheduler(scheduler="s", heartbeat_interval=0.2)
     entry = go_peer.register_entry(
         scheduler="s", spec="@every 1s", task=task("tick"), options={"queue": "low"}
