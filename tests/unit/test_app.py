@@ -282,7 +282,7 @@ def test_generators_and_methods_are_refused() -> None:
 
 
 def test_wrong_options_of_a_declaration_are_errors_at_once() -> None:
-    """With a suggestion."""
+    """The error suggests the nearest option."""
     options: Any = {"que": "critical"}
     with pytest.raises(UnknownOptionError, match="did you mean 'queue'"):
         App(URL).task("a", **options)
@@ -491,7 +491,7 @@ def test_middleware_that_is_not_a_coroutine_function_is_refused() -> None:
 
 
 def test_a_lifespan_that_is_a_bare_generator_is_refused() -> None:
-    """With the decorator that is missing."""
+    """The error names the missing decorator."""
 
     async def life(app: App) -> AsyncIterator[None]:
         yield
@@ -502,7 +502,7 @@ def test_a_lifespan_that_is_a_bare_generator_is_refused() -> None:
 
 
 def test_a_lifespan_that_is_not_a_function_is_refused() -> None:
-    """With the value and the remedy."""
+    """The error names the value and the remedy."""
     with pytest.raises(ConfigurationError, match="lifespan=3: give a function of the app"):
         App(URL, lifespan=3)  # type: ignore[arg-type]
 
@@ -682,7 +682,7 @@ def test_a_limit_of_a_task_that_cannot_work_is_refused(limit: dict[str, Any]) ->
     "settings", [{"worker": ServerConfig()}, {"queues": {"a": 0}}, {"queues": ["a"]}, {"version": 5}]
 )
 def test_wrong_settings_of_an_app_are_refused(settings: dict[str, Any]) -> None:
-    """By their names."""
+    """The error names the setting."""
     with pytest.raises(InvalidOptionError, match=next(iter(settings))):
         App(**settings)
 

@@ -85,7 +85,7 @@ def test_the_queues_of_schedules_are_served() -> None:
 
 
 def test_what_cannot_be_is_refused_where_it_is_declared() -> None:
-    """Not when a scheduler starts."""
+    """The error comes from the declaration, and not from the start of a scheduler."""
     app = App(URL)
 
     @app.task("report")

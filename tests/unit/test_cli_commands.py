@@ -94,7 +94,7 @@ def test_a_misspelt_command_is_a_usage_error_with_a_suggestion() -> None:
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:
-    """With the value and the remedy."""
+    """The message names the value and the remedy."""
     code, _, err = invoke("worker", *arguments)
     assert 2 == code
     assert message in " ".join(err.split())
@@ -115,7 +115,7 @@ def test_a_wrong_app_is_exit_code_1_without_a_traceback() -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_ping_of_a_redis_that_is_not_there_names_the_address() -> None:
-    """Without a traceback and without the password."""
+    """The message has neither a traceback nor the password."""
     code, _, err = invoke("ping", "--redis", "redis://:secret@localhost:1/0")
     assert 5 == code
     assert "Error: Redis at localhost:1 cannot be reached" in err

@@ -33,7 +33,7 @@ def completions(*words: str) -> list[str]:
 
 
 def test_commands_and_verbs_are_completed() -> None:
-    """By their names."""
+    """A few letters are completed to the names of commands and verbs."""
     assert ["queue"] == completions("qu")
     assert {"pause", "unpause", "list"} <= set(completions("queue", ""))
 

@@ -64,7 +64,7 @@ def test_without_a_redis_the_error_says_how_to_name_one() -> None:
 
 
 def test_an_unknown_profile_is_an_error_with_the_most_similar_one() -> None:
-    """And all others."""
+    """The error also lists all profiles."""
     with pytest.raises(click.UsageError, match=r"there is no profile 'prd'; did you mean 'prod'\?"):
         find_connection("prd", {})
 

@@ -32,7 +32,7 @@ def table(records: list[dict[str, Any]], width: int | None = None) -> list[str]:
 
 
 def test_a_table_aligns_words_to_the_left_and_numbers_to_the_right() -> None:
-    """As people read them."""
+    """People read words from the left and compare numbers from the right."""
     records = [{"id": "a", "type": "mail", "tries": 1_204}, {"id": "bcd", "type": "x", "tries": 3}]
     assert ["ID   TYPE  TRIES", "a    mail  1,204", "bcd  x         3"] == table(records)
 
@@ -83,7 +83,7 @@ def test_an_empty_list_is_an_empty_list_for_programs_and_a_sentence_for_people(
 
 
 def test_nothing_to_print_may_be_an_exit_code() -> None:
-    """With --fail-empty."""
+    """An empty output is an exit code of its own with --fail-empty."""
     with pytest.raises(SystemExit) as caught:
         Printer("name", fail_empty=True).records(VIEW, [])
     assert 3 == caught.value.code

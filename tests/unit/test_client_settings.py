@@ -17,7 +17,7 @@ clients = pytest.mark.parametrize("kind", [Client, pyasynq.sync.Client], ids=["a
 @clients
 @pytest.mark.parametrize("timeout", [2.5, timedelta(seconds=2.5)])
 def test_the_time_out_is_seconds_or_a_timedelta(kind: type[Client], timeout: Any) -> None:
-    """As all durations are."""
+    """The timeout takes the same types as every other duration."""
     assert 2.5 == kind(timeout=timeout)._driver.timeout
 
 
@@ -42,7 +42,7 @@ def test_a_limit_above_what_redis_takes_is_refused(limit: int) -> None:
 
 
 def test_a_hundred_megabytes_are_refused_before_a_connection_is_made() -> None:
-    """With size, limit and remedy."""
+    """The error names the size, the limit and the remedy."""
     with (
         pyasynq.sync.Client("redis://nowhere.invalid") as client,
         pytest.raises(

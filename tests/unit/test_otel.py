@@ -48,7 +48,7 @@ def test_a_context_survives_its_way_through_headers() -> None:
 
 @pytest.mark.parametrize("allowed", [(), ("a",), ("a", "c")])
 def test_only_allowed_keys_of_baggage_go_out_and_come_in(allowed: tuple[str, ...]) -> None:
-    """Whatever the other side sends."""
+    """Keys that are not allowed are dropped from incoming and outgoing headers."""
     context = baggage.set_baggage("b", "2", baggage.set_baggage("a", "1", Context()))
     sent = inject({}, context, allowed)
     assert ("a=1" if allowed else None) == sent.get("baggage")

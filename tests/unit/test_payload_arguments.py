@@ -75,7 +75,7 @@ def test_a_payload_is_utf8_and_not_escaped() -> None:
 
 
 def test_decoding_gives_the_keyword_arguments() -> None:
-    """With their declared types."""
+    """The values have the types that the function declares."""
     payload = b'{"user_id":1,"template":"x","on":"2026-01-02"}'
     assert {"user_id": 1, "template": "x", "on": date(2026, 1, 2)} == codec_of(deliver).decode(payload)
 
@@ -110,7 +110,7 @@ def test_no_payload_is_a_call_without_arguments() -> None:
 def test_a_payload_that_does_not_fit_is_a_failure_that_names_the_argument(
     payload: bytes, message: str
 ) -> None:
-    """And never shows the value."""
+    """The error does not show the value."""
     with pytest.raises(PayloadDecodingError, match=message) as caught:
         codec_of(deliver).decode(payload)
     assert "secret" not in str(caught.value)

@@ -152,7 +152,7 @@ def test_secrets_are_named_by_their_paths() -> None:
     ],
 )
 def test_a_secret_travels_as_its_value(annotation: Any, value: Any, text: str) -> None:
-    """So Go reads it."""
+    """The payload holds the plain value of a `Secret`, which Go can read."""
     converter = Compiler().compile(annotation)
     assert text == to_bytes(converter.encode(value)).decode()
     assert value == converter.decode(from_bytes(text.encode()))

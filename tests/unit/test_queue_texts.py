@@ -63,11 +63,11 @@ def test_limits_are_read_by_queue() -> None:
     ],
 )
 def test_other_texts_are_refused(read: Callable[[str, str], object], text: str) -> None:
-    """By the name of the flag or variable."""
+    """The error names the flag or the variable."""
     with pytest.raises(InvalidOptionError, match=r"^FLAG="):
         read("FLAG", text)
 
 
 def test_queues_are_shown_with_their_limits() -> None:
-    """As `--show-config` prints them."""
+    """The text is the one that `--show-config` prints."""
     assert "a=3, b=1 (max_run 2)" == show_queues({"a": 3, "b": Queue(max_run=2)})

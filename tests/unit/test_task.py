@@ -26,6 +26,6 @@ def test_options_are_added_and_headers_replaced() -> None:
 
 
 def test_a_misspelt_option_is_refused() -> None:
-    """With the nearest name."""
+    """The error suggests the nearest option."""
     with pytest.raises(UnknownOptionError, match="max_retry"):
         TASK.with_options(max_retries=3)  # type: ignore[call-arg]

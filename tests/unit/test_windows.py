@@ -108,7 +108,7 @@ def test_clients_work_except_for_what_windows_lacks() -> None:
     ],
 )
 def test_servers_say_that_they_do_not_run_there(call: str) -> None:
-    """And what to use instead."""
+    """The error says what to use instead."""
     _, out, err = run(CLIENTS, call)
     assert re.search("not .*on Windows.*WSL", out + err, re.DOTALL)
     assert "Traceback" not in err

@@ -117,7 +117,7 @@ def test_a_setting_is_given_by_flag_environment_file_and_app(name: str, text: st
 
 
 def test_flags_win_over_the_environment_the_file_and_the_app() -> None:
-    """In this order."""
+    """A flag overrides the environment, which overrides the file, which overrides the app."""
     app = App(worker=WorkerConfig(concurrency=1, prefetch=1, crash_limit=1, max_tasks=1))
     flags = read_flags(typed_of("-c", "4"))
     variables = read_environment({"PYASYNQ_CONCURRENCY": "3", "PYASYNQ_PREFETCH": "3"})
@@ -172,7 +172,7 @@ def test_empty_variables_say_nothing() -> None:
     ],
 )
 def test_a_wrong_value_names_its_source(variables: dict[str, str], message: str | None) -> None:
-    """And what to write instead."""
+    """The error also says what to write instead."""
     if message is None:
         read_environment(variables)
         return
@@ -228,7 +228,7 @@ def test_a_file_gives_numbers_switches_texts_and_tables(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, content: str, message: str) -> None:
-    """And with the name of the setting."""
+    """The error also names the setting."""
     path = tmp_path / "worker.toml"
     path.write_text(content)
     with pytest.raises(click.UsageError, match=r"worker\.toml") as caught:
@@ -237,7 +237,7 @@ def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, content: str, mes
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """By its path."""
+    """The error names the path."""
     with pytest.raises(click.UsageError, match="not_there"):
         load_file(tmp_path / "not_there.toml")
 

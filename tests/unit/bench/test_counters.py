@@ -62,7 +62,7 @@ def _count_from_thread(number: int) -> None:
 
 
 def test_threads_count_together(counters: Counters) -> None:
-    """With the lock that event loops do without."""
+    """The counter uses a lock, which event loops do not need."""
     threads = [threading.Thread(target=_count_from_thread, args=(2_000,)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -85,7 +85,7 @@ def test_a_timed_task_leaves_its_delay(counters: Counters) -> None:
 
 @pytest.mark.parametrize("size", [100, 1_000, 100_000])
 def test_arguments_have_the_size_that_was_ordered(size: int) -> None:
-    """As JSON, without spaces."""
+    """The size is that of the arguments as JSON without spaces."""
     tasks = Order("one", 3, size).tasks()
 
     assert {size} == {len(json.dumps(task, separators=(",", ":"))) for task in tasks}
@@ -93,7 +93,7 @@ def test_arguments_have_the_size_that_was_ordered(size: int) -> None:
 
 
 def test_tasks_go_round_the_queues() -> None:
-    """So each gets as many."""
+    """Each queue gets the same number of tasks."""
     tasks = [arguments(number, "") for number in range(4)]
 
     assert ["a", "b", "a", "b"] == [queue for _, queue in in_turn(tasks, ("a", "b"))]

@@ -83,7 +83,7 @@ def test_costs_are_those_between_the_two_moments() -> None:
 
 
 def test_without_a_task_between_them_there_is_no_cost() -> None:
-    """And no division by zero."""
+    """Two equal moments raise `MeasurementError` instead of a division by zero."""
     moment = Moment(10.0, 500, 2.0, 30.0, 1_000)
 
     with pytest.raises(MeasurementError, match="take more of them"):

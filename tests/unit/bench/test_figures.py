@@ -25,7 +25,7 @@ def test_a_percentile_is_a_value_that_was_measured(share: float, expected: float
 
 
 def test_a_percentile_of_one_value_is_that_value() -> None:
-    """Whatever the share."""
+    """Every share gives the same value."""
     assert [7.0, 7.0, 7.0] == [percentile([7.0], share) for share in (0.0, 0.5, 1.0)]
 
 

@@ -39,7 +39,7 @@ def test_the_default_run_is_the_short_one() -> None:
     ],
 )
 def test_pyasynq_always_takes_part(arguments: list[str], expected: list[str]) -> None:
-    """With those that are named, or all."""
+    """The measured systems are pyasynq and those that are named, or all."""
     assert expected == chosen_peers(parser().parse_args(arguments))
 
 
@@ -56,7 +56,7 @@ def test_pyasynq_always_takes_part(arguments: list[str], expected: list[str]) ->
 def test_wrong_usage_is_exit_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And names what there is."""
+    """The message lists the names that exist."""
     with pytest.raises(SystemExit) as exit_info:
         _choose(arguments)
 
@@ -71,7 +71,7 @@ def _choose(arguments: list[str]) -> None:
 
 
 def test_longer_runs_have_all_contestants_of_shorter_ones() -> None:
-    """So that figures of both can be compared."""
+    """Both runs then have figures that can be compared."""
     servers = (MAIN, VALKEY)
     smoke, default, long = (
         {contestant.key for contestant in choose(DRAINING, peers=ALL_PEERS, servers=servers, length=length)}

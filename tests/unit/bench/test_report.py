@@ -183,7 +183,7 @@ def test_a_chart_is_well_formed_and_sorted() -> None:
 
 
 def test_less_comes_first_where_less_is_better() -> None:
-    """As for costs."""
+    """A chart of costs puts the cheapest bar first."""
     rows = [
         Row(key, key, None, None, {0: {WORKER_CPU.name: cost}})
         for key, cost in (("dear", 70.0), ("cheap", 9.0))

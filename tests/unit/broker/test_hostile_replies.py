@@ -41,7 +41,7 @@ def described(state: str = "pending", message: bytes | None = None, **fields: by
 
 @pytest.mark.parametrize("crashes", [b"many", b"\xff", b"", b"9" * 5_000, b"1e3"])
 def test_a_count_of_crashes_that_is_not_a_number_is_none(crashes: bytes) -> None:
-    """And the task is described."""
+    """The task is described without its count of crashes."""
     assert 0 == described(crashes=crashes).crashes
 
 

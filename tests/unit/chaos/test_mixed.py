@@ -54,6 +54,6 @@ def test_both_versions_must_have_run_tasks() -> None:
 
 
 def test_a_commit_that_is_not_there_is_named() -> None:
-    """As in a shallow clone."""
+    """A shallow clone lacks old commits, so the error says which one is missing."""
     with pytest.raises(MissingCommitError, match="commit 0000000 is not in this clone"):
         install_base("0000000")

@@ -56,7 +56,7 @@ def test_the_exit_code_says_whether_all_was_well(
 
 
 def test_the_table_tells_what_ran_again_and_why() -> None:
-    """And adds up."""
+    """The row `all` has the sums of the other rows."""
     verdict = Verdict(500, 500, again=Counter({"SIGKILL": 12}), twice=Counter({"SIGKILL": 3}))
     text = io.StringIO()
     Console(file=text, width=150).print(run.table_of([WELL, Result("worker killed", verdict, 4.0)]))

@@ -110,7 +110,7 @@ def test_a_day_needs_to_match_both_day_fields_only_if_one_is_starred(text: str, 
     ],
 )
 def test_a_descriptor_stands_for_five_fields(descriptor: str, fields: str) -> None:
-    """In lower case only."""
+    """Descriptors such as `@daily` are read in lower case only."""
     assert parse_cron(fields) == parse_cron(descriptor)
 
 
@@ -149,7 +149,7 @@ def test_without_a_zone_or_with_local_the_location_counts(prefix: str, zone: tim
 
 
 def test_the_location_is_utc_if_none_is_given() -> None:
-    """As Asynq's scheduler has it."""
+    """The default zone is UTC, as in Asynq's scheduler."""
     assert UTC is calendar("@daily").zone
 
 

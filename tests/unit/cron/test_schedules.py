@@ -37,7 +37,7 @@ def test_a_tick_is_in_utc_whatever_the_zones_of_moment_and_schedule() -> None:
 
 
 def test_the_second_of_two_equal_wall_times_is_told_from_the_first() -> None:
-    """By the fold of the moment."""
+    """The `fold` of the datetime makes the difference."""
     first = datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN)
     schedule = parse_cron("45 2 * * *", location=BERLIN)
 
@@ -161,7 +161,7 @@ def test_ticks_between_gives_the_first_ones_up_to_the_limit() -> None:
 
 
 def test_ticks_between_are_aligned_to_the_anchor() -> None:
-    """As single ticks are."""
+    """`ticks_between` counts `@every` from the anchor, as single ticks do."""
     ticks = parse_cron("@every 1h").ticks_between(
         NOON, NOON + timedelta(hours=2), anchor=NOON + timedelta(minutes=5)
     )
@@ -171,7 +171,7 @@ def test_ticks_between_are_aligned_to_the_anchor() -> None:
 
 @pytest.mark.parametrize("text", ["* * * * *", "@every 1s", "0 0 29 2 *", "@yearly"])
 def test_the_last_tick_of_many_years_is_found_at_once(text: str) -> None:
-    """Not by going through millions of ticks."""
+    """The search does not walk through millions of ticks."""
     schedule = parse_cron(text)
     until = datetime(2024, 2, 29, tzinfo=UTC) if text != "@yearly" else datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -220,6 +220,6 @@ def test_the_other_times_without_zone_are_refused_by_their_names() -> None:
 
 
 def test_schedules_of_equal_meaning_are_equal() -> None:
-    """And can be keys."""
+    """Equal schedules have equal hashes, so they can be keys of a dict."""
     assert {parse_cron("*/30 * * * *")} == {parse_cron("0,30 0-23 * * ?"), parse_cron("0/30 * * * *")}
     assert parse_cron("@daily") != parse_cron("@daily", location=timezone(timedelta(hours=1)))

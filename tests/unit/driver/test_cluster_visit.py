@@ -40,7 +40,7 @@ def test_what_a_node_answers_is_the_outcome() -> None:
 
 
 def test_a_missing_script_is_loaded_on_that_node() -> None:
-    """And its calls are sent again there."""
+    """The calls are then sent to that node again."""
     node = ScriptedNode([ReplyError("NOSCRIPT", "")], [b"sha"], [7])
     assert [7] == node.visit(call())
 
@@ -88,7 +88,7 @@ def test_a_node_that_cannot_be_reached_gives_all_back() -> None:
 
 
 def test_connecting_takes_half_of_the_time_at_most() -> None:
-    """As long as a second try."""
+    """The other half is left for a second try."""
     seconds = []
 
     class Timed(ScriptedNode):
@@ -110,7 +110,7 @@ def test_what_time_does_not_mend_is_final() -> None:
 
 
 def test_a_call_that_may_have_run_is_sent_with_its_flag() -> None:
-    """And stays one that may have run."""
+    """The outcome of the call is still marked as a replay."""
     node = ScriptedNode([ReplyError("MOVED", "1 b:2")])
     [outcome] = node.visit(call(Replay.BY_TOKEN), replayed=(0,))
     assert [[evalsha(replayed=True)]] == node.asked

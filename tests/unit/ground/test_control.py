@@ -25,7 +25,7 @@ def test_a_delay_is_a_timedelta_or_seconds(delay: timedelta | float, seconds: fl
 
 
 def test_a_retry_without_a_delay_leaves_it_to_retry_delay_and_spends() -> None:
-    """As an ordinary error."""
+    """`Retry()` without arguments behaves like an ordinary error."""
     assert (None, True) == (Retry().after, Retry().spend)
 
 
@@ -71,7 +71,7 @@ def test_each_says_what_it_means_and_survives_pickling(control: ControlFlow, tex
 
 
 def test_a_class_stands_for_its_instance() -> None:
-    """As after `raise`."""
+    """`find_control` makes an instance of the class, as `raise` does."""
     assert isinstance(find_control(Cancel), Cancel)
     assert isinstance(find_control(Retry), Retry)
     with pytest.raises(TypeError, match="delay"):

@@ -71,6 +71,6 @@ def test_an_error_survives_the_way_out_of_a_process_pool(error: PyasynqError) ->
 
 @pytest.mark.parametrize(("number", "text"), [(1, "1 of 1 task was not"), (2, "2 of 2 tasks were not")])
 def test_lost_tasks_are_counted_in_singular_and_plural(number: int, text: str) -> None:
-    """As people count."""
+    """The message has `1 task` and `2 tasks`."""
     results = [EnqueueResult(EnqueueStatus.REFUSED, None, None, PyasynqError("no")) for _ in range(number)]
     assert str(EnqueueManyError(results)).startswith(text)

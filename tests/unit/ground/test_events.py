@@ -8,7 +8,7 @@ EVENT = TaskFinished("default", "id", "t", 0, 25, Outcome.SUCCEEDED, 0.1, None)
 
 
 def test_without_subscribers_nothing_is_wanted() -> None:
-    """So nothing is built."""
+    """No event object is built while no function has subscribed to it."""
     events = Events()
     assert not events.wants(TaskFinished)
     assert not events.wants_routine(TaskFinished)

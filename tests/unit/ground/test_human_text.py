@@ -11,7 +11,7 @@ from pyasynq._human_text import MessageFormatter, counted, duration, some
     ("number", "text"), [(0, "0 tasks"), (1, "1 task"), (2, "2 tasks"), (1_203, "1,203 tasks")]
 )
 def test_one_is_singular(number: int, text: str) -> None:
-    """And large numbers have commas. (D44)"""
+    """Large numbers have commas. (D44)"""
     assert text == counted(number, "task")
 
 

@@ -37,14 +37,14 @@ def handle_in_mux(**rules: Any) -> None:
 
 @pytest.mark.parametrize("door", [Inspector, Doctor, sync.Inspector])
 def test_a_timeout_may_be_a_timedelta_everywhere(door: Callable[..., Any]) -> None:
-    """As all durations are. (D30)"""
+    """A timeout takes the same types as every other duration. (D30)"""
     assert 1.5 == door(URL, timeout=timedelta(seconds=1.5))._driver.timeout
 
 
 @pytest.mark.parametrize("door", [Inspector, Doctor])
 @pytest.mark.parametrize("timeout", [0, -1, "5", None, float("inf"), True])
 def test_a_timeout_that_cannot_be_is_refused_everywhere(door: Callable[..., Any], timeout: Any) -> None:
-    """By its name. (D30)"""
+    """The error names the option. (D30)"""
     with pytest.raises(InvalidOptionError, match="timeout"):
         door(URL, timeout=timeout)
 
@@ -116,7 +116,7 @@ def test_headers_have_at_most_65_536_bytes() -> None:
 
 
 def test_headers_count_in_max_payload() -> None:
-    """With the payload. (D59)"""
+    """The limit is for payload and headers together. (D59)"""
     task = Task("t", bytes(90), headers={"a": "x" * 9})
     compose_checked(task, {}, now=Instant(1), max_payload=100)
     with pytest.raises(PayloadTooLargeError, match="payload and headers have 100 bytes and the limit is 99"):

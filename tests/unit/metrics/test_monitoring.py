@@ -39,7 +39,7 @@ def test_each_metric_of_an_expression_exists_with_its_labels(expression: str) ->
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda one: one.name)
 def test_each_page_of_an_alert_names_commands_that_exist(alert: Alert) -> None:
-    """With options that they have."""
+    """The options in the commands exist too."""
     for text in re.findall(r"`pyasynq ([^`]+)`", build_page(alert)):
         command: Any = main
         words = re.findall(r"'[^']*'|\S+", text)

@@ -93,7 +93,7 @@ def test_rows_of_another_version_are_ignored() -> None:
 
 
 def test_samples_come_in_the_order_of_the_table() -> None:
-    """Whatever was counted first."""
+    """The order does not depend on which metric was counted first."""
     store = MetricStore()
     store.observe(SIZES, 1)
     store.set_gauges(RUNNING, {("a",): 1})

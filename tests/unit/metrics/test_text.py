@@ -58,7 +58,7 @@ def test_buckets_are_cumulative_and_end_with_infinity() -> None:
     ("value", "text"), [(0, "0"), (2.0, "2"), (0.25, "0.25"), (2**60, str(2**60)), (1e20, "1e+20")]
 )
 def test_whole_numbers_have_no_fraction(value: float, text: str) -> None:
-    """As Go writes them."""
+    """A whole number is written as Go writes it."""
     body = render([Samples(FAMILIES["pyasynq_redis_up"], {(): value})])[1].decode()
     assert f"\npyasynq_redis_up {text}\n" in body
 

@@ -190,7 +190,7 @@ def test_histograms_may_be_kept_for_queues_alone() -> None:
 
 
 def test_a_fleet_counts_processes_and_deaths() -> None:
-    """By the states of those that live."""
+    """Living processes are counted by state."""
     fleet = FleetMetrics()
     assert {"pyasynq_worker_deaths_total 0"} == lines(fleet)
     fleet.note_processes(["active", "active", "starting"])

@@ -29,6 +29,6 @@ def test_each_name_can_be_imported(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """As of any module."""
+    """The error is the same as for any other module."""
     with pytest.raises(AttributeError, match="has no attribute 'Opertor'"):
         operations.Opertor  # type: ignore[attr-defined] # noqa: B018 - the access is what is tested

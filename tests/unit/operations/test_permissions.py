@@ -84,7 +84,7 @@ def test_a_face_for_some_queues_bounds_every_user() -> None:
 
 
 def test_an_unknown_role_is_an_error() -> None:
-    """With the nearest one."""
+    """The error suggests the nearest role."""
     with pytest.raises(InvalidOptionError, match="did you mean 'viewer'"):
         User.with_role("mira", "view")
 

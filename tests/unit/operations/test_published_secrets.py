@@ -22,7 +22,7 @@ def test_fields_are_those_of_the_type_and_of_its_prefixes() -> None:
 
 
 def test_they_are_read_again_after_a_minute() -> None:
-    """And at the beginning."""
+    """The names of secrets are read at the start, and again once they are over a minute old."""
     now = [0.0]
     published = PublishedSecrets(lambda: now[0])
     assert published.is_old()

@@ -93,7 +93,7 @@ def test_a_zone_without_a_name_is_known_by_its_offsets() -> None:
 
 
 def test_w28_no_payload_and_an_empty_one_are_two() -> None:
-    """As they are for uniqueness."""
+    """Their entry ids differ, as their uniqueness locks do."""
     assert entry_id(SPEC, Task("t"), 0) != entry_id(SPEC, Task("t", b""), 0)
 
 

@@ -169,7 +169,7 @@ def test_h18_once_fires_the_last_of_the_missed_ticks() -> None:
 
 
 def test_h18_all_fires_each_of_the_missed_ticks() -> None:
-    """In order, from the stored one on."""
+    """The ticks are fired in order, from the stored one on."""
     table = timetable(misfire="all", last=10, now=45)
     assert [20, 30, 40] == fire(table, 45)
     assert [50] == fire(table, 50)
@@ -182,13 +182,13 @@ def test_h18_ticks_missed_before_the_first_was_ever_fired_count() -> None:
 
 
 def test_many_missed_ticks_are_fired_in_portions() -> None:
-    """So that the other entries have their turn."""
+    """The other entries get their turn in between."""
     table = timetable("@every 1s", "all", last=0, now=250)
     assert [TICKS_AT_ONCE, TICKS_AT_ONCE, 50, 0] == [len(fire(table, 250)) for _ in range(4)]
 
 
 def test_a_scheduler_that_stood_still_fires_once() -> None:
-    """As Asynq does when it wakes up."""
+    """Asynq's scheduler also fires once when it wakes up."""
     table = timetable()
     assert [30] == fire(table, 35)
     assert at(40) == table.next
@@ -249,7 +249,7 @@ def test_an_expression_that_never_comes_true_is_never_due() -> None:
 
 
 def test_the_calendar_is_its_own_anchor() -> None:
-    """In the zone of the expression."""
+    """A cron expression is evaluated in its own zone."""
     table = timetable("CRON_TZ=Europe/Berlin 30 13 * * *", "once", since=0, now=1)
     assert at(1800) == table.next
     assert [1800] == fire(table, 1800)

@@ -156,7 +156,7 @@ def test_the_error_that_a_retry_was_raised_from_is_the_one_that_is_told() -> Non
 
 
 def test_the_context_of_a_bare_retry_is_told_and_a_suppressed_one_is_not() -> None:
-    """As Python shows them."""
+    """A `Retry` raised in `except` has the handled error as its cause; with `from None` it has none."""
 
     def retry(*, suppress: bool) -> BaseException:
         try:
@@ -174,7 +174,7 @@ def test_the_context_of_a_bare_retry_is_told_and_a_suppressed_one_is_not() -> No
 
 
 def test_groups_keep_their_members() -> None:
-    """Also those within others."""
+    """Groups within groups keep their members too."""
     group = ExceptionGroup("outer", [ValueError("a"), ExceptionGroup("inner", [KeyError("b")])])
 
     error = carried(group)

@@ -161,7 +161,7 @@ def test_a_task_that_is_somebody_elses_is_let_go() -> None:
 
 @pytest.mark.parametrize(("is_poison", "decision"), [(False, REQUEUED), (True, ARCHIVED)])
 def test_a_crash_puts_back_or_archives_at_its_limit(is_poison: bool, decision: Decision) -> None:
-    """As the recoverer does, whatever retries are left."""
+    """The decision is that of the recoverer, and the number of retries does not matter."""
     assert decision == decided(Unfinished(crash="killed"), message(retry=0), is_poison=is_poison)
 
 
@@ -286,12 +286,12 @@ def test_the_error_to_tell_is_the_one_behind_a_retry(error: str, told: str) -> N
 
 
 def test_archive_by_the_handler_is_at_once() -> None:
-    """Whatever retries are left, and whatever `is_failure` says."""
+    """Neither the retries that are left nor `is_failure` change that."""
     assert ARCHIVED == decided(Failed(control.Archive("no")), rules=FixedRules(failure=False))
 
 
 def test_cancel_by_the_handler_forgets_the_task() -> None:
-    """Without retention, as `RevokeTask` does."""
+    """`Cancel` ignores retention, as Asynq's `RevokeTask` does."""
     assert REVOKED == decided(Failed(control.Cancel()), message(retry=0, retention=60))
 
 

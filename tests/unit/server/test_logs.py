@@ -205,7 +205,7 @@ def test_the_end_says_what_is_waited_for_and_what_was_done(
 def test_a_worker_without_tasks_says_that_it_stops(
     events: Events, server: Reported, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And that none was run. (D34)"""
+    """The line also says that no task was run. (D34)"""
     server.types = ()
     events.emit(ServerStateChanged("id", "active"))
     caplog.clear()
@@ -418,7 +418,7 @@ def test_h20_a_service_that_fails_again_and_again_is_one_warning(
 def test_outcomes_that_cannot_be_written_are_one_line(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not one for each try. (D44)"""
+    """Five failed writes log one line, and not one for each try. (D44)"""
     for _ in range(5):
         events.emit(SettleDelayed(1, ValueError("too large")))
     assert ["1 outcome could not be written; retrying: ValueError('too large')"] == info_lines(caplog)

@@ -61,7 +61,7 @@ def mux_with(*patterns: str) -> Mux:
     ],
 )
 def test_the_exact_type_wins_then_the_longest_prefix(pattern: str, task_type: str) -> None:
-    """Whatever the order of registration."""
+    """The order of registration does not matter."""
     patterns = ["e", "email:", "email:deliver"]
     assert pattern == run(mux_with(*patterns), task_type)
     assert pattern == run(mux_with(*reversed(patterns)), task_type)

@@ -153,7 +153,7 @@ def test_a_queue_that_had_nothing_has_saved_nothing_up(prefetch: Prefetch) -> No
 
 
 def test_patience_ends_with_the_longest_wait_of_all_queues(prefetch: Prefetch) -> None:
-    """Also of one whose turn is later."""
+    """The queue with the longest wait counts even if another queue has its turn first."""
     for queue, started in (("light", 200.0), ("heavy", 100.0)):
         one = attempt(queue=queue)
         one.started = started

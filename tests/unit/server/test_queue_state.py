@@ -180,7 +180,7 @@ def test_vain_calls_double_the_gap_until_it_is_a_quarter_of_a_second() -> None:
 
 
 def test_a_courteous_server_leaves_new_tasks_to_others_until_its_courtesy_ends() -> None:
-    """Whatever the number of servers."""
+    """A server that gave way waits even if it is the only one."""
     state = STATES["watched"].gave_way(2.0, until=NOW + 60)
     told = state.key_changed(Key.PENDING, now=NOW, servers=1, draw=0.0)
     assert (QueuePhase.DEFERRED, NOW + 2) == (told.phase, told.look_at)

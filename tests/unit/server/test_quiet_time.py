@@ -18,7 +18,7 @@ def test_connections_that_break_all_the_time_do_not_hold_recovery_off() -> None:
 
 
 def test_an_outage_a_minute_after_the_last_one_makes_it_quiet_again() -> None:
-    """For one lease."""
+    """Each quiet time lasts as long as one lease."""
     quiet = QuietTime(LEASE, until=0.0)
     for now in (1_000, 1_060):
         quiet.begin(now)

@@ -144,7 +144,7 @@ async def test_a_plain_handler_outside_of_a_server_says_so() -> None:
 
 
 def test_a_hanging_handler_does_not_keep_the_interpreter_from_ending() -> None:
-    """As threads of concurrent.futures would."""
+    """Handler threads are daemons, unlike those of concurrent.futures."""
     program = (
         "import asyncio, threading\n"
         "from pyasynq._engine.handlers.threads import HandlerThreads\n"

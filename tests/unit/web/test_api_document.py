@@ -20,7 +20,7 @@ DOCUMENT: dict[str, Any] = json.loads(read_document())
 
 
 def test_the_document_has_every_route() -> None:
-    """And no other."""
+    """The document has no route that the API lacks."""
     described = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
     assert {(route.method, route.path) for route in API_ROUTES} == described
 
@@ -93,7 +93,7 @@ def test_a_page_begins_after_its_cursor_whatever_has_gone() -> None:
 
 @pytest.mark.parametrize("cursor", ["x", "AAAA", "é", "2:a", "=" * 10, "MTph\n"])
 def test_a_foreign_cursor_is_refused(cursor: str) -> None:
-    """Whatever it contains."""
+    """Any text that is not a cursor of this list is refused."""
     with pytest.raises(ProblemError) as caught:
         page_of_names(["a"], cursor, 1)
     assert "cursor" == caught.value.field

@@ -72,7 +72,7 @@ def test_a_latency_is_rounded_to_ten_milliseconds(seconds: float, text: str) -> 
     ],
 )
 def test_only_printable_text_is_shown(data: bytes, text: str) -> None:
-    """So says asynqmon's formatter."""
+    """Asynqmon's formatter decides in the same way."""
     assert text == format_data(data, None)
 
 
@@ -83,5 +83,5 @@ def test_a_long_text_is_cut() -> None:
 
 
 def test_a_quoted_text_has_no_sign_that_is_not_seen() -> None:
-    """As Go's verb %q."""
+    """The text is quoted like Go's verb %q."""
     assert r'"a\"\\\n\x00\u202e\U000e0001é"' == quote_for_go('a"\\\n\x00\u202e\U000e0001é')

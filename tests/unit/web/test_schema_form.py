@@ -145,7 +145,7 @@ def test_json_with_what_json_has_not_is_refused() -> None:
     ("text", "seconds"), [("90", 90.0), ("1h30m", 5_400.0), ("250ms", 0.25), ("0.5d", 43_200.0)]
 )
 def test_durations_have_units(text: str, seconds: float) -> None:
-    """Without one they are seconds."""
+    """A number without a unit is seconds."""
     assert seconds == read_duration(text)
 
 

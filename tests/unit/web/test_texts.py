@@ -52,7 +52,7 @@ def test_times_are_told_from_now_on_and_back() -> None:
     ("count", "text"), [(1, "1 byte"), (214, "214 bytes"), (3_400_000, "3.4 MB"), (999_600, "1.0 MB")]
 )
 def test_sizes_go_in_steps_of_a_thousand(count: int, text: str) -> None:
-    """With one digit below ten."""
+    """A size below ten has one decimal digit."""
     assert text == formats.size(count)
 
 
