@@ -41,7 +41,7 @@ def published(perform: BlockingPerformer) -> list[Any]:
 def test_h16_a_request_is_written_down_for_the_attempt_that_runs(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, queue: str | None, outcome: str
 ) -> None:
-    """For a minute; who looks for it finds it."""
+    """The request is kept for a minute, so a worker that missed the message finds it."""
     tasks.active("a", "b")
     found = perform(cancel("a", queue, outcome))
     assert [CancelResult("default", "a", CancelStatus.REQUESTED, TaskState.ACTIVE)] == found

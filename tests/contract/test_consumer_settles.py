@@ -70,7 +70,7 @@ async def test_what_is_done_keeps_its_result_as_long_as_its_retention(
 
 @run_async
 async def test_a_result_that_is_none_is_refused_and_the_attempt_goes_on(redis_url: str, tasks: Tasks) -> None:
-    """So are a delay and an error that cannot be."""
+    """Invalid delays and errors are refused too."""
     tasks.pending("a")
     async with consuming(redis_url) as c, c.consumer.take() as [attempt]:
         wrong: Any = 5

@@ -254,7 +254,7 @@ async def test_a_consumer_forwards_what_is_due(redis_url: str) -> None:
 
 @run_async
 async def test_a_consumer_shows_as_a_server_and_its_attempts_as_workers(redis_url: str) -> None:
-    """In the inspector, and so in the tools of Go."""
+    """The inspector shows both, and so do the tools of Go."""
     async with consuming(redis_url, ConsumerConfig(queues={"default": 2}, concurrency=7)) as c:
         await c.enqueue("a")
         [attempt] = await c.consumer.lease()

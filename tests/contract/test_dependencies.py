@@ -204,7 +204,7 @@ def test_a_test_replaces_a_provider() -> None:
 
 @run_async
 async def test_a_handler_that_is_called_by_hand_gets_its_dependencies() -> None:
-    """For this call; those that are given are used."""
+    """The dependencies last for this call; those that the caller gives are used instead."""
     app = make_app()
 
     @app.task("t")

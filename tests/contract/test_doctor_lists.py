@@ -111,7 +111,7 @@ def test_each_id_is_counted_once_however_the_list_moves(
 
 
 def test_ids_that_are_listed_twice_are_counted_twice(short_walks: None) -> None:
-    """Also where all ids of a page are looked for."""
+    """The count is right even if all ids of a page are looked for."""
     ids = [*ids_of(30), b"3", b"28", *[b"ghost"] * 3]
     counts = Pages(ids, do_nothing).count(*ids)
     assert counts == Counter({**dict.fromkeys(ids, 1), b"3": 2, b"28": 2, b"ghost": 3})

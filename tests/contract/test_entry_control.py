@@ -185,7 +185,7 @@ async def test_a_running_scheduler_obeys(redis_url: str, redis_client: RedisClie
 
 
 def test_the_length_of_a_pause_is_told(ask: Ask, redis_client: RedisClient) -> None:  # noqa: F811
-    """As a time, not as an age: two looks agree."""
+    """The pause is told as its start time, so that two looks give the same value."""
     announce(redis_client, "s", entry("e"))
     BlockingPerformer(redis_client)(begin_entries("default", ["e"], now=NOW))
     BlockingPerformer(redis_client)(pause_queue_entry("default", "e", pauses=True, now=NOW.plus(-3_600)))

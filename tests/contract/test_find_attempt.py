@@ -27,7 +27,7 @@ def find(perform: Perform, **changes: Any) -> FoundAttempt | Verdict | None:
 def test_an_attempt_is_found_with_its_message_and_its_lease(
     perform: Perform, tasks: Tasks, crashes: int
 ) -> None:
-    """And with the time at which that was so."""
+    """The answer has the time at which Redis looked."""
     tasks.active("a", crashes=crashes)
     assert FoundAttempt(message_bytes("a"), crashes, LEASE_SCORE, NOW) == find(perform)
 

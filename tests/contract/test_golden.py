@@ -280,7 +280,7 @@ def test_asynqs_scheduler_entries_and_history_are_read(perform: Perform, redis_c
 
 
 def test_an_active_task_is_as_asynqs(perform: Perform, redis_client: RedisClient) -> None:
-    """With its lease, and the records of its server."""
+    """The lease and the records of its server are equal too."""
     Worker(perform).active()
     check("active", golden_snapshot("active"), redis_client)
 

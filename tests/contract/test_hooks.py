@@ -134,7 +134,7 @@ async def test_a_success_calls_its_hook(redis_url: str) -> None:
 
 @run_async
 async def test_a_hook_is_told_the_error_and_its_traceback(redis_url: str) -> None:
-    """As text; and when the task is tried again."""
+    """The traceback is text, and the hook also gets the delay before the next try."""
     app = failing_app(lambda: ValueError("no such user"), plain=False)
     calls = listen(app)
     async with serving(redis_url, app, ServerConfig(retry_delay=60)) as running:

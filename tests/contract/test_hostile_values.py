@@ -59,7 +59,7 @@ def test_a_task_whose_count_of_crashes_is_not_a_number_is_recovered_with_one(
 def test_the_tick_of_an_entry_that_is_not_a_number_is_fired(
     perform: Perform, redis_client: redis.Redis, hostile: bytes
 ) -> None:
-    """As that of an entry that has never been fired."""
+    """The entry is treated as one that has never fired."""
     redis_client.hset("asynq:{default}:x:ticks", mapping={"e": hostile, "e:since": hostile})
     assert [(None, 0)] == perform(begin_entries("default", ["e"])).ticks
     assert 100 == perform(fire_tick(100, "one", entry_id="e")).last

@@ -256,7 +256,7 @@ def test_memory_of_groups_is_estimated_from_five_of_them(
 
 
 def test_groups_are_listed_with_their_sizes(perform: Perform, tasks: Tasks) -> None:
-    """By name; what is being aggregated is in none."""
+    """The groups are sorted by name; tasks being aggregated belong to none of them."""
     tasks.put(TaskState.AGGREGATING, "a", group="user:2")
     tasks.put(TaskState.AGGREGATING, "b", "c", group="user:1")
     assert [("user:1", 2), ("user:2", 1)] == list(perform(read_group_sizes("default")).items())

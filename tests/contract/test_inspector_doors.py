@@ -243,7 +243,7 @@ def test_a_wait_for_a_cancel_ends(redis_url: str, tasks: Tasks) -> None:
 
 
 def test_a_long_operation_that_is_cancelled_ends_after_its_call(redis_url: str, tasks: Tasks) -> None:
-    """Not after 100 more; what was done stays done."""
+    """It stops after the call that is under way, and what was done stays done."""
     fill(tasks, "archived", 10_000)
 
     async def delete() -> None:

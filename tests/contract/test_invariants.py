@@ -53,7 +53,7 @@ def test_a_sound_database_has_no_violations(redis_client: RedisClient, tasks: Ta
 
 
 def test_violations_are_all_named_at_once(redis_client: RedisClient, tasks: Tasks) -> None:
-    """So that one run of a test shows them."""
+    """One run of a test then shows all of them."""
     tasks.pending("a")
     redis_client.delete("asynq:queues", tasks.keys.task("a"))
     redis_client.lpush(tasks.keys.active, "a")

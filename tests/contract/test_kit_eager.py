@@ -116,7 +116,7 @@ def test_a_failure_is_told_as_in_production(kit: Kit) -> None:
 
 
 def test_a_result_that_is_not_kept_is_refused_before_anything_runs(kit: Kit) -> None:
-    """As in production, where it could not be read."""
+    """In production, the caller could not read such a result."""
     handle = forgotten.enqueue_sync()
     with pytest.raises(ResultNotKeptError):
         handle.result()

@@ -456,7 +456,7 @@ def test_a_server_configuration_counts() -> None:
     ],
 )
 def test_a_span_of_time_must_be_whole_seconds(duration: timedelta | None, units: dict[str, float]) -> None:
-    """And given once; the clock has not moved then."""
+    """A span that is given twice, or not at all, is an error too; the clock has not moved."""
     with sound_kit(make_app(), start=MONDAY) as kit:
         with pytest.raises(InvalidOptionError):
             kit.advance_sync(duration, **units)  # type: ignore[arg-type]

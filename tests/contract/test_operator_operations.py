@@ -114,7 +114,7 @@ def test_each_act_does_what_its_name_says(operator: blocking.Operator, tasks: Ta
 
 
 def test_rescheduling_spreads_tasks_evenly(operator: blocking.Operator, tasks: Tasks) -> None:
-    """In the order of the ids, over the whole time."""
+    """The tasks keep the order of their ids, and cover the whole span."""
     tasks.put(TaskState.RETRY, *"abcd", error_msg="why")
     run(operator, "reschedule", *"abcd", process_at=NOW.to_datetime(), spread=timedelta(seconds=40))
     first = NOW.ceiling

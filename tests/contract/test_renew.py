@@ -31,7 +31,7 @@ def test_a_renewal_moves_the_ends_of_leases(perform: Perform, tasks: Tasks) -> N
 
 
 def test_the_length_of_a_lease_is_the_callers(perform: Perform, tasks: Tasks) -> None:
-    """And a time without a fraction is not rounded."""
+    """A time without a fraction is not rounded up."""
     tasks.active("a")
     now = Instant(NOW.seconds + 100)
     assert NOW.seconds + 160 == renewed(perform, claim("a"), now=now, lease_seconds=60).lease_score

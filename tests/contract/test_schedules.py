@@ -283,7 +283,7 @@ def test_a_heartbeat_replaces_the_entries(perform: Perform, redis_client: RedisC
 
 
 def test_more_entries_than_one_call_takes_are_shown(perform: Perform, redis_client: RedisClient) -> None:
-    """In order, and also when a call is sent twice."""
+    """The entries come in order, even if a call is sent twice."""
     entries = [entry(f"{number}") for number in range(2_001)]
     perform(write_scheduler_entries("s", entries, now=NOW))
     BlockingPerformer(redis_client, replay=True)(write_scheduler_entries("s", entries, now=NOW))

@@ -209,7 +209,7 @@ async def test_the_task_factory_of_the_loop_makes_the_tasks_of_handlers(redis_ur
 
 @run_async
 async def test_the_asyncio_task_of_a_handler_is_named_after_its_task(redis_url: str) -> None:
-    """So logs and stacks say which task it was."""
+    """Logs and stacks can then name the task."""
     names: list[str] = []
 
     async def handle(task: Task) -> None:

@@ -95,7 +95,7 @@ async def test_max_tasks_ends_after_this_many_attempts(redis_url: str, tasks: Ta
 
 @run_async
 async def test_h14_an_idle_server_is_woken_for_each_task(redis_url: str) -> None:
-    """Not by its polls, which are far apart here."""
+    """The polls are far apart in this test, so they do not find the tasks."""
     settings = dataclasses.replace(QUICK, look_interval=1_000)
     config = ServerConfig(task_check_interval=1_000)
     async with serving(redis_url, do_nothing, config, settings) as running:

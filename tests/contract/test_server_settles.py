@@ -125,7 +125,7 @@ async def test_w20_outcomes_are_tried_again_although_new_ones_keep_coming(
 async def test_h05_tasks_of_a_dequeue_whose_reply_was_lost_are_found_and_run(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
-    """By the token of the call; no crash is counted."""
+    """The token of the call finds them, and no crash is counted."""
     crashes = []
 
     async def handle(task: Task) -> None:

@@ -463,7 +463,7 @@ def test_a_follower_goes_on_where_another_has_ended(perform: Perform, redis_url:
 
 
 def test_wrong_arguments_of_follow_are_errors_at_once(redis_url: str) -> None:
-    """Not at the first step, and with the remedy."""
+    """The call itself raises, before the first event, and names the remedy."""
     with pyasynq.sync.Inspector(redis_url) as inspector:
         with pytest.raises(InvalidOptionError, match=r"^kinds=<str>.*did you mean 'succeeded'"):
             inspector.follow(kinds=["suceeded"])

@@ -55,7 +55,7 @@ def test_a_type_is_published_with_its_second(perform: Perform, redis_client: Red
 
 
 def test_a_published_type_is_read_as_it_was(perform: Perform) -> None:
-    """In the order of their names, with the time."""
+    """Types come in the order of their names, with the time of publication."""
     infos = [
         TaskTypeInfo("b", "low", {}, {"timeout": 5}),
         TaskTypeInfo("a:", is_prefix=True, summary="Grüße"),

@@ -63,7 +63,7 @@ def test_a_group_counts_as_late_from_its_newest_member_on(perform: Perform, task
 
 
 def test_at_most_fifty_groups_are_looked_at(perform: Perform, tasks: Tasks) -> None:
-    """So a queue of very many groups costs no more."""
+    """The limit bounds the cost of a queue with very many groups."""
     for number in range(51):
         tasks.put(TaskState.AGGREGATING, f"{number}", group=f"g{number}", score=GROUP_LATE)
     assert EMPTY._replace(late_groups=50, grouped=50) == perform(read_vitals("default", now=NOW))

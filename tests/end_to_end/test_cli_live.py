@@ -79,7 +79,7 @@ def test_top_of_a_redis_that_is_away_leaves_the_terminal_alone() -> None:
 
 @run_async
 async def test_latencies_are_those_that_workers_count(redis_url: str) -> None:
-    """By queue and type, as a series, and as bars."""
+    """Latencies are shown by queue and type, as a series, and as bars."""
     async with serving(redis_url, end_as_it_says, settings=SLOW_BEATS) as running:
         for payload in (b"", b"", b"archive"):
             await running.client.enqueue(Task("work", payload))

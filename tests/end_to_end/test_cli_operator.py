@@ -50,7 +50,7 @@ def inspector(redis_url: str) -> Iterator[Inspector]:
 
 
 def test_queues_are_listed_with_their_counts(cli: Cli, client: Client) -> None:
-    """As JSON by the schema, as CSV, and as names."""
+    """The list comes as JSON that fits its schema, as CSV, and as names."""
     client.enqueue("mail", queue="mail")
     client.enqueue("mail", queue="mail", process_in=60)
     client.enqueue("report", queue="reports")

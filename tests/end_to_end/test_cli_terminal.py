@@ -144,7 +144,7 @@ def test_hostile_texts_do_nothing_to_the_terminal(redis_url: str, redis_client: 
 
 
 def test_a_closed_pipe_ends_a_command_without_a_traceback(redis_url: str, redis_client: RedisClient) -> None:
-    """As in `pyasynq task ls … | head -1`."""
+    """`pyasynq task ls … | head -1` closes the pipe in this way."""
     Tasks(redis_client, "mail").pending(*(f"a{number:04}" for number in range(1_000)))
     command = f"{sys.executable} -m pyasynq.cli task ls -q mail -s pending --size 1000 -o jsonl | head -1"
     done = subprocess.run(

@@ -210,7 +210,7 @@ def test_the_debounce_recipe_runs_the_last_of_many_changes(tmp_path: Path, redis
 
 
 def test_the_throttle_recipe_runs_one_in_its_time(tmp_path: Path, redis_url: str) -> None:
-    """Also when that one is done already."""
+    """The throttle holds even if the first task is finished already."""
     calls = "print([await recipe.went_down('shop') for _ in range(2)])"
     printed = ["[True, False]", "shop is down", "[False, False]"]
     assert printed == worked(tmp_path, "throttle", calls, redis_url)

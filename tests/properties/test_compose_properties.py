@@ -56,7 +56,7 @@ KINDS = st.fixed_dictionaries(
 
 @given(st.lists(KINDS, max_size=40))
 def test_runs_hold_every_task_once_and_keep_the_order_of_each_queue(kinds: list[Any]) -> None:
-    """And each run is of one queue and one kind."""
+    """Each run has one queue and one kind of task."""
     items = [compose(Task("t", **options), {}, now=Instant(1)) for options in kinds]
     runs = split_runs(items)
     placed = [

@@ -125,7 +125,7 @@ async def run(route: Route | None, payload: bytes) -> Any:
 
 
 def test_enqueue_sends_the_arguments_and_returns_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the options of the declaration."""
+    """The task has the options of its declaration."""
     sender = FakeSender()
     task = app_on(sender, monkeypatch).task("email:deliver", queue="critical", max_retry=5)(deliver)
     handle = asyncio.run(task.enqueue(user_id=42))

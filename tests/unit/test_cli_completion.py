@@ -59,7 +59,7 @@ def test_a_redis_that_is_away_completes_nothing_and_says_nothing(capsys: pytest.
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_for_a_shell_calls_pyasynq(shell: str) -> None:
-    """With the variable that makes it complete."""
+    """The script sets the variable that starts completion."""
     result = CliRunner().invoke(main, ["completion", shell])
     assert 0 == result.exit_code
     assert f"_PYASYNQ_COMPLETE={shell}_complete" in result.stdout

@@ -56,7 +56,7 @@ def test_a_connection_does_not_show_its_password() -> None:
 
 
 def test_without_a_redis_the_error_says_how_to_name_one() -> None:
-    """By an option, or in the environment."""
+    """The error names the option and the environment variable."""
     with pytest.raises(
         click.UsageError, match="Give --redis redis://localhost:6379/0 or the name of a profile"
     ):
@@ -121,7 +121,7 @@ def test_two_ways_to_name_a_redis_contradict_each_other() -> None:
     ("text", "seconds"), [("90", 90), ("1h30m", 5_400), ("250ms", 0.25), ("2d", 172_800)]
 )
 def test_a_duration_is_seconds_or_has_units(text: str, seconds: float) -> None:
-    """As Go and people write it."""
+    """Durations are written as Go and people write them."""
     assert seconds == DURATION.convert(text, None, None)
 
 

@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
-    """Also as an attribute of an attribute."""
+    """The app may be an attribute of an attribute."""
     (folder / "located_shop.py").write_text(SHOP)
     assert "<App at localhost:6379 with 1 task>" == repr(find_app("located_shop:app"))
     assert "<App at elsewhere:6379 with 0 tasks>" == repr(find_app("located_shop:nested.backend"))
@@ -85,7 +85,7 @@ def test_a_wrong_reference_says_what_was_looked_for(folder: Path, reference: str
 
 
 def test_a_further_module_that_is_missing_is_named(folder: Path) -> None:
-    """As for the app's own module."""
+    """The error is the same as for the app's own module."""
     with pytest.raises(ConfigurationError, match="there is no module 'more_tasks'"):
         load_module("more_tasks")
 

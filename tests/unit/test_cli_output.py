@@ -48,7 +48,7 @@ def test_a_column_that_may_shrink_makes_room_and_an_id_is_never_cut() -> None:
 
 @pytest.mark.parametrize(("text", "width"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("", 0)])
 def test_wide_characters_take_two_cells_and_combining_ones_none(text: str, width: int) -> None:
-    """So that columns stay aligned in any script."""
+    """Columns stay aligned in every script."""
     assert width == cells(text)
 
 
@@ -90,7 +90,7 @@ def test_nothing_to_print_may_be_an_exit_code() -> None:
 
 
 def test_a_wrong_field_is_a_usage_error_that_names_the_right_ones() -> None:
-    """With the most similar one first."""
+    """The most similar name comes first."""
     with pytest.raises(click.UsageError, match="there is no field 'typ'; did you mean 'type'"):
         VIEW.choose(["typ"], is_wide=False)
 

@@ -22,7 +22,7 @@ WITHOUT_A_TEST = re.compile(r"not tested yet|\u2013|no(: .+)?")
 
 @pytest.mark.parametrize(("name", "file", "test"), DEFINITIONS, ids=lambda part: part)
 def test_every_named_test_exists(name: str, file: str, test: str) -> None:
-    """In the file that is named with it."""
+    """The test is in the file that the page links to."""
     path = DOCS / file
     assert path.is_file(), name
     assert re.search(rf"^(async )?def {test}\(", path.read_text("utf-8"), re.MULTILINE), name

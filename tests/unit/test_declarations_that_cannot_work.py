@@ -147,7 +147,7 @@ def test_ping_without_a_url_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch
 
 
 def test_python_m_pyasynq_is_the_command() -> None:
-    """With its short option for the version. (D38)"""
+    """Its short option for the version works too. (D38)"""
     done = subprocess.run([sys.executable, "-m", "pyasynq", "-V"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("pyasynq 0.")
 

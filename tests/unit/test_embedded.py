@@ -288,7 +288,7 @@ def test_a_chosen_program_that_is_something_else_is_an_error(make_program: Progr
 
 
 def test_a_program_that_this_machine_cannot_run_is_an_error(tmp_path: Path) -> None:
-    """As one made for another processor."""
+    """A program for another processor is an example."""
     program = tmp_path / "redis-server"
     program.write_bytes(b"\x7fELF of another world")
     program.chmod(0o755)

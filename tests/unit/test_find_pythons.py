@@ -51,7 +51,7 @@ def test_the_newest_of_each_version_and_kind_is_chosen() -> None:
 @ONLY_POSIX
 @pytest.mark.parametrize("answer", ["exit 127", "echo"])
 def test_a_name_that_does_not_run_is_not_a_python(tmp_path: Path, answer: str) -> None:
-    """As shims of version managers are. (D49)"""
+    """The shim of a version manager can be such a name. (D49)"""
     assert ask_python(put(tmp_path, "python3.12", answer)) is None
 
 

@@ -90,5 +90,5 @@ def test_a_duration_that_go_cannot_hold_is_not_written() -> None:
 
 @pytest.mark.parametrize("nanoseconds", [1_999, -1_999])
 def test_parts_of_a_microsecond_are_cut_toward_zero(nanoseconds: int) -> None:
-    """As Go converts to a coarser unit."""
+    """Go rounds in the same way when it converts to a coarser unit."""
     assert timedelta(microseconds=1) == abs(to_timedelta(nanoseconds))

@@ -107,7 +107,7 @@ def test_a_child_is_dropped_only_if_the_sampler_drops_it(sampler: Sampler, paren
 
 @by_sampler
 def test_the_sampler_decides_the_same_about_the_trace_id_of_a_root(sampler: Sampler) -> None:
-    """So this process and those after it agree."""
+    """This process and the later ones then make the same decision."""
     early = find(sampler)
     drawn = {early.draw() for _ in range(200)} - {0}
     is_always = "{1.0}" in sampler.get_description()

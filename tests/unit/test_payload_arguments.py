@@ -70,7 +70,7 @@ def test_more_kinds_of_call_than_are_remembered_are_encoded_all_the_same() -> No
 
 
 def test_a_payload_is_utf8_and_not_escaped() -> None:
-    """As Go writes it, apart from HTML."""
+    """The text is the one that Go writes, except that HTML signs are not escaped."""
     assert '{"user_id":1,"template":"Grüße","on":null}' == codec_of(deliver).encode((1, "Grüße"), {}).decode()
 
 

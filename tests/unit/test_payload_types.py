@@ -348,7 +348,7 @@ def test_text_that_utf8_cannot_carry_is_refused() -> None:
     ],
 )
 def test_bytes_that_are_not_a_single_json_value_are_refused(data: bytes, message: str) -> None:
-    """With the reason, and never with the bytes."""
+    """The error tells the reason, and never shows the bytes."""
     with pytest.raises(Mismatch, match=message):
         from_bytes(data)
 

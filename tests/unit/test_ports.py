@@ -18,7 +18,7 @@ def test_two_processes_never_get_the_same_ports() -> None:
 
 
 def test_a_port_that_somebody_listens_at_is_left_out() -> None:
-    """Also where that is the port of the bus."""
+    """The port of the cluster bus is tested too."""
     taken = free_port()
     with socket.create_server((HOST, taken)):
         assert taken not in free_ports(200)

@@ -19,7 +19,7 @@ def test_headers_are_added_and_a_new_value_wins() -> None:
 
 
 def test_options_are_added_and_headers_replaced() -> None:
-    """As options of a call do with those of a task."""
+    """Options of a call are merged with those of a task in the same way."""
     changed = TASK.with_options(max_retry=3, headers={"trace": "2"})
     assert {"queue": "low", "max_retry": 3, "headers": {"trace": "2"}} == changed.options
     assert {"trace": "2"} == changed.headers

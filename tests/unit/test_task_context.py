@@ -82,7 +82,7 @@ def test_contexts_may_be_within_one_another() -> None:
 
 
 def test_a_deadline_is_shown() -> None:
-    """As an aware time; a naive one is an error."""
+    """The deadline is an aware datetime, and a naive one is an error."""
     due = datetime(2040, 1, 1, tzinfo=UTC)
     with task_context(deadline=due):
         assert due == context().deadline

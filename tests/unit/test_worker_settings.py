@@ -137,14 +137,14 @@ def test_flags_win_over_the_environment_the_file_and_the_app() -> None:
 
 
 def test_a_setting_that_is_optional_can_be_taken_back() -> None:
-    """By `none`, which is how it is shown."""
+    """The text `none` takes the setting back, and is how it is shown."""
     app = App(worker=WorkerConfig(max_tasks=5))
     resolved = resolve(read_environment({"PYASYNQ_MAX_TASKS": "none"}), app=app)
     assert (None, "PYASYNQ_MAX_TASKS") == (resolved.config.max_tasks, resolved.sources["max_tasks"])
 
 
 def test_empty_variables_say_nothing() -> None:
-    """As in files of variables with all names."""
+    """An environment file may list all names and leave values empty."""
     assert {} == read_environment({"PYASYNQ_CONCURRENCY": " "})
 
 

@@ -113,7 +113,7 @@ async def test_a_viewer_sees_no_error_in_full(redis_url: str, redis_client: Redi
 async def test_a_silent_stream_sends_empty_lines(
     redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a connection that is dead is noticed."""
+    """An empty line reveals a dead connection."""
     monkeypatch.setattr(events, "_REST_SECONDS", 0.01)
     Tasks(redis_client, "emails").pending("a")
     async with listening(dashboard(redis_url), "queue=emails&seconds=3600") as listener:

@@ -94,7 +94,7 @@ async def test_no_match_says_what_was_looked_at(redis_url: str, tasks: Tasks) ->
 
 @run_async
 async def test_a_query_is_completed_and_explained(redis_url: str, tasks: Tasks) -> None:
-    """As JSON, with the place where the text goes."""
+    """The answer is JSON, with the place where the completion is inserted."""
     async with visiting(redis_url) as visitor:
         answer = (await visitor.get("complete.json?q=sta&caret=3")).json()
         assert "state:" in [offer["insert"] for offer in answer["offers"]]

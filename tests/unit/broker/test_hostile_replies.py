@@ -73,7 +73,7 @@ def test_deeply_nested_json_is_what_cannot_be_read(decode: Any) -> None:
 
 
 def test_a_deeply_nested_event_is_none() -> None:
-    """As any other event that cannot be read."""
+    """Such an event is left out, as any other that cannot be read."""
     assert decode_event("default", "1-0", DEEP) is None
 
 

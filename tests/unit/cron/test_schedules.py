@@ -85,7 +85,7 @@ def test_an_hour_that_the_clock_skips_has_no_ticks() -> None:
 
 
 def test_an_hour_that_the_clock_repeats_has_its_ticks_twice() -> None:
-    """As every day has them once."""
+    """Each hour of the wall clock has its ticks, so a repeated hour has them again."""
     start = datetime(2024, 10, 26, 12, tzinfo=UTC)
 
     assert ["10-27 02:30 CEST", "10-27 02:30 CET"] == walls("30 2 * * *", BERLIN, start, 2)

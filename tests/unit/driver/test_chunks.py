@@ -27,7 +27,7 @@ def test_chunks_end_at_500_tasks_or_four_megabytes(tasks: list[Task], sizes: lis
 
 @CASES
 def test_async_iterables_are_cut_alike(tasks: list[Task], sizes: list[int]) -> None:
-    """So are plain ones in the asyncio client."""
+    """The asyncio client cuts plain iterables in the same way."""
 
     async def yielded() -> AsyncIterator[Task]:
         for task in tasks:

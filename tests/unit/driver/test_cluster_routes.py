@@ -159,7 +159,7 @@ def test_a_node_that_does_not_answer_for_the_map_gets_a_part_of_the_time() -> No
 
 
 def test_a_call_of_no_key_goes_to_any_primary_that_answers() -> None:
-    """And to another when the first one does not."""
+    """If the first primary does not answer, the call goes to another one."""
     cluster = ScriptedCluster([[GONE]], [["pong"]])
     assert ["pong"] == cluster.route(at(None))
     assert [(A, "x")] == cluster.visited[0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(("delay", "seconds"), [(timedelta(minutes=5), 300.0), (2.5, 2.5), (0, 0.0)])
 def test_a_delay_is_a_timedelta_or_seconds(delay: timedelta | float, seconds: float) -> None:
-    """As everywhere; the attribute is in seconds."""
+    """The attribute `after` is in seconds."""
     assert seconds == Snooze(delay).delay
     assert seconds == Retry(delay).after
     assert seconds == Retry(after=delay, spend=False).after

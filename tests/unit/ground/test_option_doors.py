@@ -70,7 +70,7 @@ def test_the_start_of_an_embedded_server_has_a_timeout_as_all_have(timeout: Any)
     ids=str,
 )
 def test_rules_of_handlers_are_checked_at_every_door(door: Callable[..., Any], rules: dict[str, Any]) -> None:
-    """For one handler as for all of a server. (D30)"""
+    """Rules for one handler are checked like rules for all handlers of a server. (D30)"""
     with pytest.raises(InvalidOptionError, match=next(iter(rules))):
         door(**rules)
 

@@ -145,12 +145,12 @@ def test_a_far_datetime_is_as_exact_as_a_near_one(moment: datetime) -> None:
 
 @pytest.mark.parametrize("headers", [{"a": 1}, {"a": "half \ud800"}, {"a": "x" * 1_000_000}])
 def test_an_error_about_headers_shows_the_type_that_was_given(headers: Any) -> None:
-    """Not that of the list of their names."""
+    """The error does not show the type of the list of header names."""
     with pytest.raises(InvalidOptionError, match=r"^headers=<dict>: "):
         resolve_options({"headers": headers})
 
 
 def test_a_payload_of_a_wrong_type_is_shown_like_any_other_option() -> None:
-    """By its type, in the same form."""
+    """The error shows the type of the payload in the same form."""
     with pytest.raises(InvalidOptionError, match=r"^payload=<str>: must be bytes"):
         Task("t", "text")  # type: ignore[arg-type]

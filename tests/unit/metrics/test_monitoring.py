@@ -27,7 +27,7 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_each_metric_of_an_expression_exists_with_its_labels(expression: str) -> None:
-    """By the table that the collectors fill."""
+    """The labels come from the table that the collectors use."""
     metrics = re.findall(r"\b(py?asynq_\w+|asynq_\w+)(?:\{([^}]*)\})?", expression)
     assert metrics
     for name, matchers in metrics:

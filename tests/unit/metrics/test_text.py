@@ -64,7 +64,7 @@ def test_whole_numbers_have_no_fraction(value: float, text: str) -> None:
 
 
 def test_an_empty_label_is_left_out() -> None:
-    """For Prometheus it is the same as none."""
+    """Prometheus treats an empty label as a missing one."""
     body = render([Samples(FAMILIES["asynq_tasks_enqueued_total"], {("a", ""): 1})])[1].decode()
     assert 'asynq_tasks_enqueued_total{queue="a"} 1\n' in body
 

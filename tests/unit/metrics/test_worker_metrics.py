@@ -132,7 +132,7 @@ def test_counters_of_a_queue_begin_at_0() -> None:
     ],
 )
 def test_each_event_has_its_metric(event: tuple[object, ...], line: str) -> None:
-    """With the number that it tells."""
+    """The metric grows by the number in the event."""
     events, metrics = watched()
     events.emit(event)
     assert line in lines(metrics)

@@ -76,7 +76,7 @@ def test_a_user_has_each_permission_for_some_queues() -> None:
 
 
 def test_a_face_for_some_queues_bounds_every_user() -> None:
-    """Also one who may do everything everywhere."""
+    """The bound holds even for a user with every right."""
     access = Access(User.with_role("root", "admin"), queues=("team-*",))
     assert access.may(Permission.TASKS_RUN, "team-mail")
     assert not access.sees("payments")

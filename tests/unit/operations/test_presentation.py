@@ -197,7 +197,7 @@ def test_packed_data_are_not_unpacked(data: bytes, name: str) -> None:
 
 @given(st.binary(max_size=200), st.sampled_from(["", "tree", "text", "hex", "odd"]))
 def test_no_data_break_the_presentation(data: bytes, form: str) -> None:
-    """Whatever it is, it has a form and a size."""
+    """Every payload gets a form: tree, text, hex or none."""
     shown = present(data, form)
     assert shown.form in {"tree", "text", "hex", "none"}
     assert image_text(data) == "" or data[:1] in b"\x89\xffG"

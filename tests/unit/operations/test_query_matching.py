@@ -178,7 +178,7 @@ def test_literals_of_json_are_words_and_their_quotations_texts() -> None:
     ],
 )
 def test_a_payload_that_is_not_json_has_no_parts(payload: bytes) -> None:
-    """Whatever it holds, the search goes on."""
+    """The search goes on after such a payload."""
     assert not matching("payload.a:*", task(payload=payload))
 
 

@@ -204,7 +204,7 @@ def test_a_published_field_is_secret_for_its_type_only() -> None:
 
 
 def test_a_secret_at_a_path_is_sought_in_the_rest_of_the_task() -> None:
-    """As that of any other name."""
+    """Errors hide the value, like the value of any other secret."""
     redactor = Redactor(secret_fields=lambda task_type: ["login[].code"])
     failed = task(payload=b'{"login":[{"code":"4321-9"}]}', last_error="no code 4321-9")
     assert f"no code {MASK}" == redactor.task(failed, payload_view=True).last_error

@@ -25,7 +25,7 @@ def selection(cursor: str, matches: int, looked_at: int, total: int) -> Selectio
 
 
 def test_a_selection_says_how_far_it_is() -> None:
-    """And whether there is more to look at."""
+    """It also says whether there is more to look at."""
     found = selection("x", 37, 180_000, 1_000_000)
     assert "37 matches in 180,000 of 1,000,000 looked at: go on" == str(found)
     assert "1 match in all 5 looked at" == str(selection("", 1, 5, 4))

@@ -71,7 +71,7 @@ def test_h18_every_counts_from_when_the_entry_was_first_seen() -> None:
 
 
 def test_h18_ticks_that_fell_due_before_the_start_are_skipped() -> None:
-    """As Asynq does; the last of them is reported."""
+    """Asynq skips them too; here the last one is reported."""
     table = Timetable(parse_cron("@every 100s"), "skip")
     assert at(300) == table.begin(EntryTicks(START + 100, START), at(361)).missed
     assert [] == fire(table, 399)

@@ -80,7 +80,7 @@ def test_message_and_traceback_are_those_of_the_process_where_it_was_raised() ->
     ids=lambda error: type(error).__name__,
 )
 def test_builtin_errors_and_those_of_pyasynq_are_equal_to_what_was_raised(error: BaseException) -> None:
-    """With all that their constructors have set."""
+    """All attributes that their constructors set are equal too."""
     other = carried(error)
 
     assert (type(error), error.args, str(error)) == (type(other), other.args, str(other))
@@ -139,7 +139,7 @@ def test_the_outcome_of_the_task_is_read_as_from_the_original_error(wish: BaseEx
 
 
 def test_the_error_that_a_retry_was_raised_from_is_the_one_that_is_told() -> None:
-    """With its own line and traceback."""
+    """The error keeps its own line and traceback."""
     try:
         try:
             raise DeclinedError(7)

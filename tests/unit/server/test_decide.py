@@ -111,7 +111,7 @@ def test_an_error_that_is_not_a_failure_spends_no_retry() -> None:
 
 
 def test_the_last_failure_archives() -> None:
-    """With all retries spent the task is archived."""
+    """A task whose retries are spent is archived."""
     assert ARCHIVED == decided(Failed(ValueError()), message(retry=3, retried=3))
 
 

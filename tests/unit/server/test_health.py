@@ -120,7 +120,7 @@ def test_http_requests_are_answered_at_the_port(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """So is a file that cannot be."""
+    """A health file that cannot be written is an error too."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (

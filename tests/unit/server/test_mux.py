@@ -148,7 +148,7 @@ def test_plain_handlers_are_known_as_such() -> None:
 
 
 def test_middleware_wraps_in_order_the_first_outermost() -> None:
-    """And so it does for types without a handler."""
+    """Middleware also wraps types without a handler."""
     log: list[str] = []
 
     def noting(name: str) -> Any:

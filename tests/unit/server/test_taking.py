@@ -72,7 +72,7 @@ def test_a_look_that_shows_a_task_ends_the_rest_and_the_watch(board: QueueBoard)
 
 
 def test_a_queue_that_a_look_shows_empty_is_watched_and_not_asked(board: QueueBoard) -> None:
-    """As at the start of a server that has many."""
+    """A server with many queues starts in this way."""
     queue, other = board.queues
     assert board.looked(queue, has_tasks=False, changes=0)
     assert ([other], [queue]) == (board.to_ask(100.0), board.to_watch())

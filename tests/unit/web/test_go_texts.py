@@ -42,7 +42,7 @@ def test_a_time_has_the_fraction_that_it_needs(
 
 
 def test_a_time_shows_the_offset_of_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a fraction, as in texts."""
+    """The time has no fraction of a second, as in other texts."""
     zone = timezone(timedelta(hours=-3, minutes=-30))
     monkeypatch.setattr("pyasynq.web.asynqmon.go_texts.local_time", lambda one: one.astimezone(zone))
 

@@ -151,13 +151,13 @@ def test_durations_have_units(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["-1", "1x", "h", "1h 2m", "1e9", "99999999d"])
 def test_other_durations_are_refused(text: str) -> None:
-    """With an example of a right one, or the limit."""
+    """The error shows a valid example, or the limit."""
     with pytest.raises(ValueError, match="must be"):
         read_duration(text)
 
 
 def test_a_time_without_a_zone_is_in_the_viewers() -> None:
-    """As the browser's field gives it."""
+    """The browser's form field gives a time without a zone."""
     expected = datetime(2030, 7, 1, 7, 30, tzinfo=UTC)
     assert expected == read_moment("2030-07-01T09:30", ZoneInfo("Europe/Berlin"))
     assert expected == read_moment("2030-07-01T07:30:00Z", ZoneInfo("Europe/Berlin"))

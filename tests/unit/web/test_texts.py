@@ -68,7 +68,7 @@ def test_a_name_survives_the_way_through_a_path(name: str) -> None:
 
 
 def test_links_are_relative_to_their_page() -> None:
-    """So they hold under any prefix."""
+    """The links work under any URL prefix."""
     links = Links("/queues/emails/tasks/7", {"as": "hex", "data": "result"})
     assert "../../../" == links.to()
     assert "../../../queues/a~2Fb?state=retry" == links.to("queues", "a/b", state="retry", page=None)
@@ -133,7 +133,7 @@ def test_a_large_payload_is_cut() -> None:
 
 
 def test_tries_are_counted_in_a_sliding_window() -> None:
-    """For each key on its own."""
+    """Each key has a count of its own."""
     now = 0.0
     limit = RateLimit(2, 60.0, clock=lambda: now)
     assert [True, True, False, True] == [limit.allow(key) for key in ("a", "a", "a", "b")]

@@ -92,7 +92,7 @@ def test_any_bytes_are_read_without_an_error() -> None:
 
 
 def test_a_level_knows_the_chunk_and_the_slot_of_a_time() -> None:
-    """And for how long the chunk is kept."""
+    """The level also tells for how long a chunk is kept."""
     second = 2_000_000_000
     assert (1_999_998_000, 33, 3_600 + 7_200 - 2_000) == (
         MINUTES.start(second),

@@ -97,13 +97,13 @@ def test_every_way_to_make_a_key_is_known_here() -> None:
 
 
 def test_every_key_of_a_queue_has_a_row() -> None:
-    """And no row names a key that is none."""
+    """Each row names a key that exists."""
     rows = {cell.strip("`") for cell in FIRST_CELLS if cell.startswith("`asynq:{QUEUE}")}
     assert queue_key_names() == rows
 
 
 def test_every_global_key_has_a_row() -> None:
-    """And no row names a key that is none."""
+    """Each row names a key that exists."""
     made = {getattr(keys, name)(*arguments) for name, arguments in FUNCTIONS.items()}
     constants = {
         keys.ALL_QUEUES,
@@ -151,12 +151,12 @@ def test_every_field_of_a_hash_in_lua_is_on_the_page() -> None:
 
 
 def test_every_field_of_a_task_has_a_row() -> None:
-    """In one of the two tables of fields."""
+    """The row is in one of the two tables of fields."""
     assert set() == {f"`{field.value}`" for field in TaskField} - FIRST_CELLS
 
 
 def test_every_state_has_a_row() -> None:
-    """With its number in Go's APIs."""
+    """The row has the number of the state in Go's API."""
     numbers = {row[0].strip("| `"): row[-1].strip("| ") for row in ROWS if row[0].strip().startswith("`")}
     order = ["active", "pending", "scheduled", "retry", "archived", "completed", "aggregating"]
     assert {state.value for state in TaskState} == set(order)
@@ -225,7 +225,7 @@ def test_every_kind_of_event_is_named() -> None:
 
 
 def test_every_member_of_the_vectors_is_explained() -> None:
-    """In the table at the end."""
+    """The table at the end of the page explains them."""
     explained = {name for cell in FIRST_CELLS for name in re.findall(r"`([^`]+)`", cell)}
     assert set() == VECTORS.keys() - explained
 

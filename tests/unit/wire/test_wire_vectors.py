@@ -106,7 +106,7 @@ def test_odd_messages_are_read_and_written_as_usual(vector: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("vector", VECTORS["locks"], ids=lambda vector: vector["key"])
 def test_a_lock_is_queue_type_and_the_hash_of_the_payload(vector: dict[str, Any]) -> None:
-    """By MD5 itself, without our code."""
+    """The expected hash is computed by MD5 itself, without pyasynq's code."""
     payload = vector["payload"]
     digest = "" if payload is None else md5(bytes.fromhex(payload), usedforsecurity=False).hexdigest()
     assert f"asynq:{{{vector['queue']}}}:unique:{vector['type']}:{digest}" == vector["key"]
@@ -132,7 +132,7 @@ def test_expressions_are_refused_or_have_ticks(vector: dict[str, Any]) -> None:
 
 
 def test_texts_of_our_own_fields_are_read_back() -> None:
-    """By the readers that inspectors use."""
+    """The inspector's own readers decode the texts."""
     texts = VECTORS["additions"]
     [attempt] = decode_attempts(f"[{texts['one line of x:attempts']}]".encode())
     assert ("retried", "s", "ValueError: no") == (attempt.outcome, attempt.server_id, attempt.error)
