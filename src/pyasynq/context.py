@@ -32,7 +32,7 @@ class CancelReason(enum.StrEnum):
     """Why an attempt is cancelled."""
 
     TIMEOUT = "timeout"
-    """It ran longer than the task's `timeout`."""
+    """The attempt ran longer than the task's `timeout`."""
     DEADLINE = "deadline"
     """The task's `deadline` has passed."""
     CANCEL = "cancel"
@@ -117,11 +117,11 @@ class Home(Protocol):
 
 
 current_task: ContextVar[RunningTask] = ContextVar("pyasynq.current_task")
-"""The attempt whose handler runs here; set by the engine."""
+"""The attempt whose handler runs in this context; set by the engine."""
 
 
 trace_fields: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("pyasynq.trace_fields", default=dict)
-"""Returns the ids of the trace and the span of the attempt that runs here, for log records.
+"""Function that returns the trace and span ids of the attempt in this context, for log records.
 
 Set by tracing middleware. It is called for records alone: most attempts write none.
 """
@@ -140,11 +140,11 @@ class EnqueueBatch:
         self.at_end: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
-        """Return it."""
+        """Return this batch."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Call the functions."""
+        """Call the functions of `at_end`."""
         for function in self.at_end:
             function()
 

@@ -455,7 +455,7 @@ class ScanNumber(NamedTuple):
 
 
 class ScanFilter(NamedTuple):
-    """Bounds and texts by which Redis leaves tasks out of a walk."""
+    """Filter that Redis applies during a walk: bounds of scores, and texts that a message must contain."""
 
     low: int | None = None
     """The lowest score, in Unix seconds; None means unbounded. Only tasks in sorted sets have scores."""

@@ -24,13 +24,13 @@ _STRIDE: Final = 4
 
 
 class DequeueRules(enum.IntEnum):
-    """The rules by which tasks are taken from a queue; each has a script of its own."""
+    """Rules for taking tasks from a queue: one script for each kind."""
 
     PLAIN = 0
     LIMITED = 1
     ORDERED = 2
     UNORDERED = 3
-    """As limited: an inspector has set that the queue is not ordered, overriding all servers."""
+    """Like `LIMITED`, for a queue that an inspector has set to unordered, whatever servers declare."""
 
 
 class LimitedBy(enum.StrEnum):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.take.queue_board import ServedQueue
 
 _LAST_LOOK_SECONDS = 1.0
-"""Seconds that a take whose wait is over may still wait for a delayed first check of its queues."""
+"""Extra seconds for a take whose timeout has ended before each of its queues was checked once."""
 _AGE: Final = attrgetter("number")
 
 
@@ -63,11 +63,11 @@ class Take(Want):
 
     @property
     def waiting(self) -> bool:
-        """Whether it still wants tasks."""
+        """Whether this take still wants tasks."""
         return not self.ready.done() and not self.attempts
 
     def asked(self, queue: str) -> None:
-        """Record that a dequeue call is sent for it; it may have been the last first check."""
+        """Record that a dequeue call is sent for this take; all its queues may now have been checked once."""
         super().asked(queue)
         if not self.unasked:
             self.unlooked.pop(self, None)
@@ -97,7 +97,7 @@ class Take(Want):
         self._look()
 
     def close(self) -> None:
-        """End the wait, and return what there is."""
+        """End the wait; the take returns the tasks that it has."""
         if not self.ready.done():
             self.ready.set_result(None)
 
@@ -374,7 +374,7 @@ class ConsumerSink:
         self.on_change()
 
     def _leave(self, take: Take) -> None:
-        """Remove a take if it is still there; the cost does not depend on the number of other takes."""
+        """Remove a take if it is still registered, in constant time."""
         known = len(self._takes)
         for queue in (None,) if take.queues is None else take.queues:
             takes = self._takes.get(queue)

@@ -20,7 +20,7 @@ class EngineSettings:
     own_slack: int = 5
     """Seconds after the end of its lease at which a task of a pyasynq worker is recovered."""
     foreign_slack: int = LEASE_GRACE_SECONDS
-    """The same for tasks of Go peers, which rely on it."""
+    """Seconds after the end of its lease at which a Go worker's task is recovered; Go workers rely on it."""
     unleased_grace: float = 10.0
     """Seconds for which an active task must be seen without a lease before it is recovered."""
     held_poll: float = 5.0
@@ -32,22 +32,22 @@ class EngineSettings:
     loop_blocked_after: float = 1.0
     loop_blocked_again: float = 10.0
     overdue_after: float = 1.0
-    """Seconds after its deadline at which a handler that still runs is reported."""
+    """Seconds past an attempt's deadline at which its handler, still running, is reported."""
     overdue_again: float = 60.0
     stuck_grace: float = 10.0
     """Seconds after their deadlines for which handlers may hold all slots."""
     shutdown_margin: float = 0.4
     """Seconds that services and the lifespan may take beyond the timeouts of a shutdown."""
     exit_margin: float = 0.7
-    """Seconds that a shutdown may take beyond its timeouts; then the process ends, even if a step hangs."""
+    """Seconds that a shutdown may take beyond its timeouts; then the process exits, even if a step hangs."""
     silence_share: float = 0.1
-    """Share of a worker's time in which it may keep others from running alongside a suspect."""
+    """Share of time in which a worker may run a suspect alone, so that a crash can be blamed on it."""
     silence_least: float = 1.0
-    """Length of the first silence for a suspect; at a share of 0.1 it begins 10 s after the last one."""
+    """Seconds of a suspect's first silence; at a share of 0.1 it begins 10 s after the last silence."""
     silence_longest: float = 10.0
-    """Longest silence; attempts of this age are not waited for."""
+    """Seconds of the longest silence; attempts that have run for longer are not waited for."""
     suspect_rest: float = 1.0
-    """Seconds after one suspect before the next one starts alongside such an attempt."""
+    """Seconds between two suspects that start while such a long attempt runs."""
     keep_frames: bool = False
     """Whether handlers' errors keep their traceback after the attempt has been settled."""
     progress_interval: float = 0.5
@@ -55,11 +55,11 @@ class EngineSettings:
     unknown_pause: float = 5.0
     """Seconds for which a task without a handler here is left to other servers."""
     unknown_memory: float = 60.0
-    """Seconds for which an idle server defers to others at a queue in which it has met such a task."""
+    """Seconds for which an idle server lets others go first at a queue with a task that it cannot handle."""
     unknown_courtesy: float = 2.0
     """Delay of a deferring server in seconds; an idle Go server polls at least every 1.5 seconds."""
     forward_gap: float = 0.25
-    """Changes of delayed tasks that come closer together than this cause one round."""
+    """Seconds within which changes of delayed tasks are handled in one round of the forwarder."""
     aggregation_interval: float = 7.0
     """Longest interval of checking groups; shorter if their grace periods are."""
     aggregations: int = 3
@@ -84,7 +84,7 @@ class EngineSettings:
     server_record_bytes: int = 1_048_576
     settle_bytes: int = 4_194_304
     prefetch_span: float = 0.02
-    """Tasks that wait for a slot are so few that each is likely to get one within this time."""
+    """Seconds within which a prefetched task should get a slot; this bounds how many are prefetched."""
     prefetch_patience: float = 0.05
     """Longest wait of a task for a slot; then all waiting tasks are put back."""
     prefetch_bytes: int = 4_194_304

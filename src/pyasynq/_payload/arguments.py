@@ -52,7 +52,7 @@ class _Argument(NamedTuple):
 
 
 class ArgumentsCodec:
-    """Binds the arguments of calls to one handler, encodes them as payloads, and decodes these.
+    """Codec between the arguments of one handler and JSON payloads.
 
     Args:
         function: the handler.

@@ -14,7 +14,7 @@ _ENUM_KINDS: Final = frozenset({str, int})
 
 
 class AmbiguousUnionError(Exception):
-    """Two members of a union look the same in JSON, so a payload could not say which was meant.
+    """Two members of a union look the same in JSON, so decoding could not tell them apart.
 
     Attributes:
         first: name of one member.
@@ -66,7 +66,7 @@ def union_of(members: Sequence[Converter]) -> Converter:
 
 
 def _join_tags(members: Sequence[Converter]) -> dict[str, frozenset[Any]]:
-    """Return the tags that all members have, so that a union may be a member of another one."""
+    """Return the discriminator fields that all members share, so that unions can be nested."""
     names = frozenset[str](members[0].tags).intersection(*(member.tags for member in members[1:]))
     return {name: frozenset[Any]().union(*(one.tags[name] for one in members)) for name in names}
 

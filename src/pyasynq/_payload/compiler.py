@@ -70,7 +70,7 @@ class UnsupportedTypeError(Exception):
 
 
 class Compiler:
-    """Makes converters, and remembers those of records so that a type may contain itself.
+    """Compiler of annotations into converters. Caches converters of records, so types may be recursive.
 
     Args:
         codecs: converters of types that the app has given codecs.

@@ -58,19 +58,19 @@ class Converter:
     writes: frozenset[type]
     """JSON kinds that `encode` produces, as the Python types that a JSON decoder returns."""
     accepts: Callable[[Any], bool]
-    """Whether a Python value is of this type; unions choose their member with it."""
+    """Test for a Python value of this type; a union chooses the member to encode with by this test."""
     encode: Convert
     """Python value to JSON. Raises `Mismatch`."""
     decode: Convert
     """JSON to Python value. Raises `Mismatch`."""
     plain: frozenset[type] = frozenset()
-    """Exact types whose values are their own JSON, so that neither function need be called."""
+    """Exact types that need no conversion: the Python value is the JSON value, so no function is called."""
     reads: frozenset[type] = frozenset()
-    """Kinds that `decode` takes besides those that `encode` writes."""
+    """Further JSON kinds that `decode` accepts, although `encode` never writes them."""
     kept: frozenset[type] = frozenset()
     """Kinds that `decode` returns unchanged and unchecked, besides the plain ones."""
     tags: Mapping[str, frozenset[Any]] = field(default_factory=dict)
-    """Fields of its JSON object that have only these values; they tell it from other members of a union."""
+    """Discriminator fields of a tagged union: names in the JSON object, each with its possible values."""
     describe: Describe = lambda _definitions: {}
     """The JSON Schema of what `encode` writes."""
 

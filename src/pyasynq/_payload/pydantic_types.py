@@ -257,7 +257,7 @@ def _run_validator(name: str, validate: Callable[[], Any]) -> Any:
 
 
 def _without_input(error: Any) -> Iterator[str]:
-    """Yield what is wrong, without values: str(error) would show them, and they may be secrets."""
+    """Yield the error's messages without the values, which may be secrets and which str(error) would show."""
     problems: Iterable[Mapping[str, Any]] = error.errors(
         include_url=False, include_context=False, include_input=False
     )

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 Compile: TypeAlias = "Callable[[Any], Converter]"
 Build: TypeAlias = "Callable[[Any, str, Compile, Callable[[Converter], None]], Converter]"
-"""Makes the converter of an annotation with this name, and tells it before it compiles the fields."""
+"""Builder of a record's converter: takes annotation, name, the compiler, and a callback.
+
+The callback gets the converter before the fields are compiled, so that a record may contain itself."""
 
 
 def find_kind(kind: Any) -> Build | None:
-    """Return what makes converters of classes like this one; None for a class without named fields."""
+    """Return the builder for a kind of class, such as dataclasses; None for one without named fields."""
     if hasattr(kind, "__attrs_attrs__"):
         return build_attrs_class
     if dataclasses.is_dataclass(kind):

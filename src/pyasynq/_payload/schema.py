@@ -18,7 +18,7 @@ _NOT_OF_KEYS: Final = re.compile(r"[^\w.-]+")
 
 
 class Definitions:
-    """Schemas of types with a name, which other schemas refer to: so a type may contain itself.
+    """The `$defs` of a JSON Schema: named types to refer to, so that a type may contain itself.
 
     Attributes:
         schemas: by name, as in `$defs`.
@@ -29,7 +29,7 @@ class Definitions:
         self._names: dict[Any, str] = {}
 
     def refer(self, annotation: Any, name: str, make: Callable[[], Schema]) -> Schema:
-        """Return a reference to the schema of a named type, which is made unless it is there already."""
+        """Return a reference to the schema of a named type; make the schema at the first use."""
         key = self._names.get(annotation)
         if key is None:
             key = self._find_key(annotation, name)
@@ -39,7 +39,7 @@ class Definitions:
         return {"$ref": f"#/$defs/{key}"}
 
     def _find_key(self, annotation: Any, name: str) -> str:
-        """Return a key that is free, of characters that a reference may have as they are."""
+        """Return an unused key for `$defs`, of characters that need no escaping in a reference."""
         kind = typing.get_origin(annotation) or annotation
         for one in (name, f"{kind.__module__}.{kind.__qualname__}{name.removeprefix(kind.__name__)}"):
             key = _NOT_OF_KEYS.sub("_", one).strip("_")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _KINDS: Final = UNDECLARED.writes - {type(None)}
-"""Without null, so that the type may be optional."""
+"""JSON kinds that a user codec may write: all except null, so that the type can be optional."""
 
 
 def codec_of(
@@ -21,7 +21,7 @@ def codec_of(
     decode: Callable[[Any], Any],
     schema: Mapping[str, Any] | None = None,
 ) -> Converter:
-    """Return the converter that these functions make; what they raise is told by its type and line."""
+    """Return a converter from two user functions; their exceptions are reported by type and line."""
     name = kind.__name__
 
     def accepts(value: object) -> bool:

@@ -45,14 +45,14 @@ class AuditEntry:
     """One thing that a user did, tried to do, or was refused."""
 
     at: datetime
-    """When it began, aware."""
+    """Time at which the action began, aware."""
     user: str
     role: str
     login: str
     address: str
     verb: str
     queues: tuple[str, ...] = ()
-    """Queues that it concerns; empty if it concerns none, or all."""
+    """Queues that the action concerns; empty for none, or for all."""
     details: Mapping[str, str] = field(default_factory=dict)
     """Arguments as text, without secrets; of bytes their number."""
     reason: str = ""
@@ -66,11 +66,11 @@ class AuditEntry:
     """Values before an edit, without secrets."""
     after: str = ""
     seconds: float | None = None
-    """How long it took; None while it is not known."""
+    """Duration of the action in seconds; None while unknown."""
     operation: str = ""
     """Id of the operation on many tasks that it belongs to."""
     more: int = 0
-    """How many further refused calls the entry stands for."""
+    """Number of further refused calls that this entry also represents."""
     position: str = ""
     """Position in the audit's stream; the next page continues before it."""
 
@@ -93,11 +93,11 @@ class AuditFilters:
     user: str = ""
     verb: str = ""
     queue: str = ""
-    """A pattern that one of the entry's queues matches."""
+    """Glob pattern that at least one queue of the entry matches."""
     outcome: str = ""
     operation: str = ""
     text: str = ""
-    """Text that reason, details or error contain, in any case."""
+    """Text that reason, details or error contain; case is ignored."""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -130,9 +130,9 @@ _change: ContextVar[_Change | None] = ContextVar("pyasynq_audited_change", defau
 
 
 def note_change(before: object, after: object, task_type: str = "") -> None:
-    """Tell the audit what an edit changes; called by methods of the operator, before they edit.
+    """Record the old and new value for the audit; methods of the operator call this before they edit.
 
-    The type of a task says which fields of its payload are secrets.
+    The task type decides which fields of the payload are redacted as secrets.
     """
     change = _change.get()
     if change is not None:
@@ -225,7 +225,7 @@ def encode_entry(entry: AuditEntry) -> bytes:
 
 
 def decode_entry(position: str, data: bytes, *, more: int = 0) -> AuditEntry | None:
-    """Return the entry that JSON holds; None for anything that is not one."""
+    """Decode an entry from its JSON; return None for anything else."""
     try:
         values = json.loads(data)
         texts = {
@@ -299,7 +299,7 @@ def _describe_names(values: Sequence[Any], redactor: Redactor) -> str:
 
 
 def _find_queues(result: Any) -> tuple[str, ...]:
-    """Return the queues that a call turned out to be about, such as those in which a query found tasks."""
+    """Return the queues that the result of a call names, such as those in which a query found tasks."""
     return result.concerns[:_MAX_NAMES] if isinstance(result, OperationInfo) else ()
 
 

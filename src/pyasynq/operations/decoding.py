@@ -17,11 +17,11 @@ DEEPEST: Final = 40
 """Levels of nesting that are read or shown."""
 _LONGEST_BYTES: Final = 64
 _LARGEST_FIELD: Final = 10_000
-"""Field numbers above this one are legal in protobuf; a guess that meets one is hardly right."""
+"""Largest field number accepted when guessing that bytes are protobuf; higher ones are legal, but rare."""
 
 
 class Number(str):
-    """A number as it is written, so that no digit is lost."""
+    """A JSON number as its original text, so that no digit is lost."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class Note(str):
 
 
 class Pairs(list[tuple[Any, Any]]):
-    """Names and values of an object in their order, also those of a name that is there twice."""
+    """A decoded JSON object: its names and values in their order, with repeated names kept."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ def read_msgpack(data: bytes, found: Callable[[str, int, int, Any], object] | No
 
 
 class _MessagePackReader:
-    """Reads one value after another; `at` is the position of the next one."""
+    """MessagePack decoder that reads one value after another; `at` is the position of the next value."""
 
     def __init__(self, data: bytes, found: Callable[[str, int, int, Any], object] | None) -> None:
         self._data = data

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PREFIX: Final = "p:"
-"""Begins the name of each field of a payload, so that none meets a field of the form itself."""
+"""Prefix of the form names of payload fields, so that they cannot clash with other fields of the form."""
 MOST_FIELDS: Final = 100
 """A schema with more properties is shown as JSON alone."""
 _DEEPEST: Final = 32
@@ -44,7 +44,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PayloadField:
-    """One property of a payload as a field."""
+    """One property of a payload as a field of the form."""
 
     name: str
     """Name in the form."""
@@ -119,9 +119,9 @@ def _build_field(
 
 
 def read_fields(schema: object, form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the object that was typed into fields, and what is wrong by the name in the form.
+    """Return the payload typed into a form, and an error message for each wrong field, by its form name.
 
-    An empty field is left out, or null if it is required and may be null.
+    An empty field is left out of the payload; if it is required and nullable, it becomes null.
     """
     payload: dict[str, Any] = {}
     errors: dict[str, str] = {}
@@ -179,7 +179,7 @@ def read_json(text: str) -> Any:
 
 
 def check_value(schema: object, value: object) -> list[tuple[tuple[str, ...], str]]:
-    """Return what is wrong with a value, as path and sentence; keywords that are not known allow anything."""
+    """Return the violations of a schema, each as path and sentence; unknown keywords allow anything."""
     root = schema if isinstance(schema, dict) else {}
     found = []
     for problem in _check(root, root, value, (), 0):
@@ -265,7 +265,7 @@ def _check_bounds(facts: Mapping[str, Any], value: object, path: tuple[str, ...]
 
 
 def _resolve(root: Mapping[str, Any], schema: object) -> Mapping[str, Any]:
-    """Return a schema, or the one that it refers to below `$defs`."""
+    """Return a schema with its `$ref` to `$defs` resolved."""
     facts = _mapping(schema)
     for _ in range(_DEEPEST):
         reference = facts.get("$ref")
@@ -276,7 +276,7 @@ def _resolve(root: Mapping[str, Any], schema: object) -> Mapping[str, Any]:
 
 
 def _without_null(root: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """Return the schema of what else a value may be if it may be null, and whether it may."""
+    """Return a schema without its null alternative, and whether it had one."""
     parts = facts.get("anyOf")
     if isinstance(parts, list):
         others = [part for part in parts if _resolve(root, part).get("type") != "null"]

@@ -49,9 +49,9 @@ def find_wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[byte
 
 
 def raise_counter(queue: str, counter: bytes, least: int | None) -> Plan[bool]:
-    """Raise a counter to its smallest correct value; with None delete it if it is not a number.
+    """Raise a counter to `least`, its smallest correct value; None deletes one that is not a number.
 
-    False if it needs neither any more.
+    Return False if the counter does not need this repair any more.
     """
     keys = queue_keys(queue)
     is_total = counter in {keys.processed.encode(), keys.failed.encode()}

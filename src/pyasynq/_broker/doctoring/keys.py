@@ -167,7 +167,7 @@ def register(queue: str) -> Plan[None]:
 
 
 def was_used(queue: str) -> Plan[bool]:
-    """Return whether a queue has ever processed a task: a Go tool that removes it leaves its total."""
+    """Return whether a queue has ever processed a task; its total survives removal by a Go tool."""
     processed = queue_keys(queue).processed
     return bool((yield CommandCall(("EXISTS", processed), processed, Replay.SAFE)))
 

@@ -67,7 +67,7 @@ class StoredTask:
 
 
 class Walked(NamedTuple):
-    """A page of a collection: its number of ids, these ids in a list or group, and the suspicious ones."""
+    """One page of a walk: number of ids examined, the ids (lists and groups only), and the suspicious ids."""
 
     looked_at: int
     ids: list[bytes]

@@ -75,7 +75,7 @@ _OF_GLOBAL_PREFIXES: Final = (
     (operation_key("").encode(), b"hash"),
 )
 INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
-"""Keys that other checks read."""
+"""Expected types of the global keys that other checks read, so that they fail if a type is wrong."""
 GLOBAL_TYPES: Final = {
     **INDEX_TYPES,
     TASK_TYPES_KEY: b"hash",
@@ -100,7 +100,7 @@ def find_type(name: bytes) -> bytes | None:
 
 
 def is_in_the_way(name: bytes) -> bool:
-    """Return whether checks of other keys read this one, so that they fail if its type is wrong."""
+    """Return whether other checks read this key, so that a wrong type would make them fail."""
     apart = (b"unique:", b"x:unique:", b"processed", b"failed", b"x:")
     return not name.startswith(apart) or name == b"x:limits"
 

@@ -26,7 +26,7 @@ _REMEDY: Final = "is not a cursor that this list has returned; begin without one
 
 
 def list_tag(*names: str) -> str:
-    """Return a digest that identifies a list, so that the cursor of another list is refused."""
+    """Return a digest that identifies a list; cursors carry it, and a cursor of another list is refused."""
     text = "\0".join(names).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=_TAG_BYTES).hexdigest()
 

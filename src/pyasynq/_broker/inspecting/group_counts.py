@@ -38,7 +38,7 @@ class GroupCount(NamedTuple):
 
 @dataclass(slots=True)
 class _Pass:
-    """One count that goes through all groups of a queue, page by page."""
+    """One pass of counting through all groups of a queue, page by page."""
 
     at: Instant
     cursor: bytes = FIRST_PAGE

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _IDS_AT_ONCE: Final = 5_000
 """Ids in one reply: about 0.2 ms of Redis."""
 _OVERLAP: Final = 200
-"""Ids that are read again with the next part; they tell how many have come at the left end meanwhile."""
+"""Ids that two successive reads share, to detect how many tasks were added at the left end in between."""
 MOST_WALKED: Final = 600_000
 """Ids that one call walks through: about 6 ms of Redis."""
 _EACH: Final = 3_000
-"""Ids that Redis walks through in the time that it takes to find a task and to deal with it."""
+"""Cost of handling one task, in ids that Redis could walk through in the same time."""
 _FEW: Final = 20
 """Number of tasks below which their order does not matter."""
 PLACE_ATTEMPTS: Final = 3
-"""How often tasks are looked for, before Redis walks through the list for each of them."""
+"""Number of reads of a list to locate tasks; after these, Redis walks the list once for each task."""
 
 
 class Hints(NamedTuple):
@@ -46,16 +46,16 @@ class Hints(NamedTuple):
 
 
 NO_HINTS: Final = Hints()
-"""For tasks that are near an end, or not pending."""
+"""Hints for tasks that are near an end of the list, or not pending."""
 WALK: Final = Hints(places="*")
-"""For tasks that are not found in a list that moves, or are not in it at all."""
+"""Hints that make Redis walk the list, for tasks whose place could not be determined."""
 
 TakePlan: TypeAlias = "Callable[[Sequence[str], Hints], Plan[bool]]"
-"""Acts on tasks in one call; false if it has changed nothing, because Redis did not find one of them."""
+"""Plan that acts on all given tasks in one call; False if one was not found and so nothing was changed."""
 
 
 class PendingPlaces:
-    """Where tasks were in a pending list when it was read, except those removed since.
+    """Positions of tasks in a pending list when it was read, adjusted for later removals.
 
     Args:
         anchor: id that the places count from; empty if there was none.

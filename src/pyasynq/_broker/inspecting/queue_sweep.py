@@ -33,7 +33,7 @@ _NAMES_AT_ONCE: Final = 1_000
 
 
 class MemoryEstimates:
-    """The newest memory estimate of each queue, so that a sweep can go on with the oldest ones.
+    """Cache of the newest memory estimate of each queue, so that each sweep renews only the oldest.
 
     Written and read by the inspector that it belongs to.
     """

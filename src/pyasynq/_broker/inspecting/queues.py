@@ -116,7 +116,9 @@ def count_tasks(
     group_counts: GroupCounts | None = None,
     group_pages: int = PAGES_AT_ONCE,
 ) -> Plan[QueueCounts]:
-    """Return the counts of a queue, all zero for one that does not exist. None: today is this host's.
+    """Return the counts of a queue, all zero for one that does not exist.
+
+    With `now=None`, today is taken from this host's clock.
 
     In a queue of more than 1,000 groups, each call counts `group_pages` of them; `group_counts` remembers the
     rest.

@@ -21,7 +21,7 @@ SLOW_MILLISECONDS: Final = 10
 """Scripts that took longer are reported, if Redis has noted them (`slowlog-log-slower-than`)."""
 _SLOW_SECONDS: Final = 86_400
 _MOST_CLIENTS: Final = 2_000
-"""Above this many connections they are not listed: that takes Redis more than a millisecond for 1,000."""
+"""Number of connections above which they are not listed: 1,000 take Redis more than a millisecond."""
 
 
 def describe_node(place: Place, address: str, *, now: Instant) -> Plan[tuple[RedisNode, list[str]]]:

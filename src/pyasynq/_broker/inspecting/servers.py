@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find_servers(now: Instant | None) -> Plan[list[Plan[ServerInfo | None]]]:
-    """Return a plan for each live server that describes it, or returns None if it is gone."""
+    """Return one plan for each live server; the plan returns its description, or None if it has gone."""
     return [_describe(key) for key in (yield from list_record_keys(SERVERS_KEY, now))]
 
 
@@ -38,7 +38,7 @@ def _describe(key: str) -> Plan[ServerInfo | None]:
 
 
 def sort_servers(infos: Iterable[ServerInfo | None], queue: str | None) -> list[ServerInfo]:
-    """Return the servers that were found, by host, process and id, or those that serve a queue."""
+    """Sort found servers by host, process and id; with `queue`, keep only those that serve it."""
     found = [info for info in infos if info is not None and (queue is None or queue in info.queues)]
     return sorted(found, key=lambda info: (info.host, info.pid, info.id))
 

@@ -100,7 +100,7 @@ def list_tasks(
 def list_newest_tasks(
     queue: str, state: str, *, group: str, page: int, page_size: int, now: Instant
 ) -> Plan[list[TaskInfo]]:
-    """Describe one page of the tasks of one state, the page and its tasks in reverse order."""
+    """Describe one page of the tasks of one state, counted from the end, its tasks in reverse order."""
     known = parse_state(state, group, tuple(TaskState))
     first, after = page_bounds(page, page_size)
     yield from require_queue(queue)

@@ -142,7 +142,7 @@ def read_last_ticks(queue: str) -> Plan[dict[str, int]]:
 
 
 def find_server_records(now: Instant | None) -> Plan[list[Plan[ServerInfo | None]]]:
-    """Return a plan for each live server that describes it without the tasks it runs."""
+    """Return one plan for each live server; the plan returns its description without running tasks."""
     return [_read_record(key) for key in (yield from list_record_keys(SERVERS_KEY, now))]
 
 

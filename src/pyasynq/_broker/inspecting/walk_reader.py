@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_READ: Final = 2_000_000
 """Bytes of messages after which a call ends, so that large ones do not keep Redis busy."""
 _MOST_TEXTS: Final = 40
-"""Largest number of texts that Redis tests; the caller, which tests each task again, tests the others."""
+"""Largest number of texts that Redis tests; further ones are only tested by the caller."""
 _LETTERS: Final = {"message": b"m", "id": b"i", "result": b"r"}
 
 
@@ -94,7 +94,7 @@ class WalkReader:
 
 
 def text_arguments(groups: Sequence[Sequence[ScanText | ScanNumber]]) -> tuple[Argument, ...]:
-    """Return the arguments of a script for tests of which a task must pass one of each group."""
+    """Encode tests as script arguments; a task must pass at least one test of each group."""
     arguments: list[Argument] = []
     for group in sorted(groups, key=lambda group: -min(_length(one) for one in group)):
         if len(arguments) + 2 * len(group) > 2 * _MOST_TEXTS:

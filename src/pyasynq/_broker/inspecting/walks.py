@@ -42,13 +42,13 @@ _REACH: Final = 500
 _CALLS_TO_OLD: Final = 200
 """Largest number of calls that search further on: as many thousand tasks may be taken between two pages."""
 _CALLS_TO_NEW: Final = 20
-"""Maximum number of calls that search for a cursor further back: tasks that are put back shift it."""
+"""Maximum number of calls that search for a cursor's place further back: requeued tasks shift the place."""
 _IDS_AT_ONCE: Final = 20_000
 _OVERLAP: Final = 1_000
-"""Number of ids that are read again with the next part of a list, because ids may leave it meanwhile."""
+"""Number of ids that two successive reads of a list share, because ids may leave it in between."""
 _MOST_UNKNOWN: Final = 256
 Starts: TypeAlias = "Mapping[tuple[str, str], Instant | None]"
-"""When active tasks were started, by queue and id; None if their server does not tell."""
+"""Start times of active tasks, by queue and id; None if the server does not report them (Go)."""
 NO_FILTER: Final = ScanFilter()
 
 
@@ -239,7 +239,7 @@ def read_starts() -> Plan[Starts]:
 
 
 def _read_ids(key: str) -> Plan[list[str]]:
-    """Return all ids of a list, from the left; those that stay in it meanwhile are all there."""
+    """Return the ids of a list, from the left, complete for ids that stay in the list during the read."""
     found: dict[bytes, None] = {}
     first = 0
     while True:

@@ -201,9 +201,10 @@ _STRONGEST_FIRST = (RevokeTask | control.Cancel, SkipRetry | control.Archive, co
 
 
 def find_wish(error: BaseException) -> _Wish | None:
-    """Return the control flow of an error: itself, its `from` cause, or a member of a group.
+    """Return the control-flow exception that an error is, was raised from, or contains (exception group).
 
-    The most final of several wins. A group with Snooze and another error is a failure.
+    None if there is none. The most final of several wins: revoke or cancel, archive, retry, snooze.
+    A group of a Snooze and any other error is an ordinary failure.
     """
     chain = list(_chain(error))
     for kind in _STRONGEST_FIRST:

@@ -121,7 +121,7 @@ class Recoverer(Service):
         return self._parts.settings.look_interval
 
     def _note_outages(self, queues: Sequence[str]) -> bool:
-        """Start quiet times of queues that were unreachable; return whether any can be read now."""
+        """Suspend recovery in queues that were unreachable; return whether any queue can be read now."""
         known, before = self._parts.board.known, self._outages
         self._outages = {name: known[name].outages for name in queues}
         away = [name for name in queues if self._outages[name] > before.get(name, self._outages[name])]
@@ -132,7 +132,7 @@ class Recoverer(Service):
         return not queues or any(known[name].is_reachable for name in queues)
 
     def _keep_quiet(self, queues: Iterable[str]) -> None:
-        """Recover nothing in these queues for one lease: live workers could not renew theirs either."""
+        """Recover nothing in these queues for one lease: live workers could not renew their leases either."""
         now = self._parts.clock.monotonic()
         until = dict.fromkeys(queues, now + self._parts.settings.lease)
         self._quiet_queues = {queue: end for queue, end in self._quiet_queues.items() if end > now} | until

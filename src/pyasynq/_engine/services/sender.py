@@ -128,7 +128,7 @@ class Sender:
                 self._intake.board.slot_freed(batch.queue)
 
     def _hand_out(self, parcel: Parcel, results: Sequence[Any]) -> None:
-        """Pass the other answers to the intake."""
+        """Pass the answers to dequeue calls, searches and quarantines to the intake."""
         intake = self._intake
         answers = iter(results[len(parcel.batches) :])
         for ask in parcel.asks:

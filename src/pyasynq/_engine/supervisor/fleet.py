@@ -33,12 +33,12 @@ class MemberPhase(enum.StrEnum):
     STARTING = "starting"
     READY = "ready"
     LEAVING = "leaving"
-    """It was told to end, or reported that it will: its tasks may finish."""
+    """The child was told to end or has announced its end; running tasks may finish."""
 
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """One child. `worker` is the number of its place, from 1; `number` is unique.
+    """One child process. `worker` is its position in the fleet, from 1; `number` is never reused.
 
     Attributes:
         patience: seconds that it may take to end after TERM.
@@ -58,19 +58,19 @@ class Member:
 
 
 class Start(NamedTuple):
-    """Start this child."""
+    """Instruction to start this child."""
 
     member: Member
 
 
 class Terminate(NamedTuple):
-    """Send this child SIGTERM."""
+    """Instruction to send this child SIGTERM."""
 
     member: Member
 
 
 class Kill(NamedTuple):
-    """Kill this child, for this reason."""
+    """Instruction to kill this child, for this reason."""
 
     member: Member
     reason: str
@@ -99,13 +99,13 @@ class Fate(enum.Enum):
 
     EXPECTED = "expected"
     FINISHED = "finished"
-    """In burst mode its work is done."""
+    """The child has done all its work (burst mode)."""
     RESTARTED = "restarted"
-    """It died, and another child starts in its place after a pause."""
+    """The child died; a replacement starts after a pause."""
     RELOAD_FAILED = "reload failed"
     """The new child of a reload died before it was ready: the reload is cancelled."""
     HOPELESS = "hopeless"
-    """It died, and the supervisor gives up."""
+    """The child died, and the supervisor gives up."""
 
 
 class Stage(enum.Enum):

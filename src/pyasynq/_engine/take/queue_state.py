@@ -44,7 +44,7 @@ _LAST_LOOK_A_SERVER: Final = 0.01
 
 
 class Herd(NamedTuple):
-    """Estimate of how many idle servers hear of the same task (thundering herd).
+    """Estimate of how many idle servers are woken by the same task (thundering herd).
 
     Each server draws a place in a row. The first few ask at once. The others wait, longer for later places.
     While they wait they are not watching, so one task wakes only a small part of the idle servers.
@@ -57,9 +57,9 @@ class Herd(NamedTuple):
     row: float = math.inf
     in_front: bool = True
     told: bool = False
-    """Whether a report has not been followed by a look."""
+    """Whether Redis has reported a change that no dequeue call has followed yet."""
     own_change: bool = False
-    """Whether the next report may be of this server's own dequeue."""
+    """Whether the next report may be caused by this server's own dequeue."""
 
     def report(self, servers: int, draw: float) -> tuple[Herd, float]:
         """Return the herd after a report, and for how many seconds to leave the task to others.
@@ -90,24 +90,24 @@ class QueuePhase(enum.Enum):
     """Phase of the state machine: knowledge about a queue's tasks."""
 
     UNKNOWN = "unknown"
-    """It may have tasks; it is asked now."""
+    """The queue may have tasks: ask it now."""
     EMPTY = "empty"
     DEFERRED = "deferred"
-    """It was empty, a report came, and other servers go first until `look_at`."""
+    """The queue was empty and Redis reported a change; other servers go first until `look_at`."""
     RATE = "rate"
-    """Its rate holds tasks back until `look_at`."""
+    """The queue's rate limit holds tasks back until `look_at`."""
     CONCURRENCY = "concurrency"
-    """Its concurrency holds tasks back."""
+    """The queue's concurrency limit holds tasks back."""
     ORDER = "order"
-    """Its order holds tasks back; the task in front belongs to another server."""
+    """The queue is ordered, and another server holds its first task."""
     HEAD = "head"
-    """Its order holds tasks back; the task in front belongs to this server."""
+    """The queue is ordered, and this server holds its first task."""
     FAILED = "failed"
-    """The last call failed, so that nothing is known until `look_at`."""
+    """The last call failed: ask again at `look_at`."""
 
 
 class Watch(enum.Enum):
-    """Which change of a queue Redis reports next."""
+    """Change of a queue that Redis reports next to this server."""
 
     NOTHING = "nothing"
     TASKS = "tasks"
@@ -304,7 +304,7 @@ class QueueState(NamedTuple):
         return _open(self, self.watch)
 
     def gave_way(self, courtesy: float, *, until: float) -> QueueState:
-        """Let other servers be first by this many seconds, until a time."""
+        """Let other servers go first: delay each look by this many seconds, until a monotonic time."""
         return self._replace(courtesy=courtesy, courteous_until=until)
 
 

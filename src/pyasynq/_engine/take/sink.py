@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 ASKS_AT_ONCE: Final = 16
-"""Number of pending takes from which one call asks a queue for all of them; fewer get one call each."""
+"""From this many pending takes on, one dequeue call serves them all; fewer send one call each."""
 
 
 class Want:
@@ -51,7 +51,7 @@ class Want:
         return self.queues is None or queue in self.queues
 
     def asked(self, queue: str) -> None:
-        """Record that a dequeue call is sent for it."""
+        """Record that a dequeue call is sent for this request."""
         self.in_flight += 1
         self.unasked.discard(queue)
 

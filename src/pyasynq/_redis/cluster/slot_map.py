@@ -29,7 +29,7 @@ _LOOK_SIZE: Final = 3
 
 
 class ClusterMap:
-    """The slots of one cluster, and the nodes that serve them.
+    """Slot map of one cluster: which node serves which slot.
 
     All drivers of this process that use the cluster share one map, from any thread: its values are replaced,
     never changed in place, except single slots.
@@ -99,7 +99,7 @@ class ClusterMap:
         return {replica for replicas in self._replicas.values() for replica in replicas}
 
     def get_primary_slots(self) -> list[int]:
-        """Return one slot of each primary, by which to reach it."""
+        """Return one slot of each primary; a call for that slot reaches the primary."""
         return sorted({owner: slot for slot, owner in enumerate(self._owners) if owner is not None}.values())
 
     def learn(self, views: Iterable[ClusterView], now: float) -> bool:
@@ -181,12 +181,13 @@ class ClusterMap:
     def doubt(self, generation: int, now: float, node: Address | None = None) -> None:
         """Mark the map as doubtful, unless it has been learned again since that generation.
 
-        The nodes whose views it was are asked last: they may be cut off from better informed ones.
+        The nodes that the map was learned from are asked last: they may be cut off
+        from the rest of the cluster.
 
         Args:
-            generation: of the wrong map.
+            generation: number of the map that turned out to be wrong.
             now: monotonic time.
-            node: the one whose slots others may serve by now; None if it may be any.
+            node: the node whose slots may have moved; None if any slot may have moved.
         """
         if generation == self.generation:
             self.doubted = True
@@ -211,7 +212,7 @@ class ClusterMap:
         return min(nodes, key=lambda node: self._late.get(node, 0.0), default=None)
 
     def looks(self, now: float) -> list[list[Address]]:
-        """Return groups of nodes to ask for the map: a group at the same time, then the next one.
+        """Return groups of nodes to ask for the map: the nodes of a group together, one group after another.
 
         The first group has nodes that should answer. Each group has a seed, as long as there are any left: a
         seed's host name may lead to the cluster when all of its nodes have new addresses.
