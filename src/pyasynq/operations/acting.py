@@ -19,11 +19,11 @@ _LARGEST_STEP: Final = 400
 _SMALLEST_STEP: Final = 20
 _SHORT: Final = 0.003
 _LONG: Final = 0.006
-"""Seconds of Redis' time: a step of 10 ms is what others may have to wait for."""
+"""Target duration of a step in seconds, from `_SHORT` to `_LONG`: others should not wait for over 10 ms."""
 
 
 def size_of_step(size: int, seconds: float) -> int:
-    """Return of how many tasks the next step is made, after one of this size took this long."""
+    """Return the number of tasks of the next step, given size and seconds of the previous one."""
     if seconds > _LONG:
         return max(_SMALLEST_STEP, int(size * _SHORT / seconds))
     return min(_LARGEST_STEP, size * 2) if seconds < _SHORT else size
@@ -32,14 +32,16 @@ def size_of_step(size: int, seconds: float) -> int:
 def due_times(
     options: OperationOptions, ids: Sequence[str], position: int, total: int
 ) -> list[tuple[str, int]]:
-    """Return the second at which each of some tasks is due, the first of them at `position` of all."""
+    """Return the due time of each task in Unix seconds, spread evenly.
+
+    `ids` begins at this position of the operation's `total` tasks."""
     first = parse_instant("process_at", options.process_at).ceiling
     distance = options.spread.total_seconds() / max(1, total)
     return [(task_id, first + int((position + at) * distance)) for at, task_id in enumerate(ids)]
 
 
 def editor_of(options: OperationOptions) -> Callable[[TaskMessage], None]:
-    """Return a function that changes a message as the options say."""
+    """Return a function that applies the options to a task's message."""
 
     def edit(message: TaskMessage) -> None:
         if options.max_retry is not None:
@@ -55,9 +57,9 @@ def editor_of(options: OperationOptions) -> Callable[[TaskMessage], None]:
 
 
 def copy_of(info: TaskInfo, operation: str = "") -> tuple[Task, dict[str, Any]]:
-    """Return a task like another one, and options for it.
+    """Return a new task with type, payload and options of an existing one.
 
-    The id of a copy that an operation makes follows from operation and task, so that it makes one only.
+    With `operation`, the id is derived from operation and task, so that a repeated step makes no second copy.
     """
     options: dict[str, Any] = {
         "queue": info.queue,

@@ -32,12 +32,12 @@ class Examination:
 async def examine_async(
     target: RedisSource, settings: Mapping[str, Any], repairs: Collection[str] | None = None
 ) -> Examination:
-    """Examine Redis, and repair findings of these kinds: all kinds if there is none, nothing if it is None.
+    """Examine Redis, and repair findings of the given kinds.
 
     Args:
         target: where Redis is.
         settings: those of `Doctor`.
-        repairs: kinds of findings.
+        repairs: kinds of findings to repair; empty for all kinds, None for no repair.
     """
     from pyasynq.doctor import Doctor  # noqa: PLC0415 - most users of an operator need no doctor
 

@@ -22,11 +22,11 @@ class FindingAction:
     label: str
     """Imperative for a button or a list, such as `Resume the queue`."""
     verb: str = ""
-    """Method of `Operator` that does it; empty if people must act outside, such as start a worker."""
+    """Method of `Operator` that performs the action; empty if a person must act, such as start a worker."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the method, by name."""
     command: str = ""
-    """Command line that does it."""
+    """Command line that performs the action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,22 @@ class AttentionFinding:
     detector: str
     """Name of the detector, such as `no_consumers`."""
     queue: str
-    """The queue that it is about; empty for servers and Redis."""
+    """The queue that the finding concerns; empty for findings about servers and Redis."""
     severity: int
-    """From 1, can wait, to 5, tasks are being lost or nothing runs."""
+    """Severity from 1 (can wait) to 5 (tasks are being lost, or nothing runs)."""
     sentence: str
-    """One sentence with the numbers; foreign text in it is visible."""
+    """One sentence with the numbers; control characters of text from outside are escaped."""
     action: FindingAction
     query: str = ""
     """Query that finds the tasks; empty if no tasks are concerned."""
     since: datetime | None = None
-    """When it began; None if unknown."""
+    """Time at which the condition began; None if unknown."""
     subject: str = ""
     """Task type, server or replica, if there can be several findings of a detector for a queue."""
     queues: tuple[str, ...] = ()
-    """Queues of the server that it is about."""
+    """Queues of the server that the finding concerns."""
     snooze: FindingSnooze | None = None
-    """Its snooze; None if it is not snoozed."""
+    """Snooze of the finding; None if it is not snoozed."""
 
     @property
     def id(self) -> str:
@@ -77,7 +77,7 @@ class Attention:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Queues that could not be read, and why."""
     wait_objectives: Mapping[str, float] = field(default_factory=dict)
-    """How many seconds the next task of each queue may be pending."""
+    """Seconds for which the next task of a queue may be pending, by queue."""
 
     def without(self, detector: str) -> Attention:
         """Return the same without the findings of a detector."""

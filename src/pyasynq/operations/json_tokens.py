@@ -33,7 +33,7 @@ def json_tokens(text: str) -> list[tuple[int, int]] | None:
 
 
 def value_end(text: str, spans: list[tuple[int, int]], at: int) -> int:
-    """Return the index behind the last token of the value that begins with this one."""
+    """Return the index after the last token of the value whose first token has the index `at`."""
     depth = 0
     for index in range(at, len(spans)):
         mark = text[spans[index][0]]

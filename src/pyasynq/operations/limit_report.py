@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LimitReport:
-    """Limits of a queue, and what they meet. Stored limits win over those that servers ask for."""
+    """Limits of a queue, and its current load. Stored limits win over those that servers ask for."""
 
     queue: str
     stored: QueueLimits

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_IDS: Final = 10_000
 """Largest number of tasks that an operation may name by their ids."""
 MAX_FOUND: Final = 200_000
-"""Largest number of tasks that an operation's query may find: about 12 MB in its record while it runs."""
+"""Largest number of tasks that an operation's query may find: its record takes about 12 MB."""
 TASKS_IN_PART: Final = 1_000
 """Number of tasks in one field of an operation's record."""
 MAX_UNDO_BYTES: Final = 64_000_000
@@ -52,7 +52,7 @@ class Act(enum.StrEnum):
     MOVE = "move"
     ENQUEUE_AGAIN = "enqueue_again"
     UNDO = "undo"
-    """Put back what another operation has deleted."""
+    """Restore the tasks that another operation has deleted."""
 
 
 PERMISSION_OF_ACT: Final[Mapping[str, Permission]] = {
@@ -87,7 +87,7 @@ class OperationState(enum.StrEnum):
     """State of an operation in its life cycle."""
 
     READY = "ready"
-    """Its tasks are being recorded. It stays in this state only if the process that records them dies."""
+    """The operation's tasks are being recorded. It stays in this state only if the recording process dies."""
     RUNNING = "running"
     PAUSED = "paused"
     DONE = "done"
@@ -140,7 +140,7 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperationOptions:
-    """Options of acts; an act ignores those of others."""
+    """Options of all acts; each act ignores the options of other acts."""
 
     process_at: datetime | None = None
     """Reschedule: when the tasks are due; the first one, with `spread`."""
@@ -169,35 +169,35 @@ class OperationOptions:
 
 @dataclass(frozen=True, slots=True)
 class OperationPreview:
-    """Tasks that an operation would act on, and what it needs to be started."""
+    """Preview of an operation: the tasks that it would act on, and what is needed to start it."""
 
     act: Act
     total: int
-    """Tasks that it would act on."""
+    """Number of tasks that the operation would act on."""
     counts: Mapping[tuple[str, str, str], int]
     """Tasks by queue, type and state."""
     left_out: Mapping[str, int]
-    """Tasks that it would leave out, by their state; `missing` for ids without a task."""
+    """Number of tasks that the operation would leave out, by state; `missing` for ids without a task."""
     samples: tuple[TaskInfo, ...]
     """The first ten of its tasks."""
     bytes: int
     """Bytes of payloads, results and headers of its tasks."""
     is_exact: bool = True
-    """False when a query has more to look at than a preview does: the numbers are the least then."""
+    """False if the preview ended before the query had examined all tasks: all numbers are minimums then."""
     undo: str = ""
-    """Delete: whether and until when it can be undone, and what it frees, as a sentence."""
+    """For a deletion, a sentence: whether and until when it can be undone, and how much memory it frees."""
     can_undo: bool = False
     needs_reason: bool = False
     needs_number: bool = False
-    """Whether `confirm` must be the number of tasks."""
+    """Whether the user must confirm by typing the number of tasks (`confirm`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationInfo:
-    """An operation, as its record tells."""
+    """State of an operation, from its record in Redis."""
 
     operation: str
-    """Its id."""
+    """Id of the operation."""
     act: Act
     state: OperationState
     user: str
@@ -205,31 +205,31 @@ class OperationInfo:
     queues: tuple[str, ...]
     created: datetime
     total: int
-    """Tasks that it is to act on."""
+    """Number of tasks that the operation is to act on."""
     done: int = 0
     skipped: int = 0
-    """Tasks that were left as they were."""
+    """Number of tasks that were left unchanged."""
     trimmed: int = 0
     """Archived tasks that were deleted to make room."""
     undoable: int = 0
     """Tasks that were deleted and can be put back."""
     undo_until: datetime | None = None
-    """When the first of them can no longer be put back."""
+    """Time from which the first deleted tasks cannot be restored any more."""
     refused: tuple[tuple[str, str, str], ...] = ()
-    """Queue, id and reason of the first 1,000 tasks that were left as they were."""
+    """Queue, id and reason of the first 1,000 tasks that were left unchanged."""
     error: str = ""
     query: str = ""
-    """The query that has found its tasks; empty if they were named."""
+    """Query that selected the tasks; empty if they were given by id."""
     undoes: str = ""
-    """Id of the operation that it undoes."""
+    """Id of the operation that this one undoes; empty if it undoes none."""
     target: str = ""
     """Move: the queue to which the tasks are moved."""
     is_orphaned: bool = False
-    """It runs, and no process goes on with it: `run_operation` does."""
+    """Whether the operation is unfinished and no process runs it any more; `run_operation` continues it."""
 
     @property
     def concerns(self) -> tuple[str, ...]:
-        """Its queues, and the one that it moves tasks to."""
+        """All queues of the operation: those of its tasks, and the target of a move."""
         return (*self.queues, self.target) if self.target else self.queues
 
     @property
@@ -291,7 +291,7 @@ def states_of(act: Act, options: OperationOptions) -> frozenset[TaskState]:
 
 
 def check_confirmation(act: Act, total: int, environment: str, *, reason: str, confirm: int | None) -> None:
-    """Check that someone who starts an operation has said why, and has seen how much it is.
+    """Check that the start of an operation has a reason and confirms the number of tasks, where needed.
 
     Raises:
         InvalidOptionError: a reason or the number of tasks is missing, or the number is another one.
@@ -354,7 +354,7 @@ def preview_of(
 
 
 def is_undo_possible(size: int, memory: tuple[int, int]) -> bool:
-    """Return whether a deletion of this many bytes may be kept, by its size and by what Redis has left."""
+    """Return whether deleted tasks of this many bytes can be kept for undo, given Redis' memory."""
     used, maximum = memory
     return size <= MAX_UNDO_BYTES and (not maximum or used <= MAX_MEMORY_SHARE * maximum)
 

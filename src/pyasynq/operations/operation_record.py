@@ -97,7 +97,7 @@ def decode_tasks(parts: Iterable[bytes]) -> list[tuple[str, str, str]]:
 
 
 def decode_operation(operation: str, fields: Mapping[str, bytes], *, now: datetime) -> OperationInfo | None:
-    """Return the operation that a record holds; None for anything that is not one."""
+    """Decode an operation from its record; return None for anything else."""
     texts = {name: value.decode("utf-8", "replace") for name, value in fields.items()}
     try:
         state = OperationState(texts["state"])

@@ -64,7 +64,7 @@ class ProgramPermission(enum.StrEnum):
     WORK_LEASE = "work.lease"
     """Take tasks and settle them."""
     RESULTS_READ = "results.read"
-    """Wait for a task that is known by its id, and read its result."""
+    """Wait for a task by its id, and read its result."""
     TYPES_EDIT = "types.edit"
     """Publish task types."""
     KEYS_ADMIN = "keys.admin"
@@ -104,18 +104,18 @@ def permission_named(name: str) -> AnyPermission:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who asks: a person or a program, what they may, and how they came in.
+    """A person or a program, with permissions and the way of authentication.
 
     Use `User.with_role` for one of the three roles, or give `grants` for anything else.
     """
 
     name: str
     grants: Mapping[AnyPermission, tuple[str, ...]] = field(default_factory=dict)
-    """For each permission the patterns of the queues that it holds for."""
+    """Patterns of queue names for which the user has a permission, by permission."""
     role: str = ""
     """Name of the role, for display; it grants nothing by itself."""
     login: str = ""
-    """How the user was recognised: `password`, `oidc`, `proxy`, `token`, `cli`."""
+    """Way in which the user was authenticated: `password`, `oidc`, `proxy`, `token` or `cli`."""
     address: str = ""
     """Network address that the user comes from; empty for the command line."""
 
@@ -162,7 +162,7 @@ class Access:
     queues: tuple[str, ...] = (EVERYTHING,)
     """Patterns of the queues that the face shows at all."""
     read_only: bool = False
-    """Whether the face refuses every change."""
+    """Whether the face (dashboard or command line) refuses every change."""
 
     def may(self, permission: AnyPermission, queue: str) -> bool:
         """Return whether the user has a permission for a queue."""

@@ -60,7 +60,7 @@ class Withheld(bytes):
     size: int
 
     def __new__(cls, data: bytes) -> Self:
-        """Return the text that replaces these bytes."""
+        """Make the text that replaces the withheld bytes."""
         text = super().__new__(cls, f"[withheld: {counted(len(data), 'byte')}]".encode())
         text.size = len(data)
         return text
@@ -90,7 +90,7 @@ class Redactor:
 
     @property
     def has_hook(self) -> bool:
-        """Whether the user's own redaction may put other texts than `MASK` in the place of secrets."""
+        """Whether a user's hook redacts too, so that secrets may be replaced by other texts than `MASK`."""
         return self._hook is not None
 
     def with_secret_fields(self, secret_fields: SecretFields) -> Redactor:
@@ -224,7 +224,7 @@ class Redactor:
     def _redact_token(
         self, token: str, named: SecretNames, secrets: list[str], known: Collection[str]
     ) -> str | None:
-        """Return what replaces a value without a name of its own; None for nothing."""
+        """Return the replacement of an unnamed JSON value; None if the value is not a secret."""
         if token[0] == '"':
             return self._redact_string(decode_string(token), named, secrets, known)
         return f'"{MASK}"' if token in known else None

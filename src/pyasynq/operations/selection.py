@@ -25,7 +25,7 @@ AsyncSelections: TypeAlias = "AsyncIterator[Selection]"
 BlockingSelections: TypeAlias = "Iterator[Selection]"
 
 _FIRST_PAGE: Final = 100
-"""Positions of the first step, and its matches: it ends soon, so that something is shown."""
+"""Largest number of positions and of matches in the first step: small, so that results show early."""
 _MOST_SCANNED: Final = 1_000
 """Positions between two looks at the budget."""
 _MOST_TYPES: Final = 200
@@ -36,7 +36,7 @@ _SLOT_SECONDS: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much one search looks at before it asks whether to go on."""
+    """Limits of one call of a search, after which the caller decides whether to continue."""
 
     positions: int = 100_000
     """Positions of collections, or ids that are looked up."""
@@ -46,7 +46,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """How the matches that were seen are spread."""
+    """Counts of the matches so far by field value (faceted search)."""
 
     queues: Mapping[str, int]
     states: Mapping[str, int]
@@ -62,13 +62,13 @@ class Selection:
     cursor: str
     """Cursor with which the search continues; empty at the end."""
     matches: int
-    """Matches so far, those of the cursor's searches included."""
+    """Number of matches so far, including earlier calls of the same search (see `cursor`)."""
     looked_at: int
-    """Positions so far, those of the cursor's searches included."""
+    """Number of positions examined so far, including earlier calls of the same search."""
     total: int
     """Positions of all collections when this search began."""
     facets: Facets
-    """The spread of all matches of this search so far."""
+    """Counts of all matches of this search so far by field value."""
     is_last: bool
     """Whether the search has ended: enough was found, the budget is spent, or everything was looked at."""
 
@@ -139,7 +139,7 @@ class SearchProgress:
 
     @property
     def positions_left(self) -> int:
-        """Positions that the budget still allows, one at least."""
+        """Number of positions that the budget still allows; at least one."""
         return max(1, self.budget.positions - self.looked_at)
 
     @property
@@ -152,7 +152,7 @@ class SearchProgress:
         )
 
     def note(self, read: int, matched: int, seconds: float) -> None:
-        """Note what a step has read, found and taken, so that the next one looks at more."""
+        """Record the positions, matches and seconds of a step; the size of the next step depends on them."""
         self.seconds += seconds
         self.scan = min(_MOST_SCANNED, 2 * self.scan)
         if matched < read // 2:
@@ -213,7 +213,7 @@ class SearchSlots:
         return self
 
     def __enter__(self) -> Self:
-        """Return the slots; one of them is taken already."""
+        """Return the slots; entering has already taken one slot."""
         return self
 
     def __exit__(

@@ -41,7 +41,7 @@ HIDDEN: Final = _Hidden()
 
 
 class Shown:
-    """Cuts results down to what one user may see."""
+    """Filter that cuts results down to what one user may see."""
 
     def __init__(self, access: Access, redactor: Redactor) -> None:
         self.access = access

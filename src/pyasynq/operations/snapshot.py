@@ -96,7 +96,7 @@ class Snapshot:
 
 
 def summarize_activity(series: Iterable[AttemptSeries], now: datetime) -> dict[str, dict[str, Activity]]:
-    """Return the attempts by queue and type; `now` divides them into recent ones and those before."""
+    """Count the attempts by queue and type; `now` divides them into recent and earlier ones."""
     found: dict[str, dict[str, Activity]] = {}
     since = now - RECENT
     for one in series:

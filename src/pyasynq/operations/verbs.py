@@ -59,7 +59,7 @@ _WITHOUT_CONTENTS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One row: what the method of this name needs, and whether it changes something."""
+    """One row of the table of verbs: the permission that a method of `Operator` needs, and its effects."""
 
     name: str
     permission: AnyPermission
@@ -68,18 +68,18 @@ class Verb:
     summary: str
     """Description for help texts and the page of permissions."""
     also: tuple[AnyPermission, ...] = ()
-    """Permissions that are needed besides, for the same subject."""
+    """Further permissions that are needed, for the same subject."""
     is_audited: bool = False
-    """Whether it is in the audit: each change is, and views that carry data away."""
+    """Whether calls are recorded in the audit: all changes, and reads that export data."""
 
     @property
     def may_show_contents(self) -> bool:
-        """Whether it may show or test contents of tasks, so that it must be known which are secrets."""
+        """Whether the verb may show or test contents of tasks, which needs the names of secret fields."""
         return self.name not in _WITHOUT_CONTENTS
 
     @property
     def needed(self) -> tuple[AnyPermission, ...]:
-        """All permissions that are needed."""
+        """All permissions that a call needs."""
         return (self.permission, *self.also)
 
 

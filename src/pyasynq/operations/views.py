@@ -34,10 +34,10 @@ class SavedView:
     owner: str
     """Name of the user who has saved it."""
     is_shared: bool
-    """Whether others see it."""
+    """Whether other users see the view."""
     saved_at: datetime
     page: str = ""
-    """The page that it belongs to, as the face calls it."""
+    """Page of the dashboard or command line that the view belongs to."""
     query: str = ""
     columns: tuple[str, ...] = ()
     """Columns of the page's table, in their order; empty for those that the page shows unless told."""
@@ -90,7 +90,7 @@ def encode_view(view: SavedView) -> bytes:
 
 
 def decode_view(view: str, data: bytes) -> SavedView | None:
-    """Return the view that JSON holds; None for anything that is not one."""
+    """Decode a view from its JSON; return None for anything else."""
     try:
         facts = json.loads(data)
         texts = {name: str(facts[name]) for name in ("name", "owner", "page", "query", "queue")}
@@ -106,7 +106,7 @@ def decode_view(view: str, data: bytes) -> SavedView | None:
 
 
 def order_views(views: Sequence[SavedView], user: str) -> list[SavedView]:
-    """Return views by name, the user's own before those that others share."""
+    """Sort views by name, the user's own before the shared views of others."""
     return sorted(views, key=lambda one: (one.owner != user, one.name.casefold(), one.owner))
 
 

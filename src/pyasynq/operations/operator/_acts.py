@@ -1,4 +1,4 @@
-"""What one step of an operation does with its tasks, by act."""
+"""Steps of operations: the calls to Redis that each act makes for its tasks."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _EVERYTHING: Final = AuditFilters()
 
 
 class AuditOperator(OperatorBase):
-    """Reads the audit, as far as it concerns queues that the user sees, and the user's own entries."""
+    """The operator's methods about the audit: entries about queues that the user sees, and the user's own."""
 
     async def audit(
         self, filters: AuditFilters = _EVERYTHING, *, cursor: str = "", limit: int = 50

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ServerOperator(OperatorBase):
-    """Looks at what runs."""
+    """The operator's methods about servers, schedules and Redis."""
 
     async def servers(self) -> list[ServerInfo]:
         """Return the live servers of the queues that the user sees, with the tasks of these that run."""

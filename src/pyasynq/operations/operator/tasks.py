@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TaskOperator(OperatorBase):
-    """Looks at tasks, moves and changes them one by one.
+    """The operator's methods about single tasks: look, move, change.
 
     Payloads, results, headers and errors come without their secrets, and to a user without `payload.view`
     not at all.

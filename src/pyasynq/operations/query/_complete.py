@@ -163,7 +163,7 @@ def _values(field: Field, known: Known) -> Iterator[tuple[str, str, str]]:
 def _sort_completions(
     choices: Iterable[tuple[str, str, str]], typed: str, start: int, end: int
 ) -> list[Completion]:
-    """Return those choices that begin with what was typed, then those that contain it."""
+    """Return the choices that begin with the typed text, then the choices that contain it."""
     wanted = typed.lower().removeprefix('"')
     first: list[Completion] = []
     second: list[Completion] = []

@@ -26,13 +26,13 @@ class CollectionSize:
 
     place: Place
     size: int
-    """Tasks in it."""
+    """Number of tasks in the collection."""
     positions: int
     """Tasks to look at: all of them, or those within the range of scores."""
     is_bounded: bool = False
-    """Whether a range of scores bounds it."""
+    """Whether the query limits the collection to a range of scores."""
     is_filtered: bool = False
-    """Whether Redis leaves out tasks without the text."""
+    """Whether Redis filters the tasks by a text of the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Explanation:
     size: int
     """Tasks in these collections."""
     is_bounded: bool
-    """Whether a range of scores bounds each collection."""
+    """Whether each collection is limited to a range of scores."""
     seconds: float
-    """How long it may take, estimated."""
+    """Estimated duration of the query in seconds."""
 
     def __str__(self) -> str:
         """Return it as a sentence."""

@@ -46,14 +46,14 @@ class Field:
     name: str
     kind: Kind
     states: frozenset[TaskState]
-    """In other states nothing matches."""
+    """Task states in which the field has a value; tasks in other states never match."""
     answered: Answered
     meaning: str
     example: str
     is_private: bool = False
-    """Its values may be redacted, so that only users who may view payloads can search it."""
+    """Whether the values may be redacted; only users who may view payloads can search such a field."""
     has_path: bool = False
-    """A path follows the name, after a dot."""
+    """Whether the name is followed by a dot and a path."""
 
 
 _ALL: Final = frozenset(TaskState)
@@ -216,12 +216,12 @@ WORD: Final = Field(
     "timeout",
     is_private=True,
 )
-"""Fields that a word without a field is searched in."""
+"""Field of a bare word in a query, which is searched in several places."""
 
 PUBLIC_WORD: Final = dataclasses.replace(
     WORD, name="public", meaning="text in the id or type", is_private=False
 )
-"""Fields that such a word is searched in for users who may not view payloads."""
+"""Field of a bare word for users who may not view payloads."""
 
 ELSEWHERE: Final = {
     "enqueued": ("is not stored by Asynq; for pending tasks use `waiting:`", "waiting:>2h"),
@@ -248,4 +248,4 @@ ELSEWHERE: Final = {
     "header": ("takes the name of a header after a dot", "header."),
     "headers": ("is `header.` here, with the name of the header", "header."),
 }
-"""Words of other task queues: what they are here, and the nearest valid form of a clause."""
+"""Field names of other task queues: each with a hint for the error, and the nearest valid clause."""

@@ -48,11 +48,11 @@ _SOURCES: Final[dict[str, Literal["message", "id", "result"]]] = {
     "": "id",
     "public": "id",
 }
-"""Where Redis looks for the texts of a field, unless it is the message alone."""
+"""Part of a task in which Redis searches the texts of a field; for other fields, the message."""
 _NUMBERED: Final = {"max_retry": 5, "retried": 6, "size": 2, "failed": 11, "completed": 13}
-"""Numbers of the fields of a task's message that Redis tests."""
+"""Protobuf field numbers of the fields of a task's message that Redis tests."""
 _MASK_GROWTH: Final = 8
-"""How many times as long a payload may be with its masks; the shortest secret, in a list, has two bytes."""
+"""Largest factor by which masking secrets can lengthen a payload: the shortest secret has two bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ScoreBounds(NamedTuple):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether there is a bound at all."""
+        """Whether at least one side is bounded."""
         return self.low is not None or self.high is not None
 
 
@@ -203,7 +203,7 @@ def _length(one: ScanText | ScanNumber) -> int:
 
 
 def _tests_for_redis(clause: Clause, test: ValueTest, masks: Sequence[str] | None, now: int) -> _Groups:
-    """Return what Redis can test of a clause; tasks that match it pass, and others may."""
+    """Return tests by which Redis prefilters a clause: all matching tasks pass, and others may pass too."""
     field = clause.field
     if field.kind not in {Kind.NUMBER, Kind.SIZE, Kind.PAST, Kind.PATH} or field.name == "header.":
         return _texts_of_test(clause, test, masks)
@@ -227,7 +227,7 @@ def _spell(number: Decimal | None) -> str:
 
 
 def _size_unmasked(test: NumberRange) -> ScanNumber:
-    """Return the sizes that a payload may have without its masks, which may be longer than what they hide."""
+    """Return the range of sizes before masking: masks may be longer than the secrets that they hide."""
     return ScanNumber(_NUMBERED["size"], "" if test.low is None else str(int(test.low) // _MASK_GROWTH), "")
 
 

@@ -49,7 +49,7 @@ class Query:
     """A query, made by `parse_query`."""
 
     text: str
-    """As it was written."""
+    """The query as the user wrote it."""
     node: QueryNode = field(repr=False)
 
     @property
@@ -59,12 +59,12 @@ class Query:
 
     @property
     def needs_payload(self) -> bool:
-        """Whether it tests values that may be redacted, so that asking it needs the right to view them."""
+        """Whether the query tests values that may be redacted, so that it needs the right to view them."""
         return any(clause.field.is_private for clause in clauses_of(self.node))
 
     @property
     def needs_servers(self) -> bool:
-        """Whether the records of live servers are needed to answer it."""
+        """Whether answering the query needs the records of live servers."""
         return not self.fields.isdisjoint({"running", "deadline", "server", "overdue"})
 
     @property
@@ -79,7 +79,7 @@ class Query:
 
     @property
     def queue_values(self) -> frozenset[str]:
-        """Names and patterns of queues that it speaks of, those behind a minus included."""
+        """Names and patterns of queues in the query, including negated ones."""
         tests = [
             test for clause in clauses_of(self.node) if clause.field.name == "queue" for test in clause.tests
         ]

@@ -67,7 +67,7 @@ class RawValue(NamedTuple):
 
 
 class _Moment(NamedTuple):
-    """One time of a range: the first and last microsecond that it names."""
+    """A time as written, such as a day: the first and the last microsecond that it covers."""
 
     first: TimePoint
     last: TimePoint

@@ -21,7 +21,7 @@ class Clause:
     """Parts of the path of a payload or the name of a header; None is any part."""
     tests: tuple[ValueTest, ...]
     position: int
-    """Where it begins in the query, in characters from 0."""
+    """Start of the clause in the query, in characters from 0."""
     length: int
 
 

@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/_acts.py by tools/unasync.py; change that file and run `make sync`.
-"""What one step of an operation does with its tasks, by act."""
+"""Steps of operations: the calls to Redis that each act makes for its tasks."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class OperatorBase:
 
     @property
     def user(self) -> User:
-        """User who asks."""
+        """User on whose behalf calls are made."""
         return self._access.user
 
     @property

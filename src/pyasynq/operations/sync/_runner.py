@@ -61,7 +61,7 @@ class OperationRunner:
     Args:
         doors: the connections.
         operation: id of the operation.
-        redactor: shows a task as the query that has found it saw it.
+        redactor: redacts a task as the query that found it saw it.
         progress: told after each step.
     """
 
@@ -131,7 +131,7 @@ class OperationRunner:
         self._done_before = info.done
 
     def _load_tasks(self) -> None:
-        """Read the tasks, and how large the step is that another process may have made without noting it."""
+        """Read the tasks, and the size of a step that a dead process may have made without recording it."""
         if self._act is Act.UNDO:
             places, noted = list(self._queues), self._number
         else:
@@ -237,7 +237,7 @@ class OperationRunner:
         return self._acts.size_limit(self._size)
 
     def _step(self, chunk: StepTasks) -> Stepped:
-        """Act on the tasks that still match, and tell of the others that they have changed."""
+        """Act on the tasks that still match the query; report the others as changed."""
         if self._query is None or self._unnoted:
             return self._act_on(chunk)
         matching = self._find_still_matching(chunk.queue, chunk.ids)
@@ -270,7 +270,7 @@ class OperationRunner:
         return matching
 
     def _count(self, queue: str, ids: Sequence[str], stepped: Stepped) -> None:
-        """Add what a step came to; a repeated one was made of as many tasks as it tells of."""
+        """Add the results of a step to the totals; a repeated step counts the tasks of its first run."""
         self._done += stepped.done
         # An unnoted step does not name the tasks that no longer matched; it only counts them as left out.
         untold = self._unnoted and self._act is not Act.UNDO

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class QueueOperator(OperatorBase):
-    """Looks at queues, pauses them, limits them, deletes them."""
+    """The operator's methods about queues: look, pause, limit, delete."""
 
     def queues(self, queues: Sequence[str] | None = None) -> list[str]:
         """Return the names of the queues that exist, sorted; only those among `queues`, if given."""

@@ -47,7 +47,7 @@ _PROGRESS_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A collection that is gone through, with what the query asks of its tasks."""
+    """One collection to search, with the part of the query that applies to its tasks."""
 
     size: CollectionSize
     placed: PlacedQuery
@@ -55,7 +55,7 @@ class _Part:
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Where it is among all collections."""
+        """Sort key of the collection in the order of the search."""
         return _order(self.size.place)
 
 
@@ -102,7 +102,7 @@ class Selector:
     def pages(
         self, query: Query, *, cursor: str = "", limit: int = 50, budget: Budget | None = None
     ) -> BlockingSelections:
-        """Yield what matches as it is found, and how far the search is; the last one has `is_last`.
+        """Yield matches as they are found, with the progress of the search; the last page has `is_last`.
 
         Args:
             query: what to look for.
@@ -194,7 +194,7 @@ class Selector:
     def _step(
         self, part: _Part, cursor: str, facts: MatchFacts, progress: SearchProgress
     ) -> tuple[TaskPage, list[TaskInfo]]:
-        """Look at some positions; return the page and those of its tasks that match, no more than wanted."""
+        """Read one page of a collection; return the page and its matching tasks, up to the wanted number."""
         began = time.monotonic()
         with search_slots.enter_blocking():
             # A page that ends where secrets match would tell where they are.
