@@ -270,7 +270,7 @@ class Size(_Kind):
     """Numbers of bytes; as text also `512M` and `1.5G`, with units of 1,024."""
 
     of_value: bool = False
-    """Whether Redis is to take a value of this size."""
+    """Whether the size limits one value stored in Redis, so that Redis' own limit applies too."""
     metavar: str = "SIZE"
     unit: str = "bytes"
 
@@ -342,7 +342,7 @@ class Checked(_Kind):
 
     @property
     def has_text(self) -> bool:  # type: ignore[override] # of the instance, not of the class
-        """Whether there is a reader."""
+        """Whether the setting has a parser for text."""
         return self.reader is not None
 
     def check(self, name: str, value: object) -> None:

@@ -82,12 +82,12 @@ class ExpiredTask(NamedTuple):
 
     @property
     def was_only_taken(self) -> bool:
-        """Whether its server confirms the start of handlers, and that of this attempt had not started."""
+        """Whether the task was taken, but its handler had surely not started: its server records starts."""
         return self.token.endswith(CONFIRMED_BEGIN) and self.begun != self.token
 
     @property
     def ran_alone(self) -> bool:
-        """Whether nothing else ran in the process of this attempt when its worker died."""
+        """Whether the attempt ran alone in its process when its worker died, so that the crash is its own."""
         return RAN_ALONE in self.token and self.begun != self.token
 
 
@@ -104,7 +104,7 @@ class RecoverTask(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """A task that is pending again, and the number of workers that have died with it."""
+    """A recovered task, which is pending again, with its number of worker crashes."""
 
     id: str
     crashes: int
@@ -195,7 +195,7 @@ def list_expired(
 
 
 def list_unleased(queue: str) -> Plan[list[ExpiredTask]]:
-    """Return the active tasks without a lease. Recover those that a second check still finds so."""
+    """Return the active tasks without a lease; recover only tasks that a second check also returns."""
     return [task for task in (yield from _scan_active(queue, "")) if task.lease_score is None]
 
 

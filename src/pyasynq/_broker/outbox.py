@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 ONCE_SECONDS: Final = 3_600
-"""Seconds for which an end is told once, even if its entry is delivered twice and the callback has ended."""
+"""Seconds within which a callback is enqueued only once, even if its entry is delivered twice."""
 _NAMESPACE: Final = uuid.UUID("6b6b4a4e-5d2c-5b0e-9f0a-3c3f0f8f3c55")
 """Namespace of the ids of callbacks (version 5 of RFC 9562); any constant would do."""
 
 
 class StoredEnding(NamedTuple):
-    """The end of a task as the outbox holds it: its address there, and the entry."""
+    """One outbox entry about the end of a task, with its address in the outbox."""
 
     address: bytes
     entry: bytes
@@ -90,7 +90,7 @@ def list_endings(queue: str, *, seconds: float, most: int = MAX_TASKS) -> Plan[l
 
 
 def make_callback_id(queue: str, address: bytes) -> str:
-    """Return the id of the callback that is told the end at this address: a UUID made from both names."""
+    """Return the id of the callback task for an outbox entry: a UUID derived from queue and address."""
     return str(uuid.uuid5(_NAMESPACE, f"{queue}\0{address.decode('ascii', 'replace')}"))
 
 

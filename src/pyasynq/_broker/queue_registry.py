@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from pyasynq._redis.driver import DriverBase
 
 PAUSE: Final = 0.5
-"""Seconds between two calls that write owed names, so that a removed queue is seen within a second."""
+"""Seconds between two calls that register queue names, so that a removed queue reappears within a second."""
 LONGEST_PAUSE: Final = 1.0
 """Seconds between two attempts to write names that Redis refuses for now."""
 FIRST_WAIT: Final = 0.1
-"""Seconds that the first tasks of a queue wait for its name, which may be on another node."""
+"""Seconds that a queue's first tasks wait until its name is registered, maybe on another node."""
 _GAP: Final = 1.0
-"""Seconds in which the token bucket gains one token; spending one makes a lone enqueue 14 % costlier."""
+"""Seconds in which the token bucket gains a token. Registering, for a token, adds 14 % to a lone enqueue."""
 _BURST: Final = 9.0
-"""Seconds in which the empty bucket fills up, except for one token."""
+"""Seconds in which an empty token bucket gains all its tokens but one."""
 _MOST_NAMES: Final = 1_000
 _MOST_KNOWN: Final = 10_000
 _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
@@ -71,7 +71,7 @@ class QueueRegistry:
         return True
 
     def owe(self, queues: Iterable[str]) -> None:
-        """Record that tasks were written to these queues, whose names have not been confirmed since."""
+        """Record queues that got tasks and whose names must still be registered."""
         for queue in queues:
             self._owed[queue] = None
 

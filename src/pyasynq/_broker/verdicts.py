@@ -12,10 +12,10 @@ LEASED: Final = "/leased"
 """Suffix of the token of a dequeue call whose tasks are leased to workers elsewhere."""
 
 SAID_SECONDS: Final = 60
-"""Seconds for which a holder's own verdict is kept: long enough to resend a settle after a lost reply."""
+"""Seconds for which a verdict given by the holder is kept: enough to repeat a settle whose reply was lost."""
 
 DECIDED_SECONDS: Final = 600
-"""Seconds for which a verdict without the holder is kept, since the holder may not ask for minutes."""
+"""Seconds for which a verdict made without the holder is kept: the holder may ask minutes later."""
 
 
 class Verdict(enum.StrEnum):

@@ -325,7 +325,7 @@ class EngineCore:
         return tally
 
     def _make_counters(self, parts: Parts) -> tuple[Service, ...]:
-        """Make the services that report what the tally counts; the first one hears what the other takes."""
+        """Make the services that report the tally's counts, in the order in which they read them."""
         if parts.tally is None:
             return ()
         measurer = Measurer(parts, parts.tally, self._slot_count())

@@ -113,7 +113,7 @@ class Engine(EngineCore):
         return (self._aggregator,) if group_routes else ()
 
     def call_hooks(self, event: DeathEvent) -> None:
-        """Count a task of a dead worker, which its supervisor has taken back, and call the hooks for it."""
+        """Count a task that the supervisor has recovered from a dead worker, and call the hooks for it."""
         if self._parts.tally is not None and isinstance(event, WorkerDied):
             self._parts.tally.note_death(event)
         if self._hooks is not None:

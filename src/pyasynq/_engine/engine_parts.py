@@ -61,7 +61,7 @@ class Parts:
         return self.config.crash_limit if own is None else own
 
     def confirms_begin(self, task_type: str) -> bool:
-        """Return whether a handler starts only after Redis knows it, because one crash archives its task.
+        """Return whether Redis must record the start of a handler first, because one crash archives its task.
 
         This distinguishes a task that was only prefetched when its worker died from one that ran.
         """

@@ -36,7 +36,7 @@ class Lifespan:
 
     @property
     def _is_entered(self) -> bool:
-        """Whether it was entered successfully."""
+        """Whether the lifespan was entered successfully."""
         return self._entered.done() and not self._entered.cancelled() and self._entered.exception() is None
 
     async def wait_entered(self) -> Any:

@@ -70,7 +70,7 @@ class LoopWatch:
         return True
 
     def _describe_tasks(self) -> str:
-        """Describe the task that holds the loop, or else those that run on it."""
+        """Describe the task that blocks the loop; if unknown, all tasks that run on the loop."""
         running = [one for one in self._attempts() if one.phase is RUNNING and not one.threads]
         holder = asyncio.current_task(self._loop)
         # An attempt in its first step does not know its asyncio task yet, which has the task's id as name.

@@ -51,7 +51,7 @@ class QueueFailures:
         return self.ready_among(queues)
 
     def ready_among(self, queues: Iterable[str]) -> list[str]:
-        """Return the queues, of some given ones, that are not in a back-off."""
+        """Return those of the given queues that are not in a back-off."""
         if not self._until:
             return list(queues)
         now = self._clock.monotonic()

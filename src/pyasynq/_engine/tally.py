@@ -53,7 +53,7 @@ They vary, so that a rhythm of the tasks does not decide which ones are measured
 
 
 class Measured(Protocol):
-    """What an attempt tells about its times, and why it was cancelled."""
+    """The parts of an attempt that the tally reads: times and reason of cancellation."""
 
     @property
     def started(self) -> float: ...

@@ -91,7 +91,7 @@ class DurableCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key that routes it in a cluster."""
+        """The key that routes this call in a cluster."""
         return self.marker
 
     @property

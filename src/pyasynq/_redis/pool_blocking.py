@@ -34,7 +34,7 @@ _LOOK_AGAIN: Final = 0.5
 
 
 class _Use:
-    """One exchange's place in the queue for a connection."""
+    """Place of an exchange in the queue for a connection."""
 
     __slots__ = ("waiter",)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WAITED_OUT: Final = frozenset(
     {"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "READONLY"},
 )
-"""Codes of replies that refuse a call before it ran, for a passing reason: it is resent until the timeout."""
+"""Error codes for temporary refusals: the call did not run and is resent until the timeout."""
 
 _REDIRECTIONS: Final = frozenset({"MOVED", "ASK"})
 _AUTHENTICATION: Final = frozenset({"NOAUTH", "WRONGPASS"})

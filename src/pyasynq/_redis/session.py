@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 MAX_CONNECTIONS: Final = 10
-"""Largest number of a driver's connections to one server, and so of concurrent rounds there."""
+"""Largest number of connections of a driver to one server; it also limits concurrent rounds."""
 _OLDEST_VERSION: Final = (6, 2)
 _FLAGS_SINCE: Final = (7, 0)
 _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})

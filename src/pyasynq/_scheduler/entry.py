@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ID_DIGITS: Final = 32
 _NOT_OF_ENTRIES: Final = ("durable", "headers")
-"""Options that have a text form of their own, or that no entry has."""
+"""Options left out of an entry's text form: encoded separately, or not possible for entries."""
 
 
 class ScheduleEntry(NamedTuple):
@@ -107,7 +107,7 @@ def entry_id(spec: str, task: Task, number: int, location: tzinfo = UTC) -> str:
 
 
 def free_id(spec: str, task: Task, taken: Iterable[str], location: tzinfo = UTC) -> str:
-    """Return the id of an entry that is to be added to those with these ids."""
+    """Return an unused id for a new entry, given the ids already taken."""
     taken = set(taken)
     number = 0
     while (found := entry_id(spec, task, number, location)) in taken:

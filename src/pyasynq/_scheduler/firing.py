@@ -45,9 +45,9 @@ class FiringOutcome(enum.Enum):
 
     DONE = "done"
     FAILED = "failed"
-    """It must be fired again."""
+    """The enqueue failed: fire the tick again."""
     UNREACHABLE = "unreachable"
-    """It must be fired again, and the node of its queue could not be reached."""
+    """The node of the queue could not be reached: fire the tick again."""
 
 
 class Firing:

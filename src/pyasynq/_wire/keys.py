@@ -39,7 +39,7 @@ CANCEL_CHANNEL = "asynq:cancel"
 MARKS_KEY = "asynq:x:marks"
 """Sorted set of ours: marks in charts as JSON, scored with the Unix second that they are for."""
 TASK_TYPES_KEY = "asynq:x:types"
-"""Hash of ours: task type, the second at which a worker named it last, and behind a space its description."""
+"""Hash of ours: by task type, the Unix second of its last announcement, a space, and its description."""
 
 _KEPT_QUEUES = 1024
 

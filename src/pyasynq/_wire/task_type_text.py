@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TYPE_BYTES: Final = 32_768
-"""Bytes of JSON that one type may have; without its schema if it would have more, else it is left out."""
+"""Maximum bytes of JSON for one type; a larger one is written without its schema, or not at all."""
 _MAX_SUMMARY: Final = 200
 _MAX_VERSION: Final = 100
 

@@ -34,7 +34,8 @@ def due_times(
 ) -> list[tuple[str, int]]:
     """Return the due time of each task in Unix seconds, spread evenly.
 
-    `ids` begins at this position of the operation's `total` tasks."""
+    `ids` begins at this position of the operation's `total` tasks.
+    """
     first = parse_instant("process_at", options.process_at).ceiling
     distance = options.spread.total_seconds() / max(1, total)
     return [(task_id, first + int((position + at) * distance)) for at, task_id in enumerate(ids)]

@@ -49,7 +49,7 @@ _MAX_BYTES: Final = 4_000_000
 
 
 class RunBatch:
-    """Tasks that travel in one batch of plans; maps its outcomes back to the tasks."""
+    """Tasks of one batch of plans; maps the outcomes of the plans back to the tasks."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ def as_task(task: Task | str, payload: bytes | None) -> Task:
 
 
 def with_options(task: Task, options: Mapping[str, object]) -> Task:
-    """Return a task that carries the options of its call as its own.
+    """Return a copy of a task with the options of the call merged into its own.
 
     Raises:
         InvalidOptionError: for a value that is not a task.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyasynq.task import EnqueueResult
 
 _WORTH_A_BATCH: Final = 32
-"""Number of waiting calls from which a second batch is sent. Below it, one costs more than it gains."""
+"""Number of waiting calls from which a second batch is sent while one is in flight; fewer do not pay."""
 
 
 class _Room:
@@ -41,7 +41,7 @@ class _Room:
         self.bytes = 0
 
     def take_in(self, size: int) -> bool:
-        """Admit one more call if it fits; one larger than the whole room fits when it is alone."""
+        """Admit a call if it fits, or if no other call is in progress; return whether it was admitted."""
         if self.calls and (self.calls >= self._max_calls or self.bytes + size > self._max_bytes):
             return False
         self.calls += 1
@@ -90,7 +90,7 @@ class _AsyncQueue:
 
 
 class _NodeQueues(defaultdict[str, _AsyncQueue]):
-    """One event loop's queues of calls, by the node that gets them."""
+    """The call queues of one event loop, by the cluster node that the calls go to."""
 
 
 class EnqueueBatcher(Batcher["AsyncDriver"]):

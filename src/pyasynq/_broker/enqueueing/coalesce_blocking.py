@@ -32,7 +32,7 @@ _ROUNDS: Final = 5
 
 
 class _Sending:
-    """One thread's sending of a batch."""
+    """A batch that one thread sends."""
 
     __slots__ = ("is_over", "thread")
 
@@ -42,7 +42,7 @@ class _Sending:
 
 
 class _Ticket:
-    """One thread's call."""
+    """An enqueue call of one thread, waiting for its batch."""
 
     __slots__ = ("_claims", "composed", "is_answered", "is_over", "outcome", "waiter")
 
@@ -56,7 +56,7 @@ class _Ticket:
         self._claims: dict[str, _Sending] = {}
 
     def claim(self, sending: _Sending) -> bool:
-        """Claim the call for a batch, unless another one has it (compare-and-set)."""
+        """Claim the call for a batch, unless another batch has claimed it (compare-and-set)."""
         return self._claims.setdefault("batch", sending) is sending
 
     @property
@@ -87,9 +87,9 @@ class _ThreadQueue:
         """The newest batch. It may be one of several: two threads sending at once do no harm."""
 
     def may_send(self) -> bool:
-        """Return whether the calling thread may send: no batch is in flight, or one of its own.
+        """Return whether the calling thread may send: no batch is in flight, or its own outer call sends one.
 
-        Its own is below it on the stack: a signal handler, destructor or log handler enqueues.
+        Such a nested call comes from a signal handler, destructor or log handler that enqueues.
         """
         newest = self.newest
         return newest is None or newest.is_over or newest.thread == threading.get_ident()
@@ -198,7 +198,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             queue.outside.pop(waiter, None)
 
     def _has_room(self, queue: _ThreadQueue, size: int) -> bool:
-        """Return whether one more call fits; one larger than the whole room fits when it is alone."""
+        """Return whether a call fits, or no other call is in progress."""
         calls = len(queue.tickets)
         self._largest = max(self._largest, size)
         if calls == 0 or (calls < self._max_calls and (calls + 1) * self._largest <= self._max_bytes):

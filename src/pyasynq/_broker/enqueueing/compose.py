@@ -60,7 +60,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class ConflictRules(NamedTuple):
-    """How an enqueue treats a task in its way, unless it simply refuses.
+    """Rules for an enqueue whose id or lock another task has; without rules it is refused.
 
     Attributes:
         on_duplicate: for the task that holds the lock.

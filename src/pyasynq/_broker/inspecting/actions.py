@@ -62,7 +62,7 @@ class ArchiveLimits(NamedTuple):
 
 
 ActPlan: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
-"""Plan that acts on the tasks with these ids in this state; an empty state means any."""
+"""Function that makes the plan of an action on tasks, given ids and required state (empty: any)."""
 
 
 def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Instant) -> Plan[Moved]:

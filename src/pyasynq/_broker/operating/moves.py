@@ -48,7 +48,7 @@ class Move(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A task as it was read in its queue.
+    """Snapshot of a task in its own queue, before the move.
 
     Attributes:
         fields: of its hash.
@@ -68,7 +68,7 @@ class _Seen(NamedTuple):
 def hold_and_take(
     operation: str, source: str, target: str, task_id: str, from_state: str, *, is_wanted: bool = True
 ) -> Plan[Move]:
-    """Write a task into another queue, held, and take it out of its own; it is in no list afterwards.
+    """Copy a task into another queue, in no list there ("held"), and remove it from its own queue.
 
     Args:
         operation: id of the operation.
@@ -102,7 +102,7 @@ def hold_and_take(
 
 
 def release_step(step: ActStep, target: str, fates: Mapping[str, str]) -> Plan[Stepped]:
-    """Put held tasks into the lists of their states, and delete those that stay in their own queue."""
+    """Put held tasks into the lists of their states; delete the held copies of tasks that were not moved."""
     keys = queue_keys(target)
     pairs: list[Argument] = [argument for pair in fates.items() for argument in pair]
     call_keys = (keys.pending, keys.scheduled, keys.retry, keys.archived)

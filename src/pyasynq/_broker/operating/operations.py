@@ -29,7 +29,7 @@ _FIELDS: Final = (
     *("kept", "undoable", "undo_until", "refused", "error"),
 )
 LOST: Final = "lost"
-"""State that `advance` returns when another process has the operation."""
+"""Result of `advance_operation` if another process has taken the operation over."""
 
 
 def create_operation(operation: str, fields: Mapping[str, Argument], *, now: Instant) -> Plan[None]:
@@ -68,7 +68,7 @@ def advance_operation(
 
 
 def order_operation(operation: str, state: str, before: Sequence[str]) -> Plan[str]:
-    """Give an operation another state if it has one of those before; return the state that it has now."""
+    """Change an operation's state if it is one of `before` (compare-and-set); return the current state."""
     args: tuple[Argument, ...] = (state, OPERATION_SECONDS, *before)
     reply: bytes = yield ScriptCall(OPERATION_ORDER, (operation_key(operation),), args, Replay.SAFE)
     return reply.decode("utf-8", "replace")

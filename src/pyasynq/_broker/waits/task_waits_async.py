@@ -126,7 +126,7 @@ class _LoopWaits:
             await asyncio.wait(self._runners)
 
     def abandon(self) -> None:
-        """Do the same from outside the loop, without waiting for it."""
+        """End all waits and close the connection, from another thread and without waiting for the end."""
         if self._runner is not None and self.pid == os.getpid() and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._runner.cancel)
 

@@ -91,7 +91,7 @@ class BlockingTaskWaits:
 
 
 class _Call:
-    """One thread's wait."""
+    """A wait of one thread, for the shared event loop."""
 
     __slots__ = ("error", "is_done", "is_over", "late", "value", "wait", "waiter")
 
@@ -125,7 +125,7 @@ class _Call:
 
 
 class _WaitingThread:
-    """A thread with an event loop, and the calls that it serves. It starts with the first call."""
+    """Thread with an event loop that waits for blocked threads. It starts with the first call."""
 
     def __init__(self, driver: BlockingDriver) -> None:
         self.pid = os.getpid()
@@ -141,7 +141,7 @@ class _WaitingThread:
         self._failure: Exception | None = None
 
     def successor(self) -> _WaitingThread:
-        """Return its successor, the same for all callers."""
+        """Return the thread that replaces this one; the same for all callers."""
         return self._successor.setdefault("next", _WaitingThread(self._driver))
 
     def perform(self, call: _Call, seconds: float | None) -> Any:
@@ -167,7 +167,7 @@ class _WaitingThread:
         self._wake()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end, for at most this long."""
+        """Wait for the end of the thread, for at most this many seconds."""
         thread = self._owner.get("thread")
         if thread is not None:
             thread.join(seconds)

@@ -151,7 +151,7 @@ class ExecutorChild(asyncio.Protocol):
                 continue
 
     async def leave(self, seconds: float) -> None:
-        """Let the child leave its lifespans and end, and kill it if that takes longer."""
+        """Let the child leave its lifespans and end; kill it if that takes longer than `seconds`."""
         try:
             self._send_frame(frames.LEAVE)
             await asyncio.wait({self.ended}, timeout=seconds)
@@ -161,7 +161,7 @@ class ExecutorChild(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can be given a task."""
+        """Whether the child can be given a task."""
         return not self._silent and not self._is_dying and not self.ended.done()
 
     @property
@@ -262,7 +262,7 @@ class ExecutorChild(asyncio.Protocol):
             write.add_done_callback(self._writes.discard)
 
     def _take_answer(self, frame: MessageFrame) -> None:
-        """Pass an answer to the caller, if it answers the last order and comes from the child itself."""
+        """Pass an answer to the caller; kill the child if it does not answer the last order itself."""
         number, pid = frame.fields.pop("order"), frame.fields.pop("pid")
         if self._answer is None or self._answer.done() or (number, pid) != (self._orders, self.pid):
             # It is unknown which process answered, and whether later answers are right.

@@ -19,7 +19,7 @@ MARK: Final = "PYASYNQ_EXECUTOR_CHILD"
 """Variable that a worker sets for each child process: the family of the worker, and a number."""
 _PROCESSES: Final = Path("/proc")
 _MOST_LOOKS: Final = 20
-"""Limit of searches, for processes that keep starting others."""
+"""Maximum number of searches for descendants, in case they keep starting new processes."""
 
 
 def new_family() -> str:

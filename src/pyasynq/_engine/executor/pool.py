@@ -243,7 +243,7 @@ def _read_outcome(answer: MessageFrame, attempt: Attempt) -> HandlerReturn:
 
 
 def in_child(program: Program, here: Route) -> Callable[[Task], Awaitable[HandlerReturn]]:
-    """Return the call of a handler in a child process; it runs in this process if there are no children."""
+    """Return a function that runs a handler in a child process, or here if there are no children."""
     call_here = cast(
         "Callable[[Task], Awaitable[HandlerReturn]]", in_thread(here.call) if here.plain else here.call
     )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """Runs handlers. One event loop runs all of them, and the lifespans, while the process lives."""
+    """Runner of handlers in a child process; one event loop runs all handlers and lifespans."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

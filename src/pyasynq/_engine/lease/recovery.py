@@ -33,7 +33,7 @@ UNKNOWN_SERVER = "unknown"
 _CRASHES_BEFORE_BEGIN = 3
 """Archive a task after this many worker crashes, even if its handler is not known to have started."""
 _LIMITS_WITHOUT_PROOF = 3
-"""Multiple of its crash limit at which a task is archived, if no crash is proved to be its own."""
+"""Multiple of a task's crash limit at which it is archived without proof that it causes the crashes."""
 
 
 class _Crash(NamedTuple):

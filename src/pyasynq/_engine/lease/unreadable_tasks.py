@@ -48,7 +48,7 @@ class UnreadableTasks:
         self._tasks.append(UnreadableTask(queue, claim, reason))
 
     def quarantines(self, now: float) -> list[tuple[UnreadableTask, Plan[object]]]:
-        """Return the calls that archive the tasks of those queues that may be asked at a monotonic time."""
+        """Return the calls that archive unreadable tasks, for queues that are not in a back-off at `now`."""
         if not self._tasks:
             return []
         board, config, redis_now = self._parts.board, self._parts.config, self._parts.redis_time.now()

@@ -53,7 +53,7 @@ class Phase(enum.Enum):
     SETTLING = "settling"
     """Ended; its outcome is decided and not yet confirmed by Redis."""
     ABANDONED = "abandoned"
-    """Outlived its server, inside a program that continues."""
+    """The handler outlived its server, inside a program that continues."""
 
 
 # Constants, because Python 3.11 is slow to look up a member of an enum.
@@ -280,7 +280,7 @@ class Attempt:
 
     @property
     def _ends_by_deadline(self) -> bool:
-        """Whether its time ends with the task's deadline, rather than with its timeout."""
+        """Whether the task's deadline ends the attempt before its timeout does."""
         timeout, deadline = self.message.timeout, self.message.deadline
         return bool(deadline) and not 0 < timeout < deadline - self.started_at
 

@@ -241,7 +241,7 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
 
 
 def conclude_refused(parts: Parts, attempt: Attempt, error: SettleError) -> tuple[Decision, SettleRecord]:
-    """Emit that an attempt failed because Redis refuses its success, and return what to write instead."""
+    """Turn a success that Redis refuses to store into a failure: emit it, and return the outcome to store."""
     ending = Failed(error)
     try:
         task = received_task(attempt.message)

@@ -49,7 +49,7 @@ class NodeSender(Sender):
 
 
 class _Wait:
-    """One round's wait for the answers of nodes; it ends in the turn of the loop after the last one."""
+    """Wait of one round for the answers of nodes; it ends one loop iteration after the last answer."""
 
     def __init__(self, patience: Mapping[str, float]) -> None:
         loop = asyncio.get_running_loop()

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
 
 MIN_AGE_SECONDS: Final = 2.0
-"""Seconds for which an entry is left to the server that settled the task, which delivers it at once."""
+"""Age in seconds from which any server delivers an entry; until then, the server that settled the task."""
 _MOST_IN_HAND: Final = 10_000
-"""Ends that this server has settled and not told; further ones are found in the outbox, by their age."""
+"""Number of undelivered ends kept in memory; further ones are found again in the outbox, by their age."""
 
 
 class OutboxRelay(Service):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
 
 _REGISTER_SECONDS: Final = 60.0
-"""Interval for registering the names of queues, for clients that died before they registered one."""
+"""Seconds between registrations of all queue names, in case a client died before it registered one."""
 _RETRY_SECONDS: Final = 1.0
 """Interval for retrying unreachable queues."""
 

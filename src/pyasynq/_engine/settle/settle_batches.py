@@ -99,7 +99,7 @@ class Batch(NamedTuple):
 
     @property
     def puts_back(self) -> bool:
-        """Whether its tasks are pending again."""
+        """Whether the batch makes its tasks pending again."""
         return bool(self.entries) and self.entries[0].decision.action == "requeue"
 
 

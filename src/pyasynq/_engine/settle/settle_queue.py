@@ -135,7 +135,7 @@ class SettleQueue:
         self.on_put()
 
     def withhold(self, queues: Collection[str]) -> None:
-        """Hold back new outcomes of these queues, until it is called without them."""
+        """Hold back new outcomes of exactly these queues; release the outcomes of all other queues."""
         self._withheld_queues = queues
         withheld, self._withheld = self._withheld, []
         self._fresh += withheld

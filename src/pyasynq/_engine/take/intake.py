@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Ask(NamedTuple):
-    """One dequeue call, and the knowledge at the time it was sent."""
+    """One dequeue call in flight, with the state of the queue when it was sent."""
 
     queue: ServedQueue
     want: Want
@@ -108,7 +108,7 @@ class Intake:
 
     @property
     def _room(self) -> int:
-        """Number of tasks that still fit, besides those that have just come."""
+        """Number of tasks that still fit, after the tasks that have just arrived."""
         return max(0, self.capacity.room - sum(len(attempts) for _, attempts in self._arrived))
 
     def _wants(self) -> Sequence[Want]:
@@ -117,7 +117,7 @@ class Intake:
 
     @property
     def may_overlap(self) -> bool:
-        """Whether a call may leave while another one is in flight: nothing depends on their order."""
+        """Whether a call may be sent while another one is in flight, because their order does not matter."""
         return self._overlap_from is not None and self._is_plain
 
     @property
@@ -138,7 +138,7 @@ class Intake:
 
     @property
     def has_room_aside(self) -> bool:
-        """Whether another call may leave alongside those in flight, with enough room to be worth it."""
+        """Whether another call may be sent while calls are in flight, with enough free room to pay."""
         if not self.taking or not self._plenty:
             return False
         least = self._overlap_from
@@ -203,7 +203,7 @@ class Intake:
         return True
 
     def give_way(self, queue: str) -> None:
-        """Defer to other servers at a queue for a while: it has tasks without a handler here."""
+        """Let other servers go first at a queue for a while: it has tasks without a handler here."""
         settings = self._parts.settings
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_way(queue, settings.unknown_courtesy, until=until)
@@ -254,7 +254,7 @@ class Intake:
         return next(((queue, want) for queue, want in turns if want.accepts(queue.name)), None)
 
     def free_room(self, asks: Iterable[Ask]) -> None:
-        """Give the reserved room of slow calls back, so that other queues can use it."""
+        """Release the room reserved for slow calls, so that other queues can use it."""
         for ask in asks:
             self._reserved -= ask.limit
             self._released.add(ask.token)
@@ -285,7 +285,7 @@ class Intake:
         return [call for call in self.unclear if self.board.ready_at(call.queue.name) <= now]
 
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
-        """Return the call that records that a suspect is not alone any more, once its silence is over."""
+        """Return the call that records the end of a silence: the suspect does not run alone any more."""
         alone = self._suspects.alone
         if alone is None or self.capacity.room <= 0:
             return []
@@ -298,9 +298,9 @@ class Intake:
         return [(alone, confirm_begin(alone.queue, alone.id, alone.token))]
 
     def proofs_ended(self, proofs: Collection[tuple[Attempt, Plan[bool]]]) -> None:
-        """Take others alongside these suspects.
+        """End the silence of these suspects, so that other tasks run alongside them.
 
-        Also after an error: the node of their queue may be away, and other queues must not wait for it.
+        Do so also after an error: the node of their queue may be down, and other queues must not wait.
         """
         if proofs:
             self._suspects.end_silence(self._parts.clock.monotonic())

@@ -25,7 +25,7 @@ def suspect_threshold(limits: Iterable[int]) -> int:
 
 
 class PoisonGuard:
-    """Token bucket for the silences in which a suspect runs alone, so that a crash is proved to be its own.
+    """Token bucket for silences: times in which a suspect runs alone, so that a crash proves it guilty.
 
     In a silence nothing else is taken: running attempts end, and then the suspect is taken. The bucket
     fills by 0.1 s a second and a silence empties it, so other tasks keep 90 % of the worker's time. When the
@@ -67,7 +67,7 @@ class PoisonGuard:
 
     @property
     def is_wary(self) -> bool:
-        """Whether there is a suspect to consider."""
+        """Whether a suspect waits, or runs alone."""
         return self.is_silent or bool(self.waiting)
 
     def saved(self, now: float) -> float:
@@ -86,7 +86,7 @@ class PoisonGuard:
         return now + max(0.0, wanted - self.saved(now)) / self._settings.silence_share
 
     def never_ends(self, taken: Iterable[Attempt], now: float) -> bool:
-        """Return whether one of these attempts has run for so long that no silence will see its end."""
+        """Return whether one of these attempts has run for longer than the longest silence can wait."""
         return any(now - attempt.started >= self._settings.silence_longest for attempt in taken)
 
     def advance(

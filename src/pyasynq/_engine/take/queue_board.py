@@ -120,14 +120,14 @@ class QueueBoard:
         return frozenset(queue.name for queue in self.queues if queue.state.is_limited)
 
     def find_paused_queue(self, key: str) -> str | None:
-        """Return the queue whose pause this key represents; None for other keys."""
+        """Return the queue that this key pauses; None for other keys."""
         queue, kind = self._by_key.get(key, (None, None))
         return queue.name if queue is not None and kind is Key.PAUSED else None
 
     def ready_at(self, name: str) -> float:
         """Return the monotonic time from which calls may be sent to a queue, after one of them has failed.
 
-        It is past for a queue that works, and infinity while it is withheld.
+        The time lies in the past for a working queue, and is infinity for a withheld one.
         """
         if name in self.withheld:
             return math.inf
@@ -139,7 +139,7 @@ class QueueBoard:
         return [queue.keys[Key.PAUSED] for queue in self._wanted]
 
     def with_work(self, names: Iterable[str], shows_work: Callable[[QueueReading], bool]) -> list[str]:
-        """Return the served queues among these whose reading shows work, or that could not be read."""
+        """Return the given queues whose last reading shows work, or that could not be read."""
         read = [(name, one) for name in names if (one := self.known[name].reading) is not None]
         return [name for name, one in read if isinstance(one, Exception) or shows_work(one)]
 
@@ -152,7 +152,7 @@ class QueueBoard:
         return [queue for queue in self._wanted if queue.state.look_at <= now]
 
     def to_watch_again(self, now: float) -> list[ServedQueue]:
-        """Return the queues to watch before they are asked: others may have changed them."""
+        """Return the queues to watch again before they are asked: other servers may have changed them."""
         return [
             queue
             for queue in self._wanted
@@ -165,7 +165,7 @@ class QueueBoard:
         return [queue for queue in self._wanted if _is_unwatched(queue)]
 
     def next_look(self) -> float:
-        """Return the monotonic time at which to ask a queue; it is past if one may have tasks."""
+        """Return the monotonic time at which to ask the next queue; in the past if a queue may have tasks."""
         return min([queue.state.look_at for queue in self._wanted], default=math.inf)
 
     @property
@@ -216,7 +216,7 @@ class QueueBoard:
         self._choose()
 
     def withhold(self, names: Collection[str]) -> None:
-        """Stop asking and watching these queues, until this is called without them."""
+        """Stop asking and watching exactly these queues; resume all others."""
         self.withheld = names
         self._choose()
 
@@ -290,7 +290,7 @@ class QueueBoard:
         queue.state = queue.state.failed(look_at=look_at)
 
     def slot_freed(self, name: str) -> None:
-        """Record that an attempt of this server has ended; its slot is free once that is written."""
+        """Record that an attempt of this server has ended; its slot is free once Redis has the outcome."""
         queue = self.known.get(name)
         if queue is not None:
             queue.state = queue.state.slot_freed()

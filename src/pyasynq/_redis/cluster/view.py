@@ -60,14 +60,14 @@ class ClusterView:
 
     @property
     def has_one_primary(self) -> bool:
-        """Whether it names only one primary."""
+        """Whether the view names only one primary."""
         return len({claim.owner for claim in self.claims}) == 1
 
     @property
     def others(self) -> set[bytes]:
-        """Ids of the nodes that it names besides the asked one, or of that one if it is alone.
+        """Ids of the nodes in the view except the asked node, or only its own id if it names no others.
 
-        The asked one may have been a node of this cluster before it joined another.
+        The asked node may have left this cluster for another one.
         """
         ids = {node_id for address, node_id in self.ids.items() if address != self.asked}
         return (ids or set(self.ids.values())) - {b""}

@@ -41,11 +41,11 @@ class UnsettledCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Calls for one node.
+    """One exchange of calls with one node.
 
     Attributes:
         node: its address.
-        calls: in their order.
+        calls: the calls, sent in this order.
         replayed: positions of calls that may have run before.
         asking: whether to precede each call with ASKING, for slots still moving to this node.
         deadline: on the monotonic scale.

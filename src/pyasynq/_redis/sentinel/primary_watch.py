@@ -51,7 +51,7 @@ class Cuttable(Protocol):
     """A connection that can be broken from another thread."""
 
     def cut(self) -> None:
-        """Break it, so that a pending read fails."""
+        """Break the connection, so that a pending read fails."""
 
 
 class PrimaryWatch:
@@ -136,9 +136,9 @@ class PrimaryWatch:
             return (ranked[0] if ranked else None), self._changes
 
     def follow(self, named: Named, changes: int) -> bool:
-        """Adopt this primary, unless it has changed since the change of this number.
+        """Adopt this primary, unless another change came after change number `changes` (compare-and-set).
 
-        Return whether it holds.
+        Return whether this primary is now the known one.
         """
         with self._lock:
             if self.suspects(named.primary):
