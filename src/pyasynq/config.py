@@ -309,7 +309,7 @@ class SchedulerConfig:
     location: tzinfo | str = UTC
     """Time zone of cron expressions that name none, such as `"Europe/Berlin"`."""
     heartbeat_interval: Duration = 10.0
-    """How often the entries are shown to dashboards; they vanish after two of these."""
+    """Interval of announcing the entries to dashboards; entries vanish two intervals after the last one."""
     pre_enqueue: PreEnqueue | None = None
     """Called with the task before a tick is fired, by each scheduler that tries."""
     post_enqueue: PostEnqueue | None = None
@@ -317,12 +317,12 @@ class SchedulerConfig:
     error_handler: ErrorHandler | None = None
     """Called with the task and the error when a tick could not be fired."""
     forward_queues: Sequence[str] = ()
-    """Queues whose due tasks the scheduler moves to pending, which workers do while there are any.
+    """Queues whose due tasks the scheduler moves to pending; without it, only running workers do that.
 
     A scaler that has stopped all workers then sees these tasks.
     """
     shutdown_timeout: Duration = 8.0
-    """How long a shutdown waits for hooks and middleware; then it cancels them and says which hung."""
+    """Time that a shutdown waits for hooks and middleware; then it cancels them and reports which hung."""
 
     def __post_init__(self) -> None:
         parse_seconds("shutdown_timeout", self.shutdown_timeout)

@@ -237,7 +237,7 @@ class RoundFailed(NamedTuple):
 
     service: str
     error: Exception
-    """It has its traceback while subscribers are called, and not afterwards."""
+    """The error; its traceback is removed after the subscribers were called."""
     rest: float
     node: str = ""
     queue: str = ""
@@ -279,7 +279,7 @@ class ServerEnded(NamedTuple):
 
 
 class ServerStarting(NamedTuple):
-    """A server has its id; it is about to connect, and then to take its first task."""
+    """A server starts: it has its id, and has not connected yet."""
 
     server_id: str
 
@@ -420,7 +420,7 @@ class AttemptOverdue(NamedTuple):
 
 
 class AttemptAbandoned(NamedTuple):
-    """A handler outlived the server's closing; its task returns some time after it or the program ends."""
+    """A handler still ran when its server closed; its task is recovered after the handler or program ends."""
 
     queue: str
     task_id: str
@@ -442,7 +442,7 @@ class RedisWarning(NamedTuple):
 
 
 class LimitsIgnored(NamedTuple):
-    """A server that knows neither limits nor order (a Go server) works on a queue that has them.
+    """A Go server, which ignores limits and order, works on a queue that has them.
 
     Reported once for each such server and queue, by every pyasynq server that works on the queue.
     """

@@ -66,12 +66,12 @@ class QueueInfo:
     processed_total: int
     failed_total: int
     latency: timedelta
-    """How long the oldest pending task has waited; zero when none waits."""
+    """Time for which the oldest pending task has waited; zero if none waits."""
     paused: bool
     timestamp: datetime
-    """When Redis was asked, aware."""
+    """Time at which Redis was asked, aware."""
     paused_until: datetime | None = None
-    """When the pause ends by itself."""
+    """Time at which the pause ends by itself; None if it does not."""
     aggregating_at: datetime | None = None
     """When the counting of `aggregating` began, for a queue of more than 1,000 groups; None is `timestamp`.
 
@@ -131,7 +131,7 @@ class ReplicaState:
     behind: timedelta | None
     """Replication lag: time since it last heard of its primary, up to 10 s in quiet times; None for never."""
     as_of: datetime | None
-    """Time up to which it has what its primary wrote."""
+    """Time up to which the replica has received its primary's writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class QueueLocation:
 
 @dataclass(frozen=True, slots=True)
 class RedisTexts:
-    """Texts in which Redis describes itself, as it sends them."""
+    """Raw replies of Redis about itself, such as INFO."""
 
     info: str
     """Reply to INFO; of a cluster, to CLUSTER INFO. Lines end with a carriage return and a newline."""
@@ -168,13 +168,13 @@ class RedisTexts:
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """Published event of a task, such as its start; fields that the event does not have are empty."""
+    """Published event of a task, such as its start; fields that do not apply to the event are empty."""
 
     kind: str
     """`enqueued`, `started`, `succeeded`, `retried`, `archived` and so on, or `dropped` and `missed`."""
     queue: str
     at: datetime
-    """When it happened, aware; by the clock of Redis as the worker knows it, or by that of the client."""
+    """Time of the event, aware; by the worker's estimate of Redis' clock, or by the client's clock."""
     position: str
     """Its position in the queue's stream; a follower can continue after it."""
     task_id: str = ""
@@ -182,15 +182,15 @@ class TaskEvent:
     server_id: str = ""
     """Server that published it; for a recovered or poison task, the server that crashed."""
     retried: int = 0
-    """How many retries had been spent before this attempt."""
+    """Number of retries spent before this attempt."""
     max_retry: int = 0
     seconds: float = 0.0
-    """How long the attempt took."""
+    """Duration of the attempt in seconds."""
     waited: float | None = None
     """Seconds that a task was pending before it started; None if the event does not tell."""
     error: str = ""
     count: int = 1
-    """How many events were dropped, how many tasks were aggregated, or how many crashes there have been."""
+    """Number of dropped events, of aggregated tasks, or of worker crashes, depending on the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class WorkerInfo:
     task_type: str
     queue: str
     payload: bytes = field(repr=False)
-    """Its first 4 KB."""
+    """First 4 KB of the task's payload."""
     started: datetime | None
     deadline: datetime | None
 
@@ -221,20 +221,20 @@ class ServerAnswer:
 
     action: ServerAction
     number: str
-    """Number that identifies the request among those to one server."""
+    """Number of the request, unique among the requests to one server."""
     obeyed: bool
-    """False for a consumer: its program decides when it stops."""
+    """Whether the server obeys; False for a consumer, whose program decides when to stop."""
 
 
 class RequestStatus(enum.StrEnum):
     """State of a request to a server."""
 
     REQUESTED = "requested"
-    """Written down; the server reads it with its next heartbeat, within 5 seconds."""
+    """Stored in Redis; the server reads the request with its next heartbeat, within 5 seconds."""
     OBEYED = "obeyed"
     """Acknowledged in the record of the server: it takes no more tasks."""
     REFUSED = "refused"
-    """Acknowledged by a consumer, which does not obey: its program decides when it stops."""
+    """Acknowledged by a consumer, which does not obey: its program decides when to stop."""
     ENDED = "ended"
     """The server has closed, or its record has lapsed."""
     NOT_UNDERSTOOD = "not_understood"
@@ -249,7 +249,7 @@ class ServerRequestResult:
     action: ServerAction
     status: RequestStatus
     number: str = field(default="", repr=False, compare=False)
-    """Number that identifies the request among those to one server; empty if none was written."""
+    """Number of the request, unique among the requests to one server; empty if none was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,13 +270,13 @@ class ServerInfo:
     engine: str = ""
     """`pyasynq`; empty for a server in Go."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
-    """Limits that the server asks for, by queue; what is stored for a queue wins over them."""
+    """Limits that the server declares, by queue; limits stored for a queue override them."""
     types: ServedTypes | None = None
     """Task types that the server has handlers for; None if it does not say: in Go, or with one for all."""
     answer: ServerAnswer | None = None
     """The last request of an operator that the server has acknowledged."""
     loop_blocked: timedelta | None = None
-    """How long the event loop had been blocked when the record was written; None if it was not."""
+    """Time for which the event loop was blocked when the record was written; None if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class GroupPage:
     cursor: str
     """Argument `cursor` of the call for the next page; empty at the end."""
     total: int
-    """How many groups the queue has."""
+    """Number of groups of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ class Refusal(enum.StrEnum):
     STATE = "state"
     """The operation is not for tasks in the state that `TaskResult.state` names."""
     AGGREGATED = "aggregated"
-    """The task is being made into one with others of its group."""
+    """The task is being aggregated with others of its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ class TaskResult:
 
     task_id: str
     refused: Refusal | None = None
-    """None when it was done."""
+    """Reason why the task was left unchanged; None if it was changed."""
     state: TaskState | str | None = None
     """The state that forbids the operation; text for a state that pyasynq does not know."""
     cancel: CancelStatus | None = None
@@ -368,7 +368,7 @@ class TaskResults(_TupleSequence[TaskResult]):
 
     @property
     def refused(self) -> tuple[TaskResult, ...]:
-        """Results of the tasks that were left as they were."""
+        """Results of the tasks that were left unchanged."""
         return tuple(result for result in self.results if not result.done)
 
     @property
@@ -479,11 +479,11 @@ class TaskPage:
     """A part of a walk through a collection of tasks."""
 
     tasks: tuple[TaskInfo, ...]
-    """The tasks that were found; those whose message cannot be decoded are left out."""
+    """The matching tasks, except tasks whose message cannot be decoded."""
     cursor: str
     """Argument `cursor` of the next call; empty at the end."""
     looked_at: int
-    """Positions that were looked at, those of tasks that were left out included."""
+    """Number of examined positions, including tasks that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,11 +507,11 @@ class ErrorGroup:
     types: Mapping[str, int]
     """Task types, and how many tasks of each."""
     latest: datetime | None
-    """When the last of them failed."""
+    """Time of the latest of these failures."""
     sample: TaskInfo
     """The task that failed last."""
     earliest: datetime | None = None
-    """When the first of the examined tasks failed."""
+    """Time of the earliest of these failures, among the examined tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,15 +522,15 @@ class ErrorReport:
     scanned: int
     """Number of tasks that were examined."""
     is_complete: bool
-    """False when there are more tasks than were looked at."""
+    """False if there are more tasks than were examined."""
     total: int = 0
-    """How many tasks there were to look at."""
+    """Number of tasks in the state, examined or not."""
     without_error: int = 0
-    """Tasks without an error among them, such as those archived by hand."""
+    """Number of examined tasks without an error, such as tasks archived by hand."""
     since: datetime | None = None
-    """Time at which the first of the examined tasks was archived, or failed (`retry`)."""
+    """Time at which the oldest examined task was archived, or failed (state `retry`)."""
     until: datetime | None = None
-    """The same time of the last of them."""
+    """Time at which the newest examined task was archived, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -540,7 +540,7 @@ class TypeStatistics:
     type: str
     counts: Mapping[TaskState, int]
     retried: int
-    """Retries that these tasks have spent, together."""
+    """Total number of retries spent by these tasks."""
 
     @property
     def total(self) -> int:
@@ -560,7 +560,7 @@ class TypeReport:
     total: int = 0
     """Number of tasks in the states that were searched; a lower bound if not all groups were reached."""
     undated: tuple[TaskState, ...] = ()
-    """With a time range: states left out, since Redis does not tell since when tasks are in them."""
+    """States left out of a report with a time range: Redis does not store since when tasks are in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,7 +573,7 @@ class SchedulerEntryInfo:
     task: Task
     """Type and payload, and those options whose text could be read."""
     options: tuple[str, ...]
-    """All options as texts, as the scheduler wrote them."""
+    """All options of the entry, as texts written by the scheduler."""
     next_enqueue_at: datetime | None
     previous_enqueue_at: datetime | None
     scheduler_id: str = ""
@@ -581,7 +581,7 @@ class SchedulerEntryInfo:
     engine: str = ""
     """`pyasynq`; empty for a scheduler in Go, which ignores pauses."""
     paused_since: datetime | None = None
-    """When an operator paused the entry; None if it is not paused."""
+    """Time at which an operator paused the entry; None if it is not paused."""
 
     @property
     def queue(self) -> str:
@@ -598,7 +598,7 @@ class EntryPauseResult:
     understood: bool
     """False for an entry of a scheduler in Go, which ignores pauses; nothing was written."""
     paused_since: datetime | None
-    """When the entry was paused; None if it is not paused."""
+    """Time at which the entry was paused; None if it is not paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -624,7 +624,7 @@ class CancelStatus(enum.StrEnum):
     """State of a request to cancel, as far as it is known."""
 
     REQUESTED = "requested"
-    """Written down for the worker, which obeys at once, or at its next heartbeat if it missed the call."""
+    """Stored for the worker, which obeys at once, or at its next heartbeat if it missed the message."""
     SENT = "sent"
     """A worker in Go runs the task. It was told, acknowledges nothing, and always retries."""
     ENDED = "ended"

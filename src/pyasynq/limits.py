@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Unchanged(enum.Enum):
-    """Sentinel for a setting that is not given, where None has a meaning of its own."""
+    """Sentinel for a setting that is not given, where None already means "no limit"."""
 
     UNCHANGED = "unchanged"
 
@@ -46,15 +46,15 @@ class QueueLimits:
     """
 
     max_run: int | None = None
-    """How many of its tasks run at once."""
+    """Maximum number of the queue's tasks that run at once."""
     rate: float | None = None
-    """Number of its tasks that may start per `period`."""
+    """Maximum number of the queue's tasks that start per `period`."""
     period: float = 1.0
     """Length of the period in seconds."""
     burst: int = 1
     """Number of tasks that may start at once after an idle time (size of the token bucket)."""
     ordered: bool | None = None
-    """Whether its tasks run strictly one after the other; None leaves that to other settings."""
+    """Whether the queue's tasks run strictly one after the other; None leaves that to other settings."""
 
     def __bool__(self) -> bool:
         """Whether anything is limited."""
@@ -86,7 +86,7 @@ class Queue:
     priority: int = 1
     """Weight of the queue in the fair queueing of its server, as a plain number in `queues`."""
     max_run: int | None = None
-    """How many tasks of the queue run at once, in all servers together; None means unlimited."""
+    """Maximum number of the queue's tasks that run at once, in all servers together; None means unlimited."""
     rate: float | None = None
     """Number of tasks of the queue that start per `period`, in all servers together; None means unlimited."""
     period: Duration = 1.0

@@ -22,7 +22,7 @@ Duration: TypeAlias = timedelta | float | int
 """A `timedelta`, or seconds."""
 
 Until: TypeAlias = Literal["success", "start", "finish", "expiry"]
-"""When the lock of a unique task is released."""
+"""Moment at which the lock of a unique task is released."""
 
 OnDuplicate: TypeAlias = Literal["raise", "ignore", "return_existing", "replace_payload"]
 """The reaction of an enqueue when another task holds the lock."""
@@ -65,7 +65,7 @@ class EnqueueOptions(TypedDict, total=False):
     Tasks are equal if they have the same type and payload.
     """
     until: Until
-    """When the lock of a `unique` task goes: at its success (the default, as in Asynq), when an attempt
+    """Release of the lock of a `unique` task: at its success (the default, as in Asynq), when an attempt
     starts, when the task is finished in any way, or only when its time is over."""
     unique_key: str
     """Names the lock of a `unique` task, which all tasks of the queue with this name share."""
@@ -106,7 +106,7 @@ _PROCESS_TIMES: Final = ("process_at", "process_in")
 _OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
 _RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict", "once_for"})
 _OF_ONE_TASK: Final = frozenset({*_PROCESS_TIMES, "deadline", "headers", "task_id", "unique_key"})
-"""Options whose values rarely repeat, so that caching them is useless."""
+"""Options whose values differ from task to task, so that caching their parsed form is useless."""
 
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
 

@@ -63,7 +63,7 @@ Provider: TypeAlias = (
 
 
 class PeriodicTaskManager(Runnable):
-    """A scheduler whose entries are those that a provider returns.
+    """A scheduler whose entries come from a provider function.
 
     The provider is called at the start and every `sync_interval`. Entries that it no longer returns are
     unregistered, new ones are registered, and the rest stays untouched. When it raises, or returns something
@@ -216,7 +216,7 @@ class PeriodicTaskManager(Runnable):
         return joining, refused
 
     def _pair(self, leaving: Iterable[str], joining: Iterable[ScheduleEntry]) -> dict[str, str]:
-        """Return which new entry continues which old one: in order, by expression, type and queue."""
+        """Match new entries with the old ones that they replace: in order, by expression, type and queue."""
         free: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(deque)
         for entry in self.scheduler.find_entries(leaving):
             free[entry.spec, entry.task.type, entry.queue].append(entry.id)

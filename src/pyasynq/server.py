@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyasynq.limits import Queue
 
 _REPORT_SECONDS = 0.3
-"""Seconds beyond its limit that a cancelled start may take, to report what hung."""
+"""Extra seconds for a cancelled start beyond its time limit, to report what hung."""
 
 
 class ServerState(enum.StrEnum):
@@ -56,7 +56,7 @@ class ServerState(enum.StrEnum):
     NEW = "new"
     ACTIVE = "active"
     STOPPED = "stopped"
-    """It takes no more tasks; running ones continue."""
+    """The server takes no more tasks; running tasks continue."""
     CLOSED = "closed"
 
 

@@ -122,11 +122,11 @@ class AttemptInfo:
     """An unsuccessful attempt at a task. Times are aware."""
 
     started_at: datetime | None
-    """None if the worker crashed."""
+    """Start of the attempt; None if the worker crashed."""
     ended_at: datetime
-    """If the worker crashed, the time when that was discovered."""
+    """End of the attempt; if the worker crashed, the time when that was discovered."""
     server_id: str
-    """The server that ran it; `"unknown"` for a Go server that crashed."""
+    """The server that ran the attempt; `"unknown"` for a Go server that crashed."""
     outcome: str
     """`"retried"`, `"snoozed"`, `"archived"` or `"crashed"`."""
     error: str
@@ -167,13 +167,13 @@ class TaskInfo:
     completed_at: datetime | None = None
     result: bytes | None = field(default=None, repr=False)
     is_orphaned: bool = False
-    """Whether it is active without a valid lease."""
+    """Whether the task is active without a valid lease."""
     lease_expires_at: datetime | None = None
-    """When the lease of an active task ends; running workers renew it."""
+    """End of the lease of an active task; its worker keeps renewing the lease."""
     server_id: str = ""
     """The server that runs an active task; empty for a Go server, which does not store it."""
     crashes: int = 0
-    """Number of workers that have died with it since it last ended by itself."""
+    """Number of worker crashes during this task since an attempt last ended by itself."""
     traceback: str = field(default="", repr=False)
     """Traceback of the last failure; empty for one in Go."""
     attempts: tuple[AttemptInfo, ...] = ()
@@ -186,7 +186,7 @@ class TaskInfo:
     Else None.
     """
     expires_at: datetime | None = None
-    """When a completed task is deleted."""
+    """Time at which a completed task will be deleted."""
     unique_key: str = field(default="", repr=False)
     """The key of the uniqueness lock that the task was enqueued with; another task may hold it by now."""
     enqueue_status: EnqueueStatus = EnqueueStatus.ENQUEUED
@@ -206,16 +206,16 @@ class TaskEnd(enum.StrEnum):
     """How a task ended, as far as Redis shows."""
 
     COMPLETED = "completed"
-    """It succeeded and is kept until its retention ends."""
+    """The task succeeded and is kept until its retention ends."""
     ARCHIVED = "archived"
-    """It failed for good, or was archived by hand."""
+    """The task failed for good, or was archived by hand."""
     DELETED = "deleted"
-    """It disappeared before it could succeed, or sooner than its retention allows.
+    """The task disappeared before it could succeed, or sooner than its retention allows.
 
     It was deleted by hand, its handler revoked it, a cancellation deleted it, or its group was aggregated.
     """
     GONE = "gone"
-    """It is not in Redis. Without retention, success and deletion look the same."""
+    """The task is not in Redis. Without retention, success and deletion look the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class FinishedTask:
     id: str
     end: TaskEnd
     info: TaskInfo | None
-    """The kept task: completed with its result, or archived with its error. None for the others."""
+    """The kept task: completed with its result, or archived with its error. None for other ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class EnqueueResult:
     error: PyasynqError | None = None
     """Why it was not enqueued, or is not `durable`; None for the outcomes of `on_duplicate`."""
     holder: TaskInfo | None = None
-    """For `EXISTING` and `REPLACED`, the task that holds the lock."""
+    """The task that holds the lock, for `EXISTING` and `REPLACED`; otherwise None."""
 
     def __bool__(self) -> bool:
         return self.status in {EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED}

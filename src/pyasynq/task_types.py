@@ -31,7 +31,7 @@ class TaskTypeInfo:
     is_prefix: bool = False
     """Whether the handler serves all types that begin with this name: a pattern of a `Mux`."""
     seen: datetime | None = None
-    """When a worker published the type last; workers do so at their start and every hour."""
+    """Time at which a worker last published the type; workers do so at their start and every hour."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ ATTEMPT_SECONDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many durations there were in each bucket.
+    """Histogram of attempt durations.
 
     Attributes:
         counts: one number for each bound of `ATTEMPT_SECONDS`, and one for what is longer than all of them.
@@ -34,7 +34,7 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """How many durations there are."""
+        """Total number of durations."""
         return sum(self.counts)
 
     def quantile(self, share: float) -> float | None:
@@ -98,7 +98,7 @@ class AttemptCounts:
 
     @property
     def failed(self) -> int:
-        """Attempts that failed, whether or not they are tried again."""
+        """Number of failed attempts, whether or not they are retried."""
         return self.retried + self.archived
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of a worker: those of a server, and those of its processes, probes and logs."""
+"""Settings of a worker: the server's settings, and settings of processes, probes and logs."""
 
 from __future__ import annotations
 

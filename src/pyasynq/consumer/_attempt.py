@@ -83,7 +83,7 @@ class Attempt:
 
     @property
     def crashes(self) -> int:
-        """Number of workers that have died with the task since it last ended by itself."""
+        """Number of worker crashes during the task since an attempt last ended by itself."""
         return self._attempt.crashes
 
     @property
@@ -281,7 +281,7 @@ class SettledAttempt(Attempt):
 
     @property
     def verdict(self) -> str:
-        """How it was settled."""
+        """Verdict with which the attempt was settled."""
         return self._verdict.value
 
     @property

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Values = dict[str, dict[tuple[str, ...], float]]
 
 SHARE: Final = 50
-"""Figures are kept for this many times the time that reading them took: 2 % of Redis' time at most."""
+"""Factor for caching: figures are kept for 50 times as long as reading took, at most 2 % of Redis' time."""
 METRICS_USER: Final = User.with_role("metrics", "admin", login="metrics")
 _STATES: Final = ("active", "pending", "scheduled", "retry", "archived", "completed")
 _ALL_STATES: Final = (*_STATES, "aggregating")
@@ -34,7 +34,7 @@ _LATE: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What Redis says at one time.
+    """Figures read from Redis at one time.
 
     Attributes:
         infos: all queues.
@@ -255,7 +255,7 @@ def _count_overdue(entries: Iterable[SchedulerEntryInfo]) -> int:
 
 
 def _add_redis(values: Values, redis: Mapping[str, str]) -> None:
-    """Add what a single server tells of its memory; nodes of a cluster have exporters of their own."""
+    """Add the memory figures of a single server; for cluster nodes, use a Redis exporter."""
     for name, field in (
         ("pyasynq_redis_memory_used_bytes", "used_memory"),
         ("pyasynq_redis_memory_max_bytes", "maxmemory"),

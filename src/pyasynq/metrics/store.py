@@ -65,7 +65,7 @@ class MetricStore:
                 numbers[-1] += value
 
     def set_gauges(self, name: str, values: Mapping[tuple[str, ...], float], source: str = "") -> None:
-        """Set a gauge of a source for all label values; those that are not among them become 0."""
+        """Set a gauge of a source for all label values at once; label values not given become 0."""
         family = FAMILIES[name]
         with self._lock:
             kept = self._gauges.setdefault(source, {}).setdefault(name, {})
@@ -88,7 +88,7 @@ class MetricStore:
         return rows
 
     def add_rows(self, source: str, rows: Iterable[MetricRow]) -> None:
-        """Add what another process has reported. Rows of unknown metrics, of another version, are ignored."""
+        """Add rows from another process; rows of unknown metrics (another version) are ignored."""
         with self._lock:
             for name, labels, value in rows:
                 family = FAMILIES.get(name)

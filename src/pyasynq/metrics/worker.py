@@ -208,7 +208,7 @@ class FleetMetrics:
         self._store.add_rows(source, rows)
 
     def drop(self, source: str) -> None:
-        """Forget what an ended process was doing; what it had counted stays."""
+        """Drop the gauges of an ended process; its counters stay."""
         self._store.drop_source(source)
 
     def note_processes(self, states: Iterable[str], *, died: bool = False) -> None:
@@ -230,7 +230,7 @@ class FleetMetrics:
 
 
 def _rebucket(histogram: Histogram, bounds: tuple[float, ...]) -> list[float]:
-    """Return the counts for coarser bounds, which are some of the histogram's own, and the sum."""
+    """Return the counts for coarser bounds (a subset of the histogram's bounds), and the sum."""
     below = dict(zip(ATTEMPT_SECONDS, accumulate(histogram.counts), strict=False))
     counts: list[float] = []
     before = 0

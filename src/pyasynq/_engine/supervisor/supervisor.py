@@ -89,7 +89,7 @@ class MetricSink(Protocol):
         """Add changes that a child has reported."""
 
     def drop(self, source: str) -> None:
-        """Forget the gauges of a child that has ended; what it counted stays."""
+        """Drop the gauges of a child that has ended; its counters stay."""
 
     def note_processes(self, states: Iterable[str], *, died: bool = False) -> None:
         """Record the states of all children, and whether one of them has just died."""

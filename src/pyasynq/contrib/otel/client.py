@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
 MAX_CREATE_SPANS: Final = 100
-"""Tasks of one `enqueue_many` that have a span each; the others carry the context of the whole call."""
+"""Maximum number of tasks of one `enqueue_many` with own spans; others carry the context of the call."""
 
 
 @dataclass(slots=True)

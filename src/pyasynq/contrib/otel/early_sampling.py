@@ -46,9 +46,9 @@ class Ids(Protocol):
 
 
 class DroppedSpan(NonRecordingSpan):
-    """The span of every attempt that is dropped. Each attempt has ids of its own.
+    """Shared span of all attempts that are not sampled; each attempt still gets its own ids.
 
-    They are made when something asks. Most are never asked for, and making them would cost more than all
+    The ids are made on demand. Most are never needed, and making them would cost more than all
     else that tracing does then.
     """
 
@@ -79,7 +79,7 @@ class DroppedSpan(NonRecordingSpan):
 
 
 class EarlySampling:
-    """The decisions of an SDK's sampler.
+    """Decisions of an SDK's sampler, taken before a span is made.
 
     Attributes:
         ids: makes trace ids and span ids.
@@ -89,7 +89,7 @@ class EarlySampling:
     """
 
     def __init__(self, tracer: Tracer, ids: Ids, bound: int, *, follows_unsampled: bool | None) -> None:
-        """Make it.
+        """Store the sampler's rules.
 
         Args:
             tracer: makes the spans that are not dropped.
@@ -138,11 +138,11 @@ class EarlySampling:
         return self._follows_unsampled and not parent.trace_flags.sampled
 
     def make_dropped_id(self) -> int:
-        """Return a random trace id that the sampler drops, in this process and in those after it."""
+        """Return a random trace id that the sampler drops, here and in downstream processes."""
         return self.make_id(randrange(self.bound, _LIMIT))  # noqa: S311 - an id of a trace
 
     def tracer_for(self, trace_id: int) -> Tracer:
-        """Return a tracer whose next root span has this trace id, so that its sampler decides the same."""
+        """Return a tracer whose next root span has this trace id, so that the sampler decides the same."""
         tracer: Any = copy.copy(self._tracer)
         tracer.id_generator = _GivenTraceId(self.ids, trace_id)
         return tracer  # type: ignore[no-any-return]
@@ -164,6 +164,6 @@ class _GivenTraceId:
 
 
 def _is_of_the_sdk(sampler: Any) -> bool:
-    """Return whether a sampler, and each that it delegates to, is the SDK's own: not of a user's class."""
+    """Return whether a sampler and all samplers that it delegates to are the SDK's own classes."""
     parts = (sampler, *(one for one in vars(sampler).values() if hasattr(one, "should_sample")))
     return all(type(one).__module__ == _SDK_SAMPLERS for one in parts)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Aggregator: TypeAlias = Callable[[str, list[Task]], Any]
 
 MAX_LINKS: Final = 128
-"""Members of a group that a span links to, the first ones; an attribute tells how many there are."""
+"""Maximum number of group members that a span links to; an attribute holds the full number."""
 
 
 def link_members(*, tracer_provider: TracerProvider | None = None) -> Callable[[Aggregator], Aggregator]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PARENT_VARIABLE: Final = "PYASYNQ_OTEL_PARENT"
 AUTO_VARIABLE: Final = "PYASYNQ_OTEL_AUTO"
-"""Set in processes that `opentelemetry-instrument` has started, for the workers that they start."""
+"""Environment variable set under `opentelemetry-instrument`, so that child processes are traced too."""
 
 
 def trace_app(
