@@ -30,9 +30,9 @@ class Children:
     def start(
         self, command: Sequence[str], *, name: str, environment: Mapping[str, str], pipes: bool = False
     ) -> Child:
-        """Start a command; what it says goes to a log, or with `pipes` its standard output to the harness.
+        """Start a command; its output goes to a log file, or with `pipes` its standard output to the harness.
 
-        It is in a session of its own, so Ctrl-C reaches the harness alone, which then ends the others.
+        It gets its own session, so Ctrl-C reaches only the harness, which then kills the children.
         """
         self._number += 1
         log = self._logs / f"{self._number:03}-{name}.log"
@@ -73,7 +73,7 @@ class Child:
 
     @property
     def said(self) -> str:
-        """The end of its log."""
+        """The last 2,000 characters of the log."""
         return self._log.read_text(errors="replace")[-2000:]
 
     @property
@@ -83,15 +83,15 @@ class Child:
 
     @property
     def pids(self) -> list[int]:
-        """It and its descendants."""
+        """Pids of the process and its descendants."""
         return [self.process.pid, *descendants(self.process.pid)]
 
     def cpu_seconds(self) -> float:
-        """What it and its living descendants have used so far."""
+        """Return the processor seconds used so far by the process and its living descendants."""
         return sum(cpu_seconds(pid) for pid in self.pids)
 
     def peak_memory(self) -> int:
-        """The sum of the peaks of resident memory in bytes."""
+        """Return the sum of the peak resident memory of all processes, in bytes."""
         return sum(peak_memory(pid) for pid in self.pids)
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ ONE_QUEUE: Final = ("default",)
 
 
 class Length(enum.IntEnum):
-    """How much is measured: does it work at all, what matters most, everything."""
+    """Extent of a run: a smoke test, the most important measurements, or all of them."""
 
     SMOKE = 0
     DEFAULT = 1
@@ -29,9 +29,9 @@ class Contestant:
     """One peer with the settings of its worker.
 
     Attributes:
-        pace: how fast it is about, as a share of the fastest: it gets this many tasks.
-        server: what it runs on.
-        length: of the shortest run that it takes part in.
+        pace: approximate speed as a share of the fastest contestant's; it gets that share of the tasks.
+        server: kind of Redis server that it runs on.
+        length: the shortest run that includes this contestant.
     """
 
     key: str

@@ -35,7 +35,7 @@ COMMAND = ("EVALSHA", FORM.sha, 1, "{q}:key", "argument")
 
 
 def plan() -> Plan[object]:
-    """Make one call."""
+    """Run one script that does nothing."""
     return (yield ScriptCall(NOTHING, ("{q}:key",), ("argument",), Replay.SAFE))
 
 

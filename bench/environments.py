@@ -99,7 +99,7 @@ def _install(name: str, tell: Callable[[str], None]) -> Path:
 
 
 def _build(tell: Callable[[str], None]) -> Path:
-    """Return the program of the peer in Go, compiled from what is there."""
+    """Compile the Go peer from the sources at hand, and return its program."""
     source = PEERS / GO_PEER
     go = _run([str(ROOT / "tools" / "go.sh")], dict(os.environ)).strip()
     ENVIRONMENTS.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is measured and how many measurements become one: medians, ranges, percentiles, ratios."""
+"""Figures of measurements, and statistics that summarize them: medians, ranges, percentiles, ratios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One kind of number.
+    """One kind of measured number.
 
     Attributes:
         name: the key in results, and the heading.
@@ -76,7 +76,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def ratio(values: Mapping[int, float], others: Mapping[int, float]) -> Summary | None:
-    """Compare two contestants round by round, since only what was measured close together compares.
+    """Compare two contestants round by round: only numbers measured close in time are comparable.
 
     Returns:
         the summary of the ratios of the rounds that both have; None if there is none.

@@ -1,4 +1,4 @@
-"""Floors: what no client of this Redis can beat, from a bare socket that packs commands and does no more."""
+"""Floors: theoretical limits of any client of this Redis, measured with a bare socket that packs commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FLOOR_PICK_UP: Final = "floor-pick-up"
 BATCH: Final = 50
 IN_FLIGHT: Final = 2
 MESSAGE: Final = b"m" * 180
-"""As long as a task of 100 bytes of JSON with its other fields."""
+"""Stand-in for a task message: as long as one with 100 bytes of JSON."""
 
 _LUA: Final = Path(__file__).parent / "lua"
 _PREFIX: Final = "floor:{default}:t:"

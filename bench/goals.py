@@ -1,4 +1,4 @@
-"""What pyasynq wants to reach, in figures of one run: ratios, and the few absolute ones that users feel."""
+"""Performance goals of pyasynq for the figures of a run: ratios, and a few absolute ones that users feel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Goal:
-    """One figure with its bound: at least, or at most; without one it is reported only."""
+    """One figure with a lower or upper bound; without a bound it is only reported."""
 
     text: str
     value: Callable[[Results], float | None]
@@ -70,12 +70,12 @@ def _times_fastest_peer(results: Results) -> float | None:
 
 
 def _per_wake(results: Results) -> float | None:
-    """Return what Redis spends on a worker that is woken in vain."""
+    """Return Redis' processor time for a worker that is woken and finds no task."""
     return _of_each_wake(results, "idle")
 
 
 def _per_bare_wake(results: Results) -> float | None:
-    """Return what Redis spends on a bare socket that is told of a change and reads the key again."""
+    """Return Redis' processor time for a bare socket that is notified and reads the key again."""
     return _of_each_wake(results, "bare")
 
 
@@ -88,7 +88,7 @@ def _of_each_wake(results: Results, kind: str) -> float | None:
 
 
 def _woken(results: Results) -> float | None:
-    """Return how many of 200 idle workers a task wakes: one of them is enough where there is one."""
+    """Return how many of 200 idle workers one task wakes."""
     one, _, many = _of_fleets(results, WOKEN)
     return 1 + many - one if one is not None and many is not None else None
 
@@ -167,7 +167,7 @@ GOALS: Final = (
 
 
 def judged(results: Results) -> list[tuple[Goal, float]]:
-    """Return the goals whose figures were measured, with those; a smoke run measures nothing that counts."""
+    """Return the goals whose figures were measured, with the figures; none for a smoke run."""
     if results.facts.get("length") == Length.SMOKE.name.lower():
         return []
     found = ((goal, goal.value(results)) for goal in GOALS)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SCENES: Final = ((1, 1), (300, 1), (1_000, 1), (300, 10))
 """Numbers of queues and workers."""
 PICKED_UP: Final = 300
-"""How many tasks are picked up, one after another."""
+"""Number of tasks that are picked up, one after another."""
 PACE: Final = 1 / 92
 """Seconds between two tasks of a worker that is kept busy."""
 BUSY_QUEUES: Final = 200
@@ -50,7 +50,7 @@ BUSY_HEAD: Final = (
 
 
 class Worker:
-    """What a worker's process does: it serves queues, and answers each line of its input with its figures."""
+    """Program of a worker process: serves queues, and answers each line of input with its figures."""
 
     def __init__(self, url: str, queues: int, settings: dict[str, Any]) -> None:
         priorities = {f"q{number}": number % 50 + 1 for number in range(queues)}
@@ -78,7 +78,7 @@ class Worker:
         self.waits.append(time.time() - float(task.payload or b"0"))
 
     def figures(self) -> dict[str, Any]:
-        """Return what has been counted so far; waits are told once."""
+        """Return the counts so far, and the waits since the last call."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         waits, self.waits = self.waits, []
         return {
@@ -89,7 +89,7 @@ class Worker:
         }
 
     async def run(self) -> None:
-        """Start, tell how long it took, and serve until the input ends."""
+        """Start, report how long that took, and serve until the input ends."""
         mux = Mux()
         mux.handler("note")(self.handle)
         begun = time.monotonic()
@@ -112,7 +112,7 @@ def tell(figures: dict[str, Any]) -> None:
 
 
 class Process:
-    """A worker's process, as the one that measures sees it."""
+    """A worker process, as seen by the measuring process."""
 
     def __init__(self, url: str, queues: int, **settings: Any) -> None:
         command = [sys.executable, __file__, "worker", url, str(queues), json.dumps(settings)]
@@ -200,7 +200,7 @@ def idle(embedded: EmbeddedServer, queues: int, workers: int, seconds: float) ->
 
 
 def busy(embedded: EmbeddedServer, queues: int, slots: int, *, strict: bool) -> str:
-    """Return the line of a worker that gets 92 tasks a second, in one queue after another."""
+    """Measure a worker that gets 92 tasks a second, in one queue after another; return its table row."""
     client = redis_client(embedded)
     client.flushall()
     process = Process(embedded.url, queues, concurrency=slots, strict_priority=strict)

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 MODULE: Final = "bench.lost_primaries"
 QUEUES_A_NODE: Final = 2
 BATCH: Final = 25
-"""Tasks that one producer process enqueues before it ends."""
+"""Number of tasks that one producer process enqueues before it exits."""
 PAUSE: Final = 0.02
 """Seconds between two enqueues of a producer."""
 DELAY: Final = 3.0
 """Seconds until every fifth task is due."""
 HELD: Final = 4
-"""Tasks that each queue's victim holds when it is killed."""
+"""Number of running tasks of each worker that is killed."""
 USUAL_SECONDS: Final = 20.0
 PROBES: Final = ("/live", "/ready")
 URL: Final = "LOST_PRIMARIES_URL"

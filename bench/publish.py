@@ -33,7 +33,7 @@ def generated(results: Results) -> str:
 
 
 def rewritten(page: str, text: str) -> str:
-    """Return the page with another text between its markers.
+    """Return the page with the text between its markers replaced.
 
     Raises:
         ValueError: it has not exactly one pair of them.

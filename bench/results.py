@@ -1,4 +1,4 @@
-"""What a run has found, and its form as JSON."""
+"""Results of a run, and their JSON form."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bench.figures import Figure, Summary, ratio, summary
 
 @dataclass
 class Row:
-    """What one contestant did in one measurement.
+    """Figures of one contestant in one measurement.
 
     Attributes:
-        floor: the key of the row that nothing on that server can beat.
+        floor: key of the row with the theoretical limit of this server.
         reference: the key of the row that this one is compared with.
         rounds: figures by round; a round that failed is missing.
     """

@@ -24,7 +24,7 @@ _START_SECONDS = 10.0
 
 
 class RedisServer:
-    """A running server and the harness's own connection to it."""
+    """A Redis server started for the benchmark, and the harness's connection to it."""
 
     def __init__(self, binary: ServerBinary, children: Children, folder: Path) -> None:
         self.binary = binary
@@ -60,29 +60,29 @@ class RedisServer:
                 return
 
     def flush(self) -> None:
-        """Empty it."""
+        """Delete all data of the server."""
         self.client.flushall()
 
     def cpu_seconds(self) -> float:
-        """The processor time that it has used."""
+        """Return the processor seconds that the server has used."""
         return cpu_seconds(self._child.process.pid)
 
     def commands(self) -> int:
-        """How many commands it has carried out, those within scripts included."""
+        """Return the number of commands that the server has run, including commands in scripts."""
         return int(self._info("stats")["total_commands_processed"])
 
     def calls(self, name: str) -> int:
-        """How many commands of a name it has carried out."""
+        """Return the number of commands of this name that the server has run."""
         entry = self._info("commandstats").get(f"cmdstat_{name}")
         return int(entry["calls"]) if entry else 0
 
     def memory(self) -> int:
-        """The bytes that its data take, without the buffers of connections."""
+        """Return the bytes of memory in use, without buffers of connections."""
         found = self._info("memory")
         return int(found["used_memory"]) - int(found["mem_clients_normal"])
 
     def left(self, commands: list[list[str]], queues: tuple[str, ...]) -> int:
-        """Add up what commands answer; QUEUE in them stands for each queue."""
+        """Return the sum of the commands' integer replies; QUEUE in a command stands for each queue."""
         whole = {
             tuple(word.replace("QUEUE", queue) for word in command)
             for command in commands
@@ -91,7 +91,7 @@ class RedisServer:
         return sum(_number(self._execute(*command)) for command in whole)
 
     def stop(self) -> None:
-        """End it."""
+        """Kill the server and close the connection."""
         self.client.close()
         self._child.kill()
 
@@ -116,7 +116,7 @@ def _free_port() -> int:
 
 
 def find_servers(*, embedded_only: bool = False) -> dict[str, ServerBinary]:
-    """Return what can be measured on: the main server, and Valkey where that is another one.
+    """Return the server programs to measure on: the main one, and Valkey if it is a different one.
 
     The main server is an installed Redis, or else the embedded Valkey.
 

@@ -32,7 +32,7 @@ class MeasurementError(Exception):
 
 
 class Counters:
-    """What the handlers have counted."""
+    """Counters shared with the worker processes, in a mapped file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,22 +41,22 @@ class Counters:
 
     @property
     def ended(self) -> int:
-        """How many handlers have ended."""
+        """Number of handlers that have ended."""
         return sum_of(self._words)
 
     @property
     def processes(self) -> int:
-        """How many processes have run a task."""
+        """Number of processes that have run a task."""
         return self._words[0]
 
     @property
     def started(self) -> int:
-        """How many handlers have begun, where they say so."""
+        """Number of handlers that have begun, for peers whose handlers report it."""
         return sum_of(self._words, 1)
 
     @property
     def staying(self) -> int:
-        """The process whose handler stays for ever."""
+        """Pid of the process whose handler never ends."""
         return self._words[STAYING]
 
     def delays(self, count: int) -> list[float]:
@@ -81,26 +81,26 @@ class Producer:
         self._child = child
 
     def prepare(self, order: Order) -> None:
-        """Have it make the arguments of the tasks."""
+        """Send an order; the process makes the arguments of its tasks."""
         self._send(json.dumps(asdict(order)))
         self._receive()
 
     def start(self) -> None:
-        """Have it carry out the order that it has prepared."""
+        """Tell the process to carry out the prepared order."""
         self._send("go")
 
     def result(self) -> dict[str, float]:
-        """Wait until it has, and return `count`, `seconds` and the processor time `cpu`."""
+        """Wait until the order is done; return `count`, `seconds` and the processor time `cpu`."""
         return cast("dict[str, float]", self._receive())
 
     def carry_out(self, order: Order) -> dict[str, float]:
-        """Do all three."""
+        """Prepare an order, start it, and return its result."""
         self.prepare(order)
         self.start()
         return self.result()
 
     def stop(self) -> None:
-        """End it."""
+        """Kill the process."""
         self._child.kill()
 
     def _send(self, line: str) -> None:
@@ -161,7 +161,7 @@ class Worker:
 
 @dataclass
 class Stage:
-    """What all measurements of a run share.
+    """Resources that all measurements of a run share: servers, programs, producers.
 
     Attributes:
         most: how many tasks the fastest contestant gets.
@@ -180,7 +180,7 @@ class Stage:
 
     @property
     def is_smoke(self) -> bool:
-        """Whether this run only sees that all works."""
+        """Whether this run only checks that everything works (smoke test)."""
         return self.scale < 1
 
     def server(self, name: str = MAIN) -> RedisServer:
@@ -190,7 +190,7 @@ class Stage:
         return self.servers[name]
 
     def new_server(self, name: str = MAIN) -> RedisServer:
-        """Start another server of that kind."""
+        """Start another server of this kind."""
         return RedisServer(self.binaries[name], self.children, self.folder)
 
     def new_counters(self) -> Counters:
@@ -207,7 +207,7 @@ class Stage:
         return self._producers[key][0]
 
     def new_producer(self, peer: str, server: RedisServer, counters: Counters) -> Producer:
-        """Start a producer that looks at these counters. The code that starts it stops it."""
+        """Start a producer with these counters; the caller must stop it."""
         program = self.programs[peer]
         child = self.children.start(
             program.arguments("enqueue"),

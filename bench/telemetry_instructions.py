@@ -43,7 +43,7 @@ _TOTAL: Final = re.compile(rb"^totals: (\d+)$", re.MULTILINE)
 
 
 class _Ended:
-    """An attempt, as far as it is measured."""
+    """Stand-in for an ended attempt, with the attributes that are measured."""
 
     started = time.monotonic()
     waited = 0.5
@@ -55,7 +55,7 @@ async def do_nothing(_task: Task) -> None:
 
 
 async def pass_on(task: Task, call_next: Callable[[Task], Awaitable[Any]]) -> Any:
-    """Middleware that does nothing: what any middleware costs at least."""
+    """Pass the task on: middleware that does nothing, for the minimal cost of any middleware."""
     return await call_next(task)
 
 
@@ -110,7 +110,7 @@ def make_events() -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def make_parts() -> dict[str, Callable[[], None]]:
-    """Return what is counted, by name."""
+    """Return the functions whose instructions are counted, by name."""
     ask, exchange = make_events()
     return {
         "a handler alone": make_calls(),

@@ -152,7 +152,7 @@ def list_files(root: Path) -> list[Path]:
 
 
 def check_files(paths: Iterable[Path], root: Path = ROOT) -> Iterator[Finding]:
-    """Yield what is wrong in the prose of files."""
+    """Yield the findings in the prose of files."""
     for path in paths:
         name = path.relative_to(root).as_posix()
         for passage in read_passages(path):

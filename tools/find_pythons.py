@@ -75,7 +75,7 @@ def list_folders(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def ask_python(path: Path) -> Python | None:
-    """Run an interpreter and return what it is; None if it does not run, as a shim with nothing behind it."""
+    """Run an interpreter and return its version and kind; None if it does not run, such as an empty shim."""
     try:
         done = subprocess.run([path, "-c", ASK], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -99,7 +99,7 @@ def choose(found: Iterable[Python | None]) -> list[Python]:
 
 
 def main() -> None:
-    """Print what there is, and what is missing."""
+    """Print the interpreters that were found, and the versions that are missing."""
     pythons = choose(map(ask_python, list_candidates(list_folders(os.environ))))
     names = {python.name for python in pythons}
     for name in EXPECTED:

@@ -87,7 +87,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "changes": functools.partial(_verbs, changes=True),
     "acts": _acts,
 }
-"""What writes each table, by its name on the page."""
+"""Functions that write the tables, by name of the table on the page."""
 
 
 def page_with_tables(text: str) -> str:

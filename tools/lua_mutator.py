@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
     line: int
     """Number of the changed line, from 1."""
     text: str
-    """That line as it was, without the space around it."""
+    """The original line, stripped."""
     kind: str
     source: str
     """The whole wrong copy."""

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "pyasynq"
 SCRIPTS = Path("_broker", "lua")
-"""Where the scripts are inside the package."""
+"""Folder of the Lua scripts inside the package."""
 
 _TEST_TIMEOUT = 15
-"""Seconds: a mutated script may loop for ever, and then a test of it never ends."""
+"""Seconds after which a test is killed: a mutated script may loop for ever."""
 _EXTRA_TIME = 30.0
 """Seconds a fork may take beyond four times what its tests took unbroken."""
 _FIRST_STAGE = 12
-"""Tests that are tried before the others: they kill most mutants, and few files are collected quickly."""
+"""Number of tests that are tried first: they kill most mutants, and few files are collected quickly."""
 _POLL = 0.01
 _PASSED, _FAILED, _INTERNAL_ERROR, _BROKE_OFF = 0, 1, 3, 70
 _OUT_OF_TIME = "from pytest-timeout"
@@ -59,7 +59,7 @@ class RunError(Exception):
 
 
 class Recorded(NamedTuple):
-    """What one test did when nothing was broken."""
+    """Record of one test run on the unmutated scripts."""
 
     scripts: frozenset[str]
     seconds: float
@@ -92,7 +92,7 @@ def record_tests(folder: str, *, processes: int) -> dict[str, Recorded]:
 
 
 def read_records(records: Path, folder: str) -> dict[str, Recorded]:
-    """Return what each test of a folder did, of all that were recorded. Raises RunError if there is none."""
+    """Return the records of the tests in a folder, by test. Raises RunError if there is none."""
     recorded = {
         test: Recorded(frozenset(entry["scripts"]), entry["seconds"])
         for record in records.glob("*.json")

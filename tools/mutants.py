@@ -60,7 +60,7 @@ _PLAIN_LINE_EVERY = 25
 
 
 class Place(NamedTuple):
-    """What names a mutant in tests/mutants.toml. Equal lines of one script share an entry."""
+    """Key of a mutant in tests/mutants.toml. Equal lines of one script share an entry."""
 
     script: str
     line: str
@@ -75,7 +75,7 @@ class Candidate(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """What names it in tests/mutants.toml."""
+        """Key of this mutant in tests/mutants.toml."""
         return Place(self.script, self.mutant.text, self.mutant.kind)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Candidate(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a run came to."""
+    """Result of a mutation run."""
 
     survivors: list[Candidate]
     unlisted: list[Candidate]
@@ -182,7 +182,7 @@ def rank_tests(
 def judge(
     everything: Iterable[Candidate], killed: Mapping[Candidate, bool], excuses: Mapping[Place, str]
 ) -> Verdict:
-    """Compare what survived with what may. An entry is stale if nothing is left that it could excuse."""
+    """Compare the survivors with the listed ones. An entry is stale if it excuses no surviving mutant."""
     survivors = [candidate for candidate, is_killed in killed.items() if not is_killed]
     needed = {candidate.place for candidate in everything if not killed.get(candidate, False)}
     return Verdict(

@@ -38,7 +38,7 @@ _MARK: Final = "pyasynq:testing"
 
 
 class Recorded:
-    """An app whose tasks fail while they are told to, and what they did."""
+    """An app whose tasks fail while `failing` is set, with the ids of the tasks that ran."""
 
     def __init__(self) -> None:
         self.app = App("redis://nowhere.invalid")
@@ -101,7 +101,7 @@ def fill(kit: testing.Kit) -> None:
 
 
 def restore(client: redis.Redis, recorded: dict[str, Any]) -> None:
-    """Write what was recorded into an empty database."""
+    """Restore recorded keys into an empty database."""
     for key, entry in recorded.items():
         value = entry["value"]
         match entry["type"]:

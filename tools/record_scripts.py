@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _AS_STEP = b"local function take_step("
-"""In a script that is a step of an operation; its own `-- Uses:` line does not name this fragment."""
+"""Text that identifies a script as a step of an operation; its `-- Uses:` line omits this fragment."""
 
 _scripts: dict[str, set[str]] = {}
 _seconds: dict[str, float] = {}

@@ -190,7 +190,7 @@ def percentile(ordered: list[int], percent: int) -> int:
 
 
 def measure(modules: dict[str, ast.Module]) -> dict[str, list[Size]]:
-    """Return the sizes of everything in the modules, by what was measured."""
+    """Return the sizes of modules, classes and functions, by kind of measure."""
     measured: dict[str, list[Size]] = {
         "lines of a file": [],
         "lines of a function": [],

@@ -296,7 +296,7 @@ def messages_of_asynq() -> Iterator[dict[str, Any]]:
 
 
 def odd_messages() -> Iterator[dict[str, Any]]:
-    """Yield bytes that no peer of today writes so, and that all must read."""
+    """Yield encodings that no current peer writes, but that all must read."""
     plain = new_task_message(**MESSAGES["the smallest that clients write"])
     with_headers = new_task_message(**MESSAGES["a group, and headers of which one is empty"])
     first, rest = "0a0174", encode_task_message(plain)[3:].hex()
@@ -385,7 +385,7 @@ def _vector(name: str, message: Message, data: bytes, written_by: str) -> dict[s
 
 
 def fields_of(message: Message) -> dict[str, Any]:
-    """Return what a message holds as JSON: bytes in hexadecimal, a Timestamp as seconds and nanoseconds."""
+    """Return a message's fields as JSON: bytes in hexadecimal, a Timestamp as seconds and nanoseconds."""
     return {field.name: _json_value(field, value) for field, value in message.ListFields()}
 
 

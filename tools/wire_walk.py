@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     RedisClient = Any
 
 NOW: Final = Instant(4_000_000_000, 250_000)
-"""In the year 2096, so that nothing that the walk leaves is over."""
+"""Time of the walk, in the year 2096, so that none of the keys that it leaves has expired."""
 
 SERVER: Final = "52f7f9b1-3475-407c-84bd-6fc5a5f8f784"
 SET: Final = "0ad1ce62-accc-44bb-b776-5abe7d5df057"
@@ -70,7 +70,7 @@ Database = dict[str, dict[str, Any]]
 
 
 class Step(NamedTuple):
-    """What is done, in words, when, and the plan that does it."""
+    """One step of the walk: a description, the time, and the plan to run."""
 
     words: str
     now: Instant
@@ -239,7 +239,7 @@ def _claim(task_id: str, call: int) -> Claim:
 
 
 def walk(perform: Perform, client: RedisClient) -> list[dict[str, Any]]:
-    """Do the steps on an empty database; return for each what has changed there, and which keys are gone."""
+    """Run the steps on an empty database; return the changed and the deleted keys of each step."""
     before: Database = {}
     vectors: list[dict[str, Any]] = []
     for step in Walk(lambda task_id: client.hget(queue_keys(QUEUE).task(task_id), "msg")).steps():
@@ -263,7 +263,7 @@ def _differ(after: dict[str, Any], before: dict[str, Any] | None) -> bool:
 
 
 def database(client: RedisClient) -> Database:
-    """Return all keys; a TTL in seconds, that of a day's counter as the Unix second at which it ends."""
+    """Return all keys with values and TTLs: in seconds, for daily counters as a Unix time."""
     found: Database = {}
     for name in client.keys("*"):
         entry: dict[str, Any] = {"type": client.type(name).decode(), "value": _value(client, name)}

@@ -70,7 +70,7 @@ async def wait() -> Snooze:
 
 
 class _Redis:
-    """A server on a port of its own, whose data outlives it."""
+    """A Redis server on its own port, whose data survive a restart."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -288,7 +288,7 @@ def normalise(lines: list[str]) -> list[str]:
 
 
 def record(name: str) -> list[str]:
-    """Return what a worker writes in one scenario."""
+    """Run one scenario; return the lines that the worker writes."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "shop.py").write_text(_SHOP)
@@ -307,7 +307,7 @@ def blocks(page: str) -> Iterator[tuple[str, int, int]]:
 
 
 def differs(name: str, written: list[str], recorded: list[str]) -> bool:
-    """Return whether a block is not what a worker writes now."""
+    """Return whether a recorded block differs from what a worker writes now."""
     if name in UNORDERED:
         return sorted(_joined(written)) != sorted(_joined(recorded))
     return written != recorded

@@ -27,7 +27,7 @@ def tell(name: str, seconds: list[float]) -> None:
 
 
 async def measure_usual(scene: Scene, samples: int) -> None:
-    """Measure what is not broken."""
+    """Measure delays in normal operation."""
     async with scene.worker():
         for name, measure in usual.AT_A_WORKER.items():
             tell(name, [await measure(scene) for _ in range(samples)])
@@ -64,7 +64,7 @@ async def measure_deaths(scene: Scene, samples: int) -> None:
 
 
 async def measure_stuck(scene: Scene, samples: int) -> None:
-    """Measure what happens to code that does not end."""
+    """Measure delays with handlers that do not end."""
     async with scene.worker():
         tell("a blocked event loop is reported", [await stuck.blocked_loop(scene) for _ in range(samples)])
     tell("an overdue aggregator is reported", [await stuck.overdue_aggregator(scene) for _ in range(samples)])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 URL: Final = "BENCH_DELAYS_URL"
 STAGGER: Final = 0.3
-"""Seconds between two kills, so that they meet different moments of the polls."""
+"""Seconds between two kills, so that they happen at different moments between two polls."""
 OUTAGE: Final = 36.0
 """Seconds: longer than a lease."""
 GO_LEASE: Final = 30
@@ -67,7 +67,7 @@ async def _until(condition: Any, pause: float = 0.02) -> None:
 
 @asynccontextmanager
 async def _holding(scene: Scene, samples: int) -> AsyncIterator[list[subprocess.Popen[bytes]]]:
-    """Run workers that each hold one task of a queue of their own."""
+    """Run workers that each serve their own queue and hold one task of it."""
     queues = [f"dead{number}" for number in range(samples)]
     victims = [start_worker(scene.url, "--queues", f"{queue}=1") for queue in queues]
     try:
@@ -121,7 +121,7 @@ async def killed_in_an_outage(scene: Scene, samples: int) -> list[float]:
 
 
 async def killed_in_go(scene: Scene, samples: int) -> list[float]:
-    """Return after which time the tasks of killed workers in Go start here; they are written as Go does."""
+    """Return the seconds until tasks of killed Go workers start here; their keys are written as Go does."""
     queues = [f"dead{number}" for number in range(samples)]
     since = []
     with redis.Redis.from_url(scene.url) as client:

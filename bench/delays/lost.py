@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.delays.scene import Scene
 
 _POLL: Final = 3.0
-"""Seconds between polls; each sample begins at another moment between two of them."""
+"""Seconds between polls; each sample begins at a random moment between two polls."""
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def _deaf(proxy: Proxy) -> AsyncIterator[None]:
 
 
 async def new_task(scene: Scene, proxy: Proxy) -> float:
-    """Return how long a new task waits of which no worker was told."""
+    """Return the wait in seconds of a new task whose notification was lost."""
     async with _deaf(proxy):
         begun = time.time()
         await scene.client.enqueue("note")
@@ -44,7 +44,7 @@ async def new_task(scene: Scene, proxy: Proxy) -> float:
 
 
 async def scheduled_task(scene: Scene, proxy: Proxy) -> float:
-    """Return how late a scheduled task begins of which no worker was told."""
+    """Return the delay in seconds of a scheduled task whose notification was lost."""
     async with _deaf(proxy):
         begun = time.time()
         await scene.client.enqueue("note", process_in=1)
@@ -52,7 +52,7 @@ async def scheduled_task(scene: Scene, proxy: Proxy) -> float:
 
 
 async def cancellation(scene: Scene, proxy: Proxy) -> float:
-    """Return how long it takes until a worker that missed a cancellation finds it."""
+    """Return the seconds until a worker finds a cancellation whose notification was lost."""
     info = await scene.client.enqueue("hang")
     await scene.next()
     async with _deaf(proxy):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RETRY_DELAY: Final = 1.0
 _PIECE: Final = 65_536
 _REPORTS: Final = (b">2\r\n$10\r\ninvalidate", b"*3\r\n$7\r\nmessage", b">3\r\n$7\r\nmessage")
-"""How a report begins: a change of a watched key, and a published message."""
+"""First bytes of notifications: changes of watched keys, and published messages."""
 
 
 class Scene:

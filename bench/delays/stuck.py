@@ -22,7 +22,7 @@ SHUTDOWN: Final = 0.5
 
 
 class _Reports(logging.Handler):
-    """Notes when a line was logged that has this text; it may come from another thread."""
+    """Log handler that notes the time of a line with this text, from any thread."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

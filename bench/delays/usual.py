@@ -112,7 +112,7 @@ async def limit_raised(scene: Scene) -> float:
 
 
 async def handed_over(scene: Scene) -> float:
-    """Return how long after the end of its patience a stopped worker's task runs at another one."""
+    """Return the seconds from a worker's shutdown timeout until another worker runs its unfinished task."""
     async with scene.worker(concurrency=1, shutdown_timeout=0.5, cancel_timeout=0.5):
         info = await scene.client.enqueue("hang")
         await scene.next()
@@ -147,4 +147,4 @@ AT_A_WORKER: Final[dict[str, Sample]] = {
     "a wait for a result, after the handler's call": result_returned,
     "a stored limit is raised: the next start": limit_raised,
 }
-"""Measured at one worker that is there already."""
+"""Samples measured with one running worker, by name."""

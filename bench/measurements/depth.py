@@ -31,7 +31,7 @@ if ids then redis.call('LPUSH', KEYS[2], unpack(ids)) end
 
 
 class Depth:
-    """A separate server on which about this many tasks are kept pending while some are drained."""
+    """A separate server that keeps about `depth` tasks pending while some of them are drained."""
 
     def __init__(self, stage: Stage, depth: int) -> None:
         self._stage = stage
@@ -40,7 +40,7 @@ class Depth:
         self._drained = stage.most
 
     def run(self) -> dict[str, float]:
-        """Measure the drain of some of them.
+        """Measure how fast some of the pending tasks are drained.
 
         Raises:
             MeasurementError: a task is lost, or ran twice.
@@ -114,7 +114,7 @@ DEPTH = Measurement(
 
 
 class Elsewhere:
-    """A separate server on which another worker holds this many tasks for long."""
+    """A separate server on which another worker keeps `held` tasks running for long."""
 
     def __init__(self, stage: Stage, held: int) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""Idle: what a worker with nothing to do asks of Redis and of its processor."""
+"""Idle: the load of a worker without tasks on Redis and on its own processor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WINDOW_SECONDS: Final = 6.0
 
 
 class Listener:
-    """Counts the commands that Redis carries out, and those of them that clients have sent.
+    """Counter of the commands that Redis runs, in total and as sent by clients (MONITOR).
 
     Raises:
         MeasurementError: at the end of the block, if it could not hear all of it.

@@ -32,7 +32,7 @@ SETTLE_SECONDS: Final = 0.5
 
 @dataclass(frozen=True)
 class Pair:
-    """A worker and the client that sends it tasks."""
+    """A worker, and the client that enqueues its tasks."""
 
     key: str
     title: str

@@ -19,8 +19,8 @@ class Entry:
     """One row of a measurement.
 
     Attributes:
-        run: measures once, and returns the figures by their names.
-        floor: the key of the row that nothing on that server can beat.
+        run: function that measures once, and returns the figures by name.
+        floor: key of the row with the theoretical limit of this server.
         reference: the key of the row that this one is compared with.
     """
 
@@ -33,7 +33,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a measurement may use.
+    """Setting of a measurement: the stage, peers, servers and length.
 
     Attributes:
         peers: those that take part.
@@ -49,13 +49,13 @@ class Scene:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is measured.
+    """One measurement: its rows, figures and notes.
 
     Attributes:
-        open: makes the entries; what they need stands for the time of the block.
+        open: context manager that makes the entries, and keeps up what they need until its block ends.
         compared: what rows are compared with, in the words of a heading.
         by_default: part of a run that names no measurements.
-        most_rounds: where a round takes minutes.
+        most_rounds: limit of rounds for a measurement whose rounds take minutes.
     """
 
     key: str

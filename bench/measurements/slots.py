@@ -22,12 +22,12 @@ SHARE: Final = Figure("of the ideal", "%", 1, rising=True)
 
 @dataclass(frozen=True)
 class Sleepers:
-    """Tasks that sleep.
+    """One scenario of tasks that sleep.
 
     Attributes:
         mode: the order that enqueues them.
         seconds: how long each sleeps on average.
-        turns: how many of them each slot runs.
+        turns: number of tasks that each slot runs.
     """
 
     key: str

@@ -91,12 +91,12 @@ def bare_wake(stage: Stage, number: int) -> dict[str, float]:
 
 
 class Spent(NamedTuple):
-    """What Redis did in some time."""
+    """Work of Redis during one interval."""
 
     seconds: float
     cpu: float
     looks: int
-    """How often a worker has read a key to be told of its next change: once each time that it was told."""
+    """Number of reads by which workers watch a key again, one after each wake-up."""
     calls: int
 
 

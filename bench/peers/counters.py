@@ -16,7 +16,7 @@ from pathlib import Path
 
 COUNTERS_VARIABLE = "BENCH_COUNTERS"
 STAY = -1
-"""As the time at which a task was sent: the first handler that meets this task never ends."""
+"""Special send time of a task: the first handler that runs such a task never ends."""
 
 SLOTS = 4096
 SAMPLES = 4096
@@ -33,7 +33,7 @@ def map_counters(path: str | Path) -> memoryview[int]:
 
 
 class _Own:
-    """This process's part of the counters; a forked child takes a part of its own."""
+    """The slot of this process in the counters file; a forked child takes a new slot."""
 
     words: memoryview[int] | None = None
     at = 0
@@ -70,7 +70,7 @@ def hit(number: int, sent: int) -> None:
 
 
 def hit_from_thread(number: int, sent: int) -> None:
-    """Do the same from any thread."""
+    """Count a task that ran, as `hit`, but from any thread."""
     with _lock:
         words = _Own.words or _attach()
     if sent:
@@ -80,7 +80,7 @@ def hit_from_thread(number: int, sent: int) -> None:
 
 
 def started() -> None:
-    """Count a handler that begins, where beginning and end are apart."""
+    """Count a handler that begins; for peers whose handlers count begin and end separately."""
     words = _Own.words or _attach()
     words[_Own.at + 1] += 1
 

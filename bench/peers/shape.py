@@ -47,7 +47,7 @@ class Arguments(TypedDict):
 
 
 Mode: TypeAlias = "Callable[[Sequence[Arguments], Sequence[str]], Awaitable[None] | None]"
-"""Enqueues tasks; given queues, it goes round them."""
+"""Function that enqueues tasks, round robin over the queues if there are several."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ def arguments(number: int, text: str, sent: int = 0) -> Arguments:
 
 @dataclass(frozen=True)
 class Peer:
-    """What a peer module offers.
+    """Interface of a peer module: how to enqueue to a task queue, and how to run its worker.
 
     Attributes:
         packages: their versions are reported.
         setup: how it is set up, and where that is documented.
         after_a_crash: outcome of the tasks of a killed worker.
-        at_least_once: they are run again.
+        at_least_once: whether the tasks of a killed worker run again.
         modes: the ways to enqueue; a coroutine function runs in one event loop, always the same.
-        fill: the fastest of them.
+        fill: name of the fastest mode.
         left: commands whose integers add up to what is left in Redis of tasks that have not ended; QUEUE in
             them stands for each queue.
         work: runs a worker with the settings until SIGTERM.
@@ -113,7 +113,7 @@ class Peer:
 
 @dataclass
 class Description:
-    """What `describe` prints."""
+    """Description of a peer, printed by the command `describe`."""
 
     title: str
     versions: dict[str, str]
@@ -209,7 +209,7 @@ def in_turn(tasks: Sequence[Arguments], queues: Sequence[str]) -> Iterator[tuple
 
 
 def in_processes(settings: dict[str, Any], run: Callable[[], None]) -> None:
-    """Run a worker that knows only one process in as many as are wanted, as its documentation advises."""
+    """Run a single-process worker in several processes, as its documentation advises."""
     others = [
         multiprocessing.get_context("spawn").Process(target=run, daemon=True)
         for _ in range(settings.get("processes", 1) - 1)
@@ -234,7 +234,7 @@ def _tell(message: object) -> None:
 
 
 def main(peer: Peer, command: str, *rest: str) -> None:
-    """Do what the harness asks."""
+    """Run a command of the harness."""
     if command == "describe":
         _tell(asdict(describe(peer)))
     elif command == "enqueue":

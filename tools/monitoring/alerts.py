@@ -1,4 +1,4 @@
-"""Alert rules: what is compared with what, for how long, what to do, and a test of each."""
+"""Prometheus alert rules: conditions, duration, advice for the operator, and a test of each."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One rule, its page and its test.
+    """One alert rule, with its runbook page and its test.
 
     Attributes:
         name: without the prefix `Pyasynq`.
         conditions: joined by `joint`.
         joint: PromQL between the conditions.
-        minutes: how long it must be so.
+        minutes: how long the conditions must hold.
         severity: `critical` or `warning`.
         summary: one line; may use labels.
         meaning: paragraph of the page: what has happened.

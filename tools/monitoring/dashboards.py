@@ -12,7 +12,7 @@ _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One expression of a panel, and how its series are called."""
+    """One PromQL expression of a panel, and the legend of its series."""
 
     expression: str
     legend: str

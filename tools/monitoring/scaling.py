@@ -9,7 +9,7 @@ LOAD: Final = (
 )
 """Active, pending and due tasks of a queue."""
 SLOTS_EACH: Final = 10
-"""Slots of one replica, which the recipes assume."""
+"""Number of slots of one worker replica, as the recipes assume."""
 
 
 def _scaled_object(name: str, trigger: dict[str, Any]) -> dict[str, Any]:
