@@ -22,10 +22,10 @@ EXIT_ABORTED: Final = 130
 
 EXIT_FAILED: Final = 1
 EXIT_NO_MATCH: Final = 3
-"""Nothing matches, and the user asked to fail then (`--fail-empty`)."""
+"""Exit code if nothing matches and the user asked to fail in that case (`--fail-empty`)."""
 EXIT_REFUSED: Final = 4
 """The user did not confirm the change, or lacks the permission."""
 EXIT_UNREACHABLE: Final = 5
 """Redis cannot be reached."""
 EXIT_PARTLY: Final = 6
-"""Only a part of the requested changes was made."""
+"""Exit code if only a part of the requested changes was made."""

@@ -1,4 +1,4 @@
-"""Settings of Asynq's command from its environment variables and its file, for people who come from it."""
+"""Settings of Asynq's command line, from its environment variables and file, for users who migrate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXTS: Final = ("uri", "password", "username", "cluster_addrs", "tls_server")
 _FLAGS: Final = ("cluster", "tls", "insecure")
 _NAMES: Final = (*_TEXTS, *_FLAGS, "db")
 _PLACES: Final = ("URI", "CLUSTER", "CLUSTER_ADDRS")
-"""Variables that name a Redis. Without one of them, `USERNAME` and `PASSWORD` belong to other programs."""
+"""Variables with an address of Redis. If none is set, `USERNAME` and `PASSWORD` belong to other programs."""
 _TRUE: Final = frozenset({"1", "t", "true"})
 _LARGEST: Final = 100_000
 
@@ -71,7 +71,7 @@ def _parse(text: str, suffix: str) -> Mapping[str, Any]:
 
 
 def _parse_lines(text: str) -> dict[str, str]:
-    """Return what lines `name: value` say, which is all of YAML that these settings need."""
+    """Parse lines `name: value`: the only part of YAML that these settings need."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         content = line.split(" #", 1)[0].strip()

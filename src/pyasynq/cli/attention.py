@@ -135,7 +135,7 @@ async def list_findings(session: Session, severity: int, queue: str | None, *, s
 
 
 def describe_in_words(record: Mapping[str, Any], printer: Printer) -> str:
-    """Return lines about a finding, for people; commands are whole, so that they can be pasted."""
+    """Return a finding as lines of text; commands are not wrapped, so that they can be pasted."""
     moment = printer.moment()
     place = record["queue"] or record["subject"]
     since = f", since {moment.relative(record['since'])}" if record["since"] else ""

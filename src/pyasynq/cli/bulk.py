@@ -104,7 +104,7 @@ async def act_on_found(
 
 
 def tell_no_match(session: Session, query: str, found: FoundTasks) -> int:
-    """Tell that no task matches; return the exit code."""
+    """Print that no task matches; return the exit code."""
     tell_left_out(found)
     looked = f"; {counted(found.looked_at, 'task')} looked at" if found.looked_at else ""
     session.printer.records(replace(PREVIEW, empty=f"No task matches {visible(query)}{looked}."), [])
@@ -112,7 +112,7 @@ def tell_no_match(session: Session, query: str, found: FoundTasks) -> int:
 
 
 def tell_found(found: FoundTasks) -> None:
-    """Tell on stderr how many tasks there are."""
+    """Print the number of found tasks on stderr."""
     where = "" if len(found.ids) == 1 else f" in {counted(len(found.ids), 'queue')}"
     more = "" if found.is_all else ", and there are more"
     looked = f"; {found.looked_at:,} looked at" if found.looked_at else ""
@@ -121,7 +121,7 @@ def tell_found(found: FoundTasks) -> None:
 
 
 def tell_left_out(found: FoundTasks) -> None:
-    """Tell on stderr which tasks cannot be acted on."""
+    """Print on stderr which tasks cannot be acted on."""
     if found.left_out:
         states = ", ".join(f"{number:,} {state}" for state, number in found.left_out.most_common())
         click.echo(f"Left out, because of their state: {states}.", err=True)
@@ -183,7 +183,7 @@ async def _follow(session: Session, info: OperationInfo, progress: ProgressBar) 
 
 
 class _Interrupt:
-    """The first Ctrl-C, which pauses an operation after the step that is under way; the next one ends all."""
+    """Handler of Ctrl-C: the first one pauses an operation after its current step, the second one exits."""
 
     def __init__(self, session: Session, operation: str) -> None:
         self._session = session

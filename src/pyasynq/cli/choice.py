@@ -1,4 +1,4 @@
-"""Which tasks a command means, as ids or as a query, and how it is to act on them."""
+"""Choice of the tasks that a command acts on, by ids or by a query, and its options."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def find_by_ids(
 
 
 def require_ids(ids: Sequence[str], more_ids: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids that are given in either way; `-` reads them from stdin, one a line.
+    """Return the ids from arguments and option; `-` reads ids from stdin, one a line.
 
     Raises:
         click.UsageError: if there is none.

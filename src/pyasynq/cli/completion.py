@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LIMIT: Final = 0.15
 """Seconds that a completion may wait for Redis: a longer wait would be felt at the keyboard."""
 _FRESH: Final = 30.0
-"""Seconds for which names are kept in a file, so that the next key needs no connection."""
+"""Seconds for which names are cached in a file, so that the next completion needs no connection."""
 _MOST_NAMES: Final = 1_000
 _SHELLS: Final = ("bash", "zsh", "fish")
 _INSTALL: Final = {

@@ -1,4 +1,4 @@
-"""From `MODULE:APP` to the app, with errors that say what was looked for."""
+"""Search for the app of `MODULE:APP`, with errors that say what was searched for."""
 
 from __future__ import annotations
 

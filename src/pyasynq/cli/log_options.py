@@ -1,4 +1,4 @@
-"""`--log-level` and its like: whose logging a command uses, the app's own or that of the command line."""
+"""Logging options such as `--log-level`: they choose between the app's logging and the command line's."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def run_server(
     has_metrics: bool = False,
     loop_factory: Callable[[], AbstractEventLoop] | None,
 ) -> int:
-    """Be a worker that its supervisor, or a probe, knows the state of; return the exit code."""
+    """Run a worker that reports its state to its supervisor or to probes; return the exit code."""
     metrics = _make_worker_metrics(server) if has_metrics else None
     if link is not None:
         rules = {task_type: route.rules for task_type in app.tasks if (route := app.route(task_type))}

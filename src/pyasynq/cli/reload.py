@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PARENT: Final = "--parent"
 _LOOK_AT_CHILD_EVERY_MS = 500
 _END_MARGIN: Final = 3.0
-"""Seconds that a worker may take to end beyond its own timeouts; it ends itself before, unless it hangs."""
+"""Extra seconds beyond a worker's own timeouts before it is killed; only a hanging worker takes longer."""
 _ASK_AGAIN_SECONDS: Final = 0.5
 _log = logging.getLogger("pyasynq")
 

@@ -179,6 +179,6 @@ def _asynq_queue(info: QueueInfo) -> dict[str, Any]:
 
 
 def _count(redis: Mapping[str, str], name: str, unit: str) -> str:
-    """Return a number that Redis tells with its unit; `?` if Redis does not tell it."""
+    """Return a number of Redis' INFO with its unit; `?` if INFO lacks it."""
     told = redis.get(name, "")
     return counted(int(told), unit) if told.isdecimal() else f"? {unit}s"

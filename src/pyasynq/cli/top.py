@@ -99,7 +99,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Picture:
-    """What `top` shows, and in which order; changed by keys.
+    """Choice of what `top` shows, and in which order; changed by keys.
 
     Attributes:
         is_of_types: whether task types are shown instead of queues.

@@ -218,7 +218,7 @@ def _check_reachable(targets: dict[str, str], *, is_guessed: bool) -> None:
 
 @contextlib.contextmanager
 def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
-    """Give what tells who asks; refuse an address that others can reach if nothing does."""
+    """Yield the chosen authenticators; refuse to listen on a reachable address without any."""
     from pyasynq.web import CredentialsFile, Everyone, TrustedProxy  # noqa: PLC0415 - as above
 
     found: list[Any] = []
@@ -240,7 +240,7 @@ def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _generate_password() -> Iterator[str]:
-    """Give a file with one administrator, and print the password; the same secret gives the same."""
+    """Yield a credentials file with one administrator, and print the password, derived from the secret."""
     import tempfile  # noqa: PLC0415 - in containers only
 
     from pyasynq.web.auth.credentials import password_line  # noqa: PLC0415 - as above

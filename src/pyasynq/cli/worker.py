@@ -140,7 +140,7 @@ def worker(reference: str, modules: tuple[str, ...], **typed: Any) -> None:
 
 
 def _trace_again() -> None:
-    """Trace this process as the one that started it: `opentelemetry-instrument` reaches only the first.
+    """Activate tracing in a child process: `opentelemetry-instrument` only reaches the first process.
 
     It removes itself from the environment of child processes, such as those of a supervisor.
     """

@@ -271,7 +271,7 @@ class Resolved:
 
 
 def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
-    """Return the settings that layers say, the first one winning, above those of the app.
+    """Merge layers of settings: earlier layers override later ones, and all override the app's settings.
 
     Raises:
         UsageError: for settings that cannot go together.

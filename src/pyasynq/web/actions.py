@@ -1,4 +1,4 @@
-"""Forms that change something: one question where it is needed, then the verb of the operator."""
+"""Forms that change something: a confirmation where needed, then the call of the operator."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Do one thing to the selected tasks, after a question if it cannot be undone."""
+    """Act on the selected tasks, after a confirmation if the act cannot be undone."""
     verb = fields.get("verb", "")
     keys = selected_keys(fields)
     back = fields.get("back", "")

@@ -39,7 +39,7 @@ class Assets:
     """All files, and their common version."""
 
     version: str
-    """Part of each address. Modules import one another by relative names, so all share one."""
+    """Version in the path of each asset; one for all, because modules import each other by relative paths."""
     files: dict[str, Asset]
 
 
@@ -59,7 +59,7 @@ def load_assets() -> Assets:
 
 
 async def serve_asset(request: Request) -> Response:
-    """Answer with a file; of another version, with the present one, which must not be kept."""
+    """Answer with a file. For an outdated version, send the current file, marked as not cacheable."""
     assets = load_assets()
     asset = assets.files.get(request.path_params["name"])
     if asset is None:

@@ -64,7 +64,7 @@ class StackedBars:
     """A stacked bar chart, with the first part at the bottom."""
 
     paths: tuple[str, ...]
-    """One path for each series, in a box of 600 by 150."""
+    """SVG path of each series, in a box of 600 by 150."""
     lines: tuple[Tick, ...]
     unit: str
 
@@ -101,7 +101,7 @@ class LogLines:
     """A chart of lines on a logarithmic axis of seconds."""
 
     paths: tuple[str, ...]
-    """One path for each series, in a box of 600 by 150; it is broken where nothing is known."""
+    """SVG path of each series, in a box of 600 by 150; with gaps where no value is known."""
     lines: tuple[Tick, ...]
 
 

@@ -52,7 +52,7 @@ _FIELDS: Final = (
 def build_option_fields(
     form: Mapping[str, str], errors: Mapping[str, str], declared: Mapping[str, Any], zone: str
 ) -> tuple[OptionField, ...]:
-    """Return the fields with what was typed, what is wrong, and what the type's declaration says."""
+    """Return the fields with typed values, errors, and the defaults of the task type."""
     return tuple(
         OptionField(
             one.name,
@@ -68,7 +68,7 @@ def build_option_fields(
 
 
 def read_options(form: Mapping[str, str], zone: tzinfo) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the options that were typed, and what is wrong by name. An empty field is left out."""
+    """Return the typed options, and error messages by option. Empty fields are left out."""
     options: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for name, read in _READERS.items():

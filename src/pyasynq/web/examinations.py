@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ExaminationRun:
-    """One examination by a dashboard: it runs, or has ended."""
+    """One examination by a dashboard, running or ended."""
 
     began: datetime
     task: asyncio.Task[Examination]
 
     @property
     def error(self) -> str:
-        """What went wrong, in a sentence; empty if nothing did."""
+        """Error of the examination, as a sentence; empty for none."""
         if not self.task.done():
             return ""
         if self.task.cancelled():

@@ -76,7 +76,7 @@ class PageFrame:
     live: str
     """Address of the live stream; empty for a page that is not kept current."""
     refresh: str
-    """Seconds after which the page loads itself again without JavaScript."""
+    """Seconds after which the page reloads itself in browsers without JavaScript."""
     as_of: str
     as_of_time: Markup
     made: str

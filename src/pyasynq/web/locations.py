@@ -28,7 +28,7 @@ def to_segment(name: str) -> str:
 
 
 def from_segment(segment: str) -> str:
-    """Return the name that a segment stands for; one that `to_segment` did not write is taken as it is."""
+    """Decode a name from a path segment; a segment not written by `to_segment` is returned unchanged."""
     data = _ESCAPED_BYTE.sub(lambda match: chr(int(match[1], 16)), segment)
     try:
         return data.encode("latin-1").decode("utf-8", "surrogateescape")
@@ -45,7 +45,7 @@ def route_path(scope: Scope) -> str:
 
 
 class Links:
-    """Links of one page, relative to it, so that they hold under any prefix, announced by a proxy or not.
+    """Links of one page, relative to it, so that they work behind a proxy with any path prefix.
 
     Args:
         path: the page's own path below the dashboard's root, such as `/queues/emails`.

@@ -1,4 +1,4 @@
-"""Questions: forms that ask before something is done, and the reason that they take."""
+"""Confirmation forms, which ask before an action and take a reason for the audit."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ class Question:
 
 
 def read_reason(fields: dict[str, str]) -> str:
-    """Return the reason in a form, as much of it as is kept."""
+    """Return the reason typed into a form, cut to the length that is stored."""
     return fields.get("reason", "").strip()[:LONGEST_REASON]

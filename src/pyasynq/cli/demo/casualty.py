@@ -1,4 +1,4 @@
-"""The worker that is killed, the tasks that it held, and when they come back."""
+"""Kill of a worker in the demo: the tasks that it held, and when they are recovered."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
 
 class Casualty:
-    """One kill. Looks at Redis are handed in; what it knows, it has from them.
+    """One kill of a worker. It makes no calls: its caller passes in what Redis reports.
 
     Args:
         worker: the process, dead.
-        share: how much of the work was finished, from 0 to 1.
-        held: ids that Redis said after the death were active in its name. What it said before may have
-            been settled in the meantime.
+        share: share of the work that was finished at the kill, from 0 to 1.
+        held: ids of the worker's active tasks, read after its death: earlier ones may have been settled.
     """
 
     def __init__(self, worker: Worker, share: float, held: Iterable[str]) -> None:
@@ -37,7 +36,10 @@ class Casualty:
         return time.monotonic() - self._killed
 
     def note(self, still_held: Iterable[str]) -> bool:
-        """Note which ids are active in its name now; return whether the last of them has just come back."""
+        """Record which held tasks are still active for the dead worker.
+
+        Return whether the last of them has just been recovered.
+        """
         left = self.held.intersection(still_held)
         if self._first_back is None and left != self.held:
             self._first_back = self.age

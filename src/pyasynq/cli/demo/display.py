@@ -29,7 +29,7 @@ class Display(Protocol):
         """Show a piece of news, which stays."""
 
     def show(self, snapshot: DemoState) -> None:
-        """Show the present state, which the next one replaces."""
+        """Show the current state, in place of the previous one."""
 
 
 def choose_display(*, quiet: bool) -> Display:
@@ -70,7 +70,7 @@ class PlainDisplay(QuietDisplay):
         click.echo(text)
 
     def show(self, snapshot: DemoState) -> None:
-        """Print one line, unless the last one is too young."""
+        """Print one line, unless the last line was printed too recently."""
         if snapshot.elapsed < self._next_line_at:
             return
         self._next_line_at = snapshot.elapsed + _PLAIN_INTERVAL_SECONDS

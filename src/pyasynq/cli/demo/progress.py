@@ -18,9 +18,9 @@ class WorkerView:
     name: str
     pid: int
     running: int
-    """Tasks that are active in its name."""
+    """Number of active tasks of this worker."""
     killed_for: float | None = None
-    """Seconds since it was killed, None while it lives."""
+    """Seconds since the worker was killed; None while it lives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def most_imported(modules: Sequence[Module]) -> list[str]:
 
 
 def failures(found: Sequence[Failure]) -> list[str]:
-    """Return the archived tasks, the planted ones first, each with its error on a line of its own."""
+    """Return lines about the archived tasks and their errors, the deliberately broken files first."""
     lines = []
     for failure in found[:_FAILURES]:
         what = f"{failure.name}: {'planted, ' if failure.is_planted else ''}{failure.attempts} attempts"

@@ -37,7 +37,7 @@ class DemoError(PyasynqError):
 
 
 class Demo:
-    """One run, on workers that have been started. All that it knows of Redis, the operator has told it."""
+    """One run of the demo, on started workers. It reads Redis only through the operator."""
 
     def __init__(
         self,

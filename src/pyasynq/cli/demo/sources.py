@@ -1,4 +1,4 @@
-"""Which files the demo works on: Python sources of a folder, and three broken ones that it plants itself."""
+"""Files that the demo works on: Python sources of a folder, and three broken files that the demo adds."""
 
 from __future__ import annotations
 

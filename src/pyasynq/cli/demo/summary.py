@@ -44,10 +44,10 @@ class WorkerKill:
     at_share: float
     """Share of the work that was finished at the kill, from 0 to 1."""
     held: frozenset[str]
-    """Ids of the tasks that were active in its name after its death."""
+    """Ids of the tasks that were active for this worker after its death."""
     first_back: float | None
     last_back: float | None
-    """When the first and the last of them had left the dead worker's hands."""
+    """Seconds from the kill until the first and the last held task was recovered; None if not yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,19 @@ class Summary:
     """The end of a demo. Everything but `enqueued`, `kill` and the two times was read from Redis."""
 
     enqueued: frozenset[str]
-    """Ids that Redis acknowledged when they were enqueued."""
+    """Ids of the tasks whose enqueueing Redis acknowledged."""
     found: frozenset[str]
-    """Ids that are completed or archived now."""
+    """Ids of the tasks that are completed or archived now."""
     queue: QueueInfo
     modules: Sequence[Module]
     failures: Sequence[Failure]
     run_again: frozenset[str]
-    """Ids that the killed worker held and another one finished."""
+    """Ids of the tasks that the killed worker held and another worker finished."""
     expected_attempts: int
-    """One for each completed task, and one more than its retries for each archived one."""
+    """Expected number of attempts: one for each completed task, retries plus one for each archived task."""
     kill: WorkerKill | None
     seconds: float
-    """From the first enqueue to the last outcome."""
+    """Seconds from the first enqueue to the last outcome."""
 
     @property
     def lost(self) -> int:

@@ -47,7 +47,7 @@ class Worker:
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended, None while it runs."""
+        """Exit code of the process; None while it runs."""
         return self._process.poll()
 
     @property

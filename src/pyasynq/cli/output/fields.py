@@ -83,15 +83,15 @@ class Field:
     """One field of a record.
 
     Attributes:
-        name: in JSON, in CSV and for `--fields`.
-        kind: what it holds.
+        name: name in JSON, in CSV and for `--fields`.
+        kind: kind of its values.
         about: one sentence for the schema and the reference page.
-        heading: over its column; an empty one keeps the field out of tables unless `--fields` names it.
+        heading: heading of the column; if empty, tables omit the field unless `--fields` names it.
         is_wide: shown by `-o wide` alone.
         shrinks: whether its text may be cut where the terminal is too narrow.
         is_optional: whether it may be None.
         color: the color of a value, or None.
-        gives_way: whether the column is left out where the others would be cut too short to be read.
+        gives_way: whether the column is dropped if otherwise the other columns would be cut too short.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Field:
 
     @property
     def is_right(self) -> bool:
-        """Whether its column is aligned to the right."""
+        """Whether the column is aligned to the right."""
         return self.kind in _RIGHT
 
     def schema(self) -> dict[str, Any]:

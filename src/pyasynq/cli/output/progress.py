@@ -39,7 +39,7 @@ def percent(share: float) -> str:
 
 
 class StatusLine:
-    """One line on stderr that says what is going on; it is gone at the end of the `with` block."""
+    """Status line on stderr, which is erased at the end of the `with` block."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -75,7 +75,7 @@ class StatusLine:
 
 
 class ProgressBar(StatusLine):
-    """How much of some work is done: a bar, the share, the rate, and the time that is left.
+    """Progress bar with percentage, rate and remaining time.
 
     Args:
         label: what is done, as in `Deleting`.

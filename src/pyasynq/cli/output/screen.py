@@ -40,7 +40,7 @@ class Screen:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Take the terminal, and give it back as it was."""
+        """Take over the terminal, and restore it at the end of the block."""
         import termios  # noqa: PLC0415 - not on Windows
         import tty  # noqa: PLC0415 - as above
 

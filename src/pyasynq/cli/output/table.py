@@ -117,7 +117,7 @@ def _line_width(widths: Sequence[int]) -> int:
 
 
 def _count_fitting_columns(widths: Sequence[int], width: int) -> int:
-    """Return how many columns to keep: those that fit, two at least; all if even these do not fit."""
+    """Return the number of columns that fit, at least two; all columns if not even two fit."""
     for count in range(len(widths), 1, -1):
         if _line_width(widths[:count]) <= width:
             return count

@@ -25,7 +25,7 @@ _Headers = Annotated[dict[str, str], Meta(description="Headers of the task.")]
 
 
 class StrictRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A body without other fields than its own."""
+    """Base of request bodies; unknown fields are refused."""
 
 
 class ReasonRequest(StrictRequest, kw_only=True):
@@ -67,7 +67,7 @@ class PayloadRequest(ReasonRequest):
 
 
 class CopyRequest(ReasonRequest):
-    """The payload of a copy; without one it is that of the original."""
+    """Request for a copy of a task; without a payload, the copy has the original's."""
 
     payload: _Payload = UNSET
     payload_text: _PayloadText = UNSET
@@ -127,7 +127,7 @@ class WaitObjectiveRequest(ReasonRequest):
 
 
 class ActOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """Options of an operation; an act ignores those of others."""
+    """Options of an operation; each act ignores the options of other acts."""
 
     process_at: _Moment | None = None
     spread: Annotated[float, Meta(ge=0, le=10**9, description="Seconds over which tasks become due.")] = 0.0
@@ -142,7 +142,7 @@ class ActOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
 
 
 class OperationRequest(ReasonRequest):
-    """What to do with many tasks: with those of some ids, or with those that a query finds."""
+    """Request for an operation on many tasks, given by ids or by a query."""
 
     act: Literal["run", "archive", "delete", "cancel", "reschedule", "edit", "move", "enqueue_again"]
     query: Annotated[str, Meta(description="Query that finds the tasks.")] = ""

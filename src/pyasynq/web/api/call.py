@@ -42,7 +42,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines of JSON that are sent one by one."""
+    """Streamed answer of JSON lines."""
 
     lines: AsyncGenerator[str]
 

@@ -1,4 +1,4 @@
-"""The endpoint below `/api/v1`: who asks, which route answers, and how its answer is written."""
+"""The endpoint `/api/v1`: authentication, routing, and encoding of answers."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _check_origin(ask: PageRequest) -> None:
 
 
 def raw_path(scope: Scope) -> str:
-    """Return the path below the dashboard's root as it was sent, so that `%2F` does not part a name."""
+    """Return the undecoded path below the dashboard's root, so that `%2F` does not split a name."""
     path = route_path(scope)
     sent = bytes(scope.get("raw_path") or b"").partition(b"?")[0]
     whole = str(scope["path"])
@@ -251,7 +251,7 @@ def _decode_body(content: bytes, struct: type[msgspec.Struct]) -> Any:
 
 
 def _explain_body(text: str) -> ProblemError:
-    """Return the problem of a wrong body; what msgspec says of a value is left out where it shows it."""
+    """Return the problem for an invalid body, without texts of msgspec that would show a value."""
     found = _PLACE.search(text)
     place = found[1].removeprefix("$").lstrip(".") if found else ""
     what = text[: found.start()] if found else text

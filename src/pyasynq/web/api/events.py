@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_EVENT_STREAMS: Final = 100
 """Largest number of streams of one process, those of live pages included."""
 _REST_SECONDS: Final = 15.0
-"""Seconds without an event after which an empty line is sent, which finds out who has gone."""
+"""Seconds without an event after which an empty line is sent, to detect closed connections."""
 
 
 async def handle_follow(call: ApiCall) -> Lines:

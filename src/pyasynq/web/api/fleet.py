@@ -29,7 +29,7 @@ async def handle_list_servers(call: ApiCall) -> Listing:
 
 
 async def handle_get_server(call: ApiCall) -> Record:
-    """Return a server with what it runs."""
+    """Return a server with its running tasks."""
     wanted = call.names["server"]
     found = [server for server in await call.operator.servers() if server.id == wanted]
     if not found:
@@ -126,7 +126,7 @@ async def handle_list_types(call: ApiCall) -> Listing:
 
 
 async def handle_get_redis(call: ApiCall) -> Record:
-    """Return what Redis tells of itself."""
+    """Return facts about Redis from INFO."""
     return {"info": dict(await call.operator.redis_info())}
 
 

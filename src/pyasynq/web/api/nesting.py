@@ -9,7 +9,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 def is_deeper(content: bytes, levels: int) -> bool:
-    """Return whether JSON has objects and lists within one another in more than this many levels."""
+    """Return whether the objects and lists of JSON are nested deeper than this many levels."""
     if content.count(b"[") + content.count(b"{") <= levels:
         return False
     depth = 0

@@ -42,7 +42,7 @@ async def handle_preview(call: ApiCall) -> Record:
 
 
 async def handle_start(call: ApiCall) -> Created:
-    """Start an operation, which runs on while its address tells how far it is."""
+    """Start an operation in the background; the address in the answer shows its progress."""
     body: OperationRequest = call.body
     info = await call.operator.start_operation(
         Act(body.act), _read_targets(body), _read_options(body), reason=body.reason, confirm=body.confirm
@@ -57,7 +57,7 @@ async def handle_pause(call: ApiCall) -> Record:
 
 
 async def handle_resume(call: ApiCall) -> Created:
-    """Let a paused operation go on, here."""
+    """Resume a paused operation in this process."""
     info = await call.operator.resume_operation(call.names["operation"], reason=call.body.reason)
     return await _run(call, info)
 

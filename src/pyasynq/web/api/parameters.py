@@ -58,7 +58,7 @@ class Parameter:
     most: float | None = None
     choices: tuple[str, ...] = ()
     is_list: bool = False
-    """Whether it may be given several times; its value is a list then, empty if it is missing."""
+    """Whether the parameter may be repeated; its value is then a list, empty if it is missing."""
     is_required: bool = False
 
     def read(self, texts: Sequence[str]) -> Any:

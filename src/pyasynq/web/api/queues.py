@@ -59,12 +59,12 @@ async def handle_resume_queue(call: ApiCall) -> Record:
 
 
 async def handle_get_limits(call: ApiCall) -> Record:
-    """Return the limits of a queue, stored ones and those that servers ask for."""
+    """Return the limits of a queue: stored limits, and limits that servers declare."""
     return describe_limit_report(await call.operator.queue_limits(call.queue))
 
 
 async def handle_change_limits(call: ApiCall) -> Record:
-    """Change limits; with `If-Match` only if they are still those that were read."""
+    """Change limits; with `If-Match`, only if they have not changed since they were read."""
     if call.header("if-match"):
         before = describe_limit_report(await call.operator.queue_limits(call.queue))
         call.check_unchanged(make_tag(encode_answer(before)))

@@ -1,4 +1,4 @@
-"""Records of the API: those of the command line's `-o json`, and those that it has alone.
+"""Records of the API: shared with the command line's `-o json`, or only in the API.
 
 A view declares the fields of a record once, for the answer and for its JSON Schema.
 """

@@ -36,7 +36,7 @@ _NEEDS_NO_QUEUE: Final = frozenset({"enqueue", "set_queue_limits", "set_wait_obj
 
 
 async def rehearse(call: ApiCall, name: str) -> Record:
-    """Check that a verb may be called with this request; return its record.
+    """Check that a verb may be called with this request (dry run); return the record of the answer.
 
     Raises:
         Exception: what the call itself would raise, as far as it can be known before.
@@ -96,7 +96,7 @@ async def rehearse_limits(call: ApiCall) -> Record:
 
 
 async def rehearse_payload(call: ApiCall) -> Record:
-    """Check a payload that is to replace another."""
+    """Check a replacement of a payload (dry run)."""
     tasks.read_new_payload(call)
     return await rehearse(call, "edit_payload")
 
@@ -112,7 +112,7 @@ async def rehearse_deletion_of_view(call: ApiCall) -> Record:
 
 
 async def rehearse_some(call: ApiCall, name: str) -> Listing:
-    """Return what would become of each of some tasks."""
+    """Predict the result for each of the given tasks (dry run)."""
     await _check_subject(call, VERBS[name])
     wanted = list(dict.fromkeys(call.body.ids))
     found = {task.id: task.state for task in await call.operator.find_tasks(wanted, [call.queue])}

@@ -57,7 +57,7 @@ async def _export(call: ApiCall) -> Lines:
 
 
 async def handle_explain(call: ApiCall) -> Record:
-    """Return what a query would look at."""
+    """Return the collections that a query would search, and the estimated cost."""
     return describe_explanation(await call.operator.explain_search(call["q"], call["queue"] or None))
 
 

@@ -69,7 +69,7 @@ async def handle_remove_mark(call: ApiCall) -> None:
 
 
 async def handle_list_views(call: ApiCall) -> Listing:
-    """Return the user's own views, then those that others share."""
+    """Return the user's own views, then the shared views of others."""
     return Listing([describe_saved_view(view) for view in await call.operator.views(call["page"])])
 
 

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProgramRoute:
-    """One route."""
+    """One route of the API."""
 
     method: str
     path: str
     """Path below `/api/v1`; a name in braces is one segment."""
     verb: str
-    """Method of `Operator` that it calls; empty for none."""
+    """Method of `Operator` that the route calls; empty for none."""
     answer: Answer
     returns: str = ""
-    """Component of the records that it answers; empty for an answer without a body."""
+    """OpenAPI component of the answer's records; empty for an answer without a body."""
     is_list: bool = False
     """Whether the answer is a page: `items`, `next`, and facts."""
     facts: tuple[str, ...] = ()
@@ -53,30 +53,30 @@ class ProgramRoute:
     body: type[msgspec.Struct] | None = None
     status: int = 200
     rehearse: Answer | None = None
-    """What answers a dry run; unless given, the checks of `rehearse.py`."""
+    """Handler of a dry run; by default the checks of `rehearse.py`."""
     dry_returns: str = "DryRun"
-    """Component of the answer to a dry run."""
+    """OpenAPI component of the answer to a dry run."""
     lines: str = ""
-    """Component of each line, if it can answer with lines of JSON."""
+    """OpenAPI component of each line, if the route can answer with JSON lines."""
     headers: tuple[str, ...] = ()
     """Names of the request headers that the route reads."""
     summary: str = ""
-    """What it does; unless given, the summary of its verb."""
+    """Summary of the route; by default the summary of its verb."""
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something."""
+        """Whether the route changes something."""
         return self.method != "GET"
 
     @property
     def about(self) -> str:
-        """What it does, as an imperative."""
+        """Summary of the route as an imperative, for OpenAPI."""
         text = self.summary or VERBS[self.verb].summary
         return text[:1].upper() + text[1:]
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
-        """Its query parameters, those of every change included."""
+        """All query parameters of the route, including `dry_run` of changes."""
         return (*self.parameters, DRY_RUN) if self.changes else self.parameters
 
 

@@ -1,4 +1,4 @@
-"""Handlers of tasks: lists, single tasks, what is done with one or some, and enqueueing."""
+"""Handlers of task routes: lists, single tasks, actions on one or some tasks, and enqueueing."""
 
 from __future__ import annotations
 

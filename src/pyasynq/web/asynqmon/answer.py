@@ -127,7 +127,7 @@ def answer_error(error: Exception) -> Response:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the text that asynqmon has for an error; our own for one that it does not know."""
+    """Return asynqmon's text for an error, or our own if asynqmon has none."""
     match error:
         case errors.QueuePausedError():
             text = f"queue {quote_for_go(error.queue)} is already paused"

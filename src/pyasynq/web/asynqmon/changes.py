@@ -120,7 +120,7 @@ async def answer_cancel_task(ask: ApiRequest) -> Response:
 
 
 async def answer_cancel_batch(ask: ApiRequest) -> Response:
-    """Ask for the cancellation of the tasks of some ids; the answer names all of them."""
+    """Request the cancellation of tasks by ids; the answer lists all ids."""
     ids = await ask.read_ids()
     await _cancel(ask, ids)
     return json_answer({"canceled_ids": ids, "error_ids": []})
@@ -145,7 +145,7 @@ async def _cancel(ask: ApiRequest, ids: list[str]) -> None:
 async def _change_batch(
     ask: ApiRequest, change: Callable[..., Awaitable[TaskResults]], done: str, failed: str
 ) -> Response:
-    """Change the tasks of the ids in the body, and name those that were changed and those that were not."""
+    """Change the tasks whose ids the body lists; answer with the changed and the unchanged ids."""
     ids = await ask.read_ids()
     changed: set[str] = set()
     with suppress(QueueNotFoundError):
@@ -160,7 +160,7 @@ async def _change_batch(
 
 @contextmanager
 def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[None]:
-    """Say that there is no such queue as asynqmon does at this place; `{}` in the text is its name."""
+    """Turn a missing queue into asynqmon's error for this route; `{}` in the text is the queue's name."""
     try:
         yield
     except QueueNotFoundError as error:

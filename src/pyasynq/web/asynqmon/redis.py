@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def answer_get_redis_info(ask: ApiRequest) -> Response:
-    """Return what Redis tells of itself; of a cluster also its nodes, and where the queues are."""
+    """Return Redis' INFO; for a cluster also its nodes, and the locations of the queues."""
     texts = await ask.operator.redis_texts()
     return json_answer(
         {

@@ -37,13 +37,13 @@ _SEGMENT: Final = re.compile(r"\{(\w+)\}")
 
 
 class ApiRoute(NamedTuple):
-    """One route: its method, its path below `/api`, and what answers it."""
+    """One route: its method, its path below `/api`, and its handler."""
 
     method: str
     path: str
     answer: Answer
     verb: str
-    """The verb of `Operator` that it needs; empty for none."""
+    """The verb of `Operator` that the route needs; empty for none."""
 
 
 def _state_routes() -> list[ApiRoute]:

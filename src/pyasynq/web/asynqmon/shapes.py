@@ -28,7 +28,7 @@ _NO_TIME: Final = "-"
 
 
 class TextLimits(NamedTuple):
-    """Numbers of characters of payloads and results that are shown; None is all of them."""
+    """Maximum numbers of characters shown of payloads and results; None means all."""
 
     payload: int | None = None
     result: int | None = None
@@ -59,7 +59,7 @@ def describe_queue_snapshot(info: QueueInfo, memory: int) -> dict[str, Any]:
 
 
 def describe_daily_statistics(days: Iterable[DailyStatistics]) -> list[dict[str, Any]]:
-    """Return what a queue processed on each of some days."""
+    """Return daily counts of a queue: processed and failed attempts."""
     return [
         {
             "queue": day.queue,
@@ -137,7 +137,7 @@ def describe_whole_task(task: TaskInfo, limits: TextLimits) -> dict[str, Any]:
 
 
 def describe_running_server(info: ServerInfo, limits: TextLimits) -> dict[str, Any]:
-    """Return a server with what it runs."""
+    """Return a server with its running tasks."""
     return {
         "id": info.id,
         "host": info.host,
@@ -176,7 +176,7 @@ def describe_scheduler_entry(entry: SchedulerEntryInfo, limits: TextLimits) -> d
 
 
 def describe_enqueue_event(event: SchedulerEvent) -> dict[str, Any]:
-    """Return what an entry of a scheduler enqueued once."""
+    """Return one enqueue of a scheduler entry."""
     return {"task_id": event.task_id, "enqueued_at": format_time(event.enqueued_at)}
 
 

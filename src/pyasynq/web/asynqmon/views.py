@@ -99,7 +99,7 @@ async def answer_list_scheduler_entries(ask: ApiRequest) -> Response:
 
 
 async def answer_list_enqueue_events(ask: ApiRequest) -> Response:
-    """Return a page of what an entry enqueued."""
+    """Return one page of an entry's enqueue history."""
     page, size = ask.page()
     events = await ask.operator.schedule_events(ask.names["entry"], page, size)
     return json_answer({"events": [shapes.describe_enqueue_event(event) for event in events]})

@@ -45,7 +45,7 @@ class Credential:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the password, so that sessions of the old one end."""
+        """Fingerprint that changes with the password, so that older sessions end."""
         return hashlib.sha256(self.secret_hash.encode()).hexdigest()[:16]
 
 
@@ -79,7 +79,7 @@ class CredentialsFile:
         return found if found is not None and is_right else None
 
     def check_token(self, token: str, today: date | None = None) -> Credential | None:
-        """Return whom a bearer token stands for, unless it has expired."""
+        """Return the user of a bearer token; None if it is unknown or has expired."""
         self._load()
         found = self._tokens.get(hash_token(token))
         if found is None or (found.expires and found.expires < (today or datetime.now(UTC).date())):

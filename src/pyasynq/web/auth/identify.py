@@ -22,7 +22,7 @@ _RANKS: Final = ("viewer", "operator", "admin")
 
 
 class Authenticator(Protocol):
-    """Tells who makes a request. `dashboard(auth=...)` takes one, or a list that is tried in order."""
+    """Authenticator of requests. `dashboard(auth=...)` takes one, or a list that is tried in order."""
 
     async def identify(self, request: Request) -> User | None:
         """Return the user, or None if the request does not say."""
@@ -45,7 +45,7 @@ class LoopbackOnly:
 
 
 class Everyone:
-    """Everyone who reaches the dashboard has one role: for networks that are guarded by other means.
+    """Authenticator that gives every visitor the same role, for networks protected by other means.
 
     Args:
         role: `viewer`, `operator` or `admin`.
@@ -140,7 +140,7 @@ class BearerTokens:
         self._credentials = credentials
 
     async def identify(self, request: Request) -> User | None:
-        """Return whom the token stands for."""
+        """Return the user of the request's bearer token."""
         token = bearer_token(request)
         found = self._credentials.check_token(token) if token else None
         if found is None:
@@ -182,7 +182,7 @@ def client_address(request: Request) -> str:
 
 
 def forwarded_for(request: Request) -> str:
-    """Return the address that a trusted proxy tells last; the ones before it may be made up by the client."""
+    """Return the last forwarded address, added by the trusted proxy; earlier ones may be forged."""
     return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or client_address(request)
 
 

@@ -31,7 +31,7 @@ def is_same_origin(request: Request) -> bool:
 
 
 def form_token(secret: SigningSecret, key: str) -> str:
-    """Return a token for the forms of one session, another each time, which hides it from compression."""
+    """Return a CSRF token for one session, masked differently each time against BREACH (compression)."""
     nonce = secrets.token_urlsafe(_NONCE_BYTES)
     return f"{nonce}.{secret.sign(_PURPOSE, _encode_signed_text(nonce, key))}"
 

@@ -38,10 +38,10 @@ class LoginSession:
     id: str
     name: str
     fingerprint: str
-    """Fingerprint of the password with which it began; another password ends the session."""
+    """Fingerprint of the password at login; a changed password ends the session."""
     began: int
     seen: int
-    """When the cookie was written last, Unix time."""
+    """Unix time at which the cookie was last written."""
 
 
 class Sessions:

@@ -1,4 +1,4 @@
-"""One live page, rendered once for all viewers who would see the same, and the changes between renderings."""
+"""Live pages: rendered once for all viewers who see the same, and sent as changes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Rendering:
     rows: dict[str, dict[str, str]]
     signatures: dict[str, dict[str, str]]
     is_stale: bool = False
-    """Whether Redis did not answer; the rest is what was known before."""
+    """Whether Redis did not answer, so that all other fields are from the previous rendering."""
     problem: str = ""
 
 
 @dataclass(slots=True)
 class Channel:
-    """Renders while somebody looks; viewers wait for the next rendering and compare it with their last."""
+    """Live page that is rendered again and again while it has viewers, who wait for the next rendering."""
 
     render: Callable[[int], Awaitable[Rendering]]
     """Makes the rendering with a number."""
@@ -50,7 +50,7 @@ class Channel:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no viewer."""
+        """Whether the page has no viewer."""
         return self._viewers == 0
 
     @contextlib.asynccontextmanager
@@ -69,9 +69,9 @@ class Channel:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def after(self, seen: int, seconds: float) -> Rendering | None:
-        """Return the newest rendering once it is not the one with this number; None when the time is over.
+        """Wait for a rendering with another number than `seen`; None when the time is over.
 
-        A slow reader gets the newest, and misses those between.
+        A slow reader gets only the newest rendering.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -142,7 +142,7 @@ def event_text(name: str, data: dict[str, Any], event_id: str) -> str:
 
 @dataclass(slots=True)
 class Channels:
-    """The channels of one Redis, by what their viewers see."""
+    """The channels of one Redis, one for each page and set of permissions."""
 
     open: dict[Hashable, Channel] = field(default_factory=dict)
     viewers: int = 0
