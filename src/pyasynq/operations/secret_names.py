@@ -103,11 +103,11 @@ class PathWalk:
         return () in self._below
 
     def enter(self, name: str) -> None:
-        """Note the name of a member; its value is next."""
+        """Step into a member of a JSON object: the next value is the member's."""
         self._below = _step_into(self._opened[-1][1] if self._opened else NO_PATHS, name)
 
     def pass_by(self, mark: str) -> None:
-        """Note the first character of a token that is not a name."""
+        """Process any other token, given its first character."""
         if mark in "{[":
             self._opened.append((mark, self._below))
         elif mark in "}]" and self._opened:

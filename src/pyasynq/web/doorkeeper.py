@@ -38,7 +38,7 @@ _NOT_SIGNED_IN: Final = User("")
 
 
 class FormError(Exception):
-    """A form that is not taken; the page says why.
+    """A form that is refused; the page shows the reason.
 
     Attributes:
         status: of the response.
@@ -50,7 +50,7 @@ class FormError(Exception):
 
 
 class Doorkeeper:
-    """Makes endpoints of page functions for one Redis.
+    """Factory of endpoints: wraps page functions in the checks of requests, for one Redis.
 
     Args:
         settings: of the dashboard.
@@ -74,7 +74,7 @@ class Doorkeeper:
         return endpoint
 
     def response(self, function: ResponseFunction) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of something that is read and is not a page."""
+        """Return the endpoint of a function that only reads, and whose response is not a page."""
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
@@ -128,7 +128,7 @@ class Doorkeeper:
         )
 
     def knows(self, ask: PageRequest) -> bool:
-        """Return whether the user of a request has signed in, or needs not to."""
+        """Return whether the user of a request has signed in, or need not sign in."""
         return ask.user is not _NOT_SIGNED_IN
 
     def refuse(self, ask: PageRequest, began: float) -> Response:
@@ -176,7 +176,7 @@ class Doorkeeper:
             self.settings.sessions.write(ask.request, response, renewed)
 
     async def _read_form(self, ask: PageRequest) -> dict[str, str]:
-        """Return the fields of a form, after it was found to be ours."""
+        """Return the fields of a form after checking its origin and CSRF token."""
         request = ask.request
         if not bearer_token(request) and not is_same_origin(request):
             raise FormError(403, "It was sent by another site.")

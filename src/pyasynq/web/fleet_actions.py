@@ -1,4 +1,4 @@
-"""Forms on the pages of servers and schedules: a question, then the verb of the operator."""
+"""Forms on the pages of servers and schedules: a confirmation, then the call of the operator."""
 
 from __future__ import annotations
 

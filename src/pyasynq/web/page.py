@@ -43,7 +43,7 @@ class PageRequest:
     now: datetime
     session: LoginSession | None = None
     parameters: dict[str, str] | None = None
-    """Values in the path, by name, such as the queue; None means those of the request."""
+    """Path parameters by name, such as the queue; None means the path parameters of `request`."""
 
     @property
     def form_key(self) -> str:
@@ -52,7 +52,7 @@ class PageRequest:
 
     @property
     def csrf(self) -> Markup:
-        """The field that each form of this viewer carries."""
+        """Hidden input with the CSRF token, for every form of this viewer."""
         token = form_token(self.settings.secret, self.form_key)
         return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, token)
 
@@ -66,7 +66,7 @@ class PageRequest:
         return all(access.may_somewhere(permission) for permission in row.needed)
 
     def require(self, verb: str, queue: str) -> None:
-        """Check before a question what the operator checks again when it is answered.
+        """Check a permission before showing a confirmation form; the operator checks again on submit.
 
         Raises:
             QueueNotFoundError: the user does not see the queue.
@@ -78,7 +78,7 @@ class PageRequest:
             raise denied(access, row, queue)
 
     def require_somewhere(self, verb: str) -> None:
-        """Check that there can be a queue for which the user may do this.
+        """Check that the user may use this verb for at least one queue, existing or not.
 
         Raises:
             PermissionDeniedError: there is none, or the dashboard is read-only.
@@ -94,21 +94,21 @@ class PageRequest:
         return self.links.query
 
     def at(self, links: Links, parameters: dict[str, str]) -> PageRequest:
-        """Return the same viewer's request for another page."""
+        """Return a request of the same viewer for another page."""
         return replace(self, links=links, parameters=parameters)
 
     def name(self, parameter: str) -> str:
-        """Return the name that a segment of the path stands for."""
+        """Return a name decoded from a segment of the path."""
         given = self.request.path_params if self.parameters is None else self.parameters
         return from_segment(given[parameter])
 
     def number(self, parameter: str, default: int, most: int) -> int:
-        """Return a parameter that is a number from 1 on; anything else is the default."""
+        """Return a parameter if it is a number from 1 on; otherwise the default."""
         text = self.query.get(parameter, "")
         return min(max(int(text), 1), most) if text.isdecimal() and len(text) < 10 else default
 
     def choice(self, parameter: str, choices: tuple[str, ...]) -> str:
-        """Return a parameter that is one of some words; anything else is the first of them."""
+        """Return a parameter if it is one of the choices; otherwise the first choice."""
         text = self.query.get(parameter, "")
         return text if text in choices else choices[0]
 
@@ -119,13 +119,13 @@ class Page:
 
     template: str
     title: str
-    """Begins with the state: `(1,120) archived · emails`."""
+    """Title, which begins with the state: `(1,120) archived · emails`."""
     section: str
-    """Which entry of the navigation is current."""
+    """Name of the current entry of the navigation."""
     view: Any = None
     status: int = 200
     is_live: bool = False
-    """Whether its cells and rows are kept current."""
+    """Whether cells and rows of the page are updated live."""
     headers: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""The pages of one Redis by path: those that are kept current, and the others."""
+"""The pages of one Redis by path: pages with live updates, and all others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/operations/{operation}": operation_page,
     "/doctor": doctor_page,
 }
-"""Pages whose cells and rows are kept current."""
+"""Pages whose cells and rows are updated live, by path."""
 
 STILL_PAGES: dict[str, PageFunction] = {
     "/schedules/{entry}": schedule_page,

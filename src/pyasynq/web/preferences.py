@@ -22,7 +22,7 @@ _LONGEST_COOKIE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Choices of a viewer; every value is one of those above, or a time zone that exists."""
+    """Preferences of a viewer; every value is one of the choices above, or an existing time zone."""
 
     theme: str = "system"
     density: str = "comfortable"
@@ -51,7 +51,7 @@ def read_preferences(cookie: str | None) -> Preferences:
 
 
 def change_preferences(known: Preferences, changes: Mapping[str, str]) -> Preferences:
-    """Return preferences with those changes that name a choice there is."""
+    """Return the preferences with the valid changes applied; ignore invalid ones."""
     taken = {name: changes[name] for name, choices in _CHOICES.items() if changes.get(name) in choices}
     zone = changes.get("zone", "")
     if zone and find_zone(zone) is not None:
@@ -60,7 +60,7 @@ def change_preferences(known: Preferences, changes: Mapping[str, str]) -> Prefer
 
 
 def find_zone(name: str) -> tzinfo | None:
-    """Return a time zone by its IANA name, or None if there is none of that name."""
+    """Return a time zone by its IANA name; None if there is no such zone."""
     if name == "UTC":
         return UTC
     if len(name) > _LONGEST_ZONE:

@@ -1,4 +1,4 @@
-"""Errors as pages: what happened, and what can be done about it."""
+"""Error pages: what happened, and what the user can do next."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, T
 
 
 def _gone(ask: PageRequest, error: errors.PyasynqError) -> Trouble:
-    """Return what to say of something that was there, or never was."""
+    """Return the page for something that does not exist, or not any more."""
     to = ask.links.to
     match error:
         case errors.TaskNotFoundError():
@@ -103,7 +103,7 @@ def not_found_page(ask: PageRequest) -> Page:
 
 
 def bug_page(ask: PageRequest, error: BaseException) -> Page:
-    """Log an error that should not be, and return a page that shows its number and nothing else of it."""
+    """Log an unexpected error (a bug) under a number, and return a page that shows only the number."""
     number = f"{secrets.token_hex(2)}-{secrets.token_hex(2)}"
     _log.error("error %s on the page %s", number, visible(ask.links.path), exc_info=error)
     return trouble_page(

@@ -11,7 +11,7 @@ LONGEST_REASON: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class QuestionField:
-    """A field of a question."""
+    """A field of a confirmation form."""
 
     name: str
     label: str
@@ -24,7 +24,7 @@ class QuestionField:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """View model of a form that asks before it acts."""
+    """View model of a confirmation form."""
 
     heading: str
     text: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TIME_TEXT: Final = re.compile(r"(<time\b[^>]*>)[^<]*(</time>)")
 _QUIET: Final = frozenset({"0", "0 %", formats.NOT_KNOWN})
-"""Texts that are dimmed: nothing is there."""
+"""Texts that are dimmed, because they mean nothing or unknown."""
 _CELL_TEXT: Final = re.compile(r'(<span data-k="[^"]*")[^>]*>[^<]*(</span>)')
 
 
@@ -84,7 +84,7 @@ class RenderedParts:
 
 
 def row_signature(html: str) -> str:
-    """Return a row without what changes in place: the age of times, and the texts of cells."""
+    """Return a row's HTML without the parts that are updated in place: ages, and texts of cells."""
     return _CELL_TEXT.sub(r"\1\2", _TIME_TEXT.sub(r"\1\2", html))
 
 

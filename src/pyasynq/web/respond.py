@@ -39,7 +39,7 @@ def page_response(ask: PageRequest, page: Page, began: float) -> Response:
 
 
 def forget_notices(response: Response) -> None:
-    """Let the browser forget the notices that this response shows."""
+    """Delete the cookie with the notices that this response shows."""
     response.delete_cookie(_NOTICE_COOKIE, path="/")
 
 
@@ -73,7 +73,7 @@ def html_response(
 
 
 def html_stream(request: Request, pieces: AsyncIterator[str]) -> Response:
-    """Return HTML that is sent piece by piece, each as soon as it is there."""
+    """Return a streamed HTML response: each piece is sent as soon as it is ready."""
     headers = {"Vary": "Accept-Encoding, Cookie", "X-Accel-Buffering": "no"}
     if accepts_gzip(request):
         headers["Content-Encoding"] = "gzip"

@@ -58,7 +58,7 @@ class Settings:
     secret: SigningSecret
     sessions: Sessions
     login_tries: RateLimit
-    """Tries of one name from one address."""
+    """Rate limit of login attempts for one name from one address."""
     address_tries: RateLimit
     """Tries of all names from one address."""
     trace_url: str

@@ -66,7 +66,7 @@ class TaskRow:
     error: str
     attempts: str
     lasted: str
-    """How long the last attempt took."""
+    """Duration of the last attempt, as text."""
     when: datetime | None
     note: str
     """Remark on the task: that it is orphaned, or its progress."""
@@ -95,7 +95,7 @@ def task_row(task: TaskInfo, links: Links) -> TaskRow:
 
 
 def short_id(task_id: str) -> str:
-    """Return the beginning of a generated id; one that a person chose stays as it is, up to a length."""
+    """Return the first characters of a generated id; a chosen id is only cut if it is too long."""
     return task_id[:_SHORT_ID] if _UUID.fullmatch(task_id) else visible(task_id[:40])
 
 

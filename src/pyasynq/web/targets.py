@@ -38,7 +38,7 @@ class _Answer:
 
 
 class Target:
-    """One Redis.
+    """One Redis that the dashboard shows.
 
     Args:
         name: what it is called in addresses; empty when it is the only one.
@@ -136,9 +136,9 @@ class Target:
         self._answers.pop((asyncio.get_running_loop(), access_key(user), question), None)
 
     async def run_operation(self, user: User, operation_id: str, seconds: float) -> OperationInfo | None:
-        """Run an operation in the background; return it if it has ended within some seconds.
+        """Run an operation in the background; return it if it ends within this many seconds, else None.
 
-        If this process dies, any other goes on with it when it is told to.
+        If this process dies, any other process can resume the operation.
         """
         task = self.start(self._run(user, operation_id))
         ended, _ = await asyncio.wait([task], timeout=seconds)
@@ -153,7 +153,7 @@ class Target:
         return task
 
     def access_of(self, user: User) -> tuple[asyncio.AbstractEventLoop, Hashable]:
-        """Return the key under which answers for users with the same permissions are kept, in this loop."""
+        """Return the cache key of answers: event loop and permissions, so that equal users share answers."""
         return (asyncio.get_running_loop(), access_key(user))
 
     async def _run(self, user: User, operation_id: str) -> OperationInfo | None:
@@ -169,7 +169,7 @@ class Target:
         return self._counts.get(access_key(user), {})
 
     def note_count(self, user: User, name: str, text: str, tone: str = "") -> None:
-        """Let the navigation show a count; pages tell it when they have it anyway."""
+        """Store a count for the navigation; pages call this when they have read the count anyway."""
         if len(self._counts) > _MOST_ANSWERS:
             self._counts.clear()
         self._counts.setdefault(access_key(user), {})[name] = (text, tone)

@@ -1,4 +1,4 @@
-"""Forms that change one task: when it is due, and its payload. The form keeps a refused value."""
+"""Forms that change one task: due time and payload. A refused value stays in the form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 EDITS: Final = ("reschedule_task", "edit_payload")
-"""Verbs whose questions have fields."""
+"""Verbs whose confirmation forms have input fields."""
 _EDITED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED})
 
 
@@ -50,7 +50,7 @@ async def edit_question(ask: PageRequest) -> Page:
 
 
 async def edit_task(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Reschedule a task or replace its payload; show the form again with what was wrong."""
+    """Reschedule a task or replace its payload; after an error, show the form again."""
     queue, task_id, verb = ask.name("queue"), ask.name("task"), ask.name("verb")
     typed, reason = fields.get("value", "").replace("\r\n", "\n"), read_reason(fields)
     try:

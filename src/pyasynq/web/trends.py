@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 _MOST_QUEUES: Final = 100
-"""Queues that one chart sums up: those with the most attempts today."""
+"""Maximum number of queues in one chart: the queues with the most attempts today."""
 _MOST_MARKS: Final = 50
 _SECONDS: Final = 5.0
 _COUNTED: Final = ("succeeded", "retried", "archived")
@@ -73,7 +73,7 @@ RANGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TrendChoice:
-    """A link of a group of which one is current."""
+    """One choice in a group of links, of which one is current."""
 
     label: str
     href: str

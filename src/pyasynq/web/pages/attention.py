@@ -45,19 +45,19 @@ _DONE: Final = {
     "set_queue_limits": "The stored limits were removed.",
     "stop_server": "The server was asked to stop.",
 }
-"""Notice after each action that is done here, by its verb; the others have forms of their own."""
+"""Notice after each action of this page, by verb; other actions have their own pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionButton:
-    """The one action of a finding: a link to a question, or a button that acts at once."""
+    """The one action of a finding: a link to a confirmation form, or a button that acts at once."""
 
     label: str
     href: str
     is_question: bool = True
-    """Whether the address is a question, which may open as a dialog."""
+    """Whether the address is a confirmation form, which may open as a dialog."""
     is_form: bool = False
-    """Whether the address takes a form instead of showing one."""
+    """Whether the button posts a form to the address, rather than opening it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FindingRow:
     symbol: str
     word: str
     before: str
-    """The sentence up to the queue's name; all of it if the name is not in it."""
+    """The sentence up to the queue's name; the whole sentence if it lacks the name."""
     subject: str
     """Name of the queue, as a link; empty if the sentence has none."""
     subject_href: str
@@ -81,11 +81,11 @@ class FindingRow:
     command: str
     action: ActionButton | None
     snooze_href: str
-    """Address of the question before a snooze; empty if the user may not."""
+    """Address of the form for a snooze; empty if the user may not snooze."""
     snoozed: str = ""
-    """Sentence with the user, the end and the reason of its snooze; empty if it is not snoozed."""
+    """Sentence with user, end and reason of the snooze; empty if the finding is not snoozed."""
     unsnooze: str = ""
-    """Value of the button that ends the snooze; empty if the user may not."""
+    """Value of the button that ends the snooze; empty if the user may not end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ async def attention_page(ask: PageRequest) -> Page:
 
 
 async def read_attention(ask: PageRequest) -> Attention:
-    """Return what needs attention, of at most a few seconds ago."""
+    """Return the findings that need attention, at most a few seconds old."""
     attention = await ask.target.recent(ask.user, "attention", ask.operator.attention)
     count = len(attention.findings)
     ask.target.note_count(ask.user, "overview", formats.number(count) if count else "")
@@ -193,7 +193,7 @@ def _question_address(ask: PageRequest, name: str, finding: AttentionFinding) ->
 
 
 async def snooze_question(ask: PageRequest) -> Page:
-    """Ask for how long a finding is to be set apart, and why."""
+    """Return the form that asks for duration and reason of a snooze."""
     finding, back = await _find(ask, ask.query.get("finding", "")), ask.query.get("back", "/attention")
     _require(ask, "snooze_finding", finding)
     question = Question(
@@ -214,7 +214,7 @@ async def snooze_question(ask: PageRequest) -> Page:
 
 
 async def act_question(ask: PageRequest) -> Page:
-    """Ask before the action of a finding that has no question elsewhere."""
+    """Return the confirmation form for the action of a finding, unless another page has such a form."""
     finding, back = await _find(ask, ask.query.get("finding", "")), ask.query.get("back", "/attention")
     label = finding.action.label.partition(";")[0]
     _require_act(ask, finding)
@@ -232,7 +232,7 @@ async def act_question(ask: PageRequest) -> Page:
 
 
 async def snooze(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Set a finding apart for a time."""
+    """Snooze a finding for a time."""
     finding = await _find(ask, fields.get("finding", ""))
     _require(ask, "snooze_finding", finding)
     seconds = fields.get("seconds", "")
@@ -258,7 +258,7 @@ async def unsnooze(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def act(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Do what cures a finding, as the finding says it now."""
+    """Perform the action of a finding, read again."""
     finding = await _find(ask, fields.get("finding", ""))
     _require_act(ask, finding)
     method = getattr(ask.operator, finding.action.verb)
@@ -267,7 +267,7 @@ async def act(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 def _return(ask: PageRequest, fields: dict[str, str], text: str) -> Response:
-    """Return to the page on which the button was, and say there what was done."""
+    """Redirect to the page with the button, with a notice of what was done."""
     ask.target.forget(ask.user, "attention")
     return redirect(ask, ask.links.back(fields.get("back", "/attention")), Notice("good", text))
 

@@ -1,4 +1,4 @@
-"""The audit: who did what, and what was refused."""
+"""The page of the audit: calls of users, including refused ones."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class BulkView:
     can_undo: bool
     needs_reason: bool
     number: str
-    """The number that has to be typed; empty if none."""
+    """The number of tasks that the user must type to confirm; empty if not needed."""
     ids: tuple[str, ...]
     outcomes: tuple[tuple[str, str], ...]
     has_rate: bool
@@ -101,7 +101,7 @@ class BulkView:
     spread_href: str
     """Address of the same preview for tasks that run spread over time."""
     fields: Mapping[str, str]
-    """What was typed before."""
+    """Values typed into the form, to show them again."""
     error: str = ""
 
 
@@ -119,7 +119,7 @@ async def preview_page(
     fields: Mapping[str, str],
     error: InvalidOptionError | None = None,
 ) -> Page:
-    """Return the page that says what an act would do, and asks."""
+    """Return the preview of an act, with a confirmation form."""
     options = _read_options(ask, act, fields if error is None else {})
     preview = await ask.operator.preview_operation(act, targets, options)
     view = _view(ask, act, targets, preview, fields, "" if error is None else _sentence(error))
@@ -127,7 +127,7 @@ async def preview_page(
 
 
 async def start_bulk(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Start the operation; a short one has ended when the answer comes."""
+    """Start the operation, and wait up to a second for its end."""
     began = time.perf_counter()
     act, targets = _act(fields.get("act", "")), _read_targets(fields)
     number = fields.get("confirm", "").replace(",", "").strip()
@@ -158,7 +158,7 @@ def _notice(ask: PageRequest, ended: OperationInfo) -> Notice:
 
 
 def _from_root(ask: PageRequest, address: str) -> str:
-    """Return an address below the root: the notice is shown on another page, which makes it relative."""
+    """Return an address below the root, for a notice on another page, which makes it relative again."""
     return address.removeprefix(ask.links.to())
 
 
@@ -178,7 +178,7 @@ def act_choices(
 
 
 def targets_of(keys: Sequence[str]) -> Targets:
-    """Return the tasks that the boxes of a list name as `queue/id`."""
+    """Return the tasks of the checked boxes of a list, whose keys are `queue/id`."""
     ids: dict[str, list[str]] = {}
     for key in keys:
         # The id is behind the last slash: ids with slashes are acted on from their own page.
@@ -188,7 +188,7 @@ def targets_of(keys: Sequence[str]) -> Targets:
 
 
 def selected_keys(fields: Mapping[str, str]) -> list[str]:
-    """Return what the boxes of a list name, as much as one form may."""
+    """Return the keys of the checked boxes of a list, up to the limit of one form."""
     return [key for key in fields.get("id", "").split("\n") if "/" in key][:MOST_SELECTED]
 
 

@@ -1,4 +1,4 @@
-"""The doctor: damage that it has found in Redis, what it means, and its repair."""
+"""The page of the doctor: damage found in Redis, its meaning, and its repair."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class FindingRow:
     explanation: str
     count: str
     subjects: tuple[tuple[str, str], ...]
-    """The first of them, with a link if it is a task's id."""
+    """The first damaged tasks or keys, each with a link if it is a task."""
     more: int
     repair: str
     repair_href: str
-    """Empty if it cannot be repaired, or not by this user."""
+    """Address of the repair form; empty if the damage cannot be repaired, or not by this user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ async def doctor_page(ask: PageRequest) -> Page:
 
 
 async def examine(ask: PageRequest, _: dict[str, str]) -> Response:
-    """Begin an examination, unless one runs; a short one has ended when the answer comes."""
+    """Begin an examination, unless one runs, and wait a few seconds for its end."""
     ask.require_somewhere("examine")
     key = ask.target.access_of(ask.user)
     latest = ask.target.examinations.get(key)
@@ -110,7 +110,7 @@ async def examine(ask: PageRequest, _: dict[str, str]) -> Response:
 
 
 async def repair_question(ask: PageRequest) -> Page:
-    """Ask before damage of one kind is repaired."""
+    """Return the confirmation form for the repair of one kind of damage."""
     kind, queue = _read_kind(ask.query.get("kind", "")), ask.query.get("queue", "")
     finding = _find(ask, kind, queue)
     if finding is None or not finding.is_repairable:
@@ -131,7 +131,7 @@ async def repair_question(ask: PageRequest) -> Page:
 
 
 async def repair(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Repair what the examination has found of one kind in one queue."""
+    """Repair the damage of one kind that was found in one queue."""
     kind, queue = _read_kind(fields.get("kind", "")), fields.get("queue", "")
     _require_repair(ask, queue)
     examination = await ask.operator.repair([queue] if queue else None, [kind], reason=read_reason(fields))

@@ -1,4 +1,4 @@
-"""The form that enqueues a task: fields from the schema that workers publish, or JSON; and its answer."""
+"""The form that enqueues a task, with fields from the type's published schema, or with JSON."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _REFUSALS: Final = (
     (failures.PermissionDeniedError, 403, "queue", ""),
     (failures.RedisError, 503, "", ""),
 )
-"""Status, field and sentence of errors; without a sentence, that of the error itself."""
+"""HTTP status, form field and sentence for each error class; no sentence means the error's own text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class EnqueueView:
     queues: tuple[str, ...]
     types: tuple[str, ...]
     summary: str
-    """What the worker says of the type."""
+    """Description of the task type, as published by its workers."""
     mode: str
     fields: tuple[PayloadField, ...]
     has_fields: bool
@@ -71,12 +71,12 @@ class EnqueueView:
     payload: str
     options: tuple[OptionField, ...]
     has_options: bool
-    """Whether an option was typed or is wrong."""
+    """Whether an option was typed or has an error, so that the options are unfolded."""
     hidden: tuple[tuple[str, str], ...]
     reason: str
     errors: Mapping[str, str]
     summary_of_errors: tuple[tuple[str, str, str], ...]
-    """Id of the field, its label, and what is wrong with it."""
+    """Id, label and error message of each wrong field."""
     note: str
     keep_href: str
     longest_reason: int = LONGEST_REASON
@@ -97,7 +97,7 @@ async def enqueue_page(ask: PageRequest) -> Page:
 
 
 async def enqueue_task(ask: PageRequest, form: dict[str, str]) -> Response:
-    """Enqueue the task of a form, or return the form with what is wrong and all that was typed."""
+    """Enqueue the task of a form, or return the form with errors and typed values."""
     form = {name: text.replace("\r\n", "\n") for name, text in form.items()}
     for name in ("queue", "type"):
         form[name] = form.get(name, "").strip()
@@ -147,7 +147,7 @@ def _explain(error: failures.PyasynqError, form: Mapping[str, str]) -> tuple[int
 
 
 async def _change_mode(ask: PageRequest, form: dict[str, str], info: TaskTypeInfo | None, mode: str) -> Page:
-    """Return the form with the payload in another way; as it was if the payload does not fit that."""
+    """Return the form in another mode; unchanged if the payload does not fit that mode."""
     if form.get("mode") == "fields" and mode != "fields":
         payload, wrong = read_fields(info.schema if info else None, form)
         broken = {name: text for name, text in wrong.items() if form.get(name, "").strip()}
@@ -208,7 +208,7 @@ def _read_payload(form: Mapping[str, str], info: TaskTypeInfo | None) -> tuple[b
 
 
 def _copy(task: TaskInfo) -> tuple[dict[str, str], str]:
-    """Return a form with the data of a task, and what it lacks."""
+    """Return a form with the data of a task, and a note about data that could not be copied."""
     form = {
         "queue": task.queue,
         "type": task.type,

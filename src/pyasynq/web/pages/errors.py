@@ -1,4 +1,4 @@
-"""Errors of all queues, grouped by what they have in common."""
+"""Errors of all queues, grouped by their signature."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def errors_page(ask: PageRequest) -> Page:
 
 
 async def _read(ask: PageRequest, queues: list[QueueInfo]) -> list[ErrorReport]:
-    """Return the reports of queues; one that has vanished meanwhile has none."""
+    """Return the error reports of queues, except queues that have just been deleted."""
     wanted = [
         (info.queue, state)
         for info in queues

@@ -64,7 +64,7 @@ class OperationRow:
     symbol: str
     tone: str
     finished: int
-    """Tasks that were acted on or left as they were."""
+    """Number of tasks that were changed or left unchanged."""
     total: int
     progress: str
     who: str
@@ -83,7 +83,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A task that was left as it was."""
+    """A task that the operation left unchanged, with the reason."""
 
     id: str
     href: str
@@ -99,7 +99,7 @@ class OperationsView:
     summary: str
     orders: tuple[Order, ...] = ()
     facts: tuple[tuple[str, str, str], ...] = ()
-    """Name, text and link of what is known."""
+    """Facts about the operation: name, text and link."""
     undo_until: datetime | None = None
     refused: tuple[RefusedRow, ...] = ()
     error: str = ""

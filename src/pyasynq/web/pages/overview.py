@@ -1,4 +1,4 @@
-"""The overview: six figures, what needs attention, what waits longest, what fails most."""
+"""The overview: six figures, attention findings, longest waits, most failures."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _time_rows(ask: PageRequest, series: Sequence[AttemptSeries]) -> tuple[TimeR
 
 
 def _throughput(processed: int, bars: Sequence[Sequence[int]]) -> Figure:
-    """Return the first figure: attempts a second where workers count, else those of today."""
+    """Return the first figure: attempts a second if workers keep statistics, else attempts today."""
     minutes = [sum(numbers) for numbers in zip(*bars, strict=True)]
     if not any(minutes):
         return Figure("processed", "Attempts today", formats.number(processed), "since midnight, UTC")

@@ -50,11 +50,11 @@ class TasksTab:
     older: str
     verbs: tuple[VerbButton, ...]
     acts: tuple[tuple[str, str], ...]
-    """What can be done to all tasks of the state: name and label."""
+    """Acts for all tasks of the state: name and label."""
     filter: str
     views: tuple[ViewLink, ...]
     save_href: str
-    """Address of the question for the name of a new view; empty if the user may not save it."""
+    """Address of the form that saves a new view; empty if the user may not save it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class ErrorsTab:
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """Limits that one side asks for."""
+    """Limits from one source: stored ones, or a server's."""
 
     who: str
     note: str
@@ -129,7 +129,7 @@ class LimitRow:
 
 @dataclass(frozen=True, slots=True)
 class LimitsTab:
-    """The limits of the queue: what is stored, and what servers ask for."""
+    """The limits of the queue: stored limits, and limits that servers declare."""
 
     rows: tuple[LimitRow, ...]
     sentence: str
@@ -137,7 +137,7 @@ class LimitsTab:
 
 @dataclass(frozen=True, slots=True)
 class DayRow:
-    """One day."""
+    """Attempts of one day."""
 
     day: date
     processed: int
@@ -311,7 +311,7 @@ def merge_errors(ask: PageRequest, reports: Sequence[ErrorReport]) -> tuple[Erro
 
 
 def first_words(signature: str) -> str:
-    """Return the longest part of a signature that every such error contains: without its placeholders."""
+    """Return the longest part of a signature without placeholders: every error of the group contains it."""
     parts = [part.strip() for part in signature.replace("<", "\x00").replace(">", "\x00").split("\x00")[::2]]
     return max(parts, key=len, default="")[:100]
 
@@ -393,7 +393,7 @@ def _describe_scan(scanned: int, *, is_complete: bool) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a value of a query; in quotes unless it is a plain word."""
+    """Return a value for a query, in quotes unless it is a plain word."""
     if text and all(character.isalnum() or character in "-_." for character in text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

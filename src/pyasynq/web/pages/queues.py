@@ -25,7 +25,7 @@ _MUCH_FAILS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class QueueHealth:
-    """The one word that says how a queue does, worst first."""
+    """Health of a queue in one word, worst first."""
 
     word: str
     symbol: str
@@ -46,7 +46,7 @@ class QueueRow:
     wait: str
     wait_tone: str
     slots: int
-    """Most tasks that may run at once: the stored limit, or slots of the servers that take from it."""
+    """Largest number of tasks that may run at once: the stored limit, or the slots of the queue's servers."""
     servers: int
     fail: float | None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InfoFact:
-    """A fact with a word about what is wrong with it."""
+    """A fact about Redis, with a warning if the value is bad."""
 
     label: str
     text: str

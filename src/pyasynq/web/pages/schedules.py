@@ -74,7 +74,7 @@ class ScheduleView:
     older: str
     paused_since: datetime | None
     verbs: tuple[tuple[str, str], ...]
-    """Label and address of each question."""
+    """Label of each action, and address of its confirmation form."""
 
 
 async def schedules_page(ask: PageRequest) -> Page:
@@ -110,7 +110,7 @@ async def schedules_page(ask: PageRequest) -> Page:
 
 
 async def schedule_page(ask: PageRequest) -> Page:
-    """Return the page of one periodic task, with what it enqueued."""
+    """Return the page of one periodic task, with its enqueue history."""
     entry_id = ask.name("entry")
     entry = next((one for one in await _read_entries(ask) if one.id == entry_id), None)
     if entry is None:

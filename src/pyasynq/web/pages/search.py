@@ -71,19 +71,19 @@ class SearchView:
     views: tuple[ViewLink, ...]
     """Saved views, before the examples."""
     save_href: str
-    """Address of the question for the name of a new view; empty if the user may not save it."""
+    """Address of the form that saves a new view; empty if the user may not save it."""
     examples: tuple[Example, ...]
     verbs: tuple[VerbButton, ...]
     acts: tuple[tuple[str, str], ...]
-    """What can be done to all tasks that match: name and label."""
+    """Acts for all matching tasks: name and label."""
     mark: str
     command: str
-    """The same search on the command line."""
+    """Command line of the same search, to copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """How many matches have one value."""
+    """Number of matches with one value of a field."""
 
     label: str
     href: str
@@ -150,7 +150,7 @@ async def search_response(ask: PageRequest) -> Response:
 
 
 async def complete_response(ask: PageRequest) -> Response:
-    """Answer `/complete.json`: how a query may go on, and what it would look at."""
+    """Answer `/complete.json`: completions of a query, and the collections that it would search."""
     text = ask.query.get("q", "")[:_LONGEST]
     caret = ask.number("caret", len(text), _LONGEST)
     offers = [
@@ -164,7 +164,7 @@ async def complete_response(ask: PageRequest) -> Response:
 
 
 async def palette_response(ask: PageRequest) -> Response:
-    """Answer `/palette.json`: queues whose names have the text."""
+    """Answer `/palette.json`: queues whose names contain the text."""
     text = ask.query.get("q", "").strip().lower()[:200]
     names = [info.queue for info in await read_queues(ask) if text in info.queue.lower()]
     names.sort(key=lambda name: (not name.lower().startswith(text), len(name), name))
@@ -291,7 +291,7 @@ def _verbs(ask: PageRequest) -> tuple[VerbButton, ...]:
 
 
 async def _read_known_names(ask: PageRequest) -> Known:
-    """Return the names that can be suggested, of at most half a minute ago."""
+    """Return the names for completions, at most half a minute old."""
     servers = await read_servers(ask)
     published = await ask.target.recent(ask.user, "task types", ask.operator.task_types, 30.0)
     running = (worker.task_type for server in servers for worker in server.active_workers)

@@ -1,4 +1,4 @@
-"""Servers and what they run."""
+"""The pages of servers and their running tasks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RunningRow:
     server_href: str
     started: datetime | None
     share: float | None
-    """How much of the time until its deadline has passed."""
+    """Elapsed share of the time from the task's start to its deadline, from 0 to 1; None without deadline."""
     limit: str
     tone: str
 
@@ -85,7 +85,7 @@ class ServersView:
     facts: tuple[tuple[str, str], ...] = ()
     started: datetime | None = None
     verbs: tuple[tuple[str, str], ...] = ()
-    """Label and address of each question."""
+    """Label of each action, and address of its confirmation form."""
 
 
 async def servers_page(ask: PageRequest) -> Page:

@@ -32,7 +32,7 @@ _YEAR = 365 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class PreferenceChoice:
-    """A question with its answers."""
+    """A preference with its possible values."""
 
     name: str
     label: str
@@ -104,7 +104,7 @@ async def settings_page(ask: PageRequest) -> Page:
 
 
 async def change_settings(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Keep what a viewer chose in the browser's cookie."""
+    """Store the viewer's preferences in a cookie."""
     chosen: Preferences = change_preferences(ask.preferences, fields)
     zone = fields.get("zone", "")
     is_known = not zone or find_zone(zone) is not None
@@ -127,7 +127,7 @@ async def change_settings(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def switch_target(ask: PageRequest) -> Response:
-    """Go on to another Redis of this dashboard."""
+    """Redirect to another Redis of this dashboard."""
     name = ask.query.get("to", "")
     up = f"../{to_segment(name)}/" if name in ask.settings.names and name else "./"
     return Response(status_code=303, headers={"Location": up})

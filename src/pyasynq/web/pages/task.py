@@ -1,4 +1,4 @@
-"""One task: why it is where it is, its attempts, its data, its way through the states."""
+"""The page of one task: reason of its state, attempts, data, and path through the states."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FormChoice:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """A search for tasks that have something in common with this one."""
+    """Link to a search for related tasks, such as tasks with the same error."""
 
     label: str
     href: str
@@ -166,7 +166,7 @@ async def task_page(ask: PageRequest) -> Page:
 
 
 async def task_data(ask: PageRequest) -> Response:
-    """Return payload or result as a download, as far as the user may see it; every byte of it, never run."""
+    """Return payload or result as a complete download, redacted for the user, never rendered."""
     part = ask.name("part")
     task = await ask.operator.task(ask.name("queue"), ask.name("task"))
     data = {"payload": task.payload, "result": task.result}.get(part)

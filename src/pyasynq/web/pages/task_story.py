@@ -1,4 +1,4 @@
-"""The story of a task: why it is where it is, its way through the states, what happened when. Pure."""
+"""The story of a task: reason of its state, path through the states, and timeline. Pure."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A state in the drawing."""
+    """A state in the state diagram."""
 
     name: str
     x: float
     y: float
     width: float
     look: str
-    """`now`, `on` for one that was visited, or empty."""
+    """CSS class: `now` for the current state, `on` for a visited one, or empty."""
     note: str = ""
 
     @property
     def middle(self) -> float:
-        """Horizontal position of its text."""
+        """Horizontal position of the text in the box."""
         return self.x + self.width / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A way between two states."""
+    """A transition between two states in the diagram."""
 
     path: str
     is_on: bool
@@ -80,7 +80,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The drawing of all states, with the way that this task took."""
+    """The state diagram, with the path of this task."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -239,7 +239,7 @@ _ARROWS: Final = (
 
 
 def build_machine(task: TaskInfo, zone: tzinfo) -> Machine:
-    """Return the drawing for a task."""
+    """Return the state diagram for a task."""
     visited = _find_visited_states(task)
     notes = {task.state: _note_time(task, zone)}
     if task.last_failed_at and task.retried and task.state is not TaskState.RETRY:

@@ -1,4 +1,4 @@
-"""One task type: its attempts and durations over time, and what workers say of it."""
+"""The page of one task type: attempts and durations over time, and its published description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task types of all queues: how many tasks of each are where, and what workers say of them."""
+"""The page of task types: number of tasks by queue and state, and published descriptions."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class TypeSummary:
     counts: list[int]
     queues: list[str] = field(default_factory=list)
     ended: AttemptCounts = NO_ATTEMPTS
-    """Attempts that ended since yesterday, where workers count."""
+    """Counts of attempts that ended since yesterday, from workers that keep statistics."""
     share: float | None = None
     """Share of the time that the attempts of all types took."""
     retried: int = 0
-    """Retries that its tasks have spent."""
+    """Number of retries spent by tasks of the type."""
 
     @property
     def run(self) -> str:
-        """The time in which 95 % of the attempts ended."""
+        """95th percentile of attempt duration, as text."""
         return formats.span(self.ended.run.quantile(0.95))
 
     @property
     def wait(self) -> str:
-        """The time for which 95 % of the tasks were pending at most."""
+        """95th percentile of the time spent pending, as text."""
         return formats.span(self.ended.wait.quantile(0.95))
 
     @property

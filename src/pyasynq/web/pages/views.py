@@ -96,7 +96,7 @@ async def views_page(ask: PageRequest) -> Page:
 
 
 async def new_view_page(ask: PageRequest) -> Page:
-    """Ask for the name of a view."""
+    """Return the form that asks for the name of a new view."""
     queue = ask.query.get("queue", "")
     if queue:
         ask.require("save_view", queue)
@@ -131,7 +131,7 @@ async def save_view(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def delete_view(ask: PageRequest, _: dict[str, str]) -> Response:
-    """Delete a view of one's own, or one that is shared."""
+    """Delete one of the user's own views, or a shared view."""
     key = ask.name("view")
     found = next((one for one in await ask.operator.views() if one.view == key), None)
     if found is None:
