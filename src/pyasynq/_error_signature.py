@@ -1,4 +1,4 @@
-"""Signatures of errors: what is alike in the errors of many tasks."""
+"""Signatures of errors: error texts without the parts that differ between tasks."""
 
 from __future__ import annotations
 

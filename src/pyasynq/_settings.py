@@ -51,7 +51,7 @@ class ValueKind(Protocol):
         """Raise `InvalidOptionError` for a value that cannot be."""
 
     def read(self, name: str, text: str) -> object:
-        """Return the value of a text. Raises `InvalidOptionError` for one that has none."""
+        """Parse a text into a value. Raises `InvalidOptionError` for an invalid text."""
 
     def show(self, value: object) -> str:
         """Return a value as text that `read` takes, if there is one."""
@@ -79,7 +79,7 @@ class Setting:
             self.kind.check(name, value)
 
     def read(self, name: str, text: str) -> object:
-        """Return the value of a text. Raises `InvalidOptionError` for one that has none."""
+        """Parse a text into a value. Raises `InvalidOptionError` for an invalid text."""
         if self.optional and text.strip().lower() == _NONE:
             return None
         return self.kind.read(name, text)

@@ -442,7 +442,7 @@ class App(Scheduling):
 
     @property
     def providers(self) -> Providers:
-        """What makes the dependencies of handlers; for typed tasks."""
+        """Providers of the handlers' dependencies; for typed tasks."""
         return self._registry.providers
 
     @property

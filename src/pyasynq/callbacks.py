@@ -60,7 +60,7 @@ class HasCallback(Protocol):
     """Anything that `on_finished` takes: a `Callback`, or a typed task of an app."""
 
     def as_callback(self) -> Callback:
-        """Return what is to be enqueued."""
+        """Return the callback to enqueue."""
 
 
 def read_callback(name: str, value: object) -> Callback:

@@ -227,7 +227,7 @@ class ServerConfig:
         Function(),
         "Called with a group's name and tasks; makes one task of them, or None to leave them.",
     )
-    """`async def`, or `def` in a thread. What it raises leaves the tasks for later too."""
+    """`async def`, or `def` in a thread. If it raises, the tasks are aggregated later."""
     group_grace_period: Duration = setting(
         60.0, Seconds(least=1), "Aggregate a group when no task has joined it for this long; whole seconds."
     )
@@ -270,7 +270,7 @@ class ServerConfig:
 
     @property
     def event_stream_lengths(self) -> dict[str, int]:
-        """How many events are kept of each queue whose events are published."""
+        """Number of events kept, by queue, for queues whose events are published."""
         published = self.publish_events
         for queue in published if isinstance(published, Mapping) and self.queues else ():
             if queue not in self.queues:

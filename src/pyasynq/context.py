@@ -185,7 +185,7 @@ class Cancelled:
 
     @property
     def reason(self) -> CancelReason | None:
-        """Why the attempt is cancelled; None as long as it is not."""
+        """Reason of the cancellation; None while the attempt is not cancelled."""
         return cancel_reason(self._task.cause)
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -309,7 +309,7 @@ class WorkerMeasured(NamedTuple):
 
 
 class ExchangeEnded(NamedTuple):
-    """Redis has answered what the processor sent together, or could not.
+    """One exchange of the processor with Redis has ended: a pipeline was answered, or failed.
 
     Attributes:
         seconds: from sending to the last answer.
@@ -323,7 +323,7 @@ class ExchangeEnded(NamedTuple):
 
 
 class HeartbeatWritten(NamedTuple):
-    """Leases are renewed, the server's record is written, and the event loop has just been told."""
+    """A heartbeat has renewed the leases and written the server's record. Emitted on the event loop."""
 
     server_id: str
 

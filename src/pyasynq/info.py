@@ -210,7 +210,7 @@ class ServerAction(enum.StrEnum):
     """Action that an operator may ask of a server."""
 
     QUIET = "quiet"
-    """Take no more tasks; what runs goes on."""
+    """Take no more tasks; running tasks continue."""
     STOP = "stop"
     """Shut down: the whole worker, with all its processes if it has several."""
 
@@ -505,7 +505,7 @@ class ErrorGroup:
     """The first line of the error, with what differs from task to task replaced: numbers, ids, quotations."""
     count: int
     types: Mapping[str, int]
-    """Task types, and how many tasks of each."""
+    """Number of tasks by type."""
     latest: datetime | None
     """Time of the latest of these failures."""
     sample: TaskInfo
@@ -626,7 +626,7 @@ class CancelStatus(enum.StrEnum):
     REQUESTED = "requested"
     """Stored for the worker, which obeys at once, or at its next heartbeat if it missed the message."""
     SENT = "sent"
-    """A worker in Go runs the task. It was told, acknowledges nothing, and always retries."""
+    """Sent to the Go worker that runs the task, which never acknowledges, and always retries the task."""
     ENDED = "ended"
     """The attempt has ended; `state` says where the task is now."""
     NOT_ACTIVE = "not_active"

@@ -243,7 +243,7 @@ class _Sync(CallingService):
         self._provider.interrupt()
 
     async def round(self) -> float:
-        """Bring the entries up to date, or leave all of them as they are."""
+        """Update the entries; after an error of the provider, leave all unchanged."""
         try:
             await self._manager.synchronize()
         except Exception as error:  # noqa: BLE001 - the provider may raise anything; it is called again

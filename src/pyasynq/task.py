@@ -181,7 +181,7 @@ class TaskInfo:
     progress: TaskProgress | None = None
     """The handler's last report, in this attempt or an earlier one."""
     in_state_since: datetime | None = None
-    """Time since when it is pending, archived or completed, failed last (retry), or joined its group.
+    """Time since when the task is pending, archived or completed, failed last (retry), or joined its group.
 
     Else None.
     """
@@ -235,7 +235,7 @@ class EnqueueResult:
 
     status: EnqueueStatus
     task_id: str | None
-    """Id of the task; for `EXISTING` and `REPLACED`, of the one that holds the lock."""
+    """Id of the task; for `EXISTING` and `REPLACED`, of the task that holds the lock."""
     queue: str | None
     error: PyasynqError | None = None
     """Why it was not enqueued, or is not `durable`; None for the outcomes of `on_duplicate`."""

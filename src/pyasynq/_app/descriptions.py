@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyasynq._app.typed_task import TypedTask
 
 _UNTOLD: Final = {"headers", "queue"}
-"""Options left out: the values of headers may be credentials, and the queue has a field of its own."""
+"""Options left out of descriptions: headers may hold credentials, and the queue has its own field."""
 
 
 def describe_task(task: TypedTask[..., Any], summary: str, version: str) -> TaskTypeInfo:

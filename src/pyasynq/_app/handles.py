@@ -177,7 +177,7 @@ class BlockingTaskHandle(_Handle[_R_co]):
         return self._app.wait_sync(self.queue, self.id, timeout)
 
     def result(self, timeout: Duration | None = None) -> _R_co:
-        """Wait for what the handler returned, blocking this thread; raises what `TaskHandle.result` does."""
+        """Wait for the handler's return value, blocking this thread; raises as `TaskHandle.result`."""
         return self._value(self._app.result_sync(self.queue, self.id, timeout))
 
     def info(self) -> TaskInfo:
@@ -215,7 +215,7 @@ class BlockingTaskHandle(_Handle[_R_co]):
 
 
 class _Enqueued:
-    """Description of a task that this process has enqueued."""
+    """Mixin with the description of a task that this process has enqueued."""
 
     def __init__(self, info: TaskInfo) -> None:
         self.enqueued = info
@@ -267,7 +267,7 @@ class BlockingEnqueuedTask(_Enqueued, BlockingTaskHandle[_R_co]):
         _Enqueued.__init__(self, info)
 
     def result(self, timeout: Duration | None = None) -> _R_co:
-        """Wait for what the handler returned, blocking this thread; raises what `TaskHandle.result` does."""
+        """Wait for the handler's return value, blocking this thread; raises as `TaskHandle.result`."""
         try:
             return super().result(timeout)
         except TaskNotFoundError as error:

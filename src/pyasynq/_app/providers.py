@@ -72,7 +72,7 @@ def _check(dependency: Dependency, path: tuple[Callable[..., Any], ...]) -> None
 
 
 def _look_at(function: Callable[..., Any]) -> _Provider:
-    """Read the parameters of a provider."""
+    """Inspect the parameters of a provider function."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
@@ -162,7 +162,7 @@ class Providers:
         return made[function]
 
     async def _get_shared(self, function: Callable[..., Any]) -> Any:
-        """Return a dependency of the worker, which many attempts may want at once; one of them makes it."""
+        """Return a worker-wide dependency; of concurrent attempts that need it, one makes it."""
         assert self._worker is not None  # noqa: S101 - checked by the caller
         known = self._made.get(function)
         if known is not None:

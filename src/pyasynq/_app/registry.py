@@ -80,7 +80,7 @@ class Registry:
         self.aggregators[pattern] = declare_aggregator(pattern, function, rule, max_payload)
 
     def use(self, middleware: Middleware) -> None:
-        """Add middleware inside the others.
+        """Add middleware as the innermost one.
 
         Raises:
             ConfigurationError: when it is not a coroutine function.

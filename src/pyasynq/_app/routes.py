@@ -106,7 +106,7 @@ def _plain_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerR
 
 
 async def _later_result(declaration: Declaration, result: object, watch: _Watch | None) -> HandlerReturn:
-    """Await what a plain wrapper around a coroutine function has returned; return its result."""
+    """Await the coroutine returned by a plain wrapper of a coroutine function; return its result."""
     return _result(declaration, await await_fully(result), watch)
 
 

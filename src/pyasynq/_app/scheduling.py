@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSchedule:
-    """A task and the expression that says when it is enqueued.
+    """A periodic task declared by an app: the task and its cron expression.
 
     Attributes:
         make_task: makes the task; its arguments are checked only after all modules are imported.

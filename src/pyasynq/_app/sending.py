@@ -121,7 +121,7 @@ class Sending:
             self._destination = None
 
     def _let_go(self) -> None:
-        """Close all connections at once, also those that belong to an event loop that does not run here."""
+        """Close all connections at once, including those of event loops in other threads."""
         self.close_sync()
         client, self._client = self._client, None
         if client is not None:
@@ -324,7 +324,7 @@ class Sending:
             return opened
 
     def _keep_blocking(self, client: sync.Client) -> sync.Client:
-        """Keep a new client, unless a signal handler has opened one meanwhile; return the kept one."""
+        """Store a new client, unless a signal handler has stored one before; return the stored one."""
         if self._blocking_client is None:
             self._blocking_client = client
             # Scripts and web processes that only enqueue have no place where they would close it.

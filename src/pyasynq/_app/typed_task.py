@@ -50,7 +50,7 @@ class TaskSender(Acting, Protocol):
 
     @property
     def providers(self) -> Providers:
-        """What makes the dependencies of handlers."""
+        """Providers of the handlers' dependencies."""
 
     async def enqueue(self, task: Task) -> TaskInfo:
         """Enqueue one task."""

@@ -1,4 +1,4 @@
-"""Log lines for rights that Redis denies (ACL): a warning when it begins, an info when it is over."""
+"""Log lines for rights that Redis denies (ACL): a warning at the first refusal, an info at the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines for an outage of Redis: a warning when it begins, an info when it is over."""
+"""Log lines for an outage of Redis: a warning at its begin, an info at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("pyasynq")
 
 _AWAY: Final = (RedisUnavailableError, ReplyLostError, RedisAuthenticationError)
 _PROOFS: Final = frozenset({"heartbeater", "queue_look", "scheduler heartbeat"})
-"""Services whose every round calls Redis; rounds of the others may have had nothing to ask."""
+"""Services that call Redis in every round, so that a finished round proves that Redis answers."""
 _LATE_SECONDS: Final = 10.0
 """Seconds after an outage in which a round begun before its end may fail: twice an exchange's timeout."""
 _WRITES_KEPT_OUTCOMES: Final = "syncer"

@@ -53,7 +53,7 @@ class Service:
         self._closing = False
 
     async def enter(self) -> None:
-        """Prepare the first round. `start` raises what it raises."""
+        """Prepare the first round. Its exceptions propagate from `start`."""
 
     async def round(self) -> float:
         """Do one piece of work; return the seconds to rest after it."""

@@ -26,7 +26,7 @@ class Stoppable(Protocol):
         """Shut down in good order."""
 
     def request_stop(self) -> None:
-        """Take no more tasks."""
+        """Stop taking tasks."""
 
 
 class SignalWatch:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DEFAULT_MAX_MEMBERS: Final = 1_000
-"""Number of members of a set whose group has no maximum of its own."""
+"""Maximum number of members of a set, if the group's configuration sets none."""
 
 MAX_SET_BYTES: Final = 16_000_000
-"""Bytes of messages in a set; one larger message is a set of its own."""
+"""Maximum bytes of messages in a set; a larger message gets its own set."""
 
 
 class GroupLimits(NamedTuple):

@@ -66,11 +66,11 @@ class ExpiredTask(NamedTuple):
     Attributes:
         id: the task's id.
         message: the bytes of its message; empty for an id without a task, which `recover` drops.
-        crashes: number of workers that have died with it before this one.
+        crashes: number of earlier worker crashes during this task.
         token: of the attempt that had it; empty for a Go worker.
         lease_score: Unix time at which its lease ended; None if it has none.
-        begun: token of the last attempt whose handler has started, as far as servers confirm that; or of an
-            attempt that started alone, once others run alongside it.
+        begun: token of the last attempt that Redis knows to have started; empty if servers do not record it.
+            An attempt that started alone is recorded only when other attempts join it.
     """
 
     id: str

@@ -123,7 +123,7 @@ class RegistrarBase:
         self._is_closed = False
 
     def abandon(self) -> None:
-        """Send no more names. Callable from any thread."""
+        """Stop registering queue names. Callable from any thread."""
         self._is_closed = True
 
     def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:

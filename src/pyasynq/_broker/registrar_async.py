@@ -77,7 +77,7 @@ class AsyncRegistrar(RegistrarBase):
             self._send_soon(0.0)
 
     async def close(self) -> None:
-        """Send no more names, and cancel the call in progress."""
+        """Stop registering queue names, and cancel the call in progress."""
         self._is_closed = True
         state = self._per_loop.own()
         if state is None:
@@ -134,7 +134,7 @@ class AsyncRegistrar(RegistrarBase):
         return task
 
     async def _send_owed(self, state: _LoopState) -> None:
-        """Send the owed names; those that Redis does not accept are owed again."""
+        """Register the pending queue names; names that Redis refuses stay pending."""
         registry = self.registry
         names = registry.take()
         if not names:

@@ -53,12 +53,12 @@ class BlockingRegistrar(RegistrarBase):
                 self._start_thread()
 
     def abandon(self) -> None:
-        """Send no more names. Callable from any thread."""
+        """Stop registering queue names. Callable from any thread."""
         super().abandon()
         self._waiter.wake()
 
     def close(self) -> None:
-        """Send no more names; wait 0.1 s for the call in progress, which ends by itself."""
+        """Stop registering queue names; wait 0.1 s for the call in progress, which ends by itself."""
         self._is_closed = True
         if self._sender_pid == os.getpid():
             waiter = ThreadWaiter()

@@ -166,7 +166,7 @@ def pause_queue_entry(queue: str, entry_id: str, *, pauses: bool, now: Instant |
 
 
 def read_pauses(queue: str, entry_ids: Sequence[str]) -> Plan[list[EntryPause]]:
-    """Return for each entry of a queue whether its scheduler knows pauses, and since when it is paused."""
+    """Return for each entry whether its scheduler supports pauses, and since when the entry is paused."""
     ticks = queue_keys(queue).ticks
     found: list[EntryPause] = []
     for some in chunks(entry_ids, most=MAX_TASKS, width=2):

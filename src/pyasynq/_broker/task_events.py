@@ -82,8 +82,8 @@ class StreamPosition(NamedTuple):
     """A place in a stream from which to read on.
 
     Attributes:
-        position: that of the last event before it; `0-0` means none.
-        seen: whether there was an event at that position, so that its absence means that it was trimmed.
+        position: id of the last event already read; `0-0` means none.
+        seen: whether that event existed; if it is missing now, the stream was trimmed and events are lost.
     """
 
     position: str

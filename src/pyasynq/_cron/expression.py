@@ -42,7 +42,7 @@ _LARGEST_STEP = 2**63 - 1
 
 
 class _Field(NamedTuple):
-    """One of the five fields; the names stand for the numbers from `least` on."""
+    """One of the five fields of a cron expression; `names` are aliases of the numbers from `least` on."""
 
     name: str
     least: int

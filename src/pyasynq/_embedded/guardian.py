@@ -232,7 +232,7 @@ class Guardian:
 
 
 def _answer(message: dict[str, Any]) -> None:
-    """Tell the starter, if it still lives, and close standard output and error, whose end it waits for."""
+    """Answer the starting process, if it lives; close standard output and error, whose end it waits for."""
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(message))
         sys.stdout.flush()

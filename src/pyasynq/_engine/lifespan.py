@@ -1,4 +1,4 @@
-"""The lifespan of a server: entered and left by an asyncio task of its own, which can be given up."""
+"""The lifespan of a server: entered and left in its own asyncio task, which can be abandoned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Lifespan:
         return self._entered.done() and not self._entered.cancelled() and self._entered.exception() is None
 
     async def wait_entered(self) -> Any:
-        """Wait until it is entered, and return what it yields. Raises what it raises.
+        """Wait until the lifespan is entered; return its value, or raise its error.
 
         Cancelled, it leaves the lifespan to `leave`.
         """

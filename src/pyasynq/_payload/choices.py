@@ -83,7 +83,7 @@ def _decoders_by_kind(members: Sequence[Converter]) -> dict[type, Callable[[Json
 
 
 def _decode_by_tag(members: Sequence[Converter]) -> Callable[[Json], Any]:
-    """Return the decoder of objects that a field of literals tells apart, as in a discriminated union.
+    """Return the decoder of a discriminated union: a field of literals selects the member.
 
     Raises:
         AmbiguousUnionError: for members without such a field.

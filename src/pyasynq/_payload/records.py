@@ -55,7 +55,7 @@ class RecordType:
     fields: dict[str, RecordField] = field(default_factory=dict)
 
     def converter(self) -> Converter:
-        """Return the converter; it looks at the fields only when it converts."""
+        """Return the converter, which resolves the fields lazily, at the first conversion."""
         return Converter(
             self.name,
             _OBJECT,

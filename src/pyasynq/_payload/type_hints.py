@@ -33,7 +33,7 @@ def read_hints(annotation: Any) -> dict[str, Any]:
 
 
 def _bind_variables(annotation: Any) -> dict[Any, dict[Any, Any]]:
-    """Return what the type variables of a class and of its bases stand for."""
+    """Return the types bound to the type variables of a class and its bases."""
     bound: dict[Any, dict[Any, Any]] = {}
     waiting = [annotation]
     while waiting:

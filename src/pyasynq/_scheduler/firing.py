@@ -107,7 +107,7 @@ class Firing:
         return FiringOutcome.DONE
 
     async def close(self) -> None:
-        """Register no more queues; call it when the driver is closed."""
+        """Stop registering queue names; to be called when the driver is closed."""
         await self._registrar.close()
 
     async def _send(self, entry: ScheduleEntry, tick: datetime, task: Task) -> TaskInfo:

@@ -75,7 +75,7 @@ class Level(NamedTuple):
         return second % self.chunk // self.slot
 
     def lifetime(self, second: int) -> int:
-        """Return for how many seconds from a time on its chunk is kept."""
+        """Return the seconds for which the chunk with this Unix second is kept, counted from it."""
         return self.start(second) + self.chunk + self.keep - second
 
     def starts(self, since: int, until: int) -> range:

@@ -80,7 +80,7 @@ def decode_answer(text: str) -> ServerAnswer | None:
 
 
 def decode_loop_blocked(text: str) -> timedelta | None:
-    """Return how long a server's event loop had been blocked; None if it was not, or does not say."""
+    """Decode the time for which a server's event loop was blocked; None if not blocked or not published."""
     _, _, details = text.partition(" ")
     try:
         seconds = json.loads(details)["blocked"] if details else None
@@ -102,7 +102,7 @@ def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:
 
 
 def decode_served_types(text: str) -> ServedTypes | None:
-    """Return the task types that a server names; None for one that does not say, as those in Go."""
+    """Decode the task types of a server; None if it does not publish them, such as a Go server."""
     try:
         details = json.loads(text.partition(" ")[2])
         names, prefixes = details.get("types", []), details.get("prefixes", [])

@@ -66,7 +66,7 @@ def adopt_handlers() -> None:
 
 
 def is_terminal() -> bool:
-    """Return whether a person reads what is logged."""
+    """Return whether the log goes to a terminal."""
     return sys.stderr.isatty()
 
 

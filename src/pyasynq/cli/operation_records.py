@@ -121,7 +121,7 @@ EXPLANATION: Final = View(
 
 
 def describe_explanation(explanation: Explanation) -> Record:
-    """Return the record of what a search would look at."""
+    """Return the record of a search's explanation."""
     return {
         "query": explanation.query,
         "positions": explanation.positions,

@@ -212,7 +212,7 @@ def run_server(
 
 
 class _ClosingTime:
-    """When a server began to close, and until when its process may live."""
+    """Time limit for the end of a process, counted from when its server began to close."""
 
     def __init__(self, server: Server) -> None:
         self._config = server.config

@@ -111,7 +111,7 @@ def describe_limits(info: QueueInfo) -> str:
 
 
 def tell_unreadable(infos: QueueInfos) -> int | None:
-    """Tell which queues could not be read; return the exit code."""
+    """Print which queues could not be read; return the exit code."""
     for error in infos.unreadable.values():
         click.echo(f"Error: {visible(error)}", err=True)
     if not infos.unreadable:

@@ -126,7 +126,7 @@ async def _find_tasks(
 
 
 def _tell_search(last: Selection) -> None:
-    """Tell on stderr how far a search went, and how to go on."""
+    """Print on stderr how far a search went, and how to continue it."""
     click.echo(f"{last}".removesuffix(": go on") + ".", err=True)
     if last.cursor:
         click.echo(f"Go on with  --cursor {visible(last.cursor)}", err=True)

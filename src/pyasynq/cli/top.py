@@ -119,7 +119,7 @@ class Picture:
         return TOP_TYPES if self.is_of_types else TOP_QUEUES
 
     def press(self, key: str) -> bool:
-        """Obey a key; return whether the user goes on."""
+        """Handle a key press; return False if the user quits."""
         match key.lower():
             case "q":
                 return False

@@ -83,7 +83,7 @@ def variable_of(name: str) -> str | None:
 
 
 def setting_options(command: _Command) -> _Command:
-    """Give a command a flag for each setting; it gets what was typed, as text or a switch, else None."""
+    """Give a command a flag for each setting; its value is the typed text or switch, or None."""
     for name, described in reversed(SETTINGS.items()):
         flags = flags_of(name)
         if flags:
@@ -307,7 +307,7 @@ def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
 def _apply_queue_limits(
     queues: Mapping[str, int | Queue], limits: Mapping[str, Given]
 ) -> dict[str, int | Queue]:
-    """Return queues with the limits of flags and variables, which win over those that the app declares."""
+    """Return queues with the limits of flags and variables, which override limits that the app declares."""
     limited = dict(queues)
     for given in limits.values():
         for name, fields in given.value.items():

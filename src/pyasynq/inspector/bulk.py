@@ -127,7 +127,7 @@ class BulkInspector(InspectorBase):
     async def cancel_tasks(
         self, queue: str, ids: Iterable[str], outcome: Literal["retry", "archive", "delete"] = "retry"
     ) -> TaskResults:
-        """Ask for the cancellation of what runs under these ids, as `cancel` does with one.
+        """Request the cancellation of the running tasks with these ids, as `cancel` for one.
 
         A result that is done says in `cancel` whether the request was written down for a pyasynq worker, or
         called out to a worker in Go, which acknowledges nothing and always retries.

@@ -236,7 +236,7 @@ def _add_queue(values: Values, name: str, info: QueueInfo, serving: tuple[int, i
 
 
 def _add_attention(values: Values, attention: Attention, named: Container[str]) -> None:
-    """Add findings, and the objectives of the queues that are told apart."""
+    """Add findings, and the wait objectives of queues that have their own label."""
     found = values.setdefault("pyasynq_attention", {})
     for finding in attention.findings:
         key = (finding.detector, finding.queue)

@@ -204,7 +204,7 @@ class FleetMetrics:
         self._store.add("pyasynq_worker_deaths_total", (), 0)
 
     def add(self, source: str, rows: Iterable[MetricRow]) -> None:
-        """Add what a process has reported."""
+        """Add the metrics reported by a process."""
         self._store.add_rows(source, rows)
 
     def drop(self, source: str) -> None:

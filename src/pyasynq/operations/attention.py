@@ -1,4 +1,4 @@
-"""Attention: runs the detectors on a snapshot, and sets the snoozed findings apart. Pure."""
+"""Attention: runs the detectors on a snapshot, and separates snoozed findings. Pure."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class AuditEntry:
     """Arguments as text, without secrets; of bytes their number."""
     reason: str = ""
     outcome: str = OUTCOME_STARTED
-    """`started`, `done`, `failed` or `refused`. One that stays `started` was interrupted."""
+    """`started`, `done`, `failed` or `refused`. A change that stays `started` was interrupted."""
     error: str = ""
     """Why it failed or was refused."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class AuditPage:
     cursor: str | None
     """Cursor of the next page; None at the end."""
     scanned: int
-    """How many entries were looked at."""
+    """Number of examined entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def note_change(before: object, after: object, task_type: str = "") -> None:
 
 @contextmanager
 def noting_change() -> Iterator[_Change]:
-    """Collect what `note_change` is told inside."""
+    """Collect the changes passed to `note_change` within the block."""
     change = _Change()
     token = _change.set(change)
     try:

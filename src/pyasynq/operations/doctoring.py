@@ -1,4 +1,4 @@
-"""Examinations by the doctor for an operator: what was found, what could not be looked at, and repairs."""
+"""Examinations by the doctor for an operator: findings, unexamined queues, and repairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Findings of the doctor, and what it could not look at."""
+    """Findings of the doctor, and the queues that could not be examined."""
 
     findings: tuple[Finding, ...]
     skipped: tuple[str, ...] = ()
@@ -52,5 +52,5 @@ async def examine_async(
 def examine_blocking(
     target: RedisSource, settings: Mapping[str, Any], repairs: Collection[str] | None = None
 ) -> Examination:
-    """Do what `examine_async` does, in an event loop of its own; not to be called in a running one."""
+    """Run `examine_async` in a new event loop; not callable from a running one."""
     return asyncio.run(examine_async(target, settings, repairs))

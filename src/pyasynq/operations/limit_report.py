@@ -1,4 +1,4 @@
-"""Limits of a queue as they are now: what is stored, what servers ask for, and how much runs."""
+"""Report on a queue's limits: stored limits, limits declared by servers, and running tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LimitReport:
-    """Limits of a queue, and its current load. Stored limits win over those that servers ask for."""
+    """Limits of a queue, and its current load. Stored limits override limits that servers declare."""
 
     queue: str
     stored: QueueLimits

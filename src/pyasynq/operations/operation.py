@@ -1,4 +1,4 @@
-"""Operations on many tasks: what one is to do, how far it is, and what it needs before it starts. Pure."""
+"""Operations on many tasks: acts and options, progress, and conditions for a start. Pure."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class OperationState(enum.StrEnum):
     PAUSED = "paused"
     DONE = "done"
     STOPPED = "stopped"
-    """Stopped by an operator before its end; what was done stays done."""
+    """Stopped by an operator before its end; changes already made remain."""
     FAILED = "failed"
-    """Ended by an error; what was done stays done."""
+    """Ended by an error; changes already made remain."""
 
 
 ENDED: Final = frozenset({OperationState.DONE, OperationState.STOPPED, OperationState.FAILED})
@@ -154,7 +154,7 @@ class OperationOptions:
     outcome: str = "retry"
     """Cancel: the fate of the tasks, `retry`, `archive` or `delete`."""
     max_retry: int | None = None
-    """Edit: how often the tasks may be retried."""
+    """Edit: new maximum number of retries."""
     timeout: timedelta | None = None
     """Edit: the longest run of an attempt, rounded up to seconds."""
     deadline: datetime | None = None

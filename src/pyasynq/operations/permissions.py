@@ -55,7 +55,7 @@ class Permission(enum.StrEnum):
     AUDIT_VIEW = "audit.view"
     """Read the audit, as far as it concerns the queues that the user sees."""
     SETTINGS_ADMIN = "settings.admin"
-    """Change what applies to all users, and see what Redis tells of itself."""
+    """Change settings of all users, and see Redis' reports about itself."""
 
 
 class ProgramPermission(enum.StrEnum):

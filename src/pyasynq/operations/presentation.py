@@ -49,7 +49,7 @@ class Node:
     kind: str
     """Class of the leaf: `s` text, `n` number, `x` anything else."""
     text: str
-    """The leaf, or how many children there are."""
+    """Text of a leaf, or the number of children of an inner node."""
     children: tuple[Node, ...] | None = None
     open: str = ""
     close: str = ""

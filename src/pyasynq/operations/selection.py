@@ -1,4 +1,4 @@
-"""Results of a search, how far it is, and where it goes on."""
+"""Results of a search, its progress, and its cursor."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Some of the matches of a search, and how far it is."""
+    """One part of a search's matches, with its progress."""
 
     tasks: tuple[TaskInfo, ...]
     cursor: str
@@ -102,7 +102,7 @@ class SelectionCursor:
         return found
 
     def text(self, query: str) -> str:
-        """Return the cursor as a text; it goes on with the same query only."""
+        """Return the cursor as text; it is only valid for the same query."""
         values = (self.state, self.queue, self.group, self.inner, self.matches, self.looked_at)
         return encode_cursor(list_tag("select", query), values)
 

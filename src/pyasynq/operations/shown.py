@@ -37,7 +37,7 @@ class _Hidden:
 
 
 HIDDEN: Final = _Hidden()
-"""Replaces what the user may not see at all; it is dropped from lists and mappings."""
+"""Marker for values that the user may not see at all; lists and mappings drop them."""
 
 
 class Shown:
@@ -66,7 +66,7 @@ class Shown:
 
 @singledispatch
 def cut_down(value: Any, shown: Shown) -> Any:
-    """Return what a user may see of one value, or `HIDDEN`; other types are registered below."""
+    """Filter one value for a user; `HIDDEN` if nothing may be seen (single dispatch, see below)."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     queue = getattr(value, "queue", None)

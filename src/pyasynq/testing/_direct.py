@@ -62,10 +62,10 @@ class DirectDriver(AsyncDriver):
 
 
 class WaitRunner(Protocol):
-    """Runs a worker while code under test waits for a task.
+    """Runner of a worker while code under test waits for a task.
 
     Attributes:
-        client, sync_client: stay open when the worker ends, which closes the clients of the app.
+        client, sync_client: clients of the kit, which stay open when the worker closes those of the app.
     """
 
     client: Client
@@ -73,10 +73,10 @@ class WaitRunner(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Whether the worker runs already, so that a wait needs only to wait."""
+        """Whether the worker already runs, so that a wait need not run it."""
 
     async def run_until_ended(self, queue: str, task_id: str, timeout: Duration | None) -> None:
-        """Run what is due, and let time pass, until a task has ended.
+        """Run all due tasks, and advance the virtual time, until a task has ended.
 
         Raises:
             WaitTimeoutError: the task has not ended within this virtual time.
@@ -91,7 +91,7 @@ class QueuePlace:
     """Redis and clock of an app under test.
 
     Attributes:
-        runner: what runs while a client waits; None for nothing. Set by the kit, read by its clients.
+        runner: runs the worker while a client waits; None for no worker. Set by the kit, read by its clients.
     """
 
     def __init__(self, url: str, clock: Clock) -> None:
@@ -108,7 +108,7 @@ class QueuePlace:
         return DirectBlockingClient(self, **settings)
 
     def find_runner(self, timeout: Duration | None) -> WaitRunner | None:
-        """Return what is to run for a wait; None for one that only checks, or while the worker runs."""
+        """Return the runner to use during a wait; None for a mere check, or if the worker already runs."""
         runner = self.runner
         return None if timeout == 0 or runner is None or runner.is_running else runner
 

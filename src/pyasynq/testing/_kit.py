@@ -463,7 +463,7 @@ class Kit(KitBase, Assertions):
         raises: bool,
         is_done: Callable[[], bool] = lambda: False,
     ) -> Report:
-        """Run what is due up to a moment, None for any, or until `is_done`."""
+        """Run all tasks due up to a moment (None: without limit), or until `is_done`."""
         recorder = self._recorder()
         async with self._working(recorder, threads, self._server_config, raises=raises) as worker:
             worker.schedules = self._schedules

@@ -95,7 +95,7 @@ def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any,
 
 
 class _Run(Generic[_T]):
-    """One coroutine in its thread."""
+    """One coroutine that runs in its own thread."""
 
     def __init__(
         self, work: Callable[[CallerThread], Coroutine[Any, Any, _T]], threads: CallerThread

@@ -60,7 +60,7 @@ class Settings:
     login_tries: RateLimit
     """Rate limit of login attempts for one name from one address."""
     address_tries: RateLimit
-    """Tries of all names from one address."""
+    """Rate limit of login attempts for all names from one address."""
     trace_url: str
     """Address of a trace, with `{trace_id}` in it; empty when there is none."""
     text_limits: TextLimits

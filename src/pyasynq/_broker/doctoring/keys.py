@@ -99,7 +99,7 @@ def drop_lapsed_records(index: str) -> Plan[None]:
 
 
 def get_record_lapse(key: str) -> Plan[tuple[float, float] | None]:
-    """Return when a server's record lapses by that server's clock, and in how many seconds it really does.
+    """Return the expiry of a server's record by the server's own clock, and its actual TTL in seconds.
 
     None for a record that is gone.
     """
@@ -125,7 +125,7 @@ def get_last_event_time(history: bytes) -> Plan[int]:
 
 
 def measure_waiting_work(queue: str, now: Instant) -> Plan[tuple[int, int]]:
-    """Return for how many seconds the next pending task has waited, and the most overdue one is overdue.
+    """Return the wait of the next pending task and the lateness of the most overdue task, in seconds.
 
     0 if there is none, and while the queue is paused.
     """

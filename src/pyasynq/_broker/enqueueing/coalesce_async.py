@@ -132,11 +132,11 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         return await self._driver.wait_for(started)
 
     async def close(self) -> None:
-        """Register no more queues; call it when the driver is closed."""
+        """Stop registering queue names; to be called when the driver is closed."""
         await self._registrar.close()
 
     def abandon(self) -> None:
-        """Register no more queues. Callable from any thread; for destructors."""
+        """Stop registering queue names. Callable from any thread; for destructors."""
         self._registrar.abandon()
 
     async def _send_all(self, composed: Sequence[Composed]) -> list[EnqueueResult]:

@@ -175,11 +175,11 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         return batch.results(self._registrar.run(batch.plans, batch.queues))
 
     def close(self) -> None:
-        """Register no more queues; call it when the driver is closed."""
+        """Stop registering queue names; to be called when the driver is closed."""
         self._registrar.close()
 
     def abandon(self) -> None:
-        """Register no more queues. Callable from any thread; for destructors."""
+        """Stop registering queue names. Callable from any thread; for destructors."""
         self._registrar.abandon()
 
     def _wait_for_room(self, queue: _ThreadQueue, size: int) -> None:

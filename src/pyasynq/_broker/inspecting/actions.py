@@ -55,7 +55,7 @@ class Moved(NamedTuple):
 
 
 class ArchiveLimits(NamedTuple):
-    """How many archived tasks are kept; those archived at `cutoff` (Unix time) or before are deleted."""
+    """Limits of the archive: number of tasks, and `cutoff`, the Unix time up to which tasks are deleted."""
 
     max_size: int
     cutoff: int

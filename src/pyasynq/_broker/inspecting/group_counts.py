@@ -30,7 +30,7 @@ FIRST_PAGE: Final = b"0"
 
 
 class GroupCount(NamedTuple):
-    """How many tasks are in the groups of a queue, and when the counting began."""
+    """Number of tasks in the groups of a queue, and the time when the counting began."""
 
     tasks: int
     at: Instant

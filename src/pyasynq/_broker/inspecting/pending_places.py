@@ -119,7 +119,7 @@ class PendingPlaces:
 
 
 def find_places(queue: str, ids: Collection[str]) -> Plan[PendingPlaces]:
-    """Look for tasks in the pending list of a queue; it may move meanwhile."""
+    """Find the positions of tasks in a queue's pending list, which may shift during the search."""
     pending = queue_keys(queue).pending
     wanted = {task_id.encode("utf-8", "surrogateescape") for task_id in ids}
     places: dict[str, int] = {}

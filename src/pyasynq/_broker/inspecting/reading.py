@@ -1,4 +1,4 @@
-"""Plans for inspectors that read from a replica: they may only read, and know how far it is behind."""
+"""Plans for inspectors that read from a replica: read-only guard, and measurement of the lag."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
 _SCORED_BY_AGE: Final = (TaskState.ARCHIVED, TaskState.AGGREGATING)
 """The score is the second at which a task came into the state, so Redis finds a time range."""
 _UNDATED: Final = (TaskState.ACTIVE, TaskState.SCHEDULED)
-"""Redis does not tell since when tasks are in these states."""
+"""States for which Redis does not store since when a task is in them."""
 
 
 class TimeRange(NamedTuple):
@@ -87,7 +87,7 @@ def _find_positions(key: str, state: TaskState, times: TimeRange) -> Plan[_Posit
 
 
 class _Look(NamedTuple):
-    """Tasks that were found, how many positions were looked at, and how many there were."""
+    """Result of a scan: found tasks, number of examined positions, and size of the collection."""
 
     tasks: list[TaskInfo]
     scanned: int
@@ -126,7 +126,7 @@ def _look_at_newest(
 def error_report(
     queue: str, state: str, *, scan: int, since: datetime | None, until: datetime | None, now: Instant
 ) -> Plan[ErrorReport]:
-    """Group the newest `scan` tasks of a state by what is alike in their errors.
+    """Group the newest `scan` tasks of a state by error signature.
 
     The range is that of the times at which tasks were archived, which Redis finds, or failed. Retry tasks are
     looked at from the one that is due last.

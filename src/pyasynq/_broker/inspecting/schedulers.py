@@ -1,4 +1,4 @@
-"""Plans that describe, pause and run the entries of running schedulers, and list what they enqueued."""
+"""Plans that describe, pause and run the entries of running schedulers, and list their history."""
 
 from __future__ import annotations
 

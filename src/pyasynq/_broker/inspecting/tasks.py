@@ -31,7 +31,7 @@ _MOST_BYTES: Final = 1_000_000
 
 
 class Scanned(NamedTuple):
-    """Part of a collection: the tasks found in it, and how many of its positions were looked at."""
+    """Result of scanning a part of a collection: found tasks, and number of examined positions."""
 
     records: list[TaskRecord]
     positions: int

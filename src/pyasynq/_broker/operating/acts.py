@@ -245,7 +245,7 @@ def take_step(
 
 
 def stepped(mark: int, done: int = 0, refused: Sequence[bytes] = ()) -> Stepped:
-    """Return what the reply of a step says."""
+    """Decode the reply of a step."""
     if mark in _UNDONE:
         return Stepped(lost=mark == _LOST, unplaced=mark == _UNPLACED)
     return Stepped(done, decode_refusals(refused), repeated=mark == _REPEATED)

@@ -36,7 +36,7 @@ DROP: Final = "drop"
 
 
 class Move(NamedTuple):
-    """How far a task was moved.
+    """Result of moving one task.
 
     Attributes:
         fate: what to do with its copy: `place`, `again` or `drop`, as `release_step` takes it.

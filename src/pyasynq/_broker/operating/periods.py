@@ -1,4 +1,4 @@
-"""How long operations and what they can undo are kept; apart from the plans, which need the Redis client."""
+"""Retention of operations and of deleted tasks; a separate module, so that it needs no Redis client."""
 
 from typing import Final
 

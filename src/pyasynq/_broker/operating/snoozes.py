@@ -68,7 +68,7 @@ def list_snoozes(now: Instant) -> Plan[list[FindingSnooze]]:
 
 
 def set_wait_objective(queue: str, seconds: float | None) -> Plan[None]:
-    """Store how long tasks of a queue may wait, in seconds; None removes the objective."""
+    """Store the wait objective of a queue in seconds; None removes it."""
     key = queue_keys(queue).objectives
     if seconds is None:
         yield CommandCall(("HDEL", key, "wait"), key, Replay.SAFE)
@@ -77,7 +77,7 @@ def set_wait_objective(queue: str, seconds: float | None) -> Plan[None]:
 
 
 def read_wait_objective(queue: str) -> Plan[float | None]:
-    """Return how long tasks of a queue may wait, in seconds; None for no objective."""
+    """Return the wait objective of a queue in seconds; None for none."""
     key = queue_keys(queue).objectives
     data = yield CommandCall(("HGET", key, "wait"), key, Replay.SAFE)
     try:

@@ -1,4 +1,4 @@
-"""Checks whether tasks have ended, and the results of those that have."""
+"""Checks whether tasks have ended, and reads their results."""
 
 from __future__ import annotations
 

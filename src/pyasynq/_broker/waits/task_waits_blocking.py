@@ -227,7 +227,7 @@ class _WaitingThread:
         await twin.close()
 
     def _end(self, failure: Exception | None) -> None:
-        """Accept no more calls, and fail those that wait."""
+        """Accept no more calls, and fail the waiting ones."""
         self._failure = failure
         self._wake_loop = None
         self.is_over = True

@@ -217,7 +217,7 @@ class Children:
         await self._calls.wait_until_idle(_KILL_SECONDS)
 
     async def close(self) -> None:
-        """Let idle children leave; kill busy ones, and those that take longer than `cancel_timeout`."""
+        """Let idle children leave; kill busy children, and any that take longer than `cancel_timeout`."""
         for child in self._busy:
             child.kill()
         while self._idle or self._tasks:

@@ -154,7 +154,7 @@ def describe_routes(router: Router) -> list[TaskTypeInfo]:
 
 @runtime_checkable
 class HasHooks(Protocol):
-    """A router with functions that are told of ends of attempts: an app."""
+    """Router with hooks for the ends of attempts, such as an `App`."""
 
     @property
     def hooks(self) -> Hooks:

@@ -118,7 +118,7 @@ class Aggregator(Service):
             await asyncio.wait(tasks, timeout=timeout)
 
     def _watch_overdue(self) -> None:
-        """Report overdue calls, and ask for a new worker when they make this one useless."""
+        """Report overdue calls, and request a restart of the worker when they make it useless."""
         now, settings = self._parts.clock.monotonic(), self._parts.settings
         overdue = {run: run.aggregation.overdue_seconds(now) for run in self._running.values()}
         for run, seconds in overdue.items():

@@ -1,4 +1,4 @@
-"""Deadlines service: cancels attempts whose time or lease has ended, and reports those that run on."""
+"""Deadlines service: cancels attempts whose time or lease has ended, and reports overdue attempts."""
 
 from __future__ import annotations
 

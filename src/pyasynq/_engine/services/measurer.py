@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyasynq.telemetry import AttemptCounts
 
 MEASURING_INTERVAL: Final = 1.0
-"""Seconds between two measurements: what a killed worker may not have reported."""
+"""Seconds between two measurements; a killed worker loses at most this much."""
 
 
 class Measurer(Service):
-    """Emits `WorkerMeasured` with what the tally has counted and what runs. It never calls Redis.
+    """Emits `WorkerMeasured` with the tally's counts and the number of running attempts. Never calls Redis.
 
     Args:
         parts: of the engine.

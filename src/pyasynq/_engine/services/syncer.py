@@ -37,7 +37,7 @@ class Syncer(Service):
         return self._parts.settings.syncer_interval
 
     async def leave(self) -> None:
-        """Try once more; the leases of what is left lapse, and other workers recover the tasks."""
+        """Try once more; leases of tasks still unsettled lapse, and other workers recover them."""
         await self._try_all(patient=False)
         while batches := self._parts.settles.take_fresh():
             # The replacements of refused outcomes.

@@ -96,7 +96,7 @@ class Child:
             self.vitals.note_queues(fields["queues"], fields["unreachable"])
 
     def say(self, word: bytes) -> None:
-        """Send the child a command; one that has just died does not receive it."""
+        """Send the child a command; if the child has just died, nothing happens."""
         try:
             self._socket.send(word + b"\n")
         except OSError:

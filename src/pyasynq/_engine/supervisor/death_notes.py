@@ -10,7 +10,7 @@ from pyasynq.events import MessageQuarantined, WorkerDied
 DeathEvent: TypeAlias = WorkerDied | MessageQuarantined
 
 DIED: Final = b"died "
-"""First word of such a message."""
+"""First word of a message about a dead child."""
 _KINDS: Final = {"died": WorkerDied, "quarantined": MessageQuarantined}
 
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 RETIRE: Final = b"retire"
-"""Take no more tasks, and end when the running ones have ended."""
+"""Command: stop taking tasks, and exit when the running tasks have ended."""
 STOP: Final = b"stop"
-"""Take no more tasks."""
+"""Command: stop taking tasks."""
 MEASURE: Final = b"measure"
 """Send the metrics that were counted since the last time."""
 WORKER_VARIABLE: Final = "PYASYNQ_WORKER_NUMBER"
@@ -63,7 +63,7 @@ class Steerable(Protocol):
         """Shut down, at once or when nothing runs any more."""
 
     def request_stop(self) -> None:
-        """Take no more tasks."""
+        """Stop taking tasks."""
 
     def request_hooks(self, event: DeathEvent) -> None:
         """Call the hooks for a task of a dead worker."""

@@ -83,7 +83,7 @@ class Prefetch:
 
     @property
     def allowed(self) -> int:
-        """Number of tasks that may wait, including those that do."""
+        """Maximum number of prefetched tasks, including those already waiting."""
         if self._bytes >= self._most_bytes or self._mean >= self._span:
             return 0
         each = min(self._mean, self._mean_gap)

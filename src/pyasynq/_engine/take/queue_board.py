@@ -211,7 +211,7 @@ class QueueBoard:
         return ended
 
     def only(self, names: Collection[str] | None) -> None:
-        """Ask and watch only these queues, None for all; reports about the others are still recorded."""
+        """Ask and watch only these queues (None: all); reports about other queues are still recorded."""
         self._only = names
         self._choose()
 
@@ -302,7 +302,7 @@ class QueueBoard:
             queue.state = queue.state.gave_way(courtesy, until=until)
 
     def ask_again(self, queue: ServedQueue) -> None:
-        """Forget what is known of a queue."""
+        """Forget the known state of a queue, so that it is asked again."""
         queue.state = queue.state.doubted()
 
     def put_back(self, name: str) -> None:

@@ -253,7 +253,7 @@ class QueueState(NamedTuple):
         return self._replace(phase=QueuePhase.EMPTY, watch=Watch.TASKS, look_at=math.inf, herd=herd)
 
     def watch_lost(self) -> QueueState:
-        """Watch again before the rest goes on: Redis may have lost the watch, and a change with it."""
+        """Watch the queue again before it rests: Redis may have dropped the watch, and missed a change."""
         if self.phase in _HELD:
             return _stir(self)
         told = self._replace(changes=self.changes + 1, watch=Watch.NOTHING)
@@ -300,7 +300,7 @@ class QueueState(NamedTuple):
         return self._replace(watch=Watch.NOTHING) if is_poll else self
 
     def doubted(self) -> QueueState:
-        """Ask at once, because what is known may be out of date."""
+        """Ask the queue at once, because its known state may be outdated."""
         return _open(self, self.watch)
 
     def gave_way(self, courtesy: float, *, until: float) -> QueueState:

@@ -106,7 +106,7 @@ class Sink(Protocol):
         """Monotonic time from which attempts that have not started are put back; infinity for never."""
 
     def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:
-        """Start what a pipeline has brought.
+        """Accept the tasks of a pipeline's replies, and start them where slots are free.
 
         Args:
             taken: requests, each with attempts of one queue that are on the roster.
@@ -154,7 +154,7 @@ class Slots:
         self._resize(may_wait=False)
 
     def _resize(self, *, may_wait: bool) -> None:
-        """Compute how many tasks may be here at a time, and how many one call may ask for."""
+        """Compute the limits of tasks held at a time, and of tasks requested by one call."""
         self._prefetch.learn(self._clock.monotonic())
         ahead = self._prefetch.allowed if may_wait and self._prefetches else 0
         self._capacity = self._most = self._concurrency + ahead
@@ -180,7 +180,7 @@ class Slots:
 
     @property
     def give_back_at(self) -> float:
-        """When the oldest waiting task has waited too long; at once when no more handlers start."""
+        """Return the time at which waiting tasks are put back; now if no more handlers start."""
         if not self._prefetch.number:
             return math.inf
         return self._prefetch.patient_until if self.taking else 0.0
@@ -223,7 +223,7 @@ class Slots:
                 self._runner.start(attempt)
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Return the waiting attempts to put back; start those that are to be cancelled, beyond all slots."""
+        """Return the waiting attempts to put back; start cancelled ones without a slot, so that they end."""
         if queue is not None:
             waiting = self._prefetch.take_queue(queue)
         else:

@@ -33,7 +33,7 @@ MAX_CREATE_SPANS: Final = 100
 
 @dataclass(slots=True)
 class _Batch:
-    """One call of `enqueue_many`: its span, and how many tasks have passed."""
+    """One call of `enqueue_many`: its span, and the number of tasks so far."""
 
     span: Span
     tasks: int = 0

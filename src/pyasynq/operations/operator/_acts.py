@@ -59,7 +59,7 @@ class StepTasks(NamedTuple):
 
 
 class StepProgress(NamedTuple):
-    """How far the operation was before a step.
+    """Progress of the operation before a step.
 
     Attributes:
         number: number of the step.

@@ -184,7 +184,7 @@ class OperationOperator(SearchOperator):
         return await self._order(operation_id, OperationState.RUNNING, OperationState.PAUSED)
 
     async def stop_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
-        """End an operation after the step that is under way; what was done stays done."""
+        """End an operation after its current step; changes already made remain."""
         before = (OperationState.RUNNING, OperationState.PAUSED)
         return await self._order(operation_id, OperationState.STOPPED, *before)
 
@@ -323,7 +323,7 @@ class OperationOperator(SearchOperator):
         return found, missing
 
     async def _read_memory(self) -> tuple[int, int]:
-        """Return the bytes that Redis uses, and its maximum; 0 for one that it does not tell."""
+        """Return the bytes that Redis uses, and its `maxmemory`; 0 for an unknown number."""
         try:
             info = await self._inspector.redis_info()
         except RedisPermissionError:

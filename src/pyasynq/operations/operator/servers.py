@@ -69,7 +69,7 @@ class ServerOperator(OperatorBase):
         page: int = 1,
         page_size: int = 30,
     ) -> list[SchedulerEvent]:
-        """Return a page of what a schedule enqueued, newest first."""
+        """Return one page of a schedule's enqueue history, newest first."""
         return await self._inspector.scheduler_events(entry_id, page, page_size)
 
     async def pause_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
@@ -104,7 +104,7 @@ class ServerOperator(OperatorBase):
         return await self._inspector.replicas()
 
     async def redis_report(self) -> RedisReport:
-        """Return what each server of Redis tells of itself, and the rights that are missing to see more."""
+        """Return a report on each Redis server, and the missing rights that would show more."""
         return await self._inspector.redis_report()
 
     async def redis_info(self) -> dict[str, str]:
@@ -112,7 +112,7 @@ class ServerOperator(OperatorBase):
         return await self._inspector.redis_info()
 
     async def redis_texts(self) -> RedisTexts:
-        """Return the texts in which Redis describes itself, as it sends them."""
+        """Return the raw replies of Redis about itself, such as INFO."""
         return await self._inspector.redis_texts()
 
     async def queue_locations(self, queues: Sequence[str] | None = None) -> list[QueueLocation]:

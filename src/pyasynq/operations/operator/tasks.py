@@ -1,4 +1,4 @@
-"""The operator's methods about single tasks, and about what is among many."""
+"""The operator's methods about single tasks, and about lists of tasks."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _find_field(head: re.Match[str]) -> Field | None:
 
 
 def _fields(token: str, known: Known) -> Iterator[tuple[str, str, str]]:
-    """Yield what a clause can begin with: text, label, meaning."""
+    """Yield possible beginnings of a clause: text, label, meaning."""
     for field in FIELDS.values():
         if field.has_path:
             names = known.payload_paths if field.name == "payload." else known.header_names

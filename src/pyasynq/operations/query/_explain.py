@@ -1,4 +1,4 @@
-"""Telling what a query would cost before it is run."""
+"""Estimate of a query's cost before it is run."""
 
 from __future__ import annotations
 

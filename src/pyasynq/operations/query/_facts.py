@@ -32,7 +32,7 @@ class MatchFacts:
 
 
 def match_facts(now: Instant, servers: Iterable[ServerInfo] = ()) -> MatchFacts:
-    """Return the facts that live servers tell."""
+    """Collect facts about running tasks from the records of live servers."""
     return MatchFacts(
         now,
         {

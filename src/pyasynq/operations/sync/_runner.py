@@ -298,7 +298,7 @@ class OperationRunner:
         self._refused += [[queue, *pair] for pair in list(stepped.refused.items())[:room]]
 
     def _note(self, state: str = "", *, error: str = "") -> str:
-        """Write down how far the operation is; return its state."""
+        """Store the progress of the operation; return its state."""
         fields: dict[str, Any] = {
             "position": self._position,
             "below": self._below,

@@ -54,7 +54,7 @@ class BulkOperator(OperatorBase):
         *,
         reason: str = "",
     ) -> TaskResults:
-        """Ask for the cancellation of what runs under these ids; return a result for each."""
+        """Request the cancellation of the running tasks with these ids; return a result for each."""
         return self._inspector.cancel_tasks(queue, ids, outcome)
 
     def run_all_tasks(

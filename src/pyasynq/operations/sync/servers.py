@@ -70,7 +70,7 @@ class ServerOperator(OperatorBase):
         page: int = 1,
         page_size: int = 30,
     ) -> list[SchedulerEvent]:
-        """Return a page of what a schedule enqueued, newest first."""
+        """Return one page of a schedule's enqueue history, newest first."""
         return self._inspector.scheduler_events(entry_id, page, page_size)
 
     def pause_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
@@ -105,7 +105,7 @@ class ServerOperator(OperatorBase):
         return self._inspector.replicas()
 
     def redis_report(self) -> RedisReport:
-        """Return what each server of Redis tells of itself, and the rights that are missing to see more."""
+        """Return a report on each Redis server, and the missing rights that would show more."""
         return self._inspector.redis_report()
 
     def redis_info(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ class ServerOperator(OperatorBase):
         return self._inspector.redis_info()
 
     def redis_texts(self) -> RedisTexts:
-        """Return the texts in which Redis describes itself, as it sends them."""
+        """Return the raw replies of Redis about itself, such as INFO."""
         return self._inspector.redis_texts()
 
     def queue_locations(self, queues: Sequence[str] | None = None) -> list[QueueLocation]:

@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/tasks.py by tools/unasync.py; change that file and run `make sync`.
-"""The operator's methods about single tasks, and about what is among many."""
+"""The operator's methods about single tasks, and about lists of tasks."""
 
 from __future__ import annotations
 

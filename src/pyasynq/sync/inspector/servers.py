@@ -147,7 +147,7 @@ class ServerInspector(InspectorBase):
         page: int = 1,
         page_size: int = 30,
     ) -> list[SchedulerEvent]:
-        """Return a page of what a scheduler entry enqueued, newest first; nothing for an unknown one."""
+        """Return one page of an entry's enqueue history, newest first; empty for an unknown entry."""
         return self._run(schedulers.scheduler_events(entry_id, page=page, page_size=page_size))
 
     def redis_info(self) -> dict[str, str]:
@@ -155,7 +155,7 @@ class ServerInspector(InspectorBase):
         return self._run(cluster.redis_info(of_cluster=self._driver.target.is_cluster))
 
     def redis_texts(self) -> RedisTexts:
-        """Return the texts in which Redis describes itself, as it sends them."""
+        """Return the raw replies of Redis about itself, such as INFO."""
         return self._run(cluster.redis_texts(of_cluster=self._driver.target.is_cluster))
 
     def queue_locations(self, queues: Sequence[str]) -> list[QueueLocation]:
@@ -165,7 +165,7 @@ class ServerInspector(InspectorBase):
         return self._run(cluster.queue_locations(queues))
 
     def redis_report(self) -> RedisReport:
-        """Return what each server of Redis tells of itself: INFO, connections by name, slow scripts.
+        """Return a report on each Redis server: INFO, connections by name, slow scripts.
 
         `missing_rights` names the rights that the user lacks; the rest of the report is there.
         """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo, TaskState
 
 _START_SECONDS: Final = 1.0
-"""How long the starts of active tasks are kept; servers write them every five seconds."""
+"""Seconds for which start times of active tasks are cached; servers write them every five seconds."""
 _PLANS_AT_ONCE: Final = 1_000
 
 
