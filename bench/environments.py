@@ -36,10 +36,10 @@ class PeerMissingError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """How to start a peer.
+    """Command and environment that start a peer.
 
     Attributes:
-        command: what its own arguments follow.
+        command: interpreter or program; the peer's arguments follow it.
     """
 
     name: str

@@ -28,7 +28,7 @@ _OTHER_END = {"LPUSH": "RPUSH", "RPUSH": "LPUSH"}
 
 
 class Mutant(NamedTuple):
-    """One wrong copy of a script."""
+    """Copy of a script with one deliberate bug."""
 
     line: int
     """Number of the changed line, from 1."""

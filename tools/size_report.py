@@ -36,10 +36,10 @@ class Size(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """How entangled a package is."""
+    """Entanglement of a package: import cycles and repeated names."""
 
     cycles: list[list[str]]
-    """Groups of modules that import one another."""
+    """Import cycles: groups of modules that import one another."""
     repeated: dict[str, list[str]]
     """Public names that several modules define, with these modules."""
     path: tuple[int, int]

@@ -29,7 +29,7 @@ class Way:
     """One way to enqueue.
 
     Attributes:
-        share: how many tasks, of those that the fastest contestant of a drain gets.
+        share: number of tasks, as a share of those of the fastest contestant of a drain.
         paced: whether slower clients get fewer.
     """
 

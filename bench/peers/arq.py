@@ -45,7 +45,7 @@ async def _pool() -> ArqRedis:
 
 
 async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """One await after another."""
+    """Enqueue with one awaited call after another."""
     pool = await _pool()
     for task in tasks:
         await pool.enqueue_job(TASK, **task)

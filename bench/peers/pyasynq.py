@@ -61,7 +61,7 @@ def _routed(queue: str) -> CoroutineTask[..., None]:
 
 
 async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
-    """One await after another."""
+    """Enqueue with one awaited call after another."""
     for task in tasks_of(tasks, queues):
         await client.enqueue(task)
 
@@ -72,19 +72,19 @@ async def concurrent(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
 
 
 async def bulk(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
-    """One call with all."""
+    """Enqueue all tasks with one call."""
     results = await client.enqueue_many(tasks_of(tasks, queues))
     assert all(results)  # noqa: S101 - the harness counts too; this names the place
 
 
 def blocking_one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
-    """One blocking call after another."""
+    """Enqueue with one blocking call after another."""
     for task in tasks_of(tasks, queues):
         blocking.enqueue(task)
 
 
 def blocking_bulk(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
-    """One blocking call with all."""
+    """Enqueue all tasks with one blocking call."""
     assert all(blocking.enqueue_many(tasks_of(tasks, queues)))  # noqa: S101 - as above
 
 

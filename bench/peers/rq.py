@@ -25,13 +25,13 @@ def note(number: int, email: str, sent: int, text: str) -> None:  # noqa: ARG001
 
 
 def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """One call after another."""
+    """Enqueue with one call after another."""
     for task in tasks:
         queue.enqueue(note, kwargs=task, result_ttl=0)
 
 
 def bulk(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """One pipeline with all."""
+    """Enqueue all tasks in one pipeline."""
     queue.enqueue_many([Queue.prepare_data(note, kwargs=dict(task), result_ttl=0) for task in tasks])
 
 

@@ -32,7 +32,7 @@ async def note(
 
 
 async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """One await after another."""
+    """Enqueue with one awaited call after another."""
     for task in tasks:
         await queue.enqueue(TASK, ttl=-1, **task)
 

@@ -52,7 +52,7 @@ Mode: TypeAlias = "Callable[[Sequence[Arguments], Sequence[str]], Awaitable[None
 
 @dataclass(frozen=True)
 class Order:
-    """This many tasks of a size, enqueued in one of the ways that a peer has.
+    """Order to enqueue `count` tasks of one payload size, in one of the peer's modes.
 
     Attributes:
         paced: seconds from the run of one task to the next one, which carries its time; 0 for all at once.

@@ -39,7 +39,7 @@ async def _connect() -> None:
 
 
 async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """One await after another."""
+    """Enqueue with one awaited call after another."""
     await _connect()
     for task in tasks:
         await note.enqueue(**task)
@@ -52,7 +52,7 @@ async def concurrent(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
 
 
 async def bulk(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - as above
-    """Pipelines of 1,000 tasks."""
+    """Enqueue in pipelines of 1,000 tasks."""
     await _connect()
     for at in range(0, len(tasks), 1_000):
         await worker.enqueue_many([note.enqueue(**task) for task in tasks[at : at + 1_000]])

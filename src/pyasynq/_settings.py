@@ -150,7 +150,7 @@ class Whole(_Kind):
     unit: str = ""
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` unless the value is a whole number in the range."""
         check_whole(name, value, self.least)
         if self.most is not None and isinstance(value, int) and value > self.most:
             raise InvalidOptionError(name, value, f"must be at most {self.most:,}")
@@ -177,7 +177,7 @@ class Seconds(_Kind):
     unit: str = "s"
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` unless the value is a valid duration."""
         seconds = (parse_positive_seconds if self.positive else parse_seconds)(name, value)
         if seconds < self.least:
             raise InvalidOptionError(name, value, f"must be at least {self.least:g} second")
@@ -221,7 +221,7 @@ class Switch(_Kind):
     metavar: str = ""
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` unless the value is a bool."""
         check_switch(name, value)
 
     def read(self, name: str, text: str) -> object:
@@ -238,7 +238,7 @@ class Switch(_Kind):
 
 @dataclass(frozen=True, slots=True)
 class WordChoice(_Kind):
-    """One of several words."""
+    """Setting whose value is one of several words."""
 
     words: tuple[str, ...]
 
@@ -248,7 +248,7 @@ class WordChoice(_Kind):
         return "|".join(self.words)
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` unless the value is one of the words."""
         if value not in self.words:
             *others, last = map(repr, self.words)
             raise InvalidOptionError(name, value, f"must be {', '.join(others)} or {last}")
@@ -275,7 +275,7 @@ class Size(_Kind):
     unit: str = "bytes"
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` unless the value is a valid number of bytes."""
         if self.of_value:
             check_max_bytes(name, value)
         else:
@@ -298,7 +298,7 @@ class Text(_Kind):
     metavar: str = "TEXT"
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` unless the value is text."""
         check_text(name, value)
 
     def read(self, name: str, text: str) -> object:
@@ -316,7 +316,7 @@ class Function(_Kind):
     has_text: bool = False
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` unless the value is callable."""
         check_function(name, value)
 
     def read(self, name: str, text: str) -> object:
@@ -346,7 +346,7 @@ class Checked(_Kind):
         return self.reader is not None
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for another value."""
+        """Raise `InvalidOptionError` for a value that the function refuses."""
         self.function(name, value)
 
     def read(self, name: str, text: str) -> object:

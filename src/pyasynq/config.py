@@ -120,7 +120,7 @@ class GroupRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """How a server works. Durations are `timedelta` or seconds.
+    """Settings of a server. Durations are `timedelta` or seconds.
 
     Raises:
         InvalidOptionError: at construction, for a value that a setting cannot have.
@@ -132,7 +132,7 @@ class ServerConfig:
         Whole(0),
         "Number of short tasks that are taken ahead at most, before there is a slot; 0 for none.",
     )
-    """Only while tasks are short, and only from queues without limits and order.
+    """Tasks are taken ahead only while they are short, and only from queues without limits and order.
 
     See "Taking tasks ahead" in the page on workers.
     """
@@ -255,7 +255,7 @@ class ServerConfig:
         "Count attempts by queue and type, with run times and waits, and keep that in Redis for charts.",
         "--statistics/--no-statistics",
     )
-    """They take at most 60 KiB for a queue and type, and 4 MiB for a queue; those of an idle queue lapse."""
+    """Statistics take at most 60 KiB for a queue and type, 4 MiB for a queue; those of idle queues expire."""
     burst: bool = setting(
         False,
         Switch(),
@@ -297,7 +297,7 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """How a scheduler works. Durations are `timedelta` or seconds.
+    """Settings of a scheduler. Durations are `timedelta` or seconds.
 
     The hooks may be coroutine functions or plain ones; a plain one runs in the event loop and must not
     block, and a slow one delays the ticks after it. An exception from a hook is reported and changes nothing.

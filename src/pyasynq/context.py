@@ -237,7 +237,7 @@ class TaskContext:
 
     @property
     def deadline(self) -> datetime | None:
-        """When this attempt is cancelled; None if it has neither timeout nor deadline."""
+        """Time at which this attempt is cancelled; None if it has neither timeout nor deadline."""
         at = self._task.deadline_at
         return None if at is None else datetime.fromtimestamp(at, UTC)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Life: TypeAlias = Literal["attempt", "worker"]
-"""How long a dependency lives: one attempt of a task, or a whole worker process."""
+"""Lifetime of a dependency: one attempt of a task, or a whole worker process."""
 _LIVES: Final = ("attempt", "worker")
 
 

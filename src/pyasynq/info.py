@@ -73,14 +73,14 @@ class QueueInfo:
     paused_until: datetime | None = None
     """Time at which the pause ends by itself; None if it does not."""
     aggregating_at: datetime | None = None
-    """When the counting of `aggregating` began, for a queue of more than 1,000 groups; None is `timestamp`.
+    """Time at which counting `aggregating` began, for queues with over 1,000 groups; None means `timestamp`.
 
     Each query counts 5,000 more groups. Until all of them were counted once, the number is an estimate.
     """
     memory_usage: int | None = None
     """Bytes, estimated from a sample of the tasks; None unless it was asked for."""
     memory_at: datetime | None = None
-    """When `memory_usage` was estimated."""
+    """Time at which `memory_usage` was estimated."""
     due: int = 0
     """Scheduled and retry tasks whose time has come and that no server has forwarded to pending yet."""
     limits: QueueLimits = UNLIMITED
@@ -139,7 +139,7 @@ class ClusterNode:
     """A node of a cluster."""
 
     id: str
-    """Its name in the cluster, 40 characters."""
+    """Id of the node in the cluster, 40 characters."""
     address: str
     """Host and port, as the cluster tells them."""
 
@@ -176,7 +176,7 @@ class TaskEvent:
     at: datetime
     """Time of the event, aware; by the worker's estimate of Redis' clock, or by the client's clock."""
     position: str
-    """Its position in the queue's stream; a follower can continue after it."""
+    """Position of the event in the queue's stream; a follower can continue after it."""
     task_id: str = ""
     type: str = ""
     server_id: str = ""
@@ -535,7 +535,7 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True)
 class TypeStatistics:
-    """How many tasks of one type a queue has in each state."""
+    """Numbers of tasks of one type in a queue, by state."""
 
     type: str
     counts: Mapping[TaskState, int]

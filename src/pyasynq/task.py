@@ -181,9 +181,9 @@ class TaskInfo:
     progress: TaskProgress | None = None
     """The handler's last report, in this attempt or an earlier one."""
     in_state_since: datetime | None = None
-    """Time since when the task is pending, archived or completed, failed last (retry), or joined its group.
+    """Time at which the task became pending, archived or completed, last failed (retry), or joined its group.
 
-    Else None.
+    None in other states.
     """
     expires_at: datetime | None = None
     """Time at which a completed task will be deleted."""
@@ -203,7 +203,7 @@ class TaskInfo:
 
 
 class TaskEnd(enum.StrEnum):
-    """How a task ended, as far as Redis shows."""
+    """End of a task, as far as Redis shows."""
 
     COMPLETED = "completed"
     """The task succeeded and is kept until its retention ends."""

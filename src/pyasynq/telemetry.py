@@ -70,7 +70,7 @@ NO_DURATIONS: Final = Histogram((0,) * (len(ATTEMPT_SECONDS) + 1))
 
 @dataclass(frozen=True, slots=True)
 class AttemptCounts:
-    """How attempts ended, and how long they ran and had waited.
+    """Counts of attempts by outcome, and histograms of their durations and waits.
 
     Attributes:
         succeeded: attempts that succeeded.

@@ -43,7 +43,7 @@ class LimitedBy(enum.StrEnum):
 
 
 class DequeueTerms(NamedTuple):
-    """How to take tasks from a queue.
+    """Terms for taking tasks from a queue.
 
     Attributes:
         rules: the queue's, as far as the caller knows.

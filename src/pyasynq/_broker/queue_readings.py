@@ -51,7 +51,7 @@ class QueueReading(NamedTuple):
 
     @property
     def next_due(self) -> float:
-        """When the next scheduled task or retry is due."""
+        """Time at which the next scheduled task or retry is due."""
         return min(self.next_scheduled, self.next_retry)
 
     @property

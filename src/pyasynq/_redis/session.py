@@ -64,7 +64,7 @@ class Close(NamedTuple):
 SessionStep: TypeAlias = Open | Send | Pause | Close
 
 OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
-"""None if connected; otherwise the server's error reply, or the reason why connecting failed."""
+"""Outcome of connecting: None for success, the server's error reply, or the reason of the failure."""
 
 
 class Received(NamedTuple):

@@ -1,4 +1,4 @@
-"""How the command line writes log records: lines for people, or one JSON object a line for machines."""
+"""Log formats of the command line: lines for people, or one JSON object a line for machines."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def show_search(
 async def _find_tasks(
     session: Session, query: str, cursor: str, limit: int, *, everywhere: bool
 ) -> tuple[list[TaskInfo], Selection | None]:
-    """Return tasks that match, and how far the search went, which goes to stderr meanwhile."""
+    """Return matching tasks, and the final progress of the search; show progress on stderr while it runs."""
     found: list[TaskInfo] = []
     last = None
     with StatusLine() as status:

@@ -93,12 +93,12 @@ class Attempt:
 
     @property
     def deadline(self) -> datetime:
-        """When the attempt times out, by its timeout or deadline."""
+        """Time at which the attempt times out, by its timeout or deadline."""
         return datetime.fromtimestamp(self._attempt.deadline_at or 0, UTC)
 
     @property
     def lease_expires_at(self) -> datetime:
-        """When the lease ends, by Redis' clock; renewals and `extend` move it."""
+        """Time at which the lease ends, by Redis' clock; renewals and `extend` move it."""
         return datetime.fromtimestamp(self._attempt.lease_end, UTC)
 
     @property

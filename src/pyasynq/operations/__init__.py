@@ -1,4 +1,4 @@
-"""The floor below command line, dashboards and HTTP API: `Operator`, permissions, redaction, audit.
+"""The layer below command line, dashboards and HTTP API: `Operator`, permissions, redaction, audit.
 
 from .attention import find_attention
 from .audit import AuditEntry, AuditFilters, AuditPage

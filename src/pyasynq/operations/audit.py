@@ -42,7 +42,7 @@ _NO_DETAILS: Final = frozenset({"self", "queue", "queues", "reason"})
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One thing that a user did, tried to do, or was refused."""
+    """Audit entry of one call: done, attempted or refused."""
 
     at: datetime
     """Time at which the action began, aware."""

@@ -69,7 +69,7 @@ class Attention:
     """All findings at one time."""
 
     at: datetime
-    """When the snapshot was read."""
+    """Time at which the snapshot was read."""
     findings: tuple[AttentionFinding, ...]
     """Findings that are not snoozed, the most severe first."""
     snoozed: tuple[AttentionFinding, ...] = ()

@@ -56,7 +56,7 @@ class Enqueued:
 
     @property
     def payload(self) -> bytes:
-        """Its payload."""
+        """The task's payload."""
         return self.info.payload
 
     def json(self) -> Any:

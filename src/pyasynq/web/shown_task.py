@@ -25,7 +25,7 @@ _LONGEST_HEX: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class StateLook:
-    """How a state is shown: symbol, tone and word."""
+    """Look of a state: symbol, tone and word."""
 
     state: TaskState
     word: str

@@ -25,7 +25,7 @@ _COUNTED: Final = ("succeeded", "retried", "archived")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """How far a chart goes back, and how wide its bars are."""
+    """Time range of a chart, and the time that one bar covers."""
 
     name: str
     label: str

@@ -60,7 +60,7 @@ class QueueVitals(NamedTuple):
 
 
 class RedisHealth(NamedTuple):
-    """What INFO of one primary says about its health.
+    """Health of one primary, from its INFO.
 
     Attributes:
         policy: its eviction policy; empty if unknown.

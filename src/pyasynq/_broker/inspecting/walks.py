@@ -36,11 +36,11 @@ MAX_PAGE: Final = 1_000
 _KEPT: Final = 8
 """Number of ids that a cursor holds from each side of its place in a list."""
 _KEPT_BYTES: Final = 2_000
-"""Bytes of ids on each side; of longer ids fewer are kept, so that a cursor fits a URL."""
+"""Maximum bytes of ids that a cursor holds from each side, so that it fits into a URL."""
 _REACH: Final = 500
 """Number of ids that one call searches on each side of the expected place."""
 _CALLS_TO_OLD: Final = 200
-"""Largest number of calls that search further on: as many thousand tasks may be taken between two pages."""
+"""Maximum number of calls that search further on, 1,000 ids each: tasks may be taken between two pages."""
 _CALLS_TO_NEW: Final = 20
 """Maximum number of calls that search for a cursor's place further back: requeued tasks shift the place."""
 _IDS_AT_ONCE: Final = 20_000

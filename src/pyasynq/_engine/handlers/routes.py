@@ -76,7 +76,7 @@ NO_RULES: Final = HandlerRules()
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How tasks of one type are run.
+    """Rules for running the tasks of one type.
 
     Attributes:
         call: takes the task; returns the result (bytes, text or None), a control value (Snooze, Retry,

@@ -24,9 +24,9 @@ class Receipt(NamedTuple):
 
     token: str
     lease_end: int
-    """When the lease was to end, as far as its holder knows."""
+    """Unix time of the end of the lease, as far as its holder knows."""
     deadline: int
-    """When the attempt is cancelled."""
+    """Unix time at which the attempt is cancelled."""
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:

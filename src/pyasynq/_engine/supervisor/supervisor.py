@@ -53,7 +53,7 @@ _MOST_DEATHS_TOLD: Final = 1_000
 _LONGEST_RECOVERY: Final = 5.0
 """Seconds that the end waits for tasks to be recovered; after that their leases lapse."""
 _LEAST_RECOVERY: Final = 0.4
-"""The same limit, in seconds, if children had to be killed after TERM: the end is already due."""
+"""Seconds for recovering tasks at the end, if children had to be killed after TERM: the end is overdue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def demo(folder: Path | None, *, no_kill: bool, as_json: bool, keep: bool, port:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """How the demo ends: how its summary is printed, and whether everything stays open."""
+    """End of the demo: the form of its summary, and whether everything stays open."""
 
     as_json: bool
     keep: bool

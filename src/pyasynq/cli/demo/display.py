@@ -1,4 +1,4 @@
-"""How the demo shows itself: a live picture in a terminal, lines in a pipe, nothing for `--json`."""
+"""Displays of the demo: a live picture in a terminal, lines in a pipe, nothing for `--json`."""
 
 from __future__ import annotations
 

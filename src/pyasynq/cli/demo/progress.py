@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker process."""
+    """State of one worker process of the demo."""
 
     name: str
     pid: int

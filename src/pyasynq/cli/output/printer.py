@@ -35,7 +35,7 @@ _LEAST_ROOM: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How the records of a command are printed.
+    """Printer of a command's records.
 
     Attributes:
         format: one of `FORMATS`.

@@ -51,7 +51,7 @@ def cut(text: str, width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a table is to look.
+    """Layout of a table.
 
     Attributes:
         width: cells of the terminal; None if nothing is to be cut.

@@ -11,7 +11,7 @@ from pyasynq.task import TaskState
 
 
 class Kind(enum.Enum):
-    """How the values of a field are read and compared."""
+    """Kind of a field: the way in which its values are parsed and compared."""
 
     STATE = "a state, or several"
     NAME = "a name, with `*` for any text"

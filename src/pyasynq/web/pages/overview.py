@@ -34,7 +34,7 @@ _LISTED: Final = 5
 _MOST_FINDINGS: Final = 8
 _TREND_MINUTES: Final = 30
 _RATE_MINUTES: Final = 5
-"""Whole minutes over which the throughput is averaged."""
+"""Number of whole minutes over which the throughput is averaged."""
 
 
 @dataclass(frozen=True, slots=True)
