@@ -1,4 +1,4 @@
-"""Child processes of the harness: started apart from the terminal, measured, and all ended with it."""
+"""Child processes of the harness: in their own sessions, measured, and killed when the harness ends."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Program:
 
 
 def prepare(name: str, tell: Callable[[str], None]) -> Program:
-    """Make a peer's environment, if it is not there as wanted, and ask the peer to describe itself.
+    """Make a peer's environment unless it is up to date, and run the peer's `describe`.
 
     Raises:
         PeerMissingError: there is no such peer, or no Go, or its packages cannot be installed.

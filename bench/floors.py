@@ -89,7 +89,7 @@ class _Stopwatch:
         self._redis, self._at = server.cpu_seconds(), time.perf_counter()
 
     def figures(self, count: int) -> dict[str, float]:
-        """Return the rate and what Redis used since the start."""
+        """Return the rate, and Redis' processor time since the start."""
         seconds, redis = time.perf_counter() - self._at, self._server.cpu_seconds() - self._redis
         return {RATE.name: count / seconds, REDIS_CPU.name: redis / count * 1e6}
 

@@ -126,7 +126,7 @@ class Process:
         return figures
 
     def figures(self) -> dict[str, Any]:
-        """Ask for the figures of this moment."""
+        """Read the worker's current figures."""
         self._input.write("\n")
         self._input.flush()
         return self._read()
@@ -148,7 +148,7 @@ def redis_figures(client: redis.Redis) -> tuple[int, int, float]:
 
 
 async def pick_up(url: str, queues: int, tasks: int, pace: float | None = None) -> None:
-    """Enqueue tasks, each into the queue of a lot; one after another, or at a pace."""
+    """Enqueue tasks into random queues, one after another, or at a pace."""
     async with Client(url) as client:
         due = time.monotonic()
         for _ in range(tasks):
@@ -159,13 +159,13 @@ async def pick_up(url: str, queues: int, tasks: int, pace: float | None = None) 
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Return the value below which a share of all values lies."""
+    """Return the value below which this share of the values lies."""
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, int(len(ranked) * share))]
 
 
 def idle(embedded: EmbeddedServer, queues: int, workers: int, seconds: float) -> str:
-    """Return the line of idle workers."""
+    """Measure idle workers; return their table row."""
     client = redis_client(embedded)
     client.flushall()
     processes = [Process(embedded.url, queues) for _ in range(workers)]

@@ -130,7 +130,7 @@ def _check(option: str, names: Sequence[str], known: Sequence[str] | Mapping[str
 
 
 def prepared(names: Sequence[str], *, named: bool, failures: list[str]) -> dict[str, Program]:
-    """Make the environments of the peers; one that was not named may be missing."""
+    """Make the environments of the peers; a peer that the user did not name may be missing."""
     programs = {}
     for name in names:
         try:

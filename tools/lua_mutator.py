@@ -122,7 +122,7 @@ class _Parser:
         return "".join(token.text for token in self._tokens[first : self._at])
 
     def _mark(self) -> tuple[int, int]:
-        """Remember a place, to ask later whether Redis was called since."""
+        """Remember a position, to check later whether Redis was called since."""
         return self._tokens[self._at].start, self._calls[-1]
 
     def _break(self, mark: tuple[int, int], replacement: str, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Write the blocking twins of asyncio modules: the same source without waiting words.
+"""Write the blocking twins of asyncio modules: the same source without `async` and `await`.
 
     python tools/unasync.py           write them
     python tools/unasync.py --check   say whether they are current; exit code 1 if not

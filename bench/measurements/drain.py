@@ -39,7 +39,7 @@ def costs(begin: Moment, end: Moment) -> dict[str, float]:
 
 
 def watch(worker: Worker, count: int, processes: int = 1) -> dict[str, float]:
-    """Measure from when all processes have begun to the last task; nothing if it had run by then."""
+    """Measure from the start of the last process to the last task; empty if all tasks had run by then."""
     counters = worker.counters
 
     def all_have_begun() -> bool:

@@ -489,7 +489,7 @@ class App(Scheduling):
         Pass the app to its `run` or `start`. The app's connections are closed when the server is.
 
         Args:
-            config: how to work; without it as `App(worker=...)` says. A `WorkerConfig` without queues
+            config: settings; by default those of `App(worker=...)`. A `WorkerConfig` without queues
                 serves what `default_queues` says.
             with_scheduler: also be a scheduler, from before the first task until after the last.
 
@@ -513,7 +513,7 @@ class App(Scheduling):
         with_scheduler: bool = False,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> int:
-        """Be the worker of this process: run tasks until a signal says stop, and return the exit code.
+        """Run a worker as the main program of this process until a stop signal; return the exit code.
 
         `raise SystemExit(app.run_worker())` is what `pyasynq worker` does.
 

@@ -228,7 +228,7 @@ class PeriodicTaskManager(Runnable):
 
 
 class _Sync(CallingService):
-    """Calls the provider at every interval, after the first time."""
+    """Service that calls the provider at every interval; the start made the first call."""
 
     name = "periodic task sync"
 

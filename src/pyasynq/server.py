@@ -321,7 +321,7 @@ class Server:
         *,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> int:
-        """Be the main program of this process: run until stopped, and return the exit code.
+        """Run as the main program of this process until stopped; return the exit code.
 
         0: all done; 1: the start failed, the log says why; 3: unfinished tasks were put back, or
         something hung; 4: handlers could not be stopped. If a handler's thread still runs at the end, the

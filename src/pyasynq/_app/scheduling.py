@@ -187,7 +187,7 @@ class Scheduling(Sending):
     def run_scheduler(
         self, *, forward: bool = False, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     ) -> int:
-        """Be the scheduler of this process until a signal says stop, and return the exit code.
+        """Run the scheduler as the main program of this process until a stop signal; return the exit code.
 
         `raise SystemExit(app.run_scheduler())` is what `pyasynq scheduler` does. Any number may run.
 

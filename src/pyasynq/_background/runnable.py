@@ -72,7 +72,7 @@ class Runnable:
         return self.exit_code
 
     async def _start_unless_closed(self, closing: asyncio.Future[Any]) -> bool:
-        """Start, or cancel the start when told to close; return whether it has started."""
+        """Start; cancel the start if `closing` is set meanwhile. Return whether it has started."""
         starting = asyncio.ensure_future(self.start())
         try:
             await asyncio.wait({starting, closing}, return_when=asyncio.FIRST_COMPLETED)
@@ -89,7 +89,7 @@ class Runnable:
         return True
 
     def run_forever(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
-        """Be the main program of this process: run until stopped, and return the exit code.
+        """Run as the main program of this process until stopped; return the exit code.
 
         0: stopped in good order; 1: the start failed, the log says why; 3: a hook or middleware hung,
         the log says which. The process ends 2.5 seconds after `shutdown_timeout` at the latest, even if a

@@ -101,7 +101,7 @@ class ShutdownWatch:
             return EXIT_START_FAILED
 
     async def clear_loop(self, seconds: float, code: int) -> None:
-        """End what handlers have left on the loop; end the process if some of it does not end."""
+        """End what handlers left on the loop (tasks, generators, threads); exit if any does not end."""
         self.stage = _LEFTOVERS
         is_clear, places = await clear_loop(min(seconds, self.time_left()()))
         for place in places:

@@ -58,7 +58,7 @@ def report_place(task: asyncio.Task[Any]) -> str:
 
 
 async def clear_loop(seconds: float) -> tuple[bool, list[str]]:
-    """End what handlers have left on the loop.
+    """End the tasks, generators and threads that handlers have left on the loop.
 
     When a loop is closed, asyncio waits without limit for tasks that ignore their cancellation, for
     asynchronous generators that do not close, and for threads of its executor.

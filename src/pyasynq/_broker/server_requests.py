@@ -25,7 +25,7 @@ class ServerRequest(NamedTuple):
 
     Attributes:
         action: the requested action.
-        number: tells requests to one server apart.
+        number: unique among the requests to one server.
     """
 
     action: ServerAction

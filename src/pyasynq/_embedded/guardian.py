@@ -64,7 +64,7 @@ def is_ready(socket_path: str, password: str | None) -> bool:
 
 
 def main() -> None:
-    """Leave the caller's process tree, read the order, and stay until the server has ended."""
+    """Run the guardian: leave the caller's process tree, read its order, and stay until the server ends."""
     order = json.load(sys.stdin)
     # A grandchild of the caller need not be reaped by the caller.
     if os.fork():

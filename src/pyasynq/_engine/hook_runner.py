@@ -55,7 +55,7 @@ class HookRunner:
             events.subscribe(MessageQuarantined, self._quarantined)
 
     def take(self, event: DeathEvent) -> None:
-        """Call the hooks for a task of a dead worker that a supervisor has taken back."""
+        """Call the hooks for a dead worker's task that a supervisor has recovered."""
         if isinstance(event, WorkerDied):
             self._died(event)
         else:

@@ -57,7 +57,7 @@ class EngineSettings:
     unknown_memory: float = 60.0
     """Seconds for which an idle server lets others go first at a queue with a task that it cannot handle."""
     unknown_courtesy: float = 2.0
-    """Delay of a deferring server in seconds; an idle Go server polls at least every 1.5 seconds."""
+    """Seconds that such a server waits before it asks: longer than an idle Go server's poll, 1.5 s."""
     forward_gap: float = 0.25
     """Seconds within which changes of delayed tasks are handled in one round of the forwarder."""
     aggregation_interval: float = 7.0

@@ -1,4 +1,4 @@
-"""Types that are a choice: unions, literals, enums."""
+"""Converters of types with alternatives: unions, literals, enums."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def pydantic_type(kind: Any) -> Converter:
     """Return the converter of a pydantic model or dataclass: pydantic itself writes, reads and validates it.
 
     Raises:
-        LossyTypeError: for one with fields that do not come back as they were.
+        LossyTypeError: for a type whose fields are changed by a round trip.
     """
     _check_fields(kind, set())
     name = kind.__name__

@@ -1,4 +1,4 @@
-"""Types with named fields, whose JSON is an object: what their kinds have in common."""
+"""Common base of types with named fields, whose JSON is an object."""
 
 from __future__ import annotations
 

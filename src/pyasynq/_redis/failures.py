@@ -115,7 +115,7 @@ def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _alert(error: ssl.SSLError) -> str | None:
-    """Return the server's TLS alert about our certificate or its absence."""
+    """Return the server's TLS alert about our certificate, wrong or missing; None for other errors."""
     reason = _reason(error)
     if "ALERT" in reason and any(word in reason for word in _ALERTS_ABOUT_US):
         return (

@@ -17,9 +17,9 @@ _guards: list[frozenset[str]] = []
 
 @contextmanager
 def only(addresses: Collection[str]) -> Iterator[None]:
-    """Within the block, in all threads, refuse every exchange with a server of another address.
+    """Refuse exchanges with servers at other addresses, within the block and in all threads.
 
-    Blocks may overlap; what any of them allows is allowed.
+    Blocks may overlap; an address is allowed if any block allows it.
     """
     guard = frozenset(addresses)
     _guards.append(guard)

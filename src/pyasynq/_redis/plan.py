@@ -26,7 +26,7 @@ Argument: TypeAlias = str | bytes | int
 """Arguments of a call. Floats are not allowed: scores and times on the wire are integers."""
 
 Reply: TypeAlias = Any
-"""A reply of Redis: int, bytes, None or a list of these."""
+"""A Redis reply: int, bytes, None, or a list of replies."""
 
 
 Place: TypeAlias = int | None

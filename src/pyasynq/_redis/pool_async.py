@@ -66,7 +66,7 @@ class AsyncPool:
         begin: Callable[[_W, RedisSession, DriverState], Generator[SessionStep, Any, list[Any]]],
         wanted: _W,
     ) -> list[Any]:
-        """Perform an exchange on a connection of its own; return an outcome for each call."""
+        """Perform an exchange on a connection that it holds alone; return an outcome for each call."""
         if self._exchanges < MAX_CONNECTIONS:
             self._exchanges += 1
         elif not await self._wait_for_connection():

@@ -67,7 +67,7 @@ class BlockingPool:
         begin: Callable[[_W, RedisSession, DriverState], Generator[SessionStep, Any, list[Any]]],
         wanted: _W,
     ) -> list[Any]:
-        """Perform an exchange on a connection of its own; return an outcome for each call."""
+        """Perform an exchange on a connection that it holds alone; return an outcome for each call."""
         use = _Use()
         try:
             self._line[use] = None

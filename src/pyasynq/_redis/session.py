@@ -52,13 +52,13 @@ class Send(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Wait. No answer."""
+    """Step: wait. It has no answer."""
 
     seconds: float
 
 
 class Close(NamedTuple):
-    """Close the connection if there is one. No answer."""
+    """Step: close the connection if there is one. It has no answer."""
 
 
 SessionStep: TypeAlias = Open | Send | Pause | Close

@@ -88,7 +88,7 @@ class FoundTasks:
 
     @property
     def total(self) -> int:
-        """Number of the tasks."""
+        """Number of found tasks."""
         return self.counts.total()
 
     def add(self, act: Act | None, tasks: Iterable[TaskInfo]) -> None:
@@ -118,7 +118,7 @@ def whole_budget() -> Budget:
 
 
 def quote_in_query(text: str) -> str:
-    """Return a value of a query that is this text and nothing else."""
+    """Return a text as a query value that matches exactly this text."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

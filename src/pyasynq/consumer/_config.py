@@ -56,7 +56,7 @@ class ConsumerConfig:
     task_check_interval: Duration = 1.0
     """Interval of polling empty queues where Redis cannot wake the consumer."""
     delayed_task_check_interval: Duration = 5.0
-    """Longest rest of the forwarder."""
+    """Longest interval at which scheduled and retry tasks that are due become pending."""
     janitor_interval: Duration = 8.0
     janitor_batch_size: int = 100
     archive_max_size: int = 9_999

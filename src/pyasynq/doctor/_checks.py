@@ -109,7 +109,7 @@ class QueueChecks:
         return [(FindingKind.WRONG_TYPE, prefix + name, kind) for name, kind in sorted(wrong.items())]
 
     async def groups(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check groups and sets; the evidence is the group of the members."""
+        """Check groups and aggregation sets; the evidence is the group of the members."""
         survey = self._survey
         found = [(FindingKind.EMPTY_SET, key, b"") for key in sorted(survey.no_sets)]
         for facts in await self._pace.run(look_at_groups(survey.keys.queue, sorted(survey.groups))):

@@ -38,7 +38,7 @@ def nearest(name: str, known: "Iterable[str]") -> str:
 
 
 def describe_value(value: object) -> str:
-    """Return how an error shows a value: numbers, switches and times as they are, all else by its type.
+    """Return how an error shows a value: numbers, bools and times by value, anything else by its type.
 
     Text, bytes and objects are never shown. They may be a payload, or a part of one, in the wrong place.
     """

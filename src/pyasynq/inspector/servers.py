@@ -97,7 +97,7 @@ class ServerInspector(InspectorBase):
         return await self._run(read_types(self._now()))
 
     async def scheduler_entries(self) -> list[SchedulerEntryInfo]:
-        """Return the periodic tasks of all running schedulers, each one's in the order of registration."""
+        """Return the periodic tasks of all running schedulers, by scheduler in order of registration."""
         plans = await self._run(schedulers.find_schedulers(self._clock.redis_now()))
         entries = schedulers.describe_entries(await self._run_in_parts(plans))
         return schedulers.sort_entries(entries, await self._run_in_parts(schedulers.plan_pauses(entries)))

@@ -1,4 +1,4 @@
-"""The inspector's methods that go through many tasks without losing their place."""
+"""The inspector's methods that walk through many tasks with a stable cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of JSON and where each begins and ends, so that a value can be replaced and all else stays. Pure."""
+"""Positions of JSON tokens, so that single values can be replaced and all other text kept. Pure."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Targets:
     """The tasks of an operation: ids by queue, or a query."""
 
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Ids of tasks, by queue; 10,000 at most, or 200,000 that a query has found."""
+    """Ids of tasks, by queue: at most 10,000, or 200,000 found by a query."""
     query: str = ""
     """Query that finds the tasks, as `Operator.search`; 200,000 at most.
 

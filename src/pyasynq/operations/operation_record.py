@@ -57,7 +57,7 @@ def _encode_options(options: OperationOptions) -> dict[str, Any]:
 
 
 def decode_options(data: bytes) -> OperationOptions:
-    """Return the options of a record. Raises `ValueError` for what is not a record of ours."""
+    """Decode the options in a record. Raises `ValueError` for an invalid record."""
     try:
         values = json.loads(data)
         return OperationOptions(
@@ -85,7 +85,7 @@ def encode_tasks(tasks: Sequence[tuple[str, str, str]]) -> list[bytes]:
 
 
 def decode_tasks(parts: Iterable[bytes]) -> list[tuple[str, str, str]]:
-    """Return the tasks that parts hold. Raises `ValueError` for what is not a record of ours."""
+    """Decode the tasks in parts of a record. Raises `ValueError` for an invalid record."""
     try:
         return [
             (str(queue), str(task_id), str(state))

@@ -283,7 +283,7 @@ def _withhold(task: TaskInfo) -> TaskInfo:
 
 
 def _note(value: str, secrets: list[str]) -> None:
-    """Note the strings and numbers of a secret value, to be sought in errors and results."""
+    """Collect the strings and numbers of a secret value, to redact them in errors and results too."""
     for found in TOKEN.finditer(value):
         token = found[0]
         secret = decode_string(token) if token[0] == '"' else token

@@ -42,7 +42,7 @@ class SavedView:
     columns: tuple[str, ...] = ()
     """Columns of the page's table, in their order; empty for those that the page shows unless told."""
     queue: str = ""
-    """Queue of the page; empty if it is about none, or several."""
+    """Queue of the page; empty for a page about no queue, or about several."""
 
 
 def make_view(

@@ -56,7 +56,7 @@ class _SharedServer:
             self._taken.discard(parse_redis_url(url).database)
 
     def stop(self) -> None:
-        """Stop the server, if it was started here."""
+        """Stop the server, if this process started it."""
         with self._lock:
             server, self._server = self._server, None
             atexit.unregister(self.stop)
@@ -68,7 +68,7 @@ _shared = _SharedServer()
 
 
 def stop_server() -> None:
-    """Stop the embedded server of this process, before its end; the next kit starts another."""
+    """Stop the embedded server of this process early; the next kit starts another."""
     _shared.stop()
 
 

@@ -37,7 +37,7 @@ class VirtualClock:
         self._now = Instant(start)
 
     def now(self) -> Instant:
-        """Return the present."""
+        """Return the current virtual time."""
         return self._now
 
     def redis_now(self) -> Instant:

@@ -18,7 +18,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART: Final = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
 _PLAIN: Final = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,6})?")
 _LONGEST_DURATION: Final = 3_153_600_000.0
-"""A hundred years in seconds: a longer duration is a slip of the hand."""
+"""Longest accepted duration: a hundred years in seconds; a longer one is a typing error."""
 _DURATION_HINT: Final = "such as 90, 15m or 1h30m"
 DECLARED: Final = ("max_retry", "timeout", "retention", "unique", "until")
 """Options that a worker's declaration gives to a task, unless the form says otherwise."""

@@ -121,7 +121,7 @@ class Percentiles:
 
 
 def chosen_range(ask: PageRequest, default: Range = HOUR) -> Range:
-    """Return the range that the address names."""
+    """Return the time range given in the address."""
     name = ask.query.get("range", "")
     return next((one for one in RANGES if one.name == name), default)
 

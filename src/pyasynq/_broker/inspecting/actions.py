@@ -68,7 +68,7 @@ ActPlan: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
 def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Instant) -> Plan[Moved]:
     """Put tasks at the end of the queue. Active and pending ones are refused, and those being aggregated.
 
-    In an ordered queue, tasks that wait for another try go to the front, and keep their order.
+    In an ordered queue, tasks waiting for a retry go to the front, in their order.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})

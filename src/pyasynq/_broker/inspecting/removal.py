@@ -1,4 +1,4 @@
-"""Removing a queue, with everything that was ever kept under its name."""
+"""Removal of a queue, with all keys under its name."""
 
 from __future__ import annotations
 

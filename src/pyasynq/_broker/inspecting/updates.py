@@ -1,4 +1,4 @@
-"""Changing tasks that wait for their time or are archived: their payload, and when they are due."""
+"""Changes of scheduled, retry and archived tasks: payload and due time."""
 
 from __future__ import annotations
 

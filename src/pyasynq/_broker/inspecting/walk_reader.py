@@ -29,7 +29,7 @@ _LETTERS: Final = {"message": b"m", "id": b"i", "result": b"r"}
 
 
 class WalkReader:
-    """The state of one walk through the tasks of a queue.
+    """State of one walk through the tasks of a queue.
 
     Args:
         queue: the queue's name.

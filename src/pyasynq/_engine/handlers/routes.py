@@ -181,7 +181,7 @@ class OneRoute:
 
 
 class NoRoutes:
-    """Router without handlers, for consumers."""
+    """Router without handlers, for consumers, which run no handlers."""
 
     def route(self, task_type: str) -> None:
         """Return None."""

@@ -22,7 +22,7 @@ _SAME_CALL_SECONDS = 5
 
 
 class Subscriber(Service):
-    """One round is one subscription; it lasts until the connection breaks or the service is stopped."""
+    """Subscriber for requests. A round is one subscription, which ends with its connection or the service."""
 
     name = "subscriber"
 

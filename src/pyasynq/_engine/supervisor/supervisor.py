@@ -323,7 +323,7 @@ class Supervisor:
             self._reap_orphans()
 
     def _reap_orphans(self) -> None:
-        """Reap the orphans of process 1."""
+        """Reap orphaned processes, if this process is PID 1 of a container."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

@@ -296,7 +296,7 @@ class QueueBoard:
             queue.state = queue.state.slot_freed()
 
     def give_way(self, name: str, courtesy: float, *, until: float) -> None:
-        """Defer to other servers at a queue by this many seconds, until a monotonic time."""
+        """Let other servers go first at a queue by this many seconds, until a monotonic time."""
         queue = self.known.get(name)
         if queue is not None:
             queue.state = queue.state.gave_way(courtesy, until=until)

@@ -50,7 +50,7 @@ def _stop_at_end_of_input() -> None:
 
 
 def retry_soon(retried: int, error: BaseException, task: Task) -> float:  # noqa: ARG001 - as RetryDelay has it
-    """Return a delay in seconds that an onlooker waits for gladly."""
+    """Return a short retry delay in seconds, so that the viewer of the demo sees the retries."""
     return RETRY_DELAY_SECONDS
 
 

@@ -120,7 +120,7 @@ class Printer:
         return "".join(line + "\n" for line in table_lines(fields, records, self.moment(), look))
 
     def moment(self) -> Moment:
-        """Return the present, for ages."""
+        """Return the current time, to compute ages."""
         return Moment(datetime.now(UTC), is_utc=self.is_utc)
 
     def style(self, text: str, color: str | None) -> str:
@@ -160,7 +160,7 @@ def show(text: str) -> None:
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of its output, as one argument `printer`."""
+    """Give a command the output options, passed to it as one argument `printer`."""
 
     @click.option(
         "-o",

@@ -31,7 +31,7 @@ OUTCOME: Final = "messaging.asynq.task.outcome"
 GROUP: Final = "messaging.asynq.task.group"
 WAITED: Final = "messaging.asynq.task.waited_seconds"
 SECONDS_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Bounds that the conventions advise for durations."""
+"""Histogram bounds in seconds, as advised by the OpenTelemetry conventions."""
 
 
 def get_tracer(provider: TracerProvider | None) -> Tracer:

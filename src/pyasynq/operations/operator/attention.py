@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AttentionOperator(OperatorBase):
-    """Finds what needs an operator, and snoozes findings."""
+    """The operator's methods about attention: findings and their snoozes."""
 
     async def attention(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Attention:
         """Return what needs attention, the most severe first, with the snoozed findings apart.

@@ -67,7 +67,7 @@ _MISSING: Final = (
 
 
 class OperationOperator(SearchOperator):
-    """Acts on many tasks: preview, start, run, pause, stop, undo."""
+    """The operator's methods about operations on many tasks: preview, start, run, pause, stop, undo."""
 
     async def preview_operation(
         self,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._query import Query
 
 _FILTERED_PER_SECOND: Final = 250_000
-"""Estimated number of positions a second if Redis leaves tasks out by a text."""
+"""Estimated number of positions examined per second if Redis filters tasks by a text."""
 _DECODED_PER_SECOND: Final = 40_000
 """Estimated number of positions a second if each task is sent and decoded."""
 _LOOK_UP_SECONDS: Final = 0.0002

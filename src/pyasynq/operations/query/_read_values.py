@@ -237,7 +237,7 @@ def _count_microseconds(moment: datetime) -> int:
 
 
 def _parse_duration(text: str) -> int | None:
-    """Return microseconds; None for what is not a duration, or too long."""
+    """Return a duration in microseconds; None for an invalid or too long one."""
     total = at = 0
     while at < len(text):
         part = _DURATION.match(text, at)

@@ -64,7 +64,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Numbers between two others; None leaves a side open."""
+    """Range of numbers, bounds included or not; None leaves a side open."""
 
     low: Decimal | None
     high: Decimal | None

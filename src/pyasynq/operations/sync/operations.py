@@ -68,7 +68,7 @@ _MISSING: Final = (
 
 
 class OperationOperator(SearchOperator):
-    """Acts on many tasks: preview, start, run, pause, stop, undo."""
+    """The operator's methods about operations on many tasks: preview, start, run, pause, stop, undo."""
 
     def preview_operation(
         self,

@@ -69,7 +69,7 @@ class SearchOperator(OperatorBase):
     ) -> Iterator[str]:
         """Yield the tasks that match as lines of JSON, as `export_line` writes them, without their secrets.
 
-        The audit notes how many there were. A task that moves meanwhile may come twice.
+        The audit notes how many there were. A task that changes its state during the export may come twice.
 
         Args:
             query: in the query language, see docs/query.md; empty for all tasks.

@@ -98,7 +98,7 @@ class ServerInspector(InspectorBase):
         return self._run(read_types(self._now()))
 
     def scheduler_entries(self) -> list[SchedulerEntryInfo]:
-        """Return the periodic tasks of all running schedulers, each one's in the order of registration."""
+        """Return the periodic tasks of all running schedulers, by scheduler in order of registration."""
         plans = self._run(schedulers.find_schedulers(self._clock.redis_now()))
         entries = schedulers.describe_entries(self._run_in_parts(plans))
         return schedulers.sort_entries(entries, self._run_in_parts(schedulers.plan_pauses(entries)))

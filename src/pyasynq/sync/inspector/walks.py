@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/inspector/walks.py by tools/unasync.py; change that file and run `make sync`.
-"""The inspector's methods that go through many tasks without losing their place."""
+"""The inspector's methods that walk through many tasks with a stable cursor."""
 
 from __future__ import annotations
 

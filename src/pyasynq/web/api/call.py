@@ -1,4 +1,4 @@
-"""One call of the API: its names, parameters and body; and what a handler answers."""
+"""One call of the API: path names, parameters and body; and the answers of handlers."""
 
 from __future__ import annotations
 

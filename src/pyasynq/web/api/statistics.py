@@ -35,7 +35,7 @@ async def handle_list_latency(call: ApiCall) -> Listing:
 
 
 async def handle_list_series(call: ApiCall) -> Listing:
-    """Return how attempts ended over time, by queue and type."""
+    """Return time series of attempts by queue, type and outcome."""
     found = await _read_series(call)
     if sum(len(series.points) for series in found) > _MOST_POINTS:
         raise wrong_value("since", "Ask for a shorter time, a larger step, or fewer queues.")

@@ -128,7 +128,7 @@ _MATCHERS: Final = tuple(map(_compile_matcher, ROUTES))
 
 
 def asynqmon_route(door: Doorkeeper) -> Route:
-    """Return the one route of the router, below which the table decides."""
+    """Return the single route for Starlette; the table of routes dispatches below it."""
 
     async def endpoint(request: Request) -> Response:
         ask = await door.admit(request)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RENDERING_INTERVAL: Final = 2.0
 """Seconds between two renderings."""
 _LOAD_SHARE: Final = 20
-"""A rendering that took a second is followed by 20 seconds of rest."""
+"""Rest after a rendering, as a multiple of its duration: 1 s of work is followed by 20 s of rest."""
 _LONGEST_INTERVAL: Final = 30.0
 
 

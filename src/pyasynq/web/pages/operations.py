@@ -1,4 +1,4 @@
-"""Operations on many tasks: how far each is, and what can be done about it."""
+"""The pages of operations on many tasks: progress, and actions such as pause and undo."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class TypeSummary:
     ended: AttemptCounts = NO_ATTEMPTS
     """Counts of attempts that ended since yesterday, from workers that keep statistics."""
     share: float | None = None
-    """Share of the time that the attempts of all types took."""
+    """The type's share of the total time of all attempts, from 0 to 1."""
     retried: int = 0
     """Number of retries spent by tasks of the type."""
 
