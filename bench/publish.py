@@ -27,7 +27,7 @@ END: Final = "<!-- written by bench.publish: end -->"
 
 
 def generated(results: Results) -> str:
-    """Return the part of the page that a run decides."""
+    """Return the generated part of the page, from the results of a run."""
     images = [f"![{name}]({name})" for name in charts(results)]
     return "\n\n".join([facts(results), *images, tables(results, "###")])
 

@@ -68,7 +68,7 @@ def with_metrics(make: Callable[[], tuple[App, Server]]) -> Callable[[], tuple[A
 
 
 def drain(url: str, make: Callable[[], tuple[App, Server]], tasks: int) -> tuple[float, float]:
-    """Return the seconds of wall clock and of this process's CPU that a drain takes."""
+    """Return the wall-clock and CPU seconds of this process for one drain."""
     with sync.Client(url) as client:
         client.enqueue_many(Task("t", b"{}") for _ in range(tasks))
     app, server = make()

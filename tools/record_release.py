@@ -74,7 +74,7 @@ class Recorded:
 
 
 def fill(kit: testing.Kit) -> None:
-    """Leave tasks in every state, and all that the release keeps besides."""
+    """Write tasks in every state, and every other kind of data that the release stores."""
 
     def put(kind: str, task_id: str, payload: bytes, **options: Any) -> None:
         kit.sync_client.enqueue(f"record:{kind}", payload, task_id=task_id, **options)

@@ -154,7 +154,7 @@ def _module_name(path: str) -> str:
 
 
 def _imported_files(tree: ast.Module, files: dict[str, str]) -> set[str]:
-    """Return which files a module imports; `from package import module` is an import of the module."""
+    """Return the files that a module imports; `from package import module` counts as importing the module."""
     found = set()
     for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module:

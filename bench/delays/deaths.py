@@ -42,7 +42,7 @@ async def hang() -> None:
 
 @app.task("swallow")
 async def swallow() -> None:
-    """End neither at the deadline nor when cancelled."""
+    """Handle a task, ignoring both its deadline and its cancellation."""
     while True:
         try:
             await asyncio.sleep(3_600)

@@ -39,7 +39,7 @@ async def retried(scene: Scene) -> float:
 
 
 async def cancelled(scene: Scene) -> float:
-    """Return how long it takes from the inspector to the handler."""
+    """Return the seconds from a cancel call of the inspector to the handler's cancellation."""
     info = await scene.client.enqueue("hang")
     await scene.next()
     begun = time.time()
@@ -55,7 +55,7 @@ async def timed_out(scene: Scene) -> float:
 
 
 async def paused(scene: Scene) -> float:
-    """Return how long after a pause a task was last begun; nothing is 0."""
+    """Return the seconds from a pause to the last start of a task; 0 if none started."""
 
     async def feed() -> None:
         while True:

@@ -38,7 +38,7 @@ SMALLEST = 100
 
 
 class Arguments(TypedDict):
-    """The arguments of a task; as JSON they have the size that was ordered."""
+    """The arguments of a task; their JSON has the size given in the order."""
 
     number: int
     email: str

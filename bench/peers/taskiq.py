@@ -43,7 +43,7 @@ async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noq
 
 
 async def concurrent(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - as above
-    """100 awaits at once."""
+    """Enqueue with 100 concurrent calls."""
     await in_flight(note.kiq(**task) for task in tasks)
 
 

@@ -49,7 +49,7 @@ def duration(seconds: float) -> str:
 
 
 def some(names: Any, most: int) -> str:
-    """Return the first names, made visible, and the number of the others."""
+    """Return the first names, escaped, and the number of further names."""
     listed = list(names)
     shown = ", ".join(visible(name) for name in listed[:most])
     return f"{shown} and {len(listed) - most:,} more" if len(listed) > most else shown

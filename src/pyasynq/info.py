@@ -462,7 +462,7 @@ class ScanFilter(NamedTuple):
     high: int | None = None
     """The highest score, in Unix seconds; None means unbounded."""
     texts: tuple[tuple[ScanText | ScanNumber, ...], ...] = ()
-    """A task must pass at least one of each inner tuple; capital and small letters differ."""
+    """Tests, case-sensitive; a task must pass at least one test of each inner tuple."""
 
 
 @dataclass(frozen=True, slots=True)

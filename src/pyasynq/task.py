@@ -231,7 +231,7 @@ class FinishedTask:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """One task's result of an `enqueue_many`, in the order of the input; true if its payload will run."""
+    """Result of one task of an `enqueue_many`, in the order of the input; truthy if its payload will run."""
 
     status: EnqueueStatus
     task_id: str | None

@@ -131,7 +131,7 @@ class TypedTask(Generic[_P, _R]):
         return type(self)(self._sender, self._declaration, merge_options(self._options, options))
 
     def with_options(self, **options: Unpack[EnqueueOptions]) -> Self:
-        """Return a copy whose tasks have these options too: `options` under the name of its kin."""
+        """Return a copy whose tasks also have these options: `options`, under the name that `Task` uses."""
         return self.options(**options)
 
     def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Self:

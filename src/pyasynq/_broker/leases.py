@@ -43,7 +43,7 @@ CONFIRMED_BEGIN = "+"
 
 
 RAN_ALONE = "!"
-"""Part of the tokens of attempts that run alone in their process, unless `x:begun` names the attempt."""
+"""Marker in the token of an attempt that runs alone in its process; void once `x:begun` has the token."""
 
 
 class Renewed(NamedTuple):

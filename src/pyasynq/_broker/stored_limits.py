@@ -67,7 +67,7 @@ def get_limits(queue: str) -> Plan[QueueLimits]:
 
 
 def read_limits(reply: Sequence[bytes | None]) -> QueueLimits:
-    """Return the limits whose fields, in the order of `LIMIT_FIELDS`, have these values."""
+    """Decode limits from their field values, in the order of `LIMIT_FIELDS`."""
     concurrency, rate, period, burst, stored_order = reply
     ordered = None if stored_order is None else stored_order == b"1"
     most = None if concurrency is None else parse_number(concurrency) or None

@@ -37,7 +37,7 @@ _KINDS: Final[Mapping[Any, type]] = {
 _CHECKING_LIBRARIES: Final = frozenset({"annotated_types", "msgspec", "pydantic", "pydantic_core"})
 """Modules whose objects in `Annotated` constrain values."""
 _HARMLESS: Final = frozenset({"DocInfo", "Examples", "SkipJsonSchema", "Unit", "WithJsonSchema"})
-"""Classes of these modules that only describe a value, without constraining it."""
+"""Annotation classes that only describe a value, without constraining it."""
 _NOT_OF_PARAMETERS: Final = frozenset(
     {"alias", "default", "default_factory", "exclude", "init", "serialization_alias", "validation_alias"}
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _KEYWORDS: Final[Schema] = {"writeOnly": True, "format": "password"}
-"""Keywords of JSON Schema for a value that no tool may show."""
+"""JSON Schema keywords for a secret value, which tools must not show."""
 
 
 def secret_of(inner: Converter) -> Converter:

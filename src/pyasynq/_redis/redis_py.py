@@ -190,7 +190,7 @@ class _BlockingUnix(_BlockingSilent, redis_blocking.UnixDomainSocketConnection):
 
 
 class _BlockingTLS(_BlockingTCP):
-    """As `_AsyncTLS`."""
+    """Blocking counterpart of `_AsyncTLS`."""
 
     def __init__(self, tls: TLSOptions, options: dict[str, Any]) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _OTHER_COMMANDS: Final = frozenset({"completion", "demo", "metrics", "scheduler", "version", "web", "worker"})
-"""Commands that are not operators' ones: they have no Redis, or one of the app's."""
+"""Commands without the connection options: they need no Redis, or use the app's."""
 _FLAG_OPTIONS: Final = (
     click.option("-u", "--uri", metavar="HOST:PORT", hidden=True),
     click.option("-n", "--db", type=click.IntRange(min=0), metavar="NUMBER", hidden=True),

@@ -276,7 +276,7 @@ class SettledAttempt(Attempt):
 
     @property
     def receipt(self) -> str:
-        """The receipt that the attempt was found by."""
+        """The receipt with which the attempt was looked up."""
         return self._receipt
 
     @property

@@ -30,7 +30,7 @@ class ConsumerConfig:
     """
 
     queues: Mapping[str, int | Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: 1})
-    """The queues that tasks may be taken from, and their priorities, for takes that name several.
+    """The queues to take tasks from, and their priorities for takes from several queues.
 
     The consumer also maintains them as every server does: it forwards due tasks, recovers tasks of dead
     workers, and deletes expired ones.

@@ -168,7 +168,7 @@ class PermissionDeniedError(PyasynqError):
 
     Attributes:
         user: name of the user.
-        verb: what was asked for, the name of a method of `Operator`.
+        verb: name of the refused method of `Operator`.
         permission: which permission is missing; empty if the face is read-only.
         queue: for which queue; empty if it is needed for all queues, or for any.
         roles: roles that have this permission.

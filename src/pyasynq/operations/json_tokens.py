@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-"""A string, a mark, or a number or word."""
+"""JSON token: a string, a punctuation mark, a number or a literal."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 

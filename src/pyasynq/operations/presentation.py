@@ -78,7 +78,7 @@ def present(
     show: ShowHook | None = None,
     redactor: Redactor | None = None,
 ) -> Presentation:
-    """Return data in a form; in the most readable one, if the form asked for is not possible.
+    """Return data in the requested form, or in the most readable form if that is not possible.
 
     Args:
         data: a payload or result, without its secrets.

@@ -34,7 +34,7 @@ MASK: Final = "[redacted]"
 """The text that replaces a secret."""
 
 SECRET_NAMES: Final = r"pass|secret|token|api[-_]?key|auth|cookie|card|ssn"  # noqa: S105 - names, no secret
-"""Regular expression of the names whose values are secrets; found anywhere in a name, in any case."""
+"""Regular expression of the names whose values are secrets; searched anywhere in a name; case is ignored."""
 
 RedactHook: TypeAlias = "Callable[[TaskInfo], TaskInfo | None]"
 """The user's own redaction: returns the task as it may be shown, or None if nothing is to be changed."""
@@ -232,7 +232,7 @@ class Redactor:
     def _redact_string(
         self, string: str, named: SecretNames, secrets: list[str], known: Collection[str]
     ) -> str | None:
-        """Return what replaces a string in JSON: JSON within JSON, or a text with an assignment; or None."""
+        """Return a JSON string without its secrets (nested JSON, assignments); None if it has none."""
         if not (named.occurs_in(string) or any(secret in string for secret in known)):
             return None
         inner = self._redact_json(string, named, secrets, known) if string[:1] in {"{", "["} else None

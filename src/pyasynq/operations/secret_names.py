@@ -38,10 +38,10 @@ class SecretNames(NamedTuple):
     """The names of secrets for one task type; made by `secret_names`.
 
     Attributes:
-        pattern: of names that are secret for all types; found anywhere in a name, in any case.
-        fields: published names, in small letters.
+        pattern: of names that are secret for all types; searched anywhere in a name; case is ignored.
+        fields: published names, in lower case.
         paths: published paths of more than one step.
-        last: the last name of each path, in small letters.
+        last: the last name of each path, in lower case.
         assignment: pattern of an assignment to a secret in a text.
         is_anchored: whether the pattern must be tested against single names, and cannot be sought in a text.
     """

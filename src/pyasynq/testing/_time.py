@@ -85,7 +85,7 @@ def parse_start(start: datetime | None) -> int:
 
 
 def whole_seconds(duration: timedelta | None, **units: float) -> int:
-    """Return the seconds of a duration, or of numbers of days, hours, minutes and seconds.
+    """Return a duration, given as `timedelta` or as days, hours, minutes and seconds, in whole seconds.
 
     Raises:
         InvalidOptionError: for a fraction of a second, for a negative time, and for both or neither.

@@ -161,7 +161,7 @@ class HandWorker(Engine):
                 self._ask_again()
 
     def _may_have_more(self) -> bool:
-        """Return whether the last answer of a queue asks for another call at once."""
+        """Return whether the last dequeue reply requires another call at once."""
         now = self._clock.monotonic()
         return self._intake.next_call(now) <= now
 

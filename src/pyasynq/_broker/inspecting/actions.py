@@ -86,7 +86,7 @@ def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Inst
 def archive_tasks(
     queue: str, ids: Sequence[str], from_state: str = "", *, limits: ArchiveLimits, now: Instant
 ) -> Plan[Moved]:
-    """Archive tasks, uncounted. Active and archived ones are refused, and those being aggregated."""
+    """Archive tasks, without counting them as failed. Active, archived and aggregating tasks are refused."""
     keys = queue_keys(queue)
     moved = Moved(0, {})
 

@@ -175,7 +175,7 @@ def count_tasks(
 
 
 def collections(keys: QueueKeys) -> tuple[str, ...]:
-    """Return the keys of the six collections in which a task is that is not in a group."""
+    """Return the keys of the six collections of a queue's ungrouped tasks, one for each state."""
     return keys.pending, keys.active, keys.scheduled, keys.retry, keys.archived, keys.completed
 
 

@@ -152,7 +152,7 @@ def _try_to_delete(keys: QueueKeys, leftovers: Sequence[bytes]) -> Plan[tuple[in
 
 
 def _sweep(keys: QueueKeys) -> Plan[bool]:
-    """Delete what else is kept under the queue's name; return False, and stop, if it has tasks again."""
+    """Delete all other keys of the queue; stop and return False if the queue has tasks again."""
     pattern = _GLOB.sub(r"\\\1", keys.prefix) + "*"
     length = len(keys.prefix.encode())
     cursor = b""

@@ -95,7 +95,7 @@ class Heartbeater(Service):
         self.beat_now()
 
     def beat_now(self) -> None:
-        """Beat at once, so that a new status shows."""
+        """Send a heartbeat at once, so that a new status is visible."""
         self._wake_thread.set()
 
     async def enter(self) -> None:

@@ -23,9 +23,9 @@ _MOST_IN_HAND: Final = 10_000
 
 
 class OutboxRelay(Service):
-    """Delivers at once what this server has settled, and what others have left behind (message relay).
+    """Message relay: enqueues callbacks of tasks that this server settled, or whose server left them.
 
-    The outboxes of its queues are read only if the look shows that they have entries. What fails stays in
+    Outboxes are read only if the queue look shows that they have entries. An entry that fails stays in
     Redis, where any server of the queue finds it again.
     https://microservices.io/patterns/data/polling-publisher.html
     """

@@ -148,7 +148,7 @@ class Recoverer(Service):
         return any(self._parts.board.known[name].is_reachable for name in read)
 
     def _others_work(self, queues: Sequence[str]) -> bool:
-        """Return whether the last look could read another queue than these."""
+        """Return whether the last look could read any queue other than these."""
         return self._has_answer({*self._queues()}.difference(queues))
 
     async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
@@ -162,7 +162,7 @@ class Recoverer(Service):
         return self._parts.driver.get_last_disconnect(self.node)
 
     def _is_quiet(self) -> bool:
-        """Return whether Redis has come back too recently; it has just answered."""
+        """Return whether recovery must still wait, because Redis has only just come back after an outage."""
         now = self._parts.clock.monotonic()
         disconnect = self._last_disconnect
         # Disconnects during the wait do not prolong it: recovery must continue if a proxy cuts idle

@@ -15,7 +15,7 @@ _KINDS: Final = {"died": WorkerDied, "quarantined": MessageQuarantined}
 
 
 def encode_death(event: tuple[Any, ...]) -> bytes:
-    """Return the line, without its end."""
+    """Encode the death of a worker as one line, without the newline."""
     kind = next(name for name, one in _KINDS.items() if isinstance(event, one))
     return DIED + json.dumps([kind, *event]).encode()
 

@@ -51,7 +51,7 @@ _INIT: Final = 1
 _MOST_DEATHS_TOLD: Final = 1_000
 """Largest number of tasks of dead workers whose reports wait for a living child."""
 _LONGEST_RECOVERY: Final = 5.0
-"""Seconds that the end waits for tasks to be recovered; after that their leases lapse."""
+"""Seconds that the supervisor's exit waits for tasks to be recovered; then their leases must lapse."""
 _LEAST_RECOVERY: Final = 0.4
 """Seconds for recovering tasks at the end, if children had to be killed after TERM: the end is overdue."""
 

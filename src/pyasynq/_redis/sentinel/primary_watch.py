@@ -210,7 +210,7 @@ def _look(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -
 def _ask(
     watch: PrimaryWatch, connections: dict[Address, BlockingConnection], sentinel: Address, seconds: float
 ) -> Named | None:
-    """Ask a Sentinel; its connection stays open for the next time."""
+    """Ask a Sentinel, over a connection that is kept open for later calls."""
     connection = connections.setdefault(sentinel, BlockingConnection())
     commands = questions(watch.target)
     answer = connection.exchange(commands, seconds)

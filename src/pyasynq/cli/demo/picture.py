@@ -1,4 +1,4 @@
-"""The state of the demo in words: one line of it for a pipe, a picture of lines for a terminal."""
+"""The state of the demo as text: one line for a pipe, a picture of several lines for a terminal."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class DemoState:
-    """Redis at one moment, in the words of the display."""
+    """Snapshot of the demo's queue and workers, for the display."""
 
     elapsed: float
     """Seconds since the first task was enqueued."""

@@ -167,7 +167,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The time against which ages are shown, and how times are written.
+    """Reference time for ages, and the time zone for exact times.
 
     Attributes:
         now: the present.

@@ -153,7 +153,7 @@ class WorkerTracing:
             self._duration.record(time.perf_counter() - began, attributes)
 
     def _find_sampling(self) -> EarlySampling | None:
-        """Look at the sampler once the tracer provider is set."""
+        """Return the rules for early sampling, once the tracer provider is set."""
         if isinstance(self._tracer, ProxyTracer):
             self._tracer = names.get_tracer(self._provider)
         self._is_resolved = not isinstance(self._tracer, ProxyTracer)

@@ -1,4 +1,4 @@
-"""Detectors of tasks that wait: without a server, for too long, too many, past their time, or in a group."""
+"""Detectors of backlogs: no server, long waits, many tasks, overdue tasks, stuck groups."""
 
 from __future__ import annotations
 

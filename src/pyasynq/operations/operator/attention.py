@@ -46,7 +46,7 @@ class AttentionOperator(OperatorBase):
     async def snooze_finding(
         self, detector: str, queue: str = "", *, subject: str = "", duration: Duration, reason: str
     ) -> FindingSnooze:
-        """Set a finding apart for a time, for all users, in place of an earlier snooze of it.
+        """Snooze a finding for a time, for all users; this replaces an earlier snooze of it.
 
         Args:
             detector: `AttentionFinding.detector`.

@@ -45,7 +45,7 @@ _UNITS: Final = {
 }
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LONGEST: Final = 36_525 * 86_400 * MICROSECONDS
-"""A hundred years: a longer duration is a slip of the hand."""
+"""Longest accepted duration in microseconds: a hundred years; a longer one is a typing error."""
 _OPERATORS: Final = (">=", "<=", ">", "<")
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{2,8}")
 

@@ -48,7 +48,7 @@ class Glob:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """A text somewhere in the value; capital and small letters differ."""
+    """Test for a text anywhere in the value; case-sensitive."""
 
     text: str
     data: bytes

@@ -80,7 +80,7 @@ class _Rest(Convertor[str]):
     regex = "(?s:.*)"
 
     def convert(self, value: str) -> str:
-        """Return the rest as it is."""
+        """Return the rest of the path unchanged."""
         return value
 
     def to_string(self, value: str) -> str:

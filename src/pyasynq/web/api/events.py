@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .call import ApiCall
 
 MOST_EVENT_STREAMS: Final = 100
-"""Largest number of streams of one process, those of live pages included."""
+"""Largest number of event streams of one process, including live pages."""
 _REST_SECONDS: Final = 15.0
 """Seconds without an event after which an empty line is sent, to detect closed connections."""
 

@@ -51,7 +51,7 @@ async def _read_series(call: ApiCall) -> list[AttemptSeries]:
 
 
 async def handle_list_marks(call: ApiCall) -> Listing:
-    """Return the marks of a time, the oldest first."""
+    """Return the marks in a time range, oldest first."""
     since = call["since"] or datetime.now(UTC) - _WEEK
     return Listing([describe_mark(mark) for mark in await call.operator.marks(since, call["until"])])
 
