@@ -1,4 +1,4 @@
-"""Enqueue: how many tasks a second one client puts into the queue, in each of its ways."""
+"""Enqueue: tasks per second that one client enqueues, in each of its modes."""
 
 from __future__ import annotations
 

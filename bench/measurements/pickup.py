@@ -1,4 +1,4 @@
-"""Pick-up: how long from before the call that enqueues until the handler of an idle worker begins."""
+"""Pick-up: time from before the enqueue call until the handler of an idle worker begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wakes: what many idle workers cost Redis when a task comes."""
+"""Wakes: the load that many idle workers put on Redis when a task arrives."""
 
 from __future__ import annotations
 

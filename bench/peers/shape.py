@@ -1,4 +1,4 @@
-"""The common shape of peers: what the harness asks of each.
+"""The interface of peers, as the harness uses it.
 
 A peer is a module next to this one with a `PEER`. It runs in an environment of its own, so this file needs
 only the standard library. The harness starts it as

@@ -33,7 +33,7 @@ _NONE: Final = "none"
 
 
 class ValueKind(Protocol):
-    """Values of one kind: how they are checked, read from text and shown."""
+    """Kind of values: checks them, parses them from text, and formats them."""
 
     @property
     def metavar(self) -> str:

@@ -165,7 +165,7 @@ class TaskHandle(_Handle[_R_co]):
 
 
 class BlockingTaskHandle(_Handle[_R_co]):
-    """A task by its id, for threads: what `TaskHandle` does, blocking.
+    """A task by its id, for threads: the blocking counterpart of `TaskHandle`.
 
     Attributes:
         id: the task's id, unique within its queue.

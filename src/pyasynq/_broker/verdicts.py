@@ -1,4 +1,4 @@
-"""Verdicts: how leased attempts ended, kept for holders that ask or settle again later."""
+"""Verdicts: ends of leased attempts, kept for holders that ask or settle again later."""
 
 from __future__ import annotations
 

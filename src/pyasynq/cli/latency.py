@@ -1,4 +1,4 @@
-"""The command `pyasynq latency`: how long tasks waited and ran, from the statistics of workers."""
+"""The command `pyasynq latency`: waits and durations of tasks, from the statistics of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--processes`, recycling and health: from options to a supervisor, or to one worker that answers probes."""
+"""`--processes`, recycling and health: options that start a supervisor, or one worker with probes."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ class BulkInspector(InspectorBase):
     ) -> TaskResults:
         """Request the cancellation of the running tasks with these ids, as `cancel` for one.
 
-        A result that is done says in `cancel` whether the request was written down for a pyasynq worker, or
-        called out to a worker in Go, which acknowledges nothing and always retries.
+        `TaskResult.cancel` says whether the request was stored for a pyasynq worker, or published to a Go
+        worker, which acknowledges nothing and always retries.
         """
         self._require_primary()
         plans = by_ids.cancel_by_ids(queue, ids, outcome, now=self._clock.redis_now())

@@ -1,4 +1,4 @@
-"""Metrics of workers: what their events say, and the sum over the processes of a supervisor."""
+"""Metrics of workers: counted from their events, and summed over the processes of a supervisor."""
 
 from __future__ import annotations
 

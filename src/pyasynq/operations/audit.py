@@ -1,4 +1,4 @@
-"""Entries of the audit: who did what to what, from where, why, and how it ended."""
+"""Entries of the audit: user, verb, subject, address, reason and outcome of each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention findings: what an operator should look at, each with a sentence, a query and one action. Pure."""
+"""Attention findings: problems for an operator, each with a sentence, a query and one action. Pure."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class OperationOptions:
     """Options of all acts; each act ignores the options of other acts."""
 
     process_at: datetime | None = None
-    """Reschedule: when the tasks are due; the first one, with `spread`."""
+    """Reschedule: new due time of the tasks; with `spread`, of the first one."""
     spread: timedelta = timedelta(0)
     """Reschedule and run: the time over which the tasks become due, at even distances.
 

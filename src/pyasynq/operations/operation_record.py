@@ -1,4 +1,4 @@
-"""Records of operations on many tasks: between values and the fields of a hash. Pure."""
+"""Encoding of operations on many tasks as fields of a Redis hash, and decoding. Pure."""
 
 from __future__ import annotations
 

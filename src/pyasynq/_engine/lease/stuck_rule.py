@@ -1,4 +1,4 @@
-"""Overdue rule: when a worker is useless because handlers run on that cannot be stopped."""
+"""Overdue rule: decides when unstoppable overdue handlers have made a worker useless."""
 
 from __future__ import annotations
 

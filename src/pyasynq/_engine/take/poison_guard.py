@@ -1,4 +1,4 @@
-"""Poison guard: when to take a task that may kill its worker, and what runs alongside it."""
+"""Poison guard: decides when to take a task that may kill its worker, and what runs alongside it."""
 
 from __future__ import annotations
 

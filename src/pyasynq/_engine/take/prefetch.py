@@ -25,7 +25,7 @@ https://en.wikipedia.org/wiki/Exponential_smoothing
 
 
 class Prefetch:
-    """The prefetch buffer: how many tasks may wait for a slot, and those that do.
+    """The prefetch buffer: tasks that wait for a slot, and the limit of their number.
 
     Used by the event loop only.
 

@@ -1,4 +1,4 @@
-"""The last page of the demo: what was found in the files, what happened to the tasks, what to type next."""
+"""The final report of the demo: results from the files, fate of the tasks, and next commands to try."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ class OperationRunner:
         return "" if found == LOST else found
 
     async def _rest(self) -> bool:
-        """Wait as long as the rate asks for; return whether the operation still runs."""
+        """Wait as the rate limit requires; return whether the operation still runs."""
         rate = self._options.rate
         if rate is None:
             return True

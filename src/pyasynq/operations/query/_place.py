@@ -135,7 +135,7 @@ def scan_filter(node: QueryNode, place: Place, now: Instant, masks: Sequence[str
 
 
 def _may_be_masked(text: str, masks: Sequence[str] | None) -> bool:
-    """Return whether a text can overlap a mask, and so be found where the message has other text."""
+    """Return whether a searched text can match a mask, in whose place the message has the secret."""
     if masks is None:
         return True
     return any(text in mask or mask[:1] in text or mask[-1:] in text for mask in masks)
