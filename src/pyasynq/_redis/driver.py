@@ -159,7 +159,7 @@ class AsyncDriver(DriverBase):
         return result
 
     async def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
-        """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
+        """Run plans in lockstep, each round as one pipeline; return a result or an exception for each plan.
 
         Cancelled, it raises `CancelledError` at once; the plans run to their ends and may take effect.
 
@@ -261,7 +261,7 @@ class BlockingDriver(DriverBase):
         return result
 
     def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
-        """Run plans in step, each round of theirs as one pipeline; return a result or an exception for each.
+        """Run plans in lockstep, each round as one pipeline; return a result or an exception for each plan.
 
         Raises:
             ClientClosedError: after `close`.

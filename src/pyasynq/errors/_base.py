@@ -53,4 +53,4 @@ def describe_value(value: object) -> str:
 
 _SHOWN = frozenset({bool, float, timedelta, datetime})
 _LONG_NUMBER = 10**18
-"""Number from which errors show the type of a number alone: Python formats at most 4,300 digits."""
+"""Number from which errors show only the type of a number: Python formats at most 4,300 digits."""

@@ -80,6 +80,6 @@ def _is_json(value: object) -> bool:
 
 
 def log_to(send: Callable[[dict[str, Any]], object], levels: Mapping[str, Any]) -> None:
-    """Send the records of this process's root logger away, with the log levels of another process."""
+    """Replace the root logger's handlers by one that calls `send`, and adopt the given log levels."""
     adopt_log_levels(levels)
     logging.root.handlers = [CarryingHandler(send)]
