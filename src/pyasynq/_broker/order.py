@@ -1,4 +1,4 @@
-"""Ordered queues: their tasks run strictly one after another, in the order they became pending.
+"""Ordered (FIFO) queues: their tasks run strictly one after another, in the order they became pending.
 
 Redis stores that a queue is ordered, so that every worker obeys. The task that is taken is the head
 until it is done, archived or deleted: nothing else is taken while the queue's `active` or `retry` holds

@@ -66,7 +66,7 @@ class AttentionFinding:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """All findings at one time."""
+    """Findings that need an operator, of one time: about queues, servers and Redis."""
 
     at: datetime
     """Time at which the snapshot was read."""

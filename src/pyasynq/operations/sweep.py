@@ -39,7 +39,7 @@ _KEPT_GAP: Final = timedelta(minutes=1)
 
 
 class Sweep:
-    """Snapshots of one Redis, shared by all viewers of a process. Safe from any thread.
+    """Cache of snapshots of all queues and servers of one Redis, for all viewers of a process; thread-safe.
 
     Args:
         door: reads Redis.

@@ -31,7 +31,7 @@ class Subject(enum.Enum):
     SERVER = "all queues of a server"
     """The argument `server_id`: every queue that the server serves."""
     ENTRY = "the queue of a schedule"
-    """The argument `entry_id`: the queue into which the schedule enqueues."""
+    """The queue of the schedule that the argument `entry_id` names: the one into which it enqueues."""
     TARGETS = "the queues of some tasks"
     """The arguments `targets` and `act`: every queue of the tasks, also with the permission of the act."""
     OPERATION = "the queues of an operation"

@@ -203,7 +203,7 @@ def type_report(
 def _look_at_groups(
     queue: str, times: TimeRange, scan: int, now: Instant
 ) -> Generator[Call, Reply, list[_Look]]:
-    """Look at up to `scan` tasks of the groups, in the order in which Redis lists these."""
+    """Read up to `scan` tasks of groups, in the order in which Redis lists these; `times` selects tasks."""
     looks: list[_Look] = []
     left = scan
     cursor, sizes = yield from read_page(queue, FIRST_PAGE)

@@ -1,4 +1,4 @@
-"""Attempts of a server: the roster of unsettled ones, and the table of slots."""
+"""Attempts in flight of a server: a roster of those without a written outcome, and who has which slot."""
 
 from __future__ import annotations
 

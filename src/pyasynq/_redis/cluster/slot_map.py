@@ -207,7 +207,7 @@ class ClusterMap:
         return self._late.get(node, now) > now
 
     def any_primary(self) -> Address | None:
-        """Return a primary, preferably not one to ask last; None if none is known. For reads, a replica."""
+        """Return a primary, or any node if replicas are read; a slow one only if there is no other."""
         nodes = sorted(self.serving) if self.reads_replicas else self.primaries
         return min(nodes, key=lambda node: self._late.get(node, 0.0), default=None)
 
