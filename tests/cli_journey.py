@@ -8,7 +8,6 @@ is written, and exit code 1 says that the commands answer differently by now.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -20,6 +19,7 @@ import redis
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.task import TaskState
 from tests.factories import Tasks
+from tests.recorded_page import write_or_check
 from tests.terminal import Terminal
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "cli" / "journey.md"
@@ -135,20 +135,5 @@ def make_page() -> str:
         return record(server.url)
 
 
-def main() -> int:
-    """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description="Write docs/cli/journey.md.")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if the page is not current"
-    )
-    page = make_page()
-    if not parser.parse_args().check:
-        PAGE.write_text(page, "utf-8")
-    elif PAGE.read_text("utf-8") != page:
-        sys.stderr.write("docs/cli/journey.md is not current (run: python -m tests.cli_journey)\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, "tests.cli_journey", make_page))

@@ -8,7 +8,6 @@ says that the commands answer differently by now.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -28,6 +27,7 @@ from pyasynq.embedded import EmbeddedServer
 from pyasynq.task import TaskState
 from pyasynq.task_types import TaskTypeInfo
 from tests.factories import Tasks
+from tests.recorded_page import write_or_check
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -258,20 +258,5 @@ def make_page() -> str:
         return record(server.url)
 
 
-def main() -> int:
-    """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description="Write docs/cli/screens.md.")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if the page is not current"
-    )
-    page = make_page()
-    if not parser.parse_args().check:
-        PAGE.write_text(page, "utf-8")
-    elif PAGE.read_text("utf-8") != page:
-        sys.stderr.write("docs/cli/screens.md is not current (run: python -m tests.cli_screens)\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, "tests.cli_screens", make_page))

@@ -69,3 +69,22 @@ def heading_of(response: httpx.Response) -> str:
     found = re.findall(r"<h1>(.*?)</h1>", response.text, re.DOTALL)
     assert len(found) == 1, f"{response.request.url} has {len(found)} headings"
     return html.unescape(found[0])
+
+
+def stream_scope(path: str, query: str) -> dict[str, Any]:
+    """Return the ASGI scope of a GET request of a stream, which httpx would read to its end."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 80),
+        "state": {},
+    }

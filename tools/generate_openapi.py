@@ -38,14 +38,14 @@ Permissions, redaction and audit are those of every [face](permissions.md): each
 `Operator`, and the table below names it.
 
 
-## Who asks
+## Tokens and sessions
 
 A program sends `Authorization: Bearer TOKEN`.
 The session of someone who has signed in counts too, for pages of the dashboard's own site.
 A change that comes from another site is refused with 403.
 A program with a session's cookie sends `X-CSRF-Token`, the field `csrf` of any form,
 unless it sends `Origin` or `Sec-Fetch-Site`.
-No other site may read anything: there are no CORS headers.
+Other sites cannot read anything, because the answers have no CORS headers.
 `GET /me` tells who asks, and what that user may.
 
 One user has 1,200 requests a minute from one address; `dashboard(api_requests=...)` changes that.

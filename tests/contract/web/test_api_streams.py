@@ -15,7 +15,7 @@ from pyasynq.web import Everyone, dashboard
 from pyasynq.web.api import events
 from tests.factories import NOW, Tasks
 from tests.run_async import run_async
-from tests.visiting import visiting
+from tests.visiting import stream_scope, visiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,21 +50,7 @@ class Listener:
 async def listening(site: Dashboard, query: str) -> AsyncIterator[Listener]:
     """Hold a stream of events open; at its end the client is gone, and the stream with it."""
     listener = Listener()
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": "/api/v1/events",
-        "raw_path": b"/api/v1/events",
-        "root_path": "",
-        "query_string": query.encode(),
-        "headers": [(b"host", b"localhost")],
-        "client": ("127.0.0.1", 1),
-        "server": ("localhost", 80),
-        "state": {},
-    }
+    scope = stream_scope("/api/v1/events", query)
     serving = asyncio.create_task(site(scope, listener.receive, listener.send))
     try:
         yield listener

@@ -15,7 +15,7 @@ from pyasynq.web.live import channel
 from pyasynq.web.rendering import row_signature
 from tests.factories import Tasks
 from tests.run_async import run_async
-from tests.visiting import visiting
+from tests.visiting import stream_scope, visiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,21 +68,7 @@ class Stream:
 async def stream_of(site: Dashboard, query: str) -> AsyncIterator[Stream]:
     """Hold a live stream open."""
     stream = Stream()
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": "/live",
-        "raw_path": b"/live",
-        "root_path": "",
-        "query_string": query.encode(),
-        "headers": [(b"host", b"localhost")],
-        "client": ("127.0.0.1", 1),
-        "server": ("localhost", 80),
-        "state": {},
-    }
+    scope = stream_scope("/live", query)
     serving = asyncio.create_task(site(scope, stream.receive, stream.send))
     try:
         yield stream
