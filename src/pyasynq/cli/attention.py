@@ -65,11 +65,8 @@ FINDINGS: Final = View(
 )
 
 
-def describe_finding(session: Session, finding: AttentionFinding) -> Record:
-    """Return the record of a finding; its command is for the same Redis."""
-    command = finding.action.command
-    if finding.action.verb and command.startswith(_COMMAND):
-        command = command_line(session, command.removeprefix(_COMMAND))
+def describe_finding(finding: AttentionFinding) -> Record:
+    """Return the record of a finding."""
     snooze = finding.snooze
     return {
         "id": finding.short_id,
@@ -79,13 +76,21 @@ def describe_finding(session: Session, finding: AttentionFinding) -> Record:
         "since": finding.since,
         "sentence": finding.sentence,
         "action": finding.action.label,
-        "command": command,
+        "command": finding.action.command,
         "query": finding.query,
         "subject": finding.subject,
         "snoozed_until": snooze.until if snooze else None,
         "snoozed_by": snooze.by if snooze else None,
         "snooze_reason": snooze.reason if snooze else None,
     }
+
+
+def build_command(session: Session, finding: AttentionFinding) -> str:
+    """Return the command line of a finding's action, for the Redis of this session."""
+    command = finding.action.command
+    if finding.action.verb and command.startswith(_COMMAND):
+        return command_line(session, command.removeprefix(_COMMAND))
+    return command
 
 
 @click.group(cls=NounGroup, aliases={"ls": "list"}, default="list")
@@ -127,7 +132,7 @@ async def list_findings(session: Session, severity: int, queue: str | None, *, s
             if one.severity >= severity and queue in {None, one.queue}
         ]
         is_quiet = all(one.snooze for one in shown)
-        return [describe_finding(session, one) for one in shown]
+        return [describe_finding(one) | {"command": build_command(session, one)} for one in shown]
 
     in_words = session.printer.format == "table" and session.printer.fields is None
     await session.show(FINDINGS, gather, describe_in_words if in_words else None)

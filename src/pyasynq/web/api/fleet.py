@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._visible_text import visible
+from pyasynq.cli.attention import describe_finding
 from pyasynq.cli.output.fields import json_value
 from pyasynq.cli.records import describe_entry, describe_entry_event, describe_server, describe_task
 from pyasynq.cli.reports import EVENTS, describe_type
@@ -13,7 +14,7 @@ from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotF
 
 from .call import Created, Listing
 from .problem import ProblemError
-from .records import describe_attention, describe_damage, describe_worker
+from .records import describe_damage, describe_worker
 
 if TYPE_CHECKING:
     from pyasynq.cli.records import Record
@@ -134,7 +135,7 @@ async def handle_list_findings(call: ApiCall) -> Listing:
     """Return what needs an operator, the most severe first."""
     found = await call.operator.attention()
     shown = (*found.findings, *(found.snoozed if call["snoozed"] else ()))
-    records = [describe_attention(one) for one in shown if one.severity >= call["severity"]]
+    records = [describe_finding(one) for one in shown if one.severity >= call["severity"]]
     unreadable = {queue: visible(why) for queue, why in found.unreadable.items()}
     at = json_value(EVENTS.fields[0], found.at)
     return Listing(records, facts={"at": at, "unreadable": unreadable})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.doctor import Finding
     from pyasynq.info import CancelResult, TaskResult, TypeStatistics, WorkerInfo
     from pyasynq.limits import QueueLimits
-    from pyasynq.operations import Access, AttentionFinding, LimitReport, OperationPreview
+    from pyasynq.operations import Access, LimitReport, OperationPreview
     from pyasynq.operations.query import Completion
 
 
@@ -287,26 +287,6 @@ def describe_worker(worker: WorkerInfo) -> Record:
         "type": worker.task_type,
         "started": worker.started,
         "deadline": worker.deadline,
-    }
-
-
-def describe_attention(finding: AttentionFinding) -> Record:
-    """Return the record of a finding, as the command line's."""
-    snooze = finding.snooze
-    return {
-        "id": finding.short_id,
-        "severity": finding.severity,
-        "detector": finding.detector,
-        "queue": finding.queue,
-        "since": finding.since,
-        "sentence": finding.sentence,
-        "action": finding.action.label,
-        "command": finding.action.command,
-        "query": finding.query,
-        "subject": finding.subject,
-        "snoozed_until": snooze.until if snooze else None,
-        "snoozed_by": snooze.by if snooze else None,
-        "snooze_reason": snooze.reason if snooze else None,
     }
 
 
