@@ -47,7 +47,9 @@ _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
 # Redis 6.2 wraps the error of a command inside a script into an ERR of its own.
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 _LINE: Final = re.compile(r"@user_script: ?(\d+)")
-_CALLED: Final = re.compile(rb"(?:redis[._])?call\((?:[^'()]* and )?'([A-Z]+)'(?: or '([A-Z]+)')?")
+_CALLED: Final = re.compile(
+    rb"(?:redis[._])?call\((?:[^'()]* and )?'((?:MEMORY', ')?[A-Z]+)'(?: or '([A-Z]+)')?"
+)
 _CHECKED: Final = re.compile(rb"pcall\('([A-Z]+)'()")
 # Redis quotes unknown commands, and with them passwords and payloads.
 _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
@@ -115,7 +117,12 @@ def denied_commands(error: ReplyError, script: bytes) -> list[str]:
     # Redis 7.0 reports the line that raises it again: then it is one of the commands whose errors are
     # checked.
     found = found or _CHECKED.findall(script)
-    return [*dict.fromkeys(name.decode().lower() for names in found for name in names if name)]
+    return [*dict.fromkeys(_acl_name(name.decode()) for names in found for name in names if name)]
+
+
+def _acl_name(called: str) -> str:
+    """Return the name that ACL rules have for a command, such as `memory|usage` for `MEMORY', 'USAGE`."""
+    return called.replace("', '", "|").lower()
 
 
 def translate(error: ReplyError, subject: str, address: str = "") -> RedisError:

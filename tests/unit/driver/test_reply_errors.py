@@ -78,6 +78,12 @@ def test_the_commands_of_a_line_that_redis_refuses_are_found(message: str, comma
     assert [] == denied_commands(ReplyError("ERR", message), script)
 
 
+def test_a_subcommand_is_named_as_rules_name_it() -> None:
+    """A rule for the container command would grant more than is missing."""
+    error = ReplyError("NOPERM", "can't run this command or subcommand script: f52b, on @user_script:1.")
+    assert ["memory|usage"] == denied_commands(error, b"redis.call('MEMORY', 'USAGE', 'k')")
+
+
 def test_all_checked_commands_of_an_error_that_a_script_raises_again_are_named() -> None:
     """Redis 7.0 tells the line that raises them."""
     script = b"local failed = redis.pcall('LPUSH', 'k', 1)\nif failed.err then\n  error(failed, 0)\nend\n"
