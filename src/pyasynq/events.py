@@ -220,11 +220,14 @@ class RoundFinished(NamedTuple):
 
     Attributes:
         node: the cluster node that the round was for; empty if it was for all of Redis.
+        asked_at: time of `time.monotonic` from which on Redis answered in this round; None if the round may
+            have called nothing.
     """
 
     service: str
     rest: float
     node: str = ""
+    asked_at: float | None = None
 
 
 class RoundFailed(NamedTuple):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _AWAY: Final = (RedisUnavailableError, ReplyLostError, RedisAuthenticationError)
-_PROOFS: Final = frozenset({"heartbeater", "queue_look", "scheduler heartbeat"})
-"""Services that call Redis in every round, so that a finished round proves that Redis answers."""
+_CALL_OFTEN: Final = frozenset({"heartbeater", "queue_look", "scheduler heartbeat"})
+"""Services that call Redis every few seconds: an outage lasts until those that failed work again."""
 _LATE_SECONDS: Final = 10.0
 """Seconds after an outage in which a round begun before its end may fail: twice an exchange's timeout."""
 _WRITES_KEPT_OUTCOMES: Final = "syncer"
@@ -67,9 +67,7 @@ class OutageLog:
         self._began: float | None = None
         self._back_at: float | None = None
         self._failed: set[str] = set()
-        """Services whose last round failed, if their success proves something."""
-        self._rounds: set[str] = set()
-        """Services that finished a round since the outage began; that round may have begun before it."""
+        """Services that are waited for, because their last round failed."""
         self._fresh: set[tuple[str, str]] = set()
         """Attempts that ended after Redis was back, by queue and id: their outcomes were not delayed."""
         self._written = 0
@@ -98,7 +96,7 @@ class OutageLog:
             self._warn(error, "")
         self._refused = self._refused or refused
         self._back_at = self._delayed = None
-        if service in _PROOFS or service == _WRITES_KEPT_OUTCOMES:
+        if service in _CALL_OFTEN or service == _WRITES_KEPT_OUTCOMES:
             self._failed.add(service)
         return True
 
@@ -150,35 +148,30 @@ class OutageLog:
     def _on_round_finished(self, event: RoundFinished) -> None:
         if event.node != self._node:
             return
-        service = event.service
-        if service in self._failed:
-            self._failed.discard(service)
-            proved = service in _PROOFS
-        else:
-            proved = service in _PROOFS and service in self._rounds
-        self._rounds.add(service)
-        if proved and self._back_at is None:
+        assert self._began is not None  # noqa: S101 - it listens during an outage only
+        answered = event.asked_at is not None and event.asked_at >= self._began
+        if answered or event.service not in _CALL_OFTEN:
+            self._failed.discard(event.service)
+        if answered and self._back_at is None:
             self._back_at = time.monotonic()
         if self._back_at is None:
             return
         if self._delayed is None:
             self._delayed = 0 if self._node else self._unwritten() - len(self._fresh)
         if self._delayed <= 0 and not self._failed:
-            self._end(self._back_at)
+            self._end(self._began, self._back_at)
 
-    def _end(self, back_at: float) -> None:
-        assert self._began is not None  # noqa: S101 - it listens during an outage only
+    def _end(self, began: float, back_at: float) -> None:
         for stop in self._stop_listening:
             stop()
         outcomes = f"; {counted(self._written, 'outcome')} written" if self._written else ""
         subject = f"Redis at {visible(self._node)}" if self._node else "Redis"
-        _log.info("%s%s is back after %s%s", self._noun, subject, duration(back_at - self._began), outcomes)
+        _log.info("%s%s is back after %s%s", self._noun, subject, duration(back_at - began), outcomes)
         self._began = self._back_at = self._delayed = None
         self._written = 0
         self._refused = False
         self._late_until = time.monotonic() + _LATE_SECONDS
         self._late.clear()
-        self._rounds.clear()
         self._fresh.clear()
 
 

@@ -44,6 +44,11 @@ class Service:
     """Seconds before the first round."""
     stop_limit = math.inf
     """Seconds that the last round may take after a stop; finite if it calls user functions."""
+    asked_at: float | None = None
+    """Time of `time.monotonic` before the calls that Redis has answered in this round.
+
+    Set by services whose rounds show whether Redis answers.
+    """
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -157,6 +162,7 @@ class Service:
             drop_tracebacks(error)
 
     async def _one_round(self) -> float:
+        self.asked_at = None
         try:
             rest = await self.round()
         except Exception as error:  # noqa: BLE001 - an event, and another round
@@ -166,5 +172,5 @@ class Service:
             return rest
         self._backoff.reset()
         if self.events.wants(RoundFinished):
-            self.events.emit(RoundFinished(self.name, rest, self.node))
+            self.events.emit(RoundFinished(self.name, rest, self.node, self.asked_at))
         return rest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -184,7 +185,7 @@ class EntriesHeartbeat(CallingService):
 
     async def round(self) -> float:
         """Write all entries; they expire after two intervals."""
-        parts = self._parts
+        parts, self.asked_at = self._parts, time.monotonic()
         entries = list(parts.book)
         failure = await parts.begin(entries)
         # The time has just been learned again; the ticker may have computed its rest with a wrong one.

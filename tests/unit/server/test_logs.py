@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -234,7 +235,8 @@ def fail(events: Events, *services: str, error: Exception = AWAY) -> None:
 def finish(events: Events, *services: str) -> None:
     """Let services finish rounds."""
     for service in services:
-        events.emit(RoundFinished(service, 1.0))
+        asks = service in {"heartbeater", "queue_look"}
+        events.emit(RoundFinished(service, 1.0, asked_at=time.monotonic() if asks else None))
 
 
 def test_one_outage_is_one_warning_and_one_info(events: Events, caplog: pytest.LogCaptureFixture) -> None:
@@ -259,22 +261,26 @@ def test_the_outage_of_a_node_is_told_apart(events: Events, caplog: pytest.LogCa
     """Rounds for other nodes do not end it, nor do outcomes. (D01)"""
     silent = RedisUnavailableError("a:1,b:2", "a:1: no reply within 5 s")
     events.emit(RoundFailed("queue_look", silent, 0.1, "a:1"))
-    events.emit(RoundFinished("queue_look", 1.0, "b:2"))
+    events.emit(RoundFinished("queue_look", 1.0, "b:2", time.monotonic()))
     events.emit(TaskSettled("default", "1", written=True))
     away = "Redis at a:1 is away: no reply within 5 s; 3 tasks run on, outcomes are kept"
     assert [away] == info_lines(caplog)
-    events.emit(RoundFinished("queue_look", 1.0, "a:1"))
+    events.emit(RoundFinished("queue_look", 1.0, "a:1", time.monotonic()))
     assert info_lines(caplog)[-1].startswith("Redis at a:1 is back after ")
 
 
 def test_a_round_that_asked_nothing_does_not_end_an_outage(
     events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor does the first round of a service: it may have been on its way before. (D35)"""
-    fail(events, "processor")
-    finish(events, "processor", "processor", "queue_look")
+    """Nor do rounds whose calls were on their way before, however many are processed late. (D35)"""
+    before = time.monotonic()
+    fail(events, "processor", "queue_look", "heartbeater")
+    finish(events, "processor", "processor")
+    for asked_at in (None, before, None, before):
+        for service in ("queue_look", "heartbeater"):
+            events.emit(RoundFinished(service, 1.0, asked_at=asked_at))
     assert 1 == len(info_lines(caplog))
-    finish(events, "queue_look")
+    finish(events, "queue_look", "heartbeater")
     assert 2 == len(info_lines(caplog))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq._background.service import Service
@@ -40,6 +41,7 @@ class Beat(NamedTuple):
     lost: list[Attempt]
     canceled: list[tuple[Attempt, str]]
     error: Exception | None
+    began_at: float
     request: ServerRequest | None = None
 
 
@@ -120,6 +122,7 @@ class Heartbeater(Service):
             return 0.0
         if newest.error is not None:
             raise newest.error
+        self.asked_at = newest.began_at
         if self.events.wants(HeartbeatWritten):
             self.events.emit(HeartbeatWritten(self._parts.server_id))
         return 0.0
@@ -176,7 +179,7 @@ class Heartbeater(Service):
 
     def _beat(self) -> Beat:
         """Renew, then write the record. Any error belongs to this beat: the thread must not end."""
-        now = self._parts.clock.monotonic()
+        now, began_at = self._parts.clock.monotonic(), time.monotonic()
         attempts = self._parts.roster.snapshot()
         found = RenewalResult([], [], None)
         error: Exception | None = None
@@ -201,7 +204,7 @@ class Heartbeater(Service):
             error = failure
         # In a cluster, requests may be on a node that is away; a later beat reads them.
         asked = None if isinstance(request, Exception) else request
-        return Beat(found.lost, found.canceled, found.error or error, asked)
+        return Beat(found.lost, found.canceled, found.error or error, began_at, asked)
 
     def _report(self, beat: Beat) -> None:
         try:
@@ -247,4 +250,4 @@ class Heartbeater(Service):
         try:
             self._driver.run(clear_server_state(record.host, record.pid, record.server_id))
         except Exception as error:  # noqa: BLE001 - the record expires by itself; the loop gets the error
-            self._report(Beat([], [], error))
+            self._report(Beat([], [], error, time.monotonic()))

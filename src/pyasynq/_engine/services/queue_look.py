@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,7 +96,9 @@ class QueueLook(Service):
         else:
             queues = [one for one in served if one.reading is None or not one.is_reachable]
         if queues:
+            asked_at = time.monotonic()
             await self._look(queues, registers=queues is served and now >= self._register_at)
+            self.asked_at = asked_at if any(queue.is_reachable for queue in queues) else None
         if served and not any(queue.is_reachable for queue in served):
             assert isinstance(served[0].reading, Exception)  # noqa: S101 - it is unreachable
             raise served[0].reading
