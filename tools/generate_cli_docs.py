@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pyasynq.cli import main as pyasynq_command
-from pyasynq.cli.reports import VIEWS
+from pyasynq.cli.schemas import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from pyasynq._error_signature import signature_id
+from pyasynq._face_records.attention import FINDINGS
 from pyasynq._wire.keys import queue_keys
-from pyasynq.cli.attention import FINDINGS
 from tests.cli_runner import Cli
 from tests.factories import Tasks
 from tests.terminal import Terminal

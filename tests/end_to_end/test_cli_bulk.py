@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from pyasynq.cli.operation_records import EXPLANATION, OPERATIONS, PREVIEW
-from pyasynq.cli.records import TASKS
+from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, PREVIEW
+from pyasynq._face_records.tasks import TASKS
 from pyasynq.sync import Inspector
 from pyasynq.task import TaskState
 from tests.cli_runner import Cli

@@ -16,11 +16,11 @@ from pyasynq._broker.servers import write_server_state
 from pyasynq._broker.task_events import encode_event, publish_events
 from pyasynq._broker.task_types import publish_types
 from pyasynq._clock import Instant
+from pyasynq._face_records.fields import Kind
 from pyasynq._wire.keys import queue_keys, scheduler_history_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, ServerInfo, WorkerInfo
-from pyasynq.cli.output.fields import Kind
 from pyasynq.cli.output.printer import FORMATS, Printer
-from pyasynq.cli.reports import VIEWS
+from pyasynq.cli.schemas import VIEWS
 from pyasynq.operations import Act, Operator, Targets, User
 from pyasynq.task import TaskState
 from pyasynq.task_types import TaskTypeInfo
@@ -31,7 +31,7 @@ from tests.foreign_texts import HOSTILE_TEXTS
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
-    from pyasynq.cli.output.fields import Field, View
+    from pyasynq._face_records.fields import Field, View
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from pyasynq.cli.latency import LATENCY, SERIES
-from pyasynq.cli.mark import MARKS
+from pyasynq._face_records.saved_views import SAVED_VIEWS
+from pyasynq._face_records.statistics import LATENCY, MARKS, SERIES
 from pyasynq.cli.stats import TOTALS_HISTORY
 from pyasynq.cli.top import TOP_QUEUES, TOP_TYPES
-from pyasynq.cli.view import SAVED_VIEWS
 from pyasynq.task import Task, TaskState
 from tests.cli_runner import Cli
 from tests.contract.test_statistics import SLOW_BEATS, end_as_it_says, ended

@@ -12,10 +12,12 @@ import jsonschema
 import pytest
 
 from pyasynq._broker.servers import write_server_state
+from pyasynq._face_records.fleet import SERVERS
+from pyasynq._face_records.queues import QUEUES
+from pyasynq._face_records.tasks import TASKS
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.messages import ServerInfo
-from pyasynq.cli.records import QUEUES, SERVERS, TASKS
 from pyasynq.sync import Client, Inspector
 from tests.cli_runner import Cli
 from tests.ports import free_port

@@ -10,10 +10,11 @@ import click
 import jsonschema
 import pytest
 
-from pyasynq.cli.output.fields import Field, Kind, Moment, View, cell, human_bytes, json_data
+from pyasynq._face_records.fields import Field, Kind, View, json_data
+from pyasynq.cli.output.cells import Moment, cell, choose_fields, human_bytes
 from pyasynq.cli.output.printer import Printer, format_pairs, has_color
 from pyasynq.cli.output.table import Look, cells, cut, table_lines
-from pyasynq.cli.reports import VIEWS
+from pyasynq.cli.schemas import VIEWS
 
 NOW = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
 MOMENT = Moment(NOW, is_utc=True)
@@ -92,7 +93,7 @@ def test_nothing_to_print_may_be_an_exit_code() -> None:
 def test_a_wrong_field_is_a_usage_error_that_names_the_right_ones() -> None:
     """The most similar name comes first."""
     with pytest.raises(click.UsageError, match="there is no field 'typ'; did you mean 'type'"):
-        VIEW.choose(["typ"], is_wide=False)
+        choose_fields(VIEW, ["typ"], is_wide=False)
 
 
 @pytest.mark.parametrize(

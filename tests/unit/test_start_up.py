@@ -47,6 +47,13 @@ def test_a_program_loads_no_more_than_is_listed(statement: str) -> None:
     assert set() == expected - loaded, "loads less than tests/golden/start-up.json lists: remove these lines"
 
 
+def test_the_dashboard_loads_nothing_of_the_command_line() -> None:
+    """A program that mounts it pays for no commands, and needs no click."""
+    loaded = loaded_by("import pyasynq.web")
+
+    assert [] == [name for name in loaded if name == "click" or name.startswith("pyasynq.cli")]
+
+
 def test_an_unknown_name_is_an_attribute_error_that_names_the_module() -> None:
     """As for any module; Python adds the most similar name, also one that was not imported yet. (D41)"""
     with pytest.raises(AttributeError, match="module 'pyasynq' has no attribute 'Cilent'") as caught:

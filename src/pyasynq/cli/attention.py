@@ -9,80 +9,30 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED
+from pyasynq._face_records.attention import FINDINGS, SEVERITY_COLORS, describe_finding
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import DURATION, command_line, reason_option
 from pyasynq.cli.completion import complete_findings, complete_queues
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.fields import Field, Kind, View
 from pyasynq.cli.output.printer import terminal_width
 from pyasynq.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.output.fields import Moment
+    from pyasynq.cli.output.cells import Moment
     from pyasynq.cli.output.printer import Printer
-    from pyasynq.cli.records import Record
     from pyasynq.operations import Attention, AttentionFinding
 
-_SEVERITY_COLORS: Final = {5: "red", 4: "red", 3: "yellow"}
 _NONE: Final = "none"
 _COMMAND: Final = "pyasynq "
 _INDENT: Final = "   "
 _WIDEST: Final = 100
 """Longest line of a sentence, in characters."""
-
-FINDINGS: Final = View(
-    "attention",
-    "id",
-    (
-        Field("id", Kind.TEXT, "Eight digits that stand for the finding; `snooze` takes them.", "FINDING"),
-        Field(
-            "severity",
-            Kind.COUNT,
-            "From 1, can wait, to 5: tasks are being lost, or nothing runs.",
-            "SEVERITY",
-            color=_SEVERITY_COLORS.get,
-        ),
-        Field("detector", Kind.TEXT, "What found it.", "DETECTOR"),
-        Field(
-            "queue", Kind.TEXT, "Queue that it is about; empty for servers and Redis.", "QUEUE", shrinks=True
-        ),
-        Field("since", Kind.TIME, "When it began, if that is known.", "SINCE", is_optional=True),
-        Field("sentence", Kind.TEXT, "What is wrong, with the numbers.", "FINDS", shrinks=True),
-        Field("action", Kind.TEXT, "What cures it.", "ACTION", is_wide=True),
-        Field("command", Kind.TEXT, "Command that does it; empty if there is none.", "COMMAND", is_wide=True),
-        Field("query", Kind.TEXT, "Query that finds its tasks; empty for none.", "QUERY", is_wide=True),
-        Field("subject", Kind.TEXT, "Task type, server or replica; empty for the queue as a whole."),
-        Field("snoozed_until", Kind.TIME, "When its snooze ends; null if it has none.", is_optional=True),
-        Field("snoozed_by", Kind.TEXT, "Name of the user who snoozed it.", is_optional=True),
-        Field("snooze_reason", Kind.TEXT, "Why it was snoozed.", is_optional=True),
-    ),
-    "Nothing needs attention.",
-)
-
-
-def describe_finding(finding: AttentionFinding) -> Record:
-    """Return the record of a finding."""
-    snooze = finding.snooze
-    return {
-        "id": finding.short_id,
-        "severity": finding.severity,
-        "detector": finding.detector,
-        "queue": finding.queue,
-        "since": finding.since,
-        "sentence": finding.sentence,
-        "action": finding.action.label,
-        "command": finding.action.command,
-        "query": finding.query,
-        "subject": finding.subject,
-        "snoozed_until": snooze.until if snooze else None,
-        "snoozed_by": snooze.by if snooze else None,
-        "snooze_reason": snooze.reason if snooze else None,
-    }
 
 
 def build_command(session: Session, finding: AttentionFinding) -> str:
@@ -146,7 +96,7 @@ def describe_in_words(record: Mapping[str, Any], printer: Printer) -> str:
     since = f", since {moment.relative(record['since'])}" if record["since"] else ""
     head = f"{record['severity']}  {record['detector']}"
     lines = [
-        f"{printer.style(head, _SEVERITY_COLORS.get(record['severity']))}  {record['id']}"
+        f"{printer.style(head, SEVERITY_COLORS.get(record['severity']))}  {record['id']}"
         + (f"  {visible(place)}" if place else "")
         + since,
         *_wrap(visible(record["sentence"])),

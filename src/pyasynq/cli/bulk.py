@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from pyasynq._exit_codes import EXIT_ABORTED, EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
+from pyasynq._face_records.operations import OPERATIONS, PREVIEW, describe_operation, describe_preview
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import ask_reason, command_line, confirm_change, is_asked
 from pyasynq.cli.choice import find_by_query
-from pyasynq.cli.operation_records import OPERATIONS, PREVIEW, describe_operation, describe_preview
 from pyasynq.cli.output.printer import Printer
 from pyasynq.cli.output.progress import ProgressBar
 from pyasynq.errors import InvalidOptionError
@@ -25,9 +25,9 @@ from pyasynq.operations import Act, OperationState, needs_reason
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.choice import FoundTasks, TaskChoice
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
     from pyasynq.operations import OperationInfo, OperationOptions
 
 _POLL_SECONDS: Final = 0.5
@@ -129,7 +129,7 @@ def tell_left_out(found: FoundTasks) -> None:
 
 def show_preview(found: FoundTasks) -> None:
     """Show on stderr which tasks a question is about."""
-    records = describe_preview(found)
+    records = describe_preview(found.counts)
     click.echo(Printer().format_records(PREVIEW, records[:_MOST_ROWS]), err=True, nl=False)
     _tell_more_rows(records)
     tell_left_out(found)
@@ -137,7 +137,7 @@ def show_preview(found: FoundTasks) -> None:
 
 def print_counts(session: Session, found: FoundTasks) -> None:
     """Print how many tasks there are by queue, type and state; a table has the first rows."""
-    records = describe_preview(found)
+    records = describe_preview(found.counts)
     is_cut = session.printer.format == "table" and len(records) > _MOST_ROWS + 1
     session.printer.records(PREVIEW, records[:_MOST_ROWS] if is_cut else records)
     if is_cut:

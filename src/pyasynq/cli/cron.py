@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pyasynq._face_records.fleet import ENTRIES, ENTRY_EVENTS, describe_entry, describe_entry_event
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import for_each, reason_option
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.records import ENTRIES, ENTRY_EVENTS, describe_entry, describe_entry_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
 
 
 _EXAMPLE: Final = "0d2c7f0e-9f4e-4a8e-8a35-5b1d1f6b7c11"

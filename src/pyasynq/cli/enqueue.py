@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from pyasynq._face_records.tasks import describe_task, tasks_view
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import DURATION, TIME, reason_option
 from pyasynq.cli.completion import complete_types
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.records import describe_task, tasks_view
 from pyasynq.options import DEFAULT_QUEUE, EnqueueOptions
 from pyasynq.task import Task
 

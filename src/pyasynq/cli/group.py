@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pyasynq._face_records.queues import GROUPS, describe_group
 from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.records import GROUPS, describe_group
 
 if TYPE_CHECKING:
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
 
 
 @click.group(cls=NounGroup, aliases={"ls": "list"})

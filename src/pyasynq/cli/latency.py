@@ -2,81 +2,33 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from pyasynq._face_records.statistics import LATENCY, NOTHING_COUNTED, SERIES, describe_point, describe_series
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import DURATION
 from pyasynq.cli.completion import complete_queues, complete_types
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.fields import Field, Kind, View
 from pyasynq.cli.output.progress import bar
 from pyasynq.telemetry import ATTEMPT_SECONDS, AttemptCounts, sum_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
-    from pyasynq.telemetry import AttemptSeries, Histogram, SeriesPoint
+    from pyasynq.telemetry import AttemptSeries, Histogram
 
 _TEN_MINUTES: Final = 600
 _DAY: Final = 86_400
 _TEN_MINUTES_KEPT: Final = 72 * 3_600
 """Seconds for which counts of ten minutes are kept; days are kept for longer."""
 _BAR_CELLS: Final = 30
-_SHARES: Final = (0.5, 0.95, 0.99)
-
-
-def _make_quantile_field(name: str, heading: str, about: str, *, is_wide: bool = False) -> Field:
-    return Field(name, Kind.DURATION, about, heading, is_wide=is_wide, is_optional=True)
-
-
-_FIGURES: Final = (
-    Field("attempts", Kind.COUNT, "Attempts that ended.", "ATTEMPTS"),
-    Field(
-        "failed",
-        Kind.COUNT,
-        "Attempts that failed.",
-        "FAILED",
-        color=lambda failed: "red" if failed else None,
-    ),
-    Field(
-        "error_rate",
-        Kind.SHARE,
-        "Failures among successes and failures.",
-        "ERRORS",
-        is_wide=True,
-        is_optional=True,
-    ),
-    _make_quantile_field("wait_p50", "WAIT P50", "Half of the tasks waited at most this long."),
-    _make_quantile_field("wait_p95", "P95", "95 % of the tasks waited at most this long."),
-    _make_quantile_field("wait_p99", "P99", "99 % of the tasks waited at most this long.", is_wide=True),
-    _make_quantile_field("run_p50", "RUN P50", "Half of the attempts ran at most this long."),
-    _make_quantile_field("run_p95", "P95", "95 % of the attempts ran at most this long."),
-    _make_quantile_field("run_p99", "P99", "99 % of the attempts ran at most this long.", is_wide=True),
-    Field(
-        "timed_out", Kind.COUNT, "Attempts that reached their timeout or deadline.", "TIMED OUT", is_wide=True
-    ),
-)
-_QUEUE: Final = Field("queue", Kind.TEXT, "Name of the queue.", "QUEUE", shrinks=True)
-_TYPE: Final = Field(
-    "type", Kind.TEXT, "Task type; `_other` is all beyond the first 50 of a queue.", "TYPE", shrinks=True
-)
-_EMPTY: Final = "No attempts were counted: workers count with  --statistics."
-
-LATENCY: Final = View("latency", "type", (_QUEUE, _TYPE, *_FIGURES), _EMPTY)
-SERIES: Final = View(
-    "latency-series",
-    "at",
-    (Field("at", Kind.TIME, "When the step begins.", "BEGAN"), _QUEUE, _TYPE, *_FIGURES),
-    _EMPTY,
-)
 
 
 @click.command(
@@ -140,40 +92,10 @@ async def latency(
     await session.show(SERIES if as_series else LATENCY, gather)
 
 
-def describe_series(found: Iterable[AttemptSeries]) -> list[Record]:
-    """Return a record for each queue and type, that with the most attempts first."""
-    totals: dict[tuple[str, str], AttemptCounts] = defaultdict(AttemptCounts)
-    for series in found:
-        totals[series.queue, series.type] += series.total
-    records = [_figures(queue, task_type, counts) for (queue, task_type), counts in totals.items()]
-    return sorted(records, key=lambda one: (-one["attempts"], one["queue"], one["type"]))
-
-
-def describe_point(series: AttemptSeries, point: SeriesPoint) -> Record:
-    """Return the record of one step of a series."""
-    return {"at": point.at, **_figures(series.queue, series.type, point.counts)}
-
-
-def _figures(queue: str, task_type: str, counts: AttemptCounts) -> Record:
-    waits, runs = (
-        [histogram.quantile(share) for share in _SHARES] for histogram in (counts.wait, counts.run)
-    )
-    return {
-        "queue": queue,
-        "type": task_type,
-        "attempts": counts.ended,
-        "failed": counts.failed,
-        "error_rate": counts.failure_ratio,
-        **dict(zip(("wait_p50", "wait_p95", "wait_p99"), waits, strict=True)),
-        **dict(zip(("run_p50", "run_p95", "run_p99"), runs, strict=True)),
-        "timed_out": counts.timed_out,
-    }
-
-
 def draw_histograms(counts: AttemptCounts, where: str) -> str:
     """Return two bar charts in text: of the waits and of the run times."""
     if not counts.ended:
-        return f"{_EMPTY}\n"
+        return f"{NOTHING_COUNTED}\n"
     head = f"{counted(counts.ended, 'attempt')} in {where}"
     return f"{head}\n\nWaited\n{_draw(counts.wait)}\nRan\n{_draw(counts.run)}"
 

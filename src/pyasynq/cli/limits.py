@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._face_records.fields import Field, Kind, View
+from pyasynq._face_records.queues import describe_stored_limits
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import reason_option
 from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.fields import Field, Kind, View
-from pyasynq.cli.records import describe_stored_limits
 from pyasynq.errors import QueueNotFoundError
 
 if TYPE_CHECKING:
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
     from pyasynq.limits import LimitChanges, QueueLimits
 
 _PERIODS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0}

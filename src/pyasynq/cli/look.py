@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pyasynq._human_text import counted
-from pyasynq._visible_text import visible
-from pyasynq.cli.actions import DURATION
-from pyasynq.cli.nouns import OperatorCommand
-from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.printer import Printer
-from pyasynq.cli.reports import (
+from pyasynq._face_records.reports import (
     AUDIT,
     ERRORS,
     EVENTS,
@@ -24,12 +18,18 @@ from pyasynq.cli.reports import (
     describe_event,
     describe_type,
 )
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+from pyasynq.cli.actions import DURATION
+from pyasynq.cli.nouns import OperatorCommand
+from pyasynq.cli.operator_command import operator_command
+from pyasynq.cli.output.printer import Printer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
 
 _queues = click.option(
     "-q", "--queue", "queues", metavar="NAME", multiple=True, help="Only this queue; may be repeated."

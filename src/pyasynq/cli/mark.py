@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
+from pyasynq._face_records.statistics import MARKS, describe_mark
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import DURATION, TIME
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.fields import Field, Kind, View
 
 if TYPE_CHECKING:
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
-    from pyasynq.telemetry import Mark
-
-MARKS: Final = View(
-    "mark-list",
-    "id",
-    (
-        Field("id", Kind.TEXT, "Id of the mark.", "MARK"),
-        Field("at", Kind.TIME, "When it happened.", "WHEN"),
-        Field("by", Kind.TEXT, "The user who set it; empty if that is not known.", "BY", shrinks=True),
-        Field("text", Kind.TEXT, "What happened.", "TEXT", shrinks=True),
-    ),
-    "No marks.",
-)
-
-
-def describe_mark(mark: Mark) -> Record:
-    """Return the record of a mark."""
-    return {"id": mark.id, "at": mark.at, "by": mark.by, "text": mark.text}
 
 
 @click.command(

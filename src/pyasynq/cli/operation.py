@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pyasynq._face_records.operations import OPERATIONS, describe_operation
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import confirm_change, reason_option, yes_option
 from pyasynq.cli.bulk import WORDS, finish_operation, tell_result
 from pyasynq.cli.nouns import NounGroup, OperatorCommand
-from pyasynq.cli.operation_records import OPERATIONS, describe_operation
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.printer import format_pairs
 from pyasynq.operations import Act, OperationState
 
 if TYPE_CHECKING:
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.output.fields import Moment
-    from pyasynq.cli.records import Record
+    from pyasynq.cli.output.cells import Moment
     from pyasynq.operations import OperationInfo
 
 _EXAMPLE: Final = "5f1d2c3b4a596877"

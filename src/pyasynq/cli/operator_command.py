@@ -36,8 +36,8 @@ from pyasynq.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from pyasynq._face_records.fields import View
     from pyasynq.cli.connection import Connection
-    from pyasynq.cli.output.fields import View
     from pyasynq.cli.output.printer import Describe
     from pyasynq.operations import Operator
 

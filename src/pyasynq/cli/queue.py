@@ -7,23 +7,30 @@ from typing import TYPE_CHECKING
 import click
 
 from pyasynq._exit_codes import EXIT_FAILED, EXIT_PARTLY
+from pyasynq._face_records.queues import (
+    HISTORY,
+    QUEUES,
+    describe_day,
+    describe_queue,
+    describe_rate,
+    error_rate,
+)
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import DURATION, confirm_change, for_each, reason_option, yes_option
 from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.fields import human_bytes
+from pyasynq.cli.output.cells import human_bytes
 from pyasynq.cli.output.printer import format_pairs
-from pyasynq.cli.records import HISTORY, QUEUES, describe_day, describe_queue, describe_rate, error_rate
 from pyasynq.errors import QueueNotEmptyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.output.fields import Moment
-    from pyasynq.cli.records import Record
+    from pyasynq.cli.output.cells import Moment
     from pyasynq.info import QueueInfo, QueueInfos
 
 _names = click.argument("queues", metavar="QUEUE...", nargs=-1, required=True, shell_complete=complete_queues)

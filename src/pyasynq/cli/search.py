@@ -6,24 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pyasynq._face_records.operations import EXPLANATION, describe_explanation
+from pyasynq._face_records.tasks import describe_task, tasks_view
 from pyasynq._visible_text import visible
 from pyasynq.cli.bulk import print_counts
 from pyasynq.cli.choice import find_by_query, whole_budget, within_queues
 from pyasynq.cli.completion import complete_queues, complete_where
 from pyasynq.cli.nouns import OperatorCommand
-from pyasynq.cli.operation_records import (
-    EXPLANATION,
-    describe_explanation,
-)
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.progress import StatusLine
-from pyasynq.cli.records import describe_task, tasks_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
     from pyasynq.operations.selection import Selection
     from pyasynq.task import TaskInfo
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pyasynq._face_records.fleet import SERVERS, describe_server
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import for_each, reason_option
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.records import SERVERS, describe_server
 from pyasynq.info import RequestStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
 
 
 _WAIT: Final = 6.0

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._face_records.fields import Field, Kind, View
+from pyasynq._face_records.queues import QUEUES, describe_queue, error_rate
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.fields import Field, Kind, View
 from pyasynq.cli.output.printer import format_pairs
 from pyasynq.cli.queue import tell_unreadable
-from pyasynq.cli.records import QUEUES, describe_queue, error_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
     from pyasynq.info import QueueInfo, QueueInfos
     from pyasynq.operations import Operator
 

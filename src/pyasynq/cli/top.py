@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pyasynq._face_records.fields import Field, Kind, View
+from pyasynq._face_records.queues import describe_load
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output import screen as screens
-from pyasynq.cli.output.fields import Field, Kind, View
+from pyasynq.cli.output.cells import choose_fields
 from pyasynq.cli.output.printer import has_color
 from pyasynq.cli.output.table import Look, cut, table_lines
-from pyasynq.cli.records import describe_load
 from pyasynq.errors import RedisError
 from pyasynq.telemetry import sum_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
     from pyasynq.info import QueueInfo, ServerInfo
     from pyasynq.operations import Operator
     from pyasynq.telemetry import AttemptSeries
@@ -162,7 +163,7 @@ async def top(session: Session, sort: str | None, *, types: bool) -> None:
     """
     picture = Picture(is_of_types=types, column=1 if types else 2)
     if sort is not None:
-        [field] = picture.view.choose([sort], is_wide=True)
+        [field] = choose_fields(picture.view, [sort], is_wide=True)
         picture.column = picture.view.fields.index(field)
     if session.printer.is_for_people and session.watch is None and screens.is_possible():
         await _show_live(session, picture)

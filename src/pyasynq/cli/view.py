@@ -6,56 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pyasynq._face_records.saved_views import SAVED_VIEWS, describe_saved_view
 from pyasynq._visible_text import visible
 from pyasynq.cli.choice import within_queues
 from pyasynq.cli.completion import complete_where
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output.fields import Field, Kind, View
 from pyasynq.cli.search import limit_option, show_search
 from pyasynq.errors import nearest
 
 if TYPE_CHECKING:
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.records import Record
     from pyasynq.operations import SavedView
 
 _PAGE: Final = "search"
 """The page of the dashboard that runs queries."""
-
-SAVED_VIEWS: Final = View(
-    "view-list",
-    "name",
-    (
-        Field("name", Kind.TEXT, "Name of the view.", "NAME"),
-        Field("query", Kind.TEXT, "Its query.", "QUERY", shrinks=True),
-        Field("owner", Kind.TEXT, "The user who saved it.", "OWNER", shrinks=True),
-        Field("shared", Kind.FLAG, "Whether others see it.", "SHARED"),
-        Field("saved", Kind.TIME, "When it was saved.", "SAVED"),
-        Field("page", Kind.TEXT, "The page that it belongs to.", "PAGE", is_wide=True),
-        Field(
-            "columns", Kind.NAMES, "Columns of its table; empty for the usual ones.", "COLUMNS", is_wide=True
-        ),
-        Field("queue", Kind.TEXT, "Queue of the page; empty if it is about none.", "IN QUEUE", is_wide=True),
-        Field("id", Kind.TEXT, "Id of the view."),
-    ),
-    "No saved views; save one with  pyasynq view save NAME QUERY",
-)
-
-
-def describe_saved_view(saved: SavedView) -> Record:
-    """Return the record of a saved view."""
-    return {
-        "name": saved.name,
-        "query": saved.query,
-        "owner": saved.owner,
-        "shared": saved.is_shared,
-        "saved": saved.saved_at,
-        "page": saved.page,
-        "columns": list(saved.columns),
-        "queue": saved.queue,
-        "id": saved.view,
-    }
 
 
 @click.group(cls=NounGroup, aliases={"ls": "list", "rm": "remove", "delete": "remove"})

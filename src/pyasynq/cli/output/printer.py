@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pyasynq._exit_codes import EXIT_NO_MATCH
+from pyasynq._face_records.fields import json_value
 from pyasynq._visible_text import escape_json, visible
-from pyasynq.cli.output.fields import Moment, csv_value, json_value
+from pyasynq.cli.output.cells import Moment, choose_fields, csv_value
 from pyasynq.cli.output.table import Look, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyasynq.cli.output.fields import View
+    from pyasynq._face_records.fields import View
 
     Describe = Callable[[Mapping[str, Any], "Printer"], str]
 
@@ -95,11 +96,11 @@ class Printer:
                 return self._format_table(view, records)
 
     def _build_object(self, view: View, record: Mapping[str, Any]) -> dict[str, Any]:
-        fields = view.fields if self.fields is None else view.choose(self.fields, is_wide=True)
+        fields = view.fields if self.fields is None else choose_fields(view, self.fields, is_wide=True)
         return {one.name: json_value(one, record[one.name]) for one in fields}
 
     def _format_csv(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
-        fields = view.fields if self.fields is None else view.choose(self.fields, is_wide=True)
+        fields = view.fields if self.fields is None else choose_fields(view, self.fields, is_wide=True)
         lines = io.StringIO(newline="")
         writer = csv.writer(lines, lineterminator="\n")
         if self.has_header:
@@ -108,7 +109,7 @@ class Printer:
         return lines.getvalue()
 
     def _format_table(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
-        fields = view.choose(self.fields, is_wide=self.format == "wide")
+        fields = choose_fields(view, self.fields, is_wide=self.format == "wide")
         if not records:
             return ""
         look = Look(

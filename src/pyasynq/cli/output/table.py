@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pyasynq.cli.output.fields import cell
+from pyasynq.cli.output.cells import cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyasynq.cli.output.fields import Field, Moment
+    from pyasynq._face_records.fields import Field
+    from pyasynq.cli.output.cells import Moment
 
 _GAP: Final = "  "
 _CUT: Final = "…"

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
+from pyasynq._face_records.tasks import describe_task, tasks_view
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible, visible_lines
 from pyasynq.cli.choice import find_by_ids, id_option, ids_argument, queue_option, require_ids
 from pyasynq.cli.completion import complete_queues
 from pyasynq.cli.operator_command import operator_command, tell_error
-from pyasynq.cli.output.fields import data_text
+from pyasynq.cli.output.cells import data_text
 from pyasynq.cli.output.printer import format_pairs
-from pyasynq.cli.records import describe_task, tasks_view
 from pyasynq.cli.task.noun import EXAMPLE_ID, task
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.cli.output.fields import Moment
-    from pyasynq.cli.records import Record
+    from pyasynq.cli.output.cells import Moment
     from pyasynq.task import TaskInfo
 
 _STATES: Final = [state.value for state in TaskState]

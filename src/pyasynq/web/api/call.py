@@ -13,7 +13,7 @@ from .problem import ProblemError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
     from pyasynq.operations import Operator
     from pyasynq.web.page import PageRequest
 

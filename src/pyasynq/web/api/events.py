@@ -7,7 +7,7 @@ import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, cast
 
-from pyasynq.cli.reports import EVENTS, describe_event
+from pyasynq._face_records.reports import EVENTS, describe_event
 
 from .call import Lines
 from .problem import ProblemError

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyasynq._face_records.attention import describe_finding
+from pyasynq._face_records.fields import json_value
+from pyasynq._face_records.fleet import describe_entry, describe_entry_event, describe_server
+from pyasynq._face_records.reports import EVENTS, describe_type
+from pyasynq._face_records.tasks import describe_task
 from pyasynq._visible_text import visible
-from pyasynq.cli.attention import describe_finding
-from pyasynq.cli.output.fields import json_value
-from pyasynq.cli.records import describe_entry, describe_entry_event, describe_server, describe_task
-from pyasynq.cli.reports import EVENTS, describe_type
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotFoundError
 
 from .call import Created, Listing
@@ -17,7 +18,7 @@ from .problem import ProblemError
 from .records import describe_damage, describe_worker
 
 if TYPE_CHECKING:
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
     from pyasynq.info import EntryPauseResult, SchedulerEntryInfo, ServerInfo, ServerRequestResult
     from pyasynq.operations import Examination
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.cli.operation_records import describe_operation
-from pyasynq.cli.reports import describe_audit_entry
+from pyasynq._face_records.operations import describe_operation
+from pyasynq._face_records.reports import describe_audit_entry
 from pyasynq.operations import Act, AuditFilters, OperationOptions, Targets
 
 from .call import Created, Listing
@@ -14,7 +14,9 @@ from .problem import wrong_value
 from .records import describe_operation_preview
 
 if TYPE_CHECKING:
-    from pyasynq.cli.records import Record
+    from collections.abc import Awaitable, Callable
+
+    from pyasynq._face_records.fields import Record
     from pyasynq.operations import AuditPage, OperationInfo
 
     from .bodies import OperationRequest
@@ -52,26 +54,22 @@ async def handle_start(call: ApiCall) -> Created:
 
 async def handle_pause(call: ApiCall) -> Record:
     """Pause an operation."""
-    info = await call.operator.pause_operation(call.names["operation"], reason=call.body.reason)
-    return describe_operation(info)
+    return describe_operation(await _change(call, call.operator.pause_operation))
 
 
 async def handle_resume(call: ApiCall) -> Created:
     """Resume a paused operation in this process."""
-    info = await call.operator.resume_operation(call.names["operation"], reason=call.body.reason)
-    return await _run(call, info)
+    return await _run(call, await _change(call, call.operator.resume_operation))
 
 
 async def handle_stop(call: ApiCall) -> Record:
     """End an operation; what was done stays done."""
-    info = await call.operator.stop_operation(call.names["operation"], reason=call.body.reason)
-    return describe_operation(info)
+    return describe_operation(await _change(call, call.operator.stop_operation))
 
 
 async def handle_undo(call: ApiCall) -> Created:
     """Start an operation that puts deleted tasks back."""
-    info = await call.operator.undo_operation(call.names["operation"], reason=call.body.reason)
-    return await _run(call, info)
+    return await _run(call, await _change(call, call.operator.undo_operation))
 
 
 async def handle_run(call: ApiCall) -> Created:
@@ -81,6 +79,11 @@ async def handle_run(call: ApiCall) -> Created:
         call.ask.require("run_operation", queue)
     call.ask.require_somewhere("run_operation")
     return await _run(call, info)
+
+
+async def _change(call: ApiCall, verb: Callable[..., Awaitable[OperationInfo]]) -> OperationInfo:
+    """Call a verb of the operator on the operation of the request, and return what it returns."""
+    return await verb(call.names["operation"], reason=call.body.reason)
 
 
 async def _run(call: ApiCall, info: OperationInfo) -> Created:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from pyasynq.cli.records import describe_day, describe_group, describe_queue
-from pyasynq.cli.reports import describe_error
+from pyasynq._face_records.queues import describe_day, describe_group, describe_queue
+from pyasynq._face_records.reports import describe_error
 from pyasynq.limits import LimitChanges
 
 from .call import Listing, encode_answer, make_tag
@@ -17,7 +17,7 @@ from .problem import wrong_value
 from .records import describe_limit_report, describe_type_counts
 
 if TYPE_CHECKING:
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
 
     from .call import ApiCall
 

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq.cli.attention import FINDINGS
-from pyasynq.cli.latency import LATENCY, SERIES
-from pyasynq.cli.mark import MARKS
-from pyasynq.cli.operation_records import EXPLANATION, OPERATIONS
-from pyasynq.cli.output.fields import Field, Kind, View, json_value
-from pyasynq.cli.records import ENTRIES, ENTRY_EVENTS, GROUPS, HISTORY, QUEUES, SERVERS, TASKS
-from pyasynq.cli.reports import AUDIT, ERRORS, EVENTS, TYPES
-from pyasynq.cli.view import SAVED_VIEWS
+from pyasynq._face_records.attention import FINDINGS
+from pyasynq._face_records.fields import Field, Kind, View, json_value
+from pyasynq._face_records.fleet import ENTRIES, ENTRY_EVENTS, SERVERS
+from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, describe_preview
+from pyasynq._face_records.queues import GROUPS, HISTORY, QUEUES
+from pyasynq._face_records.reports import AUDIT, ERRORS, EVENTS, TYPES
+from pyasynq._face_records.saved_views import SAVED_VIEWS
+from pyasynq._face_records.statistics import LATENCY, MARKS, SERIES
+from pyasynq._face_records.tasks import TASKS
 from pyasynq.operations import VERBS
 
 from .nesting import is_deeper
 
 if TYPE_CHECKING:
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
     from pyasynq.doctor import Finding
     from pyasynq.info import CancelResult, TaskResult, TypeStatistics, WorkerInfo
     from pyasynq.limits import QueueLimits
@@ -297,10 +298,7 @@ def describe_operation_preview(preview: OperationPreview) -> Record:
         "act": str(preview.act),
         "total": preview.total,
         "is_exact": preview.is_exact,
-        "counts": [
-            {"queue": queue, "type": task_type, "state": state, "tasks": number}
-            for (queue, task_type, state), number in preview.counts.items()
-        ],
+        "counts": describe_preview(preview.counts),
         "left_out": dict(preview.left_out),
         "samples": [
             {"queue": task.queue, "id": task.id, "type": task.type, "state": str(task.state)}

@@ -15,7 +15,7 @@ from .records import describe_task_result
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
     from pyasynq.operations import Verb
 
     from .call import ApiCall

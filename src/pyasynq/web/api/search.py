@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from pyasynq.cli.operation_records import describe_explanation
-from pyasynq.cli.records import describe_task
+from pyasynq._face_records.operations import describe_explanation
+from pyasynq._face_records.tasks import describe_task
 
 from .call import Lines, Listing
 from .problem import wrong_value
@@ -14,7 +14,7 @@ from .records import describe_completion
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
 
     from .call import ApiCall
 

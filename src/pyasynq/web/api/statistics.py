@@ -5,16 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq.cli.latency import describe_point, describe_series
-from pyasynq.cli.mark import describe_mark
-from pyasynq.cli.view import describe_saved_view
+from pyasynq._face_records.saved_views import describe_saved_view
+from pyasynq._face_records.statistics import describe_mark, describe_point, describe_series
 
 from .call import Created, Listing
 from .problem import ProblemError, wrong_value
 from .records import describe_access
 
 if TYPE_CHECKING:
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
     from pyasynq.telemetry import AttemptSeries
 
     from .call import ApiCall

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from pyasynq.cli.records import describe_task
+from pyasynq._face_records.tasks import describe_task
 from pyasynq.options import EnqueueOptions, resolve_options
 from pyasynq.task import EnqueueStatus, Task
 
@@ -19,7 +19,7 @@ from .records import describe_cancel, describe_task_result
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
     from pyasynq.info import TaskResults
     from pyasynq.task import TaskInfo
 

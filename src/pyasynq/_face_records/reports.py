@@ -1,26 +1,18 @@
-"""The views of reports, events and the audit, and the records made of what the operator tells."""
+"""Records of error groups, task types, events and the audit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._error_signature import signature_id
-from pyasynq.cli.attention import FINDINGS
-from pyasynq.cli.latency import LATENCY, SERIES
-from pyasynq.cli.limits import LIMITS
-from pyasynq.cli.mark import MARKS
-from pyasynq.cli.operation_records import EXPLANATION, OPERATIONS, PREVIEW
-from pyasynq.cli.output.fields import Field, Kind, View
-from pyasynq.cli.records import ENTRIES, ENTRY_EVENTS, GROUPS, HISTORY, QUEUES, SERVERS, TASKS
-from pyasynq.cli.stats import TOTALS_HISTORY
-from pyasynq.cli.top import TOP_QUEUES, TOP_TYPES
-from pyasynq.cli.view import SAVED_VIEWS
+from pyasynq._face_records.fields import Field, Kind, View
 
 if TYPE_CHECKING:
-    from pyasynq.cli.records import Record
+    from pyasynq._face_records.fields import Record
     from pyasynq.info import ErrorGroup, TaskEvent
     from pyasynq.operations import AuditEntry
     from pyasynq.task_types import TaskTypeInfo
+
 
 _OUTCOME_COLORS: Final = {
     "succeeded": "green",
@@ -30,6 +22,7 @@ _OUTCOME_COLORS: Final = {
     "failed": "red",
     "refused": "red",
 }
+
 
 ERRORS: Final = View(
     "errors",
@@ -207,11 +200,3 @@ def describe_audit_entry(entry: AuditEntry) -> Record:
         "more": entry.more,
         "position": entry.position,
     }
-
-
-VIEWS: Final = (
-    QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
-    LIMITS, OPERATIONS, PREVIEW, EXPLANATION, LATENCY, SERIES, MARKS, TOP_QUEUES, TOP_TYPES,
-    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS,
-)  # fmt: skip
-"""All views, each with its JSON Schema."""

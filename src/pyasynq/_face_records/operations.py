@@ -1,16 +1,18 @@
-"""The views of operations on many tasks and of searches, and the records made of what the operator tells."""
+"""Records of operations on many tasks, and of explained searches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.cli.output.fields import Field, Kind, View
+from pyasynq._face_records.fields import Field, Kind, View
 
 if TYPE_CHECKING:
-    from pyasynq.cli.choice import FoundTasks
-    from pyasynq.cli.records import Record
+    from collections.abc import Mapping
+
+    from pyasynq._face_records.fields import Record
     from pyasynq.operations import OperationInfo
     from pyasynq.operations.query import Explanation
+
 
 _STATE_COLORS: Final = {
     "running": "blue",
@@ -21,6 +23,7 @@ _STATE_COLORS: Final = {
     "done": "green",
     "failed": "red",
 }
+
 
 OPERATIONS: Final = View(
     "operation-list",
@@ -96,11 +99,11 @@ PREVIEW: Final = View(
 )
 
 
-def describe_preview(found: FoundTasks) -> list[Record]:
+def describe_preview(counts: Mapping[tuple[str, str, str], int]) -> list[Record]:
     """Return a record for each queue, type and state, the most frequent first."""
     return [
         {"queue": queue, "type": task_type, "state": state, "tasks": number}
-        for (queue, task_type, state), number in found.counts.most_common()
+        for (queue, task_type, state), number in sorted(counts.items(), key=lambda one: -one[1])
     ]
 
 

@@ -1,4 +1,4 @@
-"""Fields of the records that commands print, declared once for table, JSON, CSV and JSON Schema."""
+"""Fields of records, declared once for table, JSON, CSV and JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,17 +9,11 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from pyasynq._human_text import duration
-from pyasynq._visible_text import visible
-from pyasynq.errors import nearest
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-ABSENT: Final = "-"
-"""Text of a value that is None."""
+Record = dict[str, Any]
+"""What a face shows of one thing: values by the names of a view's fields."""
 
 
 class Kind(Enum):
@@ -59,6 +53,7 @@ class Kind(Enum):
 
 
 _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.SHARE, Kind.BYTES, Kind.DURATION})
+
 
 _JSON_TYPES: Final[Mapping[Kind, dict[str, Any]]] = {
     Kind.TEXT: {"type": "string"},
@@ -135,22 +130,6 @@ class View:
     empty: str
     version: int = 1
 
-    def choose(self, names: Sequence[str] | None, *, is_wide: bool) -> list[Field]:
-        """Return the fields of a table.
-
-        Raises:
-            click.UsageError: for a name that no field has.
-        """
-        if names is None:
-            return [field for field in self.fields if field.heading and (is_wide or not field.is_wide)]
-        by_name = {field.name: field for field in self.fields}
-        for name in names:
-            if name not in by_name:
-                raise click.UsageError(
-                    f"there is no field {name!r}{nearest(name, by_name)}; there are: {', '.join(by_name)}"
-                )
-        return [by_name[name] for name in names]
-
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the list of records."""
         return {
@@ -165,75 +144,6 @@ class View:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Reference time for ages, and the time zone for exact times.
-
-    Attributes:
-        now: the present.
-        is_utc: whether exact times are in UTC instead of the zone of this computer.
-    """
-
-    now: datetime
-    is_utc: bool = False
-
-    def relative(self, at: datetime, write: Callable[[float], str] = duration) -> str:
-        """Return `3 min 5 s ago` or `in 2 h`; `write` makes the duration of seconds."""
-        seconds = (at - self.now).total_seconds()
-        if abs(seconds) < 1:
-            return "now"
-        return f"in {write(seconds)}" if seconds > 0 else f"{write(-seconds)} ago"
-
-    def exact(self, at: datetime) -> str:
-        """Return a time to the second with its zone."""
-        return at.astimezone(UTC if self.is_utc else None).strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
-def short_duration(seconds: float) -> str:
-    """Return a duration in its largest unit, for columns: `12 ms`, `41 s`, `53 min`, `22 d`."""
-    number, unit = duration(seconds).split()[:2]
-    return f"{number} {'d' if unit.startswith('day') else unit}"
-
-
-def human_bytes(size: float) -> str:
-    """Return a size as `812 B`, `3.4 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
-        size /= 1_000
-    raise AssertionError
-
-
-def cell(field: Field, value: Any, moment: Moment) -> str:
-    """Return the text of a value in a table: one line, with every foreign character visible."""
-    if value is None:
-        return ABSENT
-    if field.kind is Kind.TIME:
-        return moment.relative(value, short_duration)
-    return _TEXTS[field.kind](value) or ABSENT
-
-
-def _join(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{visible(name)}={visible(value)}" for name, value in values.items())
-
-
-_TEXTS: Final[Mapping[Kind, Callable[[Any], str]]] = {
-    Kind.TEXT: visible,
-    Kind.COUNT: "{:,}".format,
-    Kind.NUMBER: str,
-    Kind.SHARE: "{:.1%}".format,
-    Kind.BYTES: human_bytes,
-    Kind.DURATION: short_duration,
-    Kind.FLAG: lambda value: "yes" if value else "no",
-    Kind.NAMES: lambda values: ", ".join(map(visible, values)),
-    Kind.NUMBERS: _join,
-    Kind.TEXTS: _join,
-    Kind.DATA: lambda value: visible(data_text(value)),
-    Kind.OBJECT: lambda value: visible(json.dumps(value, ensure_ascii=False)),
-    Kind.OBJECTS: lambda value: visible(json.dumps(value, ensure_ascii=False)),
-}
-
-
 def json_value(field: Field, value: Any) -> Any:
     """Return a value as JSON has it."""
     if isinstance(value, datetime):
@@ -243,16 +153,6 @@ def json_value(field: Field, value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return value
-
-
-def csv_value(field: Field, value: Any) -> str:
-    """Return a value as a cell of a CSV file: exact, on one line."""
-    if value is None:
-        return ""
-    told = json_value(field, value)
-    return visible(
-        told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-    )
 
 
 def json_data(data: bytes | None) -> Any:
@@ -279,13 +179,3 @@ def _round_exactly(digits: str) -> float | str:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(constant)
-
-
-def data_text(data: bytes | str) -> str:
-    """Return bytes as text for people; other data as their size."""
-    if isinstance(data, str):
-        return data
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return f"<{human_bytes(len(data))} that are not text>"

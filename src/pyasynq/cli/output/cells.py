@@ -1,0 +1,129 @@
+"""Texts of the values that commands print, in tables and in CSV."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq._face_records.fields import Kind, json_value
+from pyasynq._human_text import duration
+from pyasynq._visible_text import visible
+from pyasynq.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyasynq._face_records.fields import Field, View
+
+ABSENT: Final = "-"
+"""Text of a value that is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Reference time for ages, and the time zone for exact times.
+
+    Attributes:
+        now: the present.
+        is_utc: whether exact times are in UTC instead of the zone of this computer.
+    """
+
+    now: datetime
+    is_utc: bool = False
+
+    def relative(self, at: datetime, write: Callable[[float], str] = duration) -> str:
+        """Return `3 min 5 s ago` or `in 2 h`; `write` makes the duration of seconds."""
+        seconds = (at - self.now).total_seconds()
+        if abs(seconds) < 1:
+            return "now"
+        return f"in {write(seconds)}" if seconds > 0 else f"{write(-seconds)} ago"
+
+    def exact(self, at: datetime) -> str:
+        """Return a time to the second with its zone."""
+        return at.astimezone(UTC if self.is_utc else None).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def short_duration(seconds: float) -> str:
+    """Return a duration in its largest unit, for columns: `12 ms`, `41 s`, `53 min`, `22 d`."""
+    number, unit = duration(seconds).split()[:2]
+    return f"{number} {'d' if unit.startswith('day') else unit}"
+
+
+def human_bytes(size: float) -> str:
+    """Return a size as `812 B`, `3.4 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
+        size /= 1_000
+    raise AssertionError
+
+
+def choose_fields(view: View, names: Sequence[str] | None, *, is_wide: bool) -> list[Field]:
+    """Return the fields of a table.
+
+    Raises:
+        click.UsageError: for a name that no field has.
+    """
+    if names is None:
+        return [field for field in view.fields if field.heading and (is_wide or not field.is_wide)]
+    by_name = {field.name: field for field in view.fields}
+    for name in names:
+        if name not in by_name:
+            raise click.UsageError(
+                f"there is no field {name!r}{nearest(name, by_name)}; there are: {', '.join(by_name)}"
+            )
+    return [by_name[name] for name in names]
+
+
+def cell(field: Field, value: Any, moment: Moment) -> str:
+    """Return the text of a value in a table: one line, with every foreign character visible."""
+    if value is None:
+        return ABSENT
+    if field.kind is Kind.TIME:
+        return moment.relative(value, short_duration)
+    return _TEXTS[field.kind](value) or ABSENT
+
+
+def _join(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{visible(name)}={visible(value)}" for name, value in values.items())
+
+
+_TEXTS: Final[Mapping[Kind, Callable[[Any], str]]] = {
+    Kind.TEXT: visible,
+    Kind.COUNT: "{:,}".format,
+    Kind.NUMBER: str,
+    Kind.SHARE: "{:.1%}".format,
+    Kind.BYTES: human_bytes,
+    Kind.DURATION: short_duration,
+    Kind.FLAG: lambda value: "yes" if value else "no",
+    Kind.NAMES: lambda values: ", ".join(map(visible, values)),
+    Kind.NUMBERS: _join,
+    Kind.TEXTS: _join,
+    Kind.DATA: lambda value: visible(data_text(value)),
+    Kind.OBJECT: lambda value: visible(json.dumps(value, ensure_ascii=False)),
+    Kind.OBJECTS: lambda value: visible(json.dumps(value, ensure_ascii=False)),
+}
+
+
+def csv_value(field: Field, value: Any) -> str:
+    """Return a value as a cell of a CSV file: exact, on one line."""
+    if value is None:
+        return ""
+    told = json_value(field, value)
+    return visible(
+        told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    )
+
+
+def data_text(data: bytes | str) -> str:
+    """Return bytes as text for people; other data as their size."""
+    if isinstance(data, str):
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"<{human_bytes(len(data))} that are not text>"

@@ -1,0 +1,24 @@
+"""All views of commands, each with its JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyasynq._face_records.attention import FINDINGS
+from pyasynq._face_records.fleet import ENTRIES, ENTRY_EVENTS, SERVERS
+from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, PREVIEW
+from pyasynq._face_records.queues import GROUPS, HISTORY, QUEUES
+from pyasynq._face_records.reports import AUDIT, ERRORS, EVENTS, TYPES
+from pyasynq._face_records.saved_views import SAVED_VIEWS
+from pyasynq._face_records.statistics import LATENCY, MARKS, SERIES
+from pyasynq._face_records.tasks import TASKS
+from pyasynq.cli.limits import LIMITS
+from pyasynq.cli.stats import TOTALS_HISTORY
+from pyasynq.cli.top import TOP_QUEUES, TOP_TYPES
+
+VIEWS: Final = (
+    QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
+    LIMITS, OPERATIONS, PREVIEW, EXPLANATION, LATENCY, SERIES, MARKS, TOP_QUEUES, TOP_TYPES,
+    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS,
+)  # fmt: skip
+"""All views, each with its JSON Schema."""
