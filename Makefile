@@ -40,6 +40,7 @@ GENERATORS := $(wildcard tools/generate_*.py tools/unasync.py tools/settings_pag
 
 # How a tier runs: a file stays with one process, for its servers, and files begin in the order of pyproject.toml.
 PYTEST := $(PYTHON) -m pytest -rfEs -n auto --dist loadfile --no-loadscope-reorder
+QUICK := -m "not long and not left_out"
 
 # Each test process would compile all tests and each child all of the package, which doubles the time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -53,10 +54,10 @@ demo: $(STAMP) ## watch two workers process real files, one of them killed halfw
 	@$(VENV)/bin/pyasynq demo $(FOLDER)
 
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
-	@$(PYTEST) -m "not long" $(PYTEST_ARGS)
+	@$(PYTEST) $(QUICK) $(PYTEST_ARGS)
 
-test-long: $(STAMP) ## run the tests that `make test` leaves out because each takes seconds
-	@$(PYTEST) --dist worksteal -m long $(PYTEST_ARGS)
+test-long: $(STAMP) ## run the tests and cases that `make test` leaves out [PYTEST_ARGS="-m long"]
+	@$(PYTEST) --dist worksteal -m "long or left_out" $(PYTEST_ARGS)
 
 test-moments: $(STAMP) ## run tests with the clock moved: midnight, leap day, other zones [MOMENTS=new-year PYTEST_ARGS=tests/unit MOMENT_ARGS="--busy 2"]
 	@$(PYTHON) -m tests.moments.run $(if $(MOMENTS),--moments $(MOMENTS)) $(MOMENT_ARGS) -- $(PYTEST_ARGS)
@@ -73,7 +74,7 @@ test-pythons: $(STAMP) ## run the unit and contract tiers on each Python from 3.
 		if [ -n "$$failed" ]; then echo "These Pythons failed:$$failed" >&2; exit 1; fi; }
 
 test-cluster test-sentinel: test-%: $(STAMP)
-	@PYASYNQ_TEST_BED=$* $(PYTEST) -m "not long" tests/contract $(PYTEST_ARGS)
+	@PYASYNQ_TEST_BED=$* $(PYTEST) $(QUICK) tests/contract $(PYTEST_ARGS)
 
 test-cluster: ## run the contract tier on a cluster of three primaries with replicas
 test-sentinel: ## run the contract tier on a primary with replicas under Sentinel
@@ -86,7 +87,7 @@ $(REDIS_6): $(STAMP)
 	@chmod +x $@ && touch $@
 
 test-redis-6: $(REDIS_6) ## run the contract tier on Redis 6.2
-	@PYASYNQ_TEST_BINARY=$(CURDIR)/$(REDIS_6) $(PYTEST) -m "not long" tests/contract $(PYTEST_ARGS)
+	@PYASYNQ_TEST_BINARY=$(CURDIR)/$(REDIS_6) $(PYTEST) $(QUICK) tests/contract $(PYTEST_ARGS)
 
 check: $(STAMP) ## lint, format, types, floors, generated files, plain English; print the size report
 	$(PYTHON) -m ruff check

@@ -1,10 +1,13 @@
-"""Measure what the loss of a primary costs the others: `python -m bench.lost_primaries [SECONDS [WAY]]`.
+"""Measure what the loss of some queues costs the others: `python -m bench.lost_primaries [SECONDS [WAY…]]`.
 
-A cluster of three primaries without replicas, on this machine. Each primary in turn is stopped (SIGSTOP) or
-killed for SECONDS (default 45), while short-lived producers, a scheduler and a worker use two queues on each.
-At the start of each loss a second worker is killed in the middle of its tasks. One line for each loss tells,
-for the queues of the other primaries: the lowest share of the usual rate of enqueues and of runs, how late
-due tasks and ticks came, how many ticks there were, how long orphans waited, and what the probes said.
+Short-lived producers, a scheduler and a worker use all queues; some queues are lost for SECONDS (default 45).
+Ways of losing them: `stop` (SIGSTOP) and `kill` take each primary of a cluster of three without replicas in
+turn. `type` and `acl` take one queue of a single server: its list has the wrong type, or the Redis user may
+not use its keys. At the start of each loss a second worker is killed in the middle of its tasks.
+
+One line for each loss tells, for the other queues: the lowest share of the usual rate of enqueues and of
+runs, how late due tasks and ticks came, how many ticks there were, how long orphans waited, and what the
+probes said.
 """
 
 from __future__ import annotations
@@ -21,15 +24,18 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq import App, RedisError, context
+from pyasynq import App, EmbeddedServer, RedisError, context
 from pyasynq.sync import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    import redis
 
     from tests.fix_cluster import Cluster, Node
 
@@ -43,6 +49,9 @@ DELAY: Final = 3.0
 """Seconds until every fifth task is due."""
 HELD: Final = 4
 """Number of running tasks of each worker that is killed."""
+PRIMARY_WAYS: Final = ("stop", "kill")
+QUEUE_WAYS: Final = ("type", "acl")
+SINGLE_QUEUES: Final = ("q1", "q2", "q3", "q4")
 USUAL_SECONDS: Final = 20.0
 PROBES: Final = ("/live", "/ready")
 URL: Final = "LOST_PRIMARIES_URL"
@@ -161,18 +170,53 @@ class Probe:
         self._thread.join()
 
 
-def name_queues(cluster: Cluster) -> dict[str, Node]:
-    """Return queue names, the same number for each primary, with the primary that holds their keys."""
+class Loss(NamedTuple):
+    """Loss of some queues, for a while."""
+
+    name: str
+    queues: frozenset[str]
+    begin: Callable[[], object]
+    end: Callable[[], object]
+
+
+def queues_of_nodes(cluster: Cluster) -> dict[Node, list[str]]:
+    """Return names of queues for each primary, the same number for each."""
     from redis.crc import key_slot  # noqa: PLC0415 - workers and producers do without it
 
-    names: dict[str, Node] = {}
+    names: dict[Node, list[str]] = {node: [] for node in cluster.primaries}
     number = 0
-    while len(names) < QUEUES_A_NODE * len(cluster.primaries):
+    while any(len(found) < QUEUES_A_NODE for found in names.values()):
         number += 1
-        node = cluster.owner(key_slot(f"q{number}".encode()))
-        if sum(owner is node for owner in names.values()) < QUEUES_A_NODE:
-            names[f"q{number}"] = node
+        found = names[cluster.owner(key_slot(f"q{number}".encode()))]
+        if len(found) < QUEUES_A_NODE:
+            found.append(f"q{number}")
     return names
+
+
+def losses_of_primaries(how: str, queues: dict[Node, list[str]]) -> Iterator[Loss]:
+    """Yield the loss of each primary, by a way of `PRIMARY_WAYS`."""
+    for node, names in queues.items():
+        lost = frozenset(names)
+        if how == "stop":
+            stop, go_on = partial(node.signal, signal.SIGSTOP), partial(node.signal, signal.SIGCONT)
+            yield Loss(f"{how} {node.address[1]}", lost, stop, go_on)
+        else:
+            yield Loss(f"{how} {node.address[1]}", lost, node.kill, node.start)
+
+
+def loss_of_queue(how: str, admin: redis.Redis) -> Loss:
+    """Return the loss of one queue of a single server, by a way of `QUEUE_WAYS`."""
+    lost, *others = SINGLE_QUEUES
+    pending = f"asynq:{{{lost}}}:pending"
+
+    def set_keys(*rules: str) -> None:
+        admin.execute_command("ACL", "SETUSER", "default", *rules)  # type: ignore[no-untyped-call]
+
+    if how == "acl":
+        rules = ["resetkeys", "~asynq:[a-z]*", *(f"~asynq:{{{queue}}}*" for queue in others)]
+        return Loss(how, frozenset({lost}), partial(set_keys, *rules), partial(set_keys, "allkeys"))
+    spoil = partial(admin.set, pending, "of the wrong type")
+    return Loss(how, frozenset({lost}), spoil, partial(admin.delete, pending))
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
@@ -182,24 +226,23 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
 
 
 class Measurement:
-    """Measurement of failover: a cluster under load whose primaries are killed one after another."""
+    """Measurement of isolation: queues under load, of which some are lost at a time."""
 
-    def __init__(self, cluster: Cluster, folder: Path, seconds: float) -> None:
+    def __init__(self, url: str, queues: Sequence[str], folder: Path, seconds: float) -> None:
         from tests.ports import free_ports  # noqa: PLC0415 - workers and producers do without it
 
-        self._cluster = cluster
         self._folder = folder
         self._seconds = seconds
-        self._client = Client(cluster.url)
-        self.queues = name_queues(cluster)
-        os.environ.update({URL: cluster.url, RECORDS: str(folder)})
+        self._client = Client(url)
+        self.queues = queues
+        os.environ.update({URL: url, RECORDS: str(folder)})
         port = free_ports(1)[0]
         os.environ[QUEUES] = ",".join(self.queues)
         weights = ",".join(f"{queue}=1" for queue in self.queues)
         self._worker_command = ("-m", "pyasynq", "worker", f"{MODULE}:app", "--queues", weights)
         self._worker = python(*self._worker_command, "--health-port", str(port), "--with-scheduler")
         self.probe = Probe(port)
-        self.producers = Producers(list(self.queues))
+        self.producers = Producers(queues)
 
     def close(self) -> None:
         """End all processes."""
@@ -215,7 +258,7 @@ class Measurement:
         before = self._count("held")
         while len(self._count("held") - before) < len(self.queues):
             for queue in self.queues:
-                # The primary that was lost before may not be ready yet.
+                # What was lost before may not be ready yet.
                 with suppress(RedisError):
                     self._client.enqueue(hold.options(queue=queue).task())
             time.sleep(0.5)
@@ -224,30 +267,24 @@ class Measurement:
     def _count(self, kind: str) -> Counter[str]:
         return Counter(one["queue"] for one in read_records(self._folder) if one["kind"] == kind)
 
-    def lose(self, node: Node, how: str) -> str:
-        """Lose a primary for a while, and return a line of the table."""
+    def lose(self, loss: Loss) -> str:
+        """Lose queues for a while, and return a line of the table."""
         usual_from = time.time()
         time.sleep(USUAL_SECONDS)
         victim = self.hold_tasks()
         usual_until = lost_at = time.time()
-        if how == "stop":
-            node.signal(signal.SIGSTOP)
-        else:
-            node.kill()
+        loss.begin()
         victim.kill()
         victim.wait()
         time.sleep(self._seconds)
         back_at = time.time()
-        if how == "stop":
-            node.signal(signal.SIGCONT)
-        else:
-            node.start()
+        loss.end()
         time.sleep(5)
-        return self._line(node, how, (usual_from, usual_until), (lost_at, back_at))
+        return self._line(loss, (usual_from, usual_until), (lost_at, back_at))
 
-    def _line(self, node: Node, how: str, usual: tuple[float, float], lost: tuple[float, float]) -> str:
+    def _line(self, loss: Loss, usual: tuple[float, float], lost: tuple[float, float]) -> str:
         records = read_records(self._folder)
-        others = {queue for queue, owner in self.queues.items() if owner is not node}
+        others = set(self.queues) - loss.queues
 
         def rate(kind: str, queue: str, when: tuple[float, float]) -> float:
             number = sum(
@@ -284,29 +321,48 @@ class Measurement:
             for path in PROBES
         }
         return (
-            f"{how} {node.address[1]}: enqueues {kept['enqueued']:.0%}, runs {kept['ran']:.0%} of usual; "
+            f"{loss.name}: enqueues {kept['enqueued']:.0%}, runs {kept['ran']:.0%} of usual; "
             f"due tasks at most {late('ran'):.1f} s late, ticks {min(ticks):.2f} a second; "
             f"{len(orphans)} orphans back after at most {max(orphans, default=0):.1f} s; probes {probes}"
         )
 
 
-def main() -> None:
-    """Lose each primary in each way, and print a line for each."""
+def lose_primaries(how: str, seconds: float) -> None:
+    """Lose each primary of a cluster in turn, and print a line for each."""
     from tests.fix_cluster import Cluster  # noqa: PLC0415 - workers and producers do without it
 
+    with tempfile.TemporaryDirectory() as folder, Cluster() as cluster:
+        for node in cluster.nodes:
+            node.client.config_set("cluster-require-full-coverage", "no")
+        queues = queues_of_nodes(cluster)
+        names = [name for found in queues.values() for name in found]
+        with closing(Measurement(cluster.url, names, Path(folder), seconds)) as measurement:
+            for loss in losses_of_primaries(how, queues):
+                print(measurement.lose(loss), flush=True)
+
+
+def lose_queue(how: str, seconds: float) -> None:
+    """Lose one queue of a single server, and print a line."""
+    import redis  # noqa: PLC0415 - workers and producers do without it
+
+    with tempfile.TemporaryDirectory() as folder, EmbeddedServer() as server:
+        path = server.url.removeprefix("unix://").partition("?")[0]
+        with redis.Redis(unix_socket_path=path) as default:
+            default.acl_setuser(
+                "admin", enabled=True, nopass=True, keys="*", channels="*", categories=["+@all"]
+            )
+        with (
+            redis.Redis(unix_socket_path=path, username="admin") as admin,
+            closing(Measurement(server.url, SINGLE_QUEUES, Path(folder), seconds)) as measurement,
+        ):
+            print(measurement.lose(loss_of_queue(how, admin)), flush=True)
+
+
+def main() -> None:
+    """Lose queues in each way, and print a line for each loss."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 45.0
-    ways = sys.argv[2:] or ["stop", "kill"]
-    for how in ways:
-        with tempfile.TemporaryDirectory() as folder, Cluster() as cluster:
-            for node in cluster.nodes:
-                node.client.config_set("cluster-require-full-coverage", "no")
-            measurement = Measurement(cluster, Path(folder), seconds)
-            try:
-                print({queue: node.address[1] for queue, node in measurement.queues.items()}, flush=True)
-                for node in cluster.primaries:
-                    print(measurement.lose(node, how), flush=True)
-            finally:
-                measurement.close()
+    for how in sys.argv[2:] or [*PRIMARY_WAYS, *QUEUE_WAYS]:
+        (lose_queue if how in QUEUE_WAYS else lose_primaries)(how, seconds)
 
 
 if sys.argv[1:2] == ["produce"]:

@@ -40,6 +40,7 @@ def test_each_node_of_a_cluster_is_asked_for_its_replicas(
     assert all("cmdstat_wait" in one for one in stats)
 
 
+@pytest.mark.sample(1)
 def test_more_replicas_than_a_node_has_are_too_many(
     make_client: MakeClient, replicated_cluster: Cluster
 ) -> None:
@@ -50,6 +51,7 @@ def test_more_replicas_than_a_node_has_are_too_many(
     assert (1, 2) == (raised.value.replicas, raised.value.wanted)
 
 
+@pytest.mark.sample(1)
 def test_under_sentinel_the_primary_of_the_hour_is_asked(
     make_client: MakeClient, sentinel_group: SentinelGroup
 ) -> None:

@@ -169,6 +169,7 @@ async def life_and_after(client: RedisClient, fatal: int, *, after: bool, option
     return survived
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("after", [False, True], ids=["before_the_call", "before_the_reply"])
 @pytest.mark.parametrize(
     "options",

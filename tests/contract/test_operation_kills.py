@@ -49,6 +49,7 @@ def tasks_of(client: RedisClient) -> dict[str, Any]:
     return {key: value for key, value in snapshot(client).items() if "x:" not in key}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("state", "kills"), [(TaskState.PENDING, 1), pytest.param(TaskState.RETRY, 3, marks=pytest.mark.long)]
 )

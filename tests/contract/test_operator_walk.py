@@ -132,6 +132,7 @@ def test_every_verb_has_a_row_and_every_row_a_verb() -> None:
     assert set(VERBS) == set(LEAST_ROLE)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_role_may_do_what_the_table_says(
     redis_url: str, redis_client: RedisClient, perform: Perform, verb: str
@@ -250,6 +251,7 @@ def test_to_stop_a_server_a_user_needs_all_its_queues(
         assert {MINE, THEIRS} == set(both.audit().entries[0].queues)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("verb", [name for name, verb in VERBS.items() if verb.changes])
 def test_a_read_only_face_refuses_every_change(
     redis_url: str, redis_client: RedisClient, perform: Perform, verb: str
@@ -262,6 +264,7 @@ def test_a_read_only_face_refuses_every_change(
     assert before == state_of(redis_client)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("verb", [name for name, verb in VERBS.items() if not verb.changes])
 def test_no_view_shows_a_secret(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SETTINGS = EngineSettings(heartbeat_interval=1.0, look_interval=0.5)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("impatient")
 @run_async
 async def test_a_node_that_is_away_takes_its_own_queues_from_a_worker_and_not_its_life(

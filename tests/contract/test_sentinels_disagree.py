@@ -89,6 +89,7 @@ def two_primaries(tmp_path: Path) -> Iterator[tuple[Node, Node]]:
         node.client.close()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("stale", [0, 1, 2])
 def test_sentinels_that_disagree_lead_to_the_primary_of_the_highest_epoch(
     two_primaries: tuple[Node, Node], make_client: Callable[..., ClientFace], stale: int

@@ -142,6 +142,7 @@ async def test_an_error_is_written_down_as_that_of_a_thread(redis_url: str, serv
     assert [CardDeclinedError, CardDeclinedError, RemoteError] == [type(error) for _, error in told]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", ["", " raised", " from"])
 @run_async
 async def test_a_handler_chooses_the_outcome_of_its_task(redis_url: str, serve: Serve, way: str) -> None:
@@ -180,6 +181,7 @@ async def test_sys_exit_is_the_tasks_failure_and_the_child_goes_on(serve: Serve)
     assert before == after
 
 
+@pytest.mark.long
 @run_async
 async def test_handlers_of_a_mux_run_in_children_too(redis_url: str, serve: Serve) -> None:
     """With the task as it is; they have no state, and no result that is none."""
@@ -202,6 +204,7 @@ async def test_handlers_of_a_mux_run_in_children_too(redis_url: str, serve: Serv
     assert "the result was dropped: the handler of 'mux:odd' returned dict" in odd.last_error
 
 
+@pytest.mark.long
 @run_async
 async def test_middleware_runs_in_the_worker_around_the_call(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
@@ -228,6 +231,7 @@ async def test_middleware_runs_in_the_worker_around_the_call(
     assert [(os.getpid(), str(pid).encode()), (os.getpid(), 5)] == seen
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("task", [work.where, work.decline, work.die], ids=["succeeds", "fails", "dies"])
 @run_async
 async def test_an_attempt_is_freed_when_it_has_ended(
@@ -269,6 +273,7 @@ class Forgetful(list[Any]):
         del item
 
 
+@pytest.mark.long
 @run_async
 async def test_a_child_that_computes_holds_up_neither_loop_nor_leases(redis_url: str, serve: Serve) -> None:
     """It holds its interpreter's lock for longer than a lease, and the worker goes on."""

@@ -66,6 +66,7 @@ async def test_a_child_that_answers_out_of_turn_is_killed_with_its_task(
     assert "is killed: it answered out of turn" in caplog.text
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("how", "exit_code", "signal", "text"),
     [
@@ -94,6 +95,7 @@ async def test_a_child_that_dies_fails_the_attempt_and_nothing_else(
     assert before != after
 
 
+@pytest.mark.long
 @run_async
 async def test_at_its_timeout_a_child_is_killed_with_all_that_it_has_started(
     serve: Serve, tmp_path: Path
@@ -109,6 +111,7 @@ async def test_at_its_timeout_a_child_is_killed_with_all_that_it_has_started(
     assert 2 == len(pids)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("task", [work.poll, work.poll_async], ids=["plain", "async"])
 @run_async
 async def test_a_cancelled_handler_is_told_and_its_child_lives_on(
@@ -127,6 +130,7 @@ async def test_a_cancelled_handler_is_told_and_its_child_lives_on(
         assert pid == await (await work.where.enqueue()).result(timeout=30)
 
 
+@pytest.mark.long
 @run_async
 async def test_a_cancelled_handler_that_does_not_listen_is_killed(
     redis_url: str, serve: Serve, tmp_path: Path
@@ -175,6 +179,7 @@ async def test_a_result_of_a_task_that_is_somebody_elses_is_refused_in_the_child
     assert str(LeaseExpiredError()) == path.read_text("ascii")
 
 
+@pytest.mark.long
 @run_async
 async def test_a_child_that_says_what_cannot_be_read_is_killed(
     serve: Serve, caplog: pytest.LogCaptureFixture
@@ -224,6 +229,7 @@ async def test_shutdown_waits_then_tells_then_kills_and_puts_the_task_back(
         assert Outcome.REQUEUED is (await running.finished(handle.id)).outcome
 
 
+@pytest.mark.long
 @run_async
 async def test_an_idle_child_leaves_its_lifespan_at_shutdown(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -237,6 +243,7 @@ async def test_an_idle_child_leaves_its_lifespan_at_shutdown(
     assert not lives(pid)
 
 
+@pytest.mark.long
 @run_async
 async def test_a_child_is_replaced_when_it_has_run_its_number_of_tasks(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -251,6 +258,7 @@ async def test_a_child_is_replaced_when_it_has_run_its_number_of_tasks(
         assert (tmp_path / f"left-{pids[0]}").exists()
 
 
+@pytest.mark.long
 @run_async
 async def test_no_more_children_run_than_are_allowed_and_waiting_costs_a_task_none_of_its_time(
     serve: Serve, tmp_path: Path
@@ -303,6 +311,7 @@ async def test_a_child_that_is_not_ready_in_time_is_killed(
     assert "was killed: importing its module and entering the lifespan took more than 0.001 s" in str(error)
 
 
+@pytest.mark.long
 @run_async
 async def test_a_child_that_ends_while_it_has_no_task_is_forgotten(
     serve: Serve, caplog: pytest.LogCaptureFixture

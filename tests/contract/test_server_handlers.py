@@ -223,6 +223,7 @@ async def test_the_asyncio_task_of_a_handler_is_named_after_its_task(redis_url: 
     assert ["a"] == names
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
 @run_async

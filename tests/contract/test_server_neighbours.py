@@ -229,6 +229,7 @@ class Counts:
             await self._changed.wait()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("strict", [False, True], ids=["weighted", "strict"])
 @run_async

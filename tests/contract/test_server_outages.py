@@ -78,6 +78,7 @@ async def test_h20_a_redis_that_is_restarted_loses_nothing(own_server: OwnServer
         assert [] == Tasks(client).ids("active")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.single_server("a proxy serves one server")
 @pytest.mark.parametrize("cut", list(Cut))
 @run_async

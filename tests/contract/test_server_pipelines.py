@@ -184,6 +184,7 @@ async def test_h13_replies_lost_at_the_same_time_lose_no_task(
     check_invariants(redis_client)
 
 
+@pytest.mark.long
 @run_async
 async def test_a_shutdown_waits_for_the_second_pipeline(
     redis_url: str,

@@ -341,6 +341,7 @@ async def test_nothing_is_taken_ahead_where_it_could_do_harm(
         await running.settled()
 
 
+@pytest.mark.long
 @run_async
 async def test_nothing_is_taken_ahead_in_front_of_a_suspect(redis_url: str, tasks: Tasks) -> None:
     """The suspect runs alone; the tasks in front of it run before."""
@@ -403,6 +404,7 @@ async def test_queues_get_their_shares_of_what_is_taken_ahead(redis_url: str) ->
     assert abs(shares["heavy"] - 1_500) <= 60
 
 
+@pytest.mark.long
 @run_async
 async def test_a_consumer_takes_nothing_ahead(redis_url: str, tasks: Tasks) -> None:
     """The caller of a pull chooses the number."""

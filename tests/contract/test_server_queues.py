@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("concurrency", [1, 50])
 @run_async
 async def test_full_queues_are_served_by_weight(redis_url: str, concurrency: int) -> None:

@@ -200,6 +200,7 @@ def test_without_a_replay_a_settled_task_is_refused(perform: Perform, tasks: Tas
     assert {"a"} == perform(settle([claim("a")])).refused
 
 
+@pytest.mark.sample(2)
 @every_settle
 def test_w11_d47_two_thousand_and_one_tasks_go_in_several_calls(
     redis_client: RedisClient, tasks: Tasks, settle: Settle

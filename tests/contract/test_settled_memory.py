@@ -71,6 +71,7 @@ async def as_context() -> None:
 KINDS = {one.__name__: one for one in (in_task_group, in_cycle, as_context)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("doors", ["plain", "middleware", "error_handler"])
 @run_async

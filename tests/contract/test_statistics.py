@@ -132,6 +132,7 @@ async def test_a_server_that_is_told_not_to_counts_nothing(redis_url: str, redis
     assert [] == [one for one in running.recorder.of(RoundFinished) if one.service == "statistics"]
 
 
+@pytest.mark.long
 @run_async
 async def test_a_busy_type_is_measured_in_samples_whose_number_is_right(redis_url: str) -> None:
     """Each success is in both histograms once, although few were measured."""

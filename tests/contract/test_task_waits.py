@@ -303,6 +303,7 @@ async def test_nothing_is_left_of_a_wait_that_was_cancelled_or_timed_out(
         assert (await waiting).end in {TaskEnd.DELETED, TaskEnd.GONE}
 
 
+@pytest.mark.long
 @run_async
 async def test_thousands_of_waits_share_one_connection_and_write_nothing(
     redis_url: str, redis_client: RedisClient, tasks: Tasks, no_polls: None

@@ -302,6 +302,7 @@ asyncio.run(main(), debug=False)
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("program", ENDS.values(), ids=ENDS)
 def test_nothing_of_a_connection_is_left_behind(
     tls: TlsFront, certificates: Certificates, program: str
@@ -313,6 +314,7 @@ def test_nothing_of_a_connection_is_left_behind(
     assert ("", "", 0) == (done.stdout, done.stderr, done.returncode)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("program", [forks.ASYNC, forks.INSIDE_LOOP, forks.BLOCKING])
 def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
     tls: TlsFront, certificates: Certificates, program: str, tasks: Tasks

@@ -212,6 +212,7 @@ async def test_a_timeout_is_its_error_type(redis_url: str, traces: Traces) -> No
     assert "timeout" == span.attributes["error.type"]
 
 
+@pytest.mark.long
 @run_async
 async def test_ten_thousand_tasks_at_once_have_a_hundred_spans(redis_url: str, traces: Traces) -> None:
     """And one for the call, which the spans link to; the other tasks carry its context."""

@@ -46,6 +46,7 @@ def unreachable(make_driver: MakeDriver, url: str, address: str) -> str:
     return text
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("behave", "remedy"),
     [
@@ -111,6 +112,7 @@ def test_h20_a_server_that_slows_down_is_given_up_in_time(make_driver: MakeDrive
     assert time.monotonic() - before < PATIENCE
 
 
+@pytest.mark.sample(1)
 def test_h20_a_server_that_takes_nothing_more_is_given_up_in_time(
     make_driver: MakeDriver, proxy: Proxy
 ) -> None:

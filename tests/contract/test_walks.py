@@ -320,6 +320,7 @@ class Moves:
         self.always_there.discard(gone)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("damage_allowed")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("state", ["archived", "pending", "active", "aggregating"])

@@ -8,12 +8,15 @@ import sys
 import uuid
 from pathlib import Path
 
+import pytest
+
 from tests.processes import MARK, marked_processes
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_benchmark_with_all_that_it_started(tmp_path: Path) -> None:
     """Server, producer and worker; what was measured until then is written, and the exit code is 130."""
     mark = uuid.uuid4().hex

@@ -56,6 +56,7 @@ outbox_relay.deliver_endings = dying
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("die_at", "fails", "outcome"),
     [

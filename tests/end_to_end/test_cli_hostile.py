@@ -59,6 +59,7 @@ def value(field: Field, text: str) -> Any:
     return values.get(field.kind, 1)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("text", [TEXT, LONG, "seen\ud800"], ids=["hostile", "long", "undecodable"])
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_no_format_of_a_view_lets_a_hidden_character_through(view: View, text: str) -> None:

@@ -48,6 +48,7 @@ def fill(redis_client: RedisClient) -> None:
     mail.pending(ID + "3")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [80, pytest.param(200, marks=pytest.mark.long)])
 def test_a_table_fits_the_terminal_and_ids_are_whole(
     redis_url: str, redis_client: RedisClient, columns: int
@@ -101,6 +102,7 @@ def test_the_picture_of_servers_has_process_ids_as_kill_takes_them(
     assert ["worker-1", "3900", "active"] == rows[2].split()[:3]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("env", "has_color"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
@@ -158,6 +160,7 @@ def test_a_closed_pipe_ends_a_command_without_a_traceback(redis_url: str, redis_
     assert 1 == done.stdout.count("\n")
 
 
+@pytest.mark.long
 def test_redis_that_goes_away_in_an_operation_is_told_with_how_to_go_on() -> None:
     """Exit code 5."""
     with EmbeddedServer() as server:

@@ -231,6 +231,7 @@ def test_further_modules_declare_tasks(folder: Path, redis_url: str, redis_clien
     assert 2 == redis_client.zcard("asynq:{default}:completed")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -125,6 +125,7 @@ def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(finished: tuple[str,
     assert [] == summary["violations"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("sent", "moment"),
     [

@@ -277,6 +277,7 @@ def test_five_processes_that_start_at_once_get_one_server(data: Path) -> None:
         assert 1 == len({user.hear()["pid"] for user in users})
 
 
+@pytest.mark.long
 def test_a_start_while_the_last_user_leaves_gets_a_server(data: Path) -> None:
     """Neither one that is ending nor none at all, however two processes that come and go meet."""
     with using(data) as [user]:

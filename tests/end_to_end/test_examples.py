@@ -11,11 +11,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    import pytest
     import redis
 
 ROOT = Path(__file__).parent.parent.parent
@@ -75,6 +76,7 @@ def read_state(database: Path) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_the_tests_of_the_shop_pass(tmp_path: Path) -> None:
     """They need neither Redis nor a worker."""
     arguments = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path)]

@@ -126,6 +126,7 @@ def test_processes_with_a_session_of_their_own_end_with_the_child_and_the_worker
         wait_for_end(child, session, orphan)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not may_unshare(), reason="needs unshare, and the right to use it")
 def test_as_process_1_a_worker_leaves_no_zombies_of_what_children_have_started(
     redis_url: str, folder: Path
@@ -155,6 +156,7 @@ def test_a_terminated_worker_leaves_no_child_and_puts_its_task_back(
     assert b"pending" == task_field(redis_client, task_id, "state")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_a_child_writes_logs_and_output_as_its_worker_does(
     redis_url: str, redis_client: RedisClient, folder: Path, log_format: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.chaos.limits import (
     BURST,
     LIMIT,
@@ -37,6 +39,7 @@ def test_four_workers_never_run_more_than_the_limit_together(redis_url: str, tmp
     assert 150 == len({note.task for note in journal if note.what == "end"})
 
 
+@pytest.mark.long
 def test_four_workers_keep_a_rate_together(redis_url: str, tmp_path: Path) -> None:
     """Counted by the clock of Redis; a machine that is busy may be late, never early."""
     journal = run_rate(redis_url, tmp_path, seconds=1.5)

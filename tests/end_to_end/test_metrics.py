@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from pyasynq import sync
@@ -39,6 +40,7 @@ def enqueue(url: str, number: int) -> None:
         client.enqueue_many([Task("mark", b"{}") for _ in range(number)])
 
 
+@pytest.mark.long
 def test_totals_do_not_fall_when_a_child_is_killed(tmp_path: Path, redis_url: str) -> None:
     """The sum over all children, dead ones included, is the number of tasks that ran."""
     port = free_port()
@@ -60,6 +62,7 @@ def test_totals_do_not_fall_when_a_child_is_killed(tmp_path: Path, redis_url: st
         assert 0 == workers.terminate()
 
 
+@pytest.mark.long
 def test_tasks_of_a_killed_child_are_counted_as_poison(tmp_path: Path, redis_url: str) -> None:
     """The supervisor takes them back, and a child that lives is told."""
     port = free_port()

@@ -188,6 +188,7 @@ def test_a_reload_replaces_all_children_and_loses_no_task(
     assert ready[2] < ended[0] < ready[3] < ended[1]
 
 
+@pytest.mark.long
 def test_a_child_is_recycled_after_its_number_of_tasks_and_for_its_memory(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_child_is_recycled_after_its_number_of_tasks_and_for_its_memory(
     assert [] == workers.all(".*(was ended by|another one starts)")
 
 
+@pytest.mark.long
 def test_children_that_cannot_start_end_the_supervisor_with_code_5(tmp_path: Path, redis_url: str) -> None:
     """After five of them, saying why."""
     (tmp_path / "nonsense.py").write_text(
@@ -363,6 +365,7 @@ def test_probes_under_a_supervisor_tell_of_redis_in_ready_alone(
         assert 0 == workers.terminate()
 
 
+@pytest.mark.long
 def test_an_operator_who_stops_one_process_stops_the_worker(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:

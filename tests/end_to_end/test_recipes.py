@@ -95,6 +95,7 @@ def test_the_first_program_of_the_readme_runs_without_a_server(tmp_path: Path) -
     assert "delivering welcome" in done.stderr
 
 
+@pytest.mark.long
 def test_every_recipe_can_be_imported(recipes: Path, redis_url: str) -> None:
     """The frameworks are installed for the tests; Django finds its settings. One process imports them all."""
     (recipes / "myapp" / "settings.py").write_text("SECRET_KEY = 'test'\n", encoding="utf-8")
@@ -130,6 +131,7 @@ def test_the_tests_of_the_recipes_pass(recipes: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
     """They run unchanged, with warnings as errors."""
     for name, text in files(ROOT / "docs" / "testing.md").items():
@@ -152,6 +154,7 @@ def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
     assert "20 passed" in run(tmp_path, "-m", "pytest", "-q", "--strict-markers", *plugins, "tests")
 
 
+@pytest.mark.long
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     """Enqueue, work, fail for good, wait for a result, test: with the server that it starts itself."""
     for name, text in files(ROOT / "docs" / "tutorial.md").items():

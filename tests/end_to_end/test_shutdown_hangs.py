@@ -30,6 +30,7 @@ SHORTER = {"start", "start-swallow", "end-blocked", "check"}
 """One way for each place, and one for each kind; `make test-long` has the others."""
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("hang", "what"),
     [pytest.param(*way, marks=() if way[0] in SHORTER else pytest.mark.long) for way in WAYS_TO_HANG],

@@ -28,6 +28,7 @@ def end_hanging(worker: Hanging, what: str) -> None:
     assert re.search(what, reports[0])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("hang", "what"),
     [
@@ -47,6 +48,7 @@ def test_what_hangs_is_reported_once_with_code_3(
         end_hanging(worker, what)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("kind", "begun", "where"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pyasynq._wire.messages import decode_task_message
 from tests.fix_worker import QUICK, Worker, active, enqueue, pending, task_field
 from tests.waiting import wait_until
@@ -21,6 +23,7 @@ def redis_seconds(client: RedisClient) -> float:
     return int(seconds) + int(microseconds) / 1e6
 
 
+@pytest.mark.long
 def test_h06_h08_tasks_of_a_killed_worker_are_pending_within_ten_seconds_after_their_lease(
     redis_url: str, redis_client: RedisClient
 ) -> None:

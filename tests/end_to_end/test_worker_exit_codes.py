@@ -75,6 +75,7 @@ def test_a_server_that_is_too_old_is_told_in_one_line() -> None:
     assert "6.2" in line
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["swallow", "wait-in-thread", "block"])
 def test_h26_a_handler_that_cannot_be_stopped_ends_its_worker_with_code_4(
     redis_url: str, redis_client: RedisClient, kind: str

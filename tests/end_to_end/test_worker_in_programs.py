@@ -194,6 +194,7 @@ def test_a_client_and_an_app_serve_one_event_loop_after_the_other(
     assert "" == looping.text
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_server_inside_another_program_does_not_end_it_and_keeps_the_leases_of_its_threads(
     redis_url: str, redis_client: RedisClient, loop: str

@@ -22,6 +22,7 @@ PAGE = worker_output.PAGE.read_text("utf-8")
 BLOCKS = {name: PAGE[start:end].splitlines() for name, start, end in worker_output.blocks(PAGE)}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", sorted(worker_output.SCENARIOS))
 def test_the_page_shows_what_a_worker_writes(name: str) -> None:
     """`make worker-output` writes it again. (D36)"""

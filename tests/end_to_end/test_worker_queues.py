@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq import Task, sync
+from pyasynq import ServerConfig, Task, sync
 from tests.factories import message_bytes
 from tests.fix_worker import Monitor, Worker, enqueue, pending
 
@@ -37,11 +37,12 @@ def order_of(worker: Worker) -> list[str]:
     return starts.split(",")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("concurrency", [1, 50])
 def test_weights_share_out_the_work_within_five_percent_while_all_queues_are_full(
     redis_url: str, redis_client: RedisClient, concurrency: int
 ) -> None:
-    """Until the first queue runs dry; none waits longer than ten times its share."""
+    """Until the first queue runs dry; none waits longer than ten times its share and one buffer."""
     number = {1: 2_000, 50: IN_ALL}[concurrency]
     fill(redis_url, critical=number // 2, default=number * 3 // 10, low=number // 5)
     with Worker(redis_url, queues=WEIGHTS, concurrency=concurrency, burst=True) as worker:
@@ -56,8 +57,9 @@ def test_weights_share_out_the_work_within_five_percent_while_all_queues_are_ful
     for queue, weight in WEIGHTS.items():
         share = weight / sum(WEIGHTS.values())
         assert abs(shares[queue] / dry - share) <= 0.05 * share
-        # What one call brings starts at once, in any order.
-        longest = max(concurrency, 10 / share)
+        # What one call brings starts at once, in any order. Tasks taken ahead are put back when they wait
+        # for too long, as on a machine that stands still: then their queue waits for another buffer.
+        longest = max(concurrency, 10 / share) + ServerConfig().prefetch
         places = [-1, *(place for place, name in enumerate(order[:dry]) if name == queue), dry]
         assert max(after - before for before, after in pairwise(places)) <= longest
     assert not redis_client.keys("asynq:*:t:*")

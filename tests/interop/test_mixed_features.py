@@ -25,6 +25,7 @@ from pyasynq import (
 from pyasynq.errors import DuplicateTaskError
 from pyasynq.events import LimitsIgnored
 from pyasynq.info import CancelResult, CancelStatus
+from tests.cli_runner import Cli
 from tests.fix_engine import QUICK, Gate, do_nothing, serving
 from tests.interop.asynqmon_program import Reply
 from tests.interop.go_peer import GoError, GoPeer, bytes_of, task
@@ -92,6 +93,9 @@ async def test_servers_and_what_they_run_are_seen_by_everybody(
         shown = (await asyncio.to_thread(board.get, "servers"))["servers"]
         shown.sort(key=_concurrency)
         assert same([_shown(view) for view in views], _timed(shown))
+        printed = await asyncio.to_thread(Cli(redis_url).json, "server", "ls")
+        expected = [_printed_facts(one) for one in _by_id(theirs)]
+        assert expected == [{name: one[name] for name in expected[0]} for one in _by_id(printed)]
         gate.open.set()
         await _ask(go_peer, "end_attempt", server="s", id=in_go, outcome={"kind": "succeed"})
         await _ask(go_peer, "stop_server", server="s")
@@ -153,7 +157,16 @@ async def test_h18_scheduler_entries_are_read_both_ways(
             assert [(one.id, one.spec, list(one.options)) for one in entries] == [
                 (one["id"], one["spec"], one["options"]) for one in shown
             ]
+            cli = Cli(redis_url)
+            printed = _by_id(await asyncio.to_thread(cli.json, "cron", "ls"))
+            alike = ("id", "spec", "type", "options")
+            assert [{name: one[name] for name in alike} for one in _by_id(theirs)] == [
+                {name: one[name] for name in alike} for one in printed
+            ]
             for entry in (here, in_go):
+                [*_, oldest] = await asyncio.to_thread(cli.json, "cron", "history", entry)
+                [*_, event] = await _ask(go_peer, "scheduler_events", entry_id=entry, page_size=100)
+                assert event["task_id"] == oldest["task_id"]
                 first = (await inspector.scheduler_events(entry, page_size=100))[-1]
                 event = (await _ask(go_peer, "scheduler_events", entry_id=entry, page_size=100))[-1]
                 shown = await asyncio.to_thread(board.get, f"scheduler_entries/{entry}/enqueue_events")
@@ -384,6 +397,24 @@ async def test_a_python_client_gets_the_result_of_what_go_runs(
 
 def _concurrency(server: dict[str, Any]) -> int:
     return int(server["concurrency"])
+
+
+def _printed_facts(server: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a server in Go's library by the names of `server ls`."""
+    return {
+        "id": server["id"],
+        "host": server["host"],
+        "pid": server["pid"],
+        "state": server["status"],
+        "running": len(server["active_workers"]),
+        "slots": server["concurrency"],
+        "queues": server["queues"],
+        "strict": server["strict_priority"],
+    }
+
+
+def _by_id(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(entries, key=lambda one: one["id"])
 
 
 def _in(seconds: float) -> datetime:

@@ -97,6 +97,7 @@ def near_clock_changes(ticks: list[datetime], zone: zoneinfo.ZoneInfo) -> list[t
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "spec"), cases())
 def test_all_ways_to_a_tick_find_the_same_ticks(name: str, spec: str) -> None:
     """The next tick, the last one of an interval, and what a timetable fires. (D58)"""

@@ -10,6 +10,7 @@ from tests.fuzz.fuzzer import load
 FUZZERS = load()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", FUZZERS)
 def test_no_input_is_answered_with_an_error_that_is_not_ours(name: str) -> None:
     """Damage in Redis and nonsense from users are errors that say so, or are left out."""

@@ -228,6 +228,7 @@ def test_a_query_finds_what_a_test_of_every_task_finds(world: sync.Inspector, ex
     assert len(tried) > examples // 2
 
 
+@pytest.mark.sample(6)
 @pytest.mark.usefixtures("damage_allowed")
 @pytest.mark.parametrize("name", VALUES)
 def test_every_field_finds_what_a_test_of_every_task_finds(world: sync.Inspector, name: str) -> None:

@@ -138,6 +138,7 @@ def test_every_route_names_its_verb() -> None:
     assert all(VERBS[route.verb].changes == route.changes for route in API_ROUTES if route.verb)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_route_answers_each_role_as_its_row_says(
     redis_url: str, redis_client: RedisClient, name: str

@@ -123,6 +123,7 @@ class Crawl:
                 self.todo.append(whole)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "mount", [in_fastapi, in_starlette, in_django, behind_a_stripping_proxy, behind_a_telling_proxy]
 )

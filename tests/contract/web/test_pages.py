@@ -65,6 +65,7 @@ def shop(redis_url: str, redis_client: RedisClient) -> str:
     return redis_url
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_shown(shop: str, path: str) -> None:
     """Each page has one heading, and all security headers."""
@@ -81,6 +82,7 @@ def test_a_page_is_shown(shop: str, path: str) -> None:
     visit()
 
 
+@pytest.mark.long
 def test_every_link_leads_to_a_page(shop: str) -> None:
     """All pages are crawled from the overview; none leaves the dashboard, and none is missing."""
 
@@ -260,6 +262,7 @@ def test_names_of_queues_and_ids_of_tasks_may_be_anything(redis_url: str, redis_
     visit()
 
 
+@pytest.mark.long
 def test_the_types_of_a_queue_show_what_workers_have_counted(shop: str) -> None:
     """As the page of types does, for the attempts of this queue alone."""
     fill_statistics(shop)

@@ -168,6 +168,7 @@ def test_every_route_has_a_row(redis_url: str) -> None:
     assert routes_of(dashboard(redis_url)) == set(ROWS)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_route_answers_each_role_as_its_row_says(
     redis_url: str, redis_client: RedisClient, name: str
