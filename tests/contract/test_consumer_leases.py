@@ -227,11 +227,32 @@ async def test_a_receipt_finds_the_attempt_in_another_consumer(redis_url: str, t
         since = time.time()
         await first.extend(60)
         assert lasts(second, 60, since)
-        await one.recorder.wait(LeaseLost)
-        assert isinstance(attempt.cancelled, LeaseExpiredError)
+        assert isinstance(await attempt.wait_cancelled(), LeaseExpiredError)
         await second.retry("not yet")
+    assert [] == one.recorder.of(LeaseLost)
     assert ["a"] == list(tasks.scores("retry"))
     assert 2 == decode_task_message(tasks.fields("a")["msg"]).retried
+
+
+@pytest.mark.parametrize("has_lapsed", [False, True])
+@run_async
+async def test_a_lease_that_another_consumer_has_extended_is_settled_through_the_first(
+    redis_url: str, tasks: Tasks, has_lapsed: bool
+) -> None:
+    """Requests of one worker reach the instances of a gateway in turn; old receipts name the same lease."""
+    tasks.pending("a")
+    async with consuming(redis_url, settings=NO_RECOVERY) as one, consuming(redis_url) as two:
+        [attempt] = await one.consumer.lease(duration=1 if has_lapsed else 5)
+        before = attempt.receipt
+        elsewhere = await two.consumer.find("default", "a", before)
+        await elsewhere.extend(600)
+        if has_lapsed:
+            await attempt.wait_cancelled()
+        again = await one.consumer.find("default", "a", before)
+        assert elsewhere.lease_expires_at == again.lease_expires_at
+        await again.done()
+    assert {} == tasks.fields("a")
+    assert [] == one.recorder.of(LeaseLost)
 
 
 @run_async

@@ -17,7 +17,7 @@ from pyasynq._engine.core import EngineCore
 from pyasynq._engine.handlers.routes import NoRoutes
 from pyasynq._engine.lease.lease_errors import ServerStopping, build_verdict_error
 from pyasynq._engine.lease.lost_leases import LostLeases
-from pyasynq._engine.run.attempt import Attempt, expect_renewals
+from pyasynq._engine.run.attempt import Attempt, Phase, expect_renewals
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message
 from pyasynq.errors import LeaseExpiredError, RedisError, ReplyLostError, TaskTimeoutError
 from pyasynq.events import ShutdownWaiting, TasksPutBack
@@ -147,16 +147,16 @@ class ConsumerEngine(EngineCore):
             LeaseExpiredError: when that attempt does not own the task any more.
             RedisError: when Redis cannot be reached.
         """
-        attempt = self._roster.get(queue, task_id)
-        if attempt is None:
+        here = self._roster.get(queue, task_id)
+        if here is None:
             self._require_served(queue)
-        if attempt is not None and attempt.token == receipt.token:
+        elif here.token == receipt.token and _is_known_here(here):
             # An attempt that is being settled is returned: the same settle again waits for its confirmation.
-            if attempt.verdict is None or not attempt.verdict.by_holder:
-                self.sink.require_held(attempt)
-            return attempt
+            if here.verdict is None or not here.verdict.by_holder:
+                self.sink.require_held(here)
+            return here
         found = await self._adopt(queue, task_id, receipt)
-        if isinstance(found, Attempt):
+        if isinstance(found, Attempt) and found.phase is Phase.RUNNING:
             now = self._clock.monotonic()
             if found.deadline <= now:
                 found.cancel(TaskTimeoutError(), monotonic=now)
@@ -164,19 +164,29 @@ class ConsumerEngine(EngineCore):
         return found
 
     async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
+        """Ask Redis for the attempt of a receipt; another consumer may have moved its lease."""
         asked_at = self._clock.monotonic()
         found = await self._driver.run(
             find_attempt(
                 queue, task_id, token=receipt.token, lease_end=receipt.lease_end, now=self._clock.redis_now()
             )
         )
+        here = self._roster.get(queue, task_id)
+        if here is None or here.token != receipt.token:
+            here = None
+        elif _is_known_here(here):
+            # It was settled here meanwhile.
+            return here
         if found is None or isinstance(found, Verdict):
             if found is None or not found.by_holder:
                 raise build_verdict_error(found, queue, task_id)
             return found
-        here = self._roster.get(queue, task_id)
-        if here is not None and here.token == receipt.token:
-            # Two callers have asked for it at the same time.
+        lease_until = asked_at + found.lease_score - found.redis_now.timestamp
+        if here is not None and here.phase is Phase.RUNNING:
+            if found.lease_score > here.lease_end:
+                here.lease_end = found.lease_score
+                here.lease_score = max(here.lease_score, found.lease_score)
+                here.lease_until = lease_until
             return here
         try:
             message = decode_task_message(found.message)
@@ -189,7 +199,7 @@ class ConsumerEngine(EngineCore):
             receipt.token,
             task_id=task_id,
             crashes=found.crashes,
-            lease_until=asked_at + found.lease_score - found.redis_now.timestamp,
+            lease_until=lease_until,
             lease_score=found.lease_score,
         )
         attempt.renewed = False
@@ -233,6 +243,13 @@ class ConsumerEngine(EngineCore):
                 address = self._target.address
                 cause = "the consumer was closed before Redis had confirmed the outcome"
                 attempt.settled.set_result(self._settles.last_error or ReplyLostError(address, cause))
+
+
+def _is_known_here(attempt: Attempt) -> bool:
+    """Return whether no other consumer can have moved the lease of an attempt or settled it."""
+    if attempt.renewed:
+        return True
+    return attempt.phase is Phase.SETTLING and not isinstance(attempt.cause, LeaseExpiredError)
 
 
 def _seconds_left(attempt: Attempt, now: float) -> int:

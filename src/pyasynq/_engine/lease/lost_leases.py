@@ -1,4 +1,4 @@
-"""Lost leases of a consumer; not logged if the holder settled the attempt through another consumer."""
+"""Lost leases of a consumer; not logged if the holder used another consumer to extend or settle."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.find_attempt import find_verdict
-from pyasynq._broker.verdicts import is_leased
+from pyasynq._broker.find_attempt import FoundAttempt, find_attempt
+from pyasynq._broker.verdicts import Verdict, is_leased
 from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
 
@@ -52,17 +52,22 @@ class LostLeases:
         look.add_done_callback(self._looks.discard)
 
     async def _look(self, attempt: Attempt) -> None:
-        is_settled = False
+        is_known = False
         try:
             now = self._parts.clock.redis_now()
-            verdict = await self._parts.driver.run(
-                find_verdict(attempt.queue, attempt.id, attempt.token, now=now)
+            lease_end = attempt.lease_end
+            found = await self._parts.driver.run(
+                find_attempt(attempt.queue, attempt.id, token=attempt.token, lease_end=lease_end, now=now)
             )
-            is_settled = verdict is not None and verdict.by_holder
+            if isinstance(found, FoundAttempt):
+                # A later end is one that its holder got through another consumer.
+                is_known = found.lease_score > lease_end
+            else:
+                is_known = found is not None and found is not Verdict.LOST
         except PyasynqError as error:
             _log.debug("the end of task %s is unknown: %s", visible(attempt.id), visible(error))
         finally:
-            if is_settled:
-                _log.debug("task %s was settled through another consumer", visible(attempt.id))
+            if is_known:
+                _log.debug("task %s is held or was settled through another consumer", visible(attempt.id))
             else:
                 self._emit(attempt)
