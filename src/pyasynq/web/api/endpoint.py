@@ -8,7 +8,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-import msgspec
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -18,9 +17,9 @@ from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin
 from pyasynq.web.locations import route_path
 
 from .call import ApiCall, Created, Lines, Listing, encode_answer, make_tag, matches_tag
-from .nesting import is_deeper
+from .json_body import decode_body, read_content
 from .parameters import read_parameters
-from .problem import ProblemError, to_problem, wrong_value
+from .problem import ProblemError, to_problem
 from .records import COMPONENTS, encode_record
 from .rehearse import rehearse
 from .table import API_ROUTES
@@ -42,10 +41,7 @@ METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON: Final = "application/json"
 _LINES: Final = "application/x-ndjson"
 _LARGEST_BODY: Final = 1_000_000
-_DEEPEST_BODY: Final = 64
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")
-_PLACE: Final = re.compile(r" - at `(.+)`$")
-_UNKNOWN: Final = re.compile(r"unknown field `(.{1,100})`")
 
 
 class _Matcher(NamedTuple):
@@ -206,65 +202,12 @@ def _decode_segment(text: str) -> str:
 
 async def _read_body(route: ProgramRoute, request: Request) -> Any:
     """Return the body as the struct of a route; None for a route without one."""
-    content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > _LARGEST_BODY:
-            remedy = f"Send at most {_LARGEST_BODY:,} bytes."
-            raise ProblemError(413, "body_too_large", "The body is too large.", remedy)
-    if route.body is None:
-        if content:
-            raise ProblemError(
-                422, "unexpected_body", "This route takes no body.", "Use its query parameters."
-            )
-        return None
-    if not content:
-        content += b"{}"
-    elif request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-        remedy = f"Send Content-Type: {_JSON}."
-        headers = {"Accept-Post": _JSON}
-        raise ProblemError(
-            415,
-            "unsupported_media_type",
-            "The body must be JSON.",
-            remedy,
-            field="Content-Type",
-            headers=headers,
-        )
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ProblemError(415, "unsupported_encoding", "The body is compressed.", "Send it uncompressed.")
-    return _decode_body(bytes(content), route.body)
-
-
-def _decode_body(content: bytes, struct: type[msgspec.Struct]) -> Any:
-    try:
-        content.decode()
-        if is_deeper(content, _DEEPEST_BODY):
-            remedy = f"Send at most {_DEEPEST_BODY} levels, or a payload as payload_text."
-            raise ProblemError(400, "nested_too_deeply", "The body is nested too deeply.", remedy)
-        return msgspec.json.decode(content, type=struct)
-    except msgspec.ValidationError as error:
-        raise _explain_body(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        remedy = "Send one object in JSON, encoded in UTF-8."
-        raise ProblemError(400, "malformed_json", "The body is not JSON.", remedy) from None
-
-
-def _explain_body(text: str) -> ProblemError:
-    """Return the problem for an invalid body, without texts of msgspec that would show a value."""
-    found = _PLACE.search(text)
-    place = found[1].removeprefix("$").lstrip(".") if found else ""
-    what = text[: found.start()] if found else text
-    unknown = _UNKNOWN.search(what)
-    if unknown:
-        place = f"{place}.{unknown[1]}".lstrip(".")
-        what = "there is no such field; the OpenAPI document lists them"
-    elif what.startswith("Object missing required field"):
-        place = f"{place}.{what.rpartition('field ')[2].strip('`')}".lstrip(".")
-        what = "it is missing"
-    elif not what.startswith("Expected"):
-        what = "it cannot have this value; the OpenAPI document has the choices"
-    return wrong_value(place or "body", what[:1].upper() + what[1:].replace("`", "") + ".")
+    content = await read_content(request, _LARGEST_BODY)
+    if route.body is not None:
+        return decode_body(request, content, route.body)
+    if content:
+        raise ProblemError(422, "unexpected_body", "This route takes no body.", "Use its query parameters.")
+    return None
 
 
 def _write(call: ApiCall, answer: Any, component: str, status: int) -> Response:

@@ -1,0 +1,116 @@
+"""Bodies of requests in JSON: read up to a limit, decoded by a struct, and explained when they are wrong."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import msgspec
+
+from pyasynq.errors import nearest
+
+from .nesting import is_deeper
+from .problem import ProblemError, wrong_value
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_JSON: Final = "application/json"
+_DEEPEST: Final = 64
+_PLACE: Final = re.compile(r" - at `(.+)`$")
+_UNKNOWN: Final = re.compile(r"unknown field `(.{1,100})`")
+
+
+async def read_content(request: Request, largest: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        ProblemError: it has more bytes than allowed.
+    """
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > largest:
+            raise ProblemError(
+                413, "body_too_large", "The body is too large.", f"Send at most {largest:,} bytes."
+            )
+    return bytes(content)
+
+
+def decode_body(request: Request, content: bytes, kind: Any) -> Any:
+    """Return the body of a request, decoded as a type; an empty body is an empty object.
+
+    Raises:
+        ProblemError: it is not JSON, or not of that type.
+    """
+    if content and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        raise ProblemError(
+            415,
+            "unsupported_media_type",
+            "The body must be JSON.",
+            f"Send Content-Type: {_JSON}.",
+            field="Content-Type",
+            headers={"Accept-Post": _JSON},
+        )
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ProblemError(415, "unsupported_encoding", "The body is compressed.", "Send it uncompressed.")
+    return decode_text(content or b"{}", kind)
+
+
+def decode_text(content: bytes, kind: Any) -> Any:
+    """Return JSON decoded as a type.
+
+    Raises:
+        ProblemError: it is not JSON, or not of that type.
+    """
+    try:
+        content.decode()
+        if is_deeper(content, _DEEPEST):
+            remedy = f"Send at most {_DEEPEST} levels, or a payload as payload_text."
+            raise ProblemError(400, "nested_too_deeply", "The body is nested too deeply.", remedy)
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), kind) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        remedy = "Send one object in JSON, encoded in UTF-8."
+        raise ProblemError(400, "malformed_json", "The body is not JSON.", remedy) from None
+
+
+def _explain(text: str, kind: Any) -> ProblemError:
+    """Return the problem for an invalid body, without texts of msgspec that would show a value."""
+    found = _PLACE.search(text)
+    place = found[1].removeprefix("$").lstrip(".") if found else ""
+    what = text[: found.start()] if found else text
+    unknown = _UNKNOWN.search(what)
+    if unknown:
+        near = nearest(unknown[1], _find_fields(kind, place))
+        place = f"{place}.{unknown[1]}".lstrip(".")
+        what = f"there is no such field{near or '; the OpenAPI document lists them'}"
+    elif what.startswith("Object missing required field"):
+        place = f"{place}.{what.rpartition('field ')[2].strip('`')}".lstrip(".")
+        what = "it is missing"
+    elif not what.startswith("Expected"):
+        what = "it cannot have this value; the OpenAPI document has the choices"
+    end = "" if what.endswith("?") else "."
+    return wrong_value(place or "body", what[:1].upper() + what[1:].replace("`", "") + end)
+
+
+def _find_fields(kind: Any, place: str) -> list[str]:
+    """Return the names of the fields that the object at a place may have."""
+    structs = _find_structs(kind)
+    for name in re.findall(r"[A-Za-z_]\w*", place):
+        structs = [
+            inner
+            for struct in structs
+            for field in msgspec.structs.fields(struct)
+            if field.encode_name == name
+            for inner in _find_structs(field.type)
+        ]
+    return [field.encode_name for struct in structs for field in msgspec.structs.fields(struct)]
+
+
+def _find_structs(kind: Any) -> list[type[msgspec.Struct]]:
+    """Return the structs in a type, such as that of the items of a list."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return [kind]
+    return [struct for one in get_args(kind) for struct in _find_structs(one)]
