@@ -44,6 +44,10 @@ class SigningSecret:
         """Return the key for a purpose (HKDF of one block, RFC 5869)."""
         return _derive(self._keys[0], purpose)
 
+    def derive_all(self, purpose: str) -> tuple[bytes, ...]:
+        """Return the keys for a purpose: the first signs, all of them verify."""
+        return tuple(_derive(key, purpose) for key in self._keys)
+
     def sign(self, purpose: str, data: bytes) -> str:
         """Return the signature of data as text for cookies and forms."""
         return _text(hmac.digest(self.derive(purpose), data, "sha256"))

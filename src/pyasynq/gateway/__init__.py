@@ -1,0 +1,1 @@
+"""The task service: task configurations, an HTTP API, and leases for workers in any language."""

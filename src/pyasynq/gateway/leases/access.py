@@ -1,0 +1,83 @@
+"""Access of API keys to leases: who asks, and for which queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import nearest
+from pyasynq.operations.patterns import matches_any
+from pyasynq.web.api.problem import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable
+
+    from starlette.requests import Request
+
+
+Authenticate: TypeAlias = "Callable[[Request], Awaitable[WorkKey | None]]"
+"""Returns the API key of a request, None if it has none that is valid."""
+WORK_SCOPE: Final = "work"
+
+
+class WorkKey(Protocol):
+    """An API key, as far as leases need it."""
+
+    @property
+    def id(self) -> str:
+        """The key's id; tokens are bound to it."""
+
+    @property
+    def scopes(self) -> Collection[str]:
+        """Names of what it may do; leases need `work`."""
+
+    @property
+    def queues(self) -> Iterable[str]:
+        """Patterns of the queues that it may use."""
+
+
+async def admit(request: Request, authenticate: Authenticate) -> WorkKey:
+    """Return the API key of a request.
+
+    Raises:
+        ProblemError: it has none, or one that may not work.
+    """
+    key = await authenticate(request)
+    if key is None:
+        raise ProblemError(
+            401,
+            "no_key",
+            "The request has no valid API key.",
+            "Send Authorization: Bearer KEY.",
+            headers={"WWW-Authenticate": 'Bearer realm="pyasynq"'},
+        )
+    if WORK_SCOPE not in key.scopes:
+        remedy = f"Use a key with the scope {WORK_SCOPE}."
+        raise ProblemError(403, "missing_scope", "This key may not work on tasks.", remedy, scope=WORK_SCOPE)
+    return key
+
+
+def may_use(key: WorkKey, queue: str) -> bool:
+    """Return whether a key may use a queue."""
+    return matches_any(queue, key.queues)
+
+
+def check_queue(key: WorkKey, queue: str, known: Collection[str] | None) -> None:
+    """Check that a key may lease from a queue. The names that it may not see are not told.
+
+    Args:
+        key: of the request.
+        queue: name of the queue.
+        known: names of the queues that there are; None for any.
+
+    Raises:
+        ProblemError: there is no such queue for this key.
+    """
+    if may_use(key, queue) and (known is None or queue in known):
+        return
+    near = nearest(queue, (name for name in known or () if may_use(key, name)))
+    remedy = (near.removeprefix("; ") or "name a queue that is configured, and that this key may use") + (
+        "" if near else "."
+    )
+    detail = f"There is no queue {visible(queue)} for this key."
+    raise ProblemError(404, "queue_not_found", detail, remedy[0].upper() + remedy[1:], field="queues")

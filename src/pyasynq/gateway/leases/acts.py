@@ -1,0 +1,72 @@
+"""Acts of workers on their attempts: extend, complete, fail, snooze, release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from msgspec import UNSET
+
+from pyasynq.control import Retry
+from pyasynq.gateway.leases.bodies import (
+    AttemptAct,
+    CompleteAttempt,
+    ExtendAttempt,
+    FailAttempt,
+    ReleaseAttempt,
+    SnoozeAttempt,
+)
+from pyasynq.web.api.problem import wrong_value
+
+if TYPE_CHECKING:
+    from pyasynq.consumer import Attempt
+
+
+async def perform_act(attempt: Attempt, act: AttemptAct) -> Attempt | None:
+    """Perform an act; return the attempt if it goes on, None if it is settled.
+
+    Raises:
+        ProblemError: for an act that contradicts itself; nothing is changed then.
+        PyasynqError: as the methods of an attempt do.
+    """
+    match act:
+        case ExtendAttempt():
+            await _extend(attempt, act)
+            return attempt
+        case CompleteAttempt():
+            await attempt.done(_read_result(act))
+        case FailAttempt():
+            await _fail(attempt, act)
+        case SnoozeAttempt():
+            await attempt.snooze(act.delay)
+        case ReleaseAttempt():
+            await attempt.requeue()
+        case _:
+            assert_never(act)
+    return None
+
+
+async def _extend(attempt: Attempt, act: ExtendAttempt) -> None:
+    await attempt.extend(act.lease)
+    if act.progress is not None:
+        attempt.progress(act.progress.done, act.progress.total, act.progress.note)
+
+
+async def _fail(attempt: Attempt, act: FailAttempt) -> None:
+    if not act.retry:
+        await attempt.archive(act.error)
+    elif act.spend:
+        await attempt.retry(act.error, act.delay)
+    else:
+        await attempt.retry(Retry(act.delay, reason=act.error, spend=False))
+
+
+def _read_result(act: CompleteAttempt) -> bytes | str | None:
+    """Return the result of a task; None if it has none."""
+    given = [one for one in (act.result, act.result_text, act.result_base64) if one is not UNSET]
+    if len(given) > 1:
+        raise wrong_value("result", "Give one of result, result_text and result_base64.")
+    if act.result is not UNSET:
+        return bytes(act.result)
+    if act.result_text is not UNSET:
+        return act.result_text
+    return None if act.result_base64 is UNSET else act.result_base64

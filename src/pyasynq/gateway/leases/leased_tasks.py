@@ -1,0 +1,77 @@
+"""Leased attempts as the answer to a lease request has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from pyasynq.gateway.leases.bodies import LeasedTask
+from pyasynq.gateway.leases.tokens import LeaseToken
+from pyasynq.web.api.nesting import is_deeper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq.consumer import Attempt
+    from pyasynq.gateway.leases.tokens import Keyring
+
+_DEEPEST: Final = 64
+"""Levels of a payload that is sent as JSON; parsers of workers fail at different depths."""
+
+
+def split_by_size(attempts: Sequence[Attempt], max_bytes: int) -> int:
+    """Return how many attempts have payloads of at most these bytes together; at least one."""
+    total = 0
+    for at, attempt in enumerate(attempts):
+        total += len(attempt.task.payload or b"")
+        if total > max_bytes and at:
+            return at
+    return len(attempts)
+
+
+def describe_attempt(attempt: Attempt, keyring: Keyring, key_id: str) -> LeasedTask:
+    """Return an attempt with a token for the key that leased it."""
+    task = attempt.task
+    leased = LeasedTask(
+        token=seal_attempt(attempt, keyring, key_id),
+        id=_clean(attempt.id),
+        type=_clean(task.type),
+        queue=_clean(attempt.queue),
+        headers={_clean(name): _clean(value) for name, value in task.headers.items()},
+        attempt=attempt.retried + 1,
+        max_retry=attempt.max_retry,
+        crashes=attempt.crashes,
+        deadline=attempt.deadline,
+        lease_until=attempt.lease_expires_at,
+    )
+    _set_payload(leased, task.payload or b"")
+    return leased
+
+
+def seal_attempt(attempt: Attempt, keyring: Keyring, key_id: str) -> str:
+    """Return the token of an attempt with its current receipt."""
+    return keyring.seal(LeaseToken(attempt.queue, attempt.id, attempt.receipt, key_id))
+
+
+def _set_payload(leased: LeasedTask, payload: bytes) -> None:
+    """Set the payload as JSON if it is JSON, as text if it is text, and else in Base64."""
+    if not payload:
+        return
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        leased.payload_base64 = payload
+        return
+    try:
+        if is_deeper(payload, _DEEPEST):
+            leased.payload_text = text
+        else:
+            leased.payload = msgspec.json.decode(payload, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        leased.payload_text = text
+
+
+def _clean(name: str) -> str:
+    """Return a name that can be encoded; in Redis it may be bytes that are not UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()

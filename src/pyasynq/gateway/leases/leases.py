@@ -1,0 +1,157 @@
+"""Leases of one instance: one consumer for all workers, and the acts that arrive by token."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.consumer import ConsumerConfig
+from pyasynq.errors import LeaseExpiredError, PyasynqError, TaskTimeoutError
+from pyasynq.gateway.leases.access import check_queue, may_use
+from pyasynq.gateway.leases.acts import perform_act
+from pyasynq.gateway.leases.bodies import Extended
+from pyasynq.gateway.leases.leased_tasks import seal_attempt, split_by_size
+from pyasynq.gateway.leases.problems import OutcomeUnknownError
+from pyasynq.gateway.leases.served_queues import ServedQueues
+from pyasynq.gateway.leases.tokens import InvalidTokenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from pyasynq.consumer import Attempt, Consumer
+    from pyasynq.events import Events
+    from pyasynq.gateway.leases.access import WorkKey
+    from pyasynq.gateway.leases.bodies import AttemptAct, LeaseRequest
+    from pyasynq.gateway.leases.tokens import Keyring, LeaseToken
+
+_log = logging.getLogger("pyasynq.gateway")
+
+_MAX_LEASES: Final = 10_000
+_SETTLE_SECONDS: Final = 25.0
+"""Seconds that a request waits for Redis; clients and proxies wait longer."""
+
+
+class Leases:
+    """Leases tasks to workers elsewhere. Belongs to one event loop; connects at the first request.
+
+    Args:
+        redis: where Redis is, as for `Consumer`.
+        keyring: signs the tokens; the same in all instances.
+        queues: returns the names of the queues that may be leased from; called for each request. None allows
+            any queue.
+        config: of the consumer; its `queues` are ignored.
+        events: receive reports of what happens.
+        settle_seconds: time that a request waits until Redis has confirmed an act.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        keyring: Keyring,
+        *,
+        queues: Callable[[], Collection[str]] | None = None,
+        config: ConsumerConfig | None = None,
+        events: Events | None = None,
+        settle_seconds: float = _SETTLE_SECONDS,
+    ) -> None:
+        self.keyring = keyring
+        self._queues = queues
+        self._config = config if config is not None else ConsumerConfig(concurrency=_MAX_LEASES)
+        self._served = ServedQueues(redis, self._config, events)
+        self._settle_seconds = settle_seconds
+        self.waiting = 0
+        """Number of requests that wait for tasks; written by `lease`, for metrics."""
+        self._returns: set[asyncio.Task[None]] = set()
+        """Tasks that put attempts back; each removes itself."""
+
+    async def lease(self, key: WorkKey, request: LeaseRequest) -> list[Attempt]:
+        """Return attempts for a worker; none if there was no task in the time to wait.
+
+        When the caller is cancelled, what was taken is at the front of its queue again.
+
+        Raises:
+            ProblemError: for a queue that the key may not use, or that there is not.
+            PyasynqError: as `Consumer.lease` does.
+        """
+        known = None if self._queues is None else self._queues()
+        for name in request.queues:
+            check_queue(key, name, known)
+        self._config.lease_seconds(request.lease)
+        names = dict.fromkeys(request.queues)
+        async with self._served.using(*names) as consumer:
+            self.waiting += 1
+            try:
+                attempts = await consumer.lease(
+                    *names, limit=request.limit, wait=request.wait, duration=request.lease
+                )
+            finally:
+                self.waiting -= 1
+        fitting = split_by_size(attempts, request.max_bytes)
+        self.put_back(attempts[fitting:])
+        return attempts[:fitting]
+
+    def put_back(self, attempts: Sequence[Attempt]) -> None:
+        """Put attempts back to the front of their queues, without waiting for Redis."""
+        if attempts:
+            task = asyncio.create_task(_put_back(attempts), name="pyasynq leases put back")
+            self._returns.add(task)
+            task.add_done_callback(self._returns.discard)
+
+    async def act(self, key: WorkKey, token: str, act: AttemptAct) -> Extended | None:
+        """Extend the lease of an attempt, or settle it; return what its holder needs to know.
+
+        Raises:
+            InvalidTokenError: for a token that this key was not given.
+            OutcomeUnknownError: when Redis has not confirmed it in time.
+            PyasynqError: as `Consumer.find` and the settles of an attempt do.
+        """
+        opened = self.keyring.open(token, key.id)
+        if not may_use(key, opened.queue):
+            raise InvalidTokenError
+        try:
+            async with (
+                asyncio.timeout(self._settle_seconds),
+                self._served.using(opened.queue) as consumer,
+            ):
+                attempt = await _act_on(consumer, opened, act)
+        except TaskTimeoutError:
+            raise
+        except TimeoutError:
+            raise OutcomeUnknownError from None
+        if attempt is None:
+            return None
+        return Extended(
+            seal_attempt(attempt, self.keyring, key.id), attempt.lease_expires_at, attempt.deadline
+        )
+
+    async def close(self) -> None:
+        """End waiting requests with no tasks, put back what is to be, and close the connections.
+
+        Leases live on: workers settle them through other instances.
+        """
+        if self._returns:
+            await asyncio.wait(self._returns, timeout=self._settle_seconds)
+        await self._served.close()
+
+
+async def _act_on(consumer: Consumer, token: LeaseToken, act: AttemptAct) -> Attempt | None:
+    """Perform an act on the attempt of a token; return the attempt if it goes on."""
+    attempt = await consumer.find(token.queue, token.task_id, token.receipt)
+    try:
+        return await perform_act(attempt, act)
+    except LeaseExpiredError:
+        # Another instance may have moved the lease since the attempt was found.
+        attempt = await consumer.find(token.queue, token.task_id, token.receipt)
+    return await perform_act(attempt, act)
+
+
+async def _put_back(attempts: Sequence[Attempt]) -> None:
+    # Together: they leave in one call, and keep their order.
+    results = await asyncio.gather(*(one.requeue() for one in attempts), return_exceptions=True)
+    for attempt, error in zip(attempts, results, strict=True):
+        if isinstance(error, PyasynqError) and not isinstance(error, LeaseExpiredError):
+            _log.debug("task %s was not put back: %s", visible(attempt.id), visible(error))
+        elif isinstance(error, Exception) and not isinstance(error, PyasynqError):
+            _log.error("task %s was not put back", visible(attempt.id), exc_info=error)

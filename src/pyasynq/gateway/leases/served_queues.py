@@ -1,0 +1,122 @@
+"""The consumer of an instance, which serves the queues that workers ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.consumer import Consumer
+from pyasynq.errors import ServerStateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pyasynq.consumer import ConsumerConfig
+    from pyasynq.events import Events
+
+_MOST: Final = 1_000
+"""Number of queues served at once; each costs a look from time to time, also while it is empty."""
+
+
+class ServedQueues:
+    """Starts the consumer with the first queue, adds queues when they are used, and drops the least used.
+
+    Used by one event loop.
+
+    Args:
+        redis: as for `Consumer`.
+        config: of the consumer; its `queues` are ignored.
+        events: as for `Consumer`.
+        most: number of queues from which the least recently used one is dropped.
+    """
+
+    def __init__(
+        self, redis: Any, config: ConsumerConfig, events: Events | None = None, *, most: int = _MOST
+    ) -> None:
+        self._redis = redis
+        self._config = config
+        self._events = events
+        self._most = most
+        self._consumer: Consumer | None = None
+        self._served: dict[str, None] = {}
+        """Names of the served queues, the least recently used first."""
+        self._users: Counter[str] = Counter()
+        """Number of calls that use a queue now."""
+        self._starts: dict[str, asyncio.Task[None]] = {}
+        """Tasks that start to serve a queue; shared by all calls that wait for it."""
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the served queues, the least recently used first."""
+        return tuple(self._served)
+
+    @asynccontextmanager
+    async def using(self, *queues: str) -> AsyncIterator[Consumer]:
+        """Serve queues at least as long as a block runs.
+
+        Raises:
+            ServerStateError: when this is closed.
+            RedisError: when Redis cannot be reached or refuses us.
+        """
+        self._users.update(queues)
+        try:
+            for name in queues:
+                await self._serve(name)
+            if self._consumer is None:
+                raise ServerStateError("the consumer is closed")
+            yield self._consumer
+        finally:
+            self._users.subtract(queues)
+            for name in queues:
+                if not self._users[name]:
+                    del self._users[name]
+
+    async def close(self) -> None:
+        """Close the consumer. Waiting calls get no tasks."""
+        self._closed = True
+        async with self._lock:
+            if self._consumer is not None:
+                await self._consumer.close()
+
+    async def _serve(self, name: str) -> None:
+        if name in self._served and not self._closed:
+            self._served[name] = self._served.pop(name)
+            return
+        start = self._starts.get(name)
+        if start is None:
+            start = asyncio.create_task(self._start(name), name="pyasynq leases serve")
+            self._starts[name] = start
+            start.add_done_callback(lambda task: self._end_start(name, task))
+        await asyncio.shield(start)
+
+    def _end_start(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._starts[name]
+        if not task.cancelled():
+            # The callers have it as well, unless all of them have gone.
+            task.exception()
+
+    async def _start(self, name: str) -> None:
+        async with self._lock:
+            if self._closed:
+                raise ServerStateError("the consumer is closed")
+            if self._consumer is None:
+                config = dataclasses.replace(self._config, queues={name: 1})
+                consumer = Consumer(self._redis, config, events=self._events)
+                await consumer.start()
+                self._consumer = consumer
+            else:
+                await self._consumer.serve(name)
+            self._served[name] = None
+            await self._drop(self._consumer)
+
+    async def _drop(self, consumer: Consumer) -> None:
+        """Drop the least recently used queues above the limit, except those in use."""
+        for name in list(self._served)[: max(0, len(self._served) - self._most)]:
+            if name not in self._users:
+                del self._served[name]
+                await consumer.unserve(name)
