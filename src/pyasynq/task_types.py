@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,6 +51,18 @@ class ServedTypes:
 
     def __bool__(self) -> bool:
         return bool(self.names or self.prefixes)
+
+
+def prefer_types(declared: Iterable[TaskTypeInfo], published: Iterable[TaskTypeInfo]) -> list[TaskTypeInfo]:
+    """Return the declared types and all further published ones, by name.
+
+    A declared type that is also published has the time at which it was last published.
+    """
+    by_name = {(one.type, one.is_prefix): one for one in published}
+    for own in declared:
+        key = (own.type, own.is_prefix)
+        by_name[key] = replace(own, seen=by_name[key].seen) if key in by_name else own
+    return [by_name[key] for key in sorted(by_name)]
 
 
 def served_types(described: Iterable[TaskTypeInfo]) -> ServedTypes:

@@ -6,7 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import httpx
 import pytest
@@ -14,17 +14,28 @@ from click.testing import CliRunner
 
 from pyasynq.cli.commands import main
 from pyasynq.web import CredentialsFile
+from tests.factories import Tasks
 from tests.ports import free_port
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.invariants import RedisClient
+
 
 def run(*arguments: str, text: str = "") -> tuple[int, str]:
     """Run a command; return its exit code and everything that it printed."""
     result = CliRunner().invoke(main, ["web", *arguments], input=text)
     return result.exit_code, result.output
+
+
+def is_up(port: int, path: str = "") -> bool:
+    """Return whether a dashboard answers at this port of this machine."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/{path}").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_it_serves_the_dashboard_until_it_is_stopped(redis_url: str) -> None:
@@ -46,13 +57,7 @@ def test_it_serves_the_dashboard_until_it_is_stopped(redis_url: str) -> None:
         assert process.stderr is not None
         assert f"http://127.0.0.1:{port}/tasks/" in process.stderr.readline()
 
-        def is_up() -> bool:
-            try:
-                return httpx.get(f"http://127.0.0.1:{port}/tasks/").status_code == 200
-            except httpx.TransportError:
-                return False
-
-        wait_until(is_up)
+        wait_until(lambda: is_up(port, "tasks/"))
         with httpx.stream("GET", f"http://127.0.0.1:{port}/tasks/live?page=/") as stream:
             assert "text/event-stream; charset=utf-8" == stream.headers["content-type"]
             process.send_signal(signal.SIGINT)
@@ -108,3 +113,60 @@ def test_a_token_is_shown_once_and_stored_as_a_hash(tmp_path: Path) -> None:
     assert (0, True) == (code, token.startswith("pyasynq_"))
     assert token not in file.read_text()
     assert CredentialsFile(file).check_token(token) is not None
+
+
+OWN_APP: Final = """
+from dataclasses import replace
+from pyasynq import App
+
+app = App({url!r})
+
+@app.task("label.print", queue="labels")
+async def print_label(order: int) -> None:
+    "Print the label of an order."
+
+def redact(task):
+    return replace(task, payload=b'"hidden by redact"') if task.id == "hidden" else None
+
+def show(task_type, data):
+    return data.hex(":") if data.startswith(b"\\x00") else None
+"""
+
+
+def test_an_app_brings_its_redis_its_types_and_its_functions(
+    redis_url: str, redis_client: RedisClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The URL is that of the app, unless another is given."""
+    (tmp_path / "own_app.py").write_text(OWN_APP.format(url=redis_url), "utf-8")
+    labels = Tasks(redis_client, "labels")
+    labels.pending("hidden", payload=b'{"name":"Ada Lovelace"}')
+    labels.pending("packed", payload=b"\x00\x01\xff")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYASYNQ_REDIS_URL", raising=False)
+    port = free_port()
+    code = ["--app", "own_app:app", "--redact", "own_app:redact", "--show", "own_app:show"]
+    command = [sys.executable, "-m", "pyasynq", "web", "--port", str(port), *code]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert "The dashboard is at" in process.stderr.readline()
+
+            def read(path: str) -> str:
+                return httpx.get(f"http://127.0.0.1:{port}/{path}").text
+
+            wait_until(lambda: is_up(port))
+            assert 'name="p:order"' in read("enqueue?type=label.print")
+            hidden = read("queues/labels/tasks/hidden")
+            assert ("hidden by redact" in hidden, "Lovelace" in hidden) == (True, False)
+            assert "00:01:ff" in read("queues/labels/tasks/packed")
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("option", ["--app", "--redact", "--show"])
+def test_code_that_is_not_found_is_named(redis_url: str, option: str) -> None:
+    """Nothing is served without it: secrets would be shown."""
+    code, output = run("--redis", redis_url, option, "tests.shop:no_such_name")
+
+    assert 1 == code
+    assert "no_such_name" in output

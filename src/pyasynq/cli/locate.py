@@ -7,14 +7,14 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyasynq._background.code_places import drop_own_frames, find_user_line
 from pyasynq.app import App
 from pyasynq.errors import ConfigurationError, PyasynqError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
 _IMPORTLIB = importlib.__file__
@@ -78,6 +78,23 @@ def find_app(reference: str) -> App:
         raise ConfigurationError(
             f"{reference!r} is of type {type(found).__name__}, not a pyasynq.App{_describe_apps(module)}",
         )
+    return found
+
+
+def find_function(reference: str) -> Callable[..., Any]:
+    """Return the function that `MODULE:FUNCTION` names.
+
+    Raises:
+        ConfigurationError: naming what was looked for and what was found instead.
+    """
+    module_name, separator, path = reference.partition(":")
+    if not separator or not module_name or not path:
+        raise ConfigurationError(f"{reference!r} names no function: write MODULE:FUNCTION")
+    found: object = load_module(module_name)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        raise ConfigurationError(f"there is no function {path!r} in the module {module_name!r}")
     return found
 
 

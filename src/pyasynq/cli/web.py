@@ -64,6 +64,9 @@ _LENGTH: Final[dict[str, Any]] = {
 
 @click.group(invoke_without_command=True)
 @click.option("--redis", "urls", metavar="URL", multiple=True, help="Where Redis is; repeated as NAME=URL.")
+@click.option("--app", metavar="MODULE:APP", help="Your app: fields for new tasks, and names of secrets.")
+@click.option("--redact", metavar="MODULE:FUNCTION", help="Replaces secrets of a task; see the docs.")
+@click.option("--show", metavar="MODULE:FUNCTION", help="Shows payloads in a format of yours; see the docs.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", envvar="PORT", type=click.IntRange(0, 65_535), default=8080, show_default=True)
 @click.option("--auth", "credentials", metavar="FILE", help="Passwords and tokens; see `pyasynq web passwd`.")
@@ -102,20 +105,40 @@ def web(context: click.Context, /, **options: Any) -> None:
         _show_demo(context, options)
         return
     set_up_logging(options)
-    targets = _find_targets(options)
+    code = _find_code(options)
+    targets = _find_targets(options, code["app"])
     is_guessed = targets == {"": _DEFAULT_URL} and not options["urls"]
     _check_reachable(targets, is_guessed=is_guessed)
     with _choose_authenticators(options) as auth:
-        _serve(_make_dashboard(targets, auth, options), options)
+        _serve(_make_dashboard(targets, auth, code, options), options)
 
 
-def _make_dashboard(targets: dict[str, str], auth: Any, options: dict[str, Any]) -> Dashboard:
+def _find_code(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the user's app, redactor and presentation; None for what is not given.
+
+    Raises:
+        ConfigurationError: for a reference that leads nowhere, or a module that cannot be imported.
+    """
+    from pyasynq.cli.locate import find_function, load_app  # noqa: PLC0415 - only with these options
+    from pyasynq.operations import Redactor  # noqa: PLC0415 - as above
+
+    return {
+        "app": load_app(options["app"], (), None) if options["app"] else None,
+        "redactor": Redactor(hook=find_function(options["redact"])) if options["redact"] else None,
+        "show": find_function(options["show"]) if options["show"] else None,
+    }
+
+
+def _make_dashboard(
+    targets: dict[str, str], auth: Any, code: dict[str, Any], options: dict[str, Any]
+) -> Dashboard:
     from pyasynq.web import dashboard  # noqa: PLC0415 - the extra `web` is needed here only
 
     name, _, color = (options["environment"] or "").partition(":")
     return dashboard(
         targets[""] if set(targets) == {""} else targets,
         auth=auth,
+        **code,
         read_only=options["read_only"],
         queues=options["queues"] or "*",
         title=options["title"],
@@ -172,9 +195,15 @@ async def _run_until_signal(server: uvicorn.Server, site: Dashboard) -> None:
         await site.aclose()
 
 
-def _find_targets(options: dict[str, Any]) -> dict[str, str]:
-    """Return the Redis instances by name; a single one has an empty name."""
+def _find_targets(options: dict[str, Any], app: App | None) -> dict[str, str]:
+    """Return the Redis instances by name; a single one has an empty name.
+
+    Without an option it is the Redis of the app, if the app says where that is.
+    """
     urls: Sequence[str] = options["urls"] or _build_asynqmon_urls(options)
+    if not urls and app is not None:
+        with contextlib.suppress(ConfigurationError):  # the app has no URL
+            urls = [app.url]
     if not urls:
         urls = [os.environ.get(_URL_VARIABLE) or _DEFAULT_URL]
     if len(urls) == 1 and "=" not in urls[0].partition("://")[0]:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from pyasynq.operations import Redactor, User
+    from pyasynq.app import App
+    from pyasynq.operations import Redactor, ShowHook, User
+    from pyasynq.task_types import TaskTypeInfo
     from pyasynq.web.auth import Authenticator
 
     AuthOption = (
@@ -70,7 +72,9 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
     *,
     auth: AuthOption = None,
     read_only: bool = False,
+    app: App | None = None,
     redactor: Redactor | None = None,
+    show: ShowHook | None = None,
     queues: str | Sequence[str] = "*",
     title: str = "pyasynq",
     environment: str | tuple[str, str] | None = None,
@@ -93,7 +97,11 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         auth: who gets in: a `CredentialsFile` for passwords and tokens, a `TrustedProxy`, `Everyone`, a
             function `async (request) -> User | None` of yours, or a list of these, tried in order.
         read_only: refuse every change.
+        app: your application: its task types give the form for new tasks their fields, whether or not a
+            worker runs, and the fields that it declares secret are redacted.
         redactor: what replaces secrets in payloads, results, headers and errors.
+        show: presentation of payloads and results in a format of yours: a function of task type and bytes
+            that returns text, or None for data that it does not know.
         queues: patterns of the queues that are shown at all.
         title: name in the corner.
         environment: badge of each page: a name, or a name and one of red, amber, green, blue and none.
@@ -120,6 +128,8 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         read_only=read_only,
         queues=(queues,) if isinstance(queues, str) else tuple(queues),
         redactor=redactor,
+        show=_check_show(show),
+        types=_describe_types(app),
         secret=signing,
         sessions=Sessions(signing),
         login_tries=RateLimit(_LOGIN_TRIES, _MINUTE),
@@ -131,6 +141,21 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         names=tuple(sources),
     )
     return Dashboard(settings, [Target(name, source, settings) for name, source in sources.items()])
+
+
+def _check_show(show: ShowHook | None) -> ShowHook | None:
+    if show is not None and not callable(show):
+        raise InvalidOptionError("show", show, "a function of task type and bytes that returns text or None")
+    return show
+
+
+def _describe_types(app: App | None) -> tuple[TaskTypeInfo, ...]:
+    if app is None:
+        return ()
+    if not hasattr(app, "describe_types"):
+        raise InvalidOptionError("app", app, "the App that declares the tasks")
+    app.load()
+    return tuple(app.describe_types())
 
 
 def _check_requests(number: int) -> int:

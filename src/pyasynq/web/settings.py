@@ -11,7 +11,8 @@ from pyasynq.errors import InvalidOptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyasynq.operations import Redactor
+    from pyasynq.operations import Redactor, ShowHook
+    from pyasynq.task_types import TaskTypeInfo
     from pyasynq.web.asynqmon.shapes import TextLimits
     from pyasynq.web.auth import Authenticator, CredentialsFile
     from pyasynq.web.auth.rate_limit import RateLimit
@@ -55,6 +56,10 @@ class Settings:
     read_only: bool
     queues: tuple[str, ...]
     redactor: Redactor | None
+    show: ShowHook | None
+    """Presentation of payloads and results in formats of the application's own."""
+    types: tuple[TaskTypeInfo, ...]
+    """Task types of the application; they win over what workers have published."""
     secret: SigningSecret
     sessions: Sessions
     login_tries: RateLimit

@@ -76,6 +76,8 @@ class Target:
                 queues=self._settings.queues,
                 read_only=self._settings.read_only,
                 redactor=self._settings.redactor or Redactor(),
+                show=self._settings.show,
+                types=self._settings.types,
                 environment=self._settings.environment.name if self._settings.environment else "",
             )
         return own.for_user(user)

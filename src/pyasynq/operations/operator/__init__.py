@@ -48,6 +48,7 @@ class Operator(
         environment: name of the environment; in `production` operations need the typed number of tasks.
         redactor: what replaces secrets; the built-in names unless given.
         show: the user's own presentation of payloads and results in a format of the user's.
+        types: task types of the user's application; they win over what workers have published.
         timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
         clock: tells the present.
 

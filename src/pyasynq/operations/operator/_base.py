@@ -23,6 +23,7 @@ from pyasynq.operations.audit import AuditEntry, begin_entry, end_entry, noting_
 from pyasynq.operations.guard import OperatorCall
 from pyasynq.operations.permissions import Access
 from pyasynq.operations.presentation import present
+from pyasynq.operations.published_secrets import PublishedSecrets
 from pyasynq.operations.redaction import Redactor
 from pyasynq.operations.shown import HIDDEN, Shown
 from pyasynq.operations.verbs import verb_named
@@ -31,7 +32,7 @@ from ._admission import Admission
 from ._doors import Doors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from types import TracebackType
 
     from pyasynq._clock import Clock
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pyasynq.operations.permissions import User
     from pyasynq.operations.presentation import Presentation, ShowHook
     from pyasynq.options import Duration
+    from pyasynq.task_types import TaskTypeInfo
 
     from ._door import Door
     from ._recorder import AuditRecorder
@@ -71,6 +73,7 @@ class OperatorBase:
         read_only: bool = False,
         redactor: Redactor | None = None,
         show: ShowHook | None = None,
+        types: Iterable[TaskTypeInfo] = (),
         timeout: Duration = 5.0,
         environment: str = "",
         clock: Clock = SYSTEM_CLOCK,
@@ -79,7 +82,14 @@ class OperatorBase:
         self._show = show
         self._doors = Doors(target, timeout, clock)
         self._owns_doors = True
-        self._redactor = (redactor or Redactor()).with_secret_fields(self._doors.secrets.fields_of)
+        self._types = tuple(types)
+        declared = PublishedSecrets()
+        declared.learn(self._types)
+        self._redactor = (
+            (redactor or Redactor())
+            .with_secret_fields(declared.fields_of)
+            .with_secret_fields(self._doors.secrets.fields_of)
+        )
         patterns = (queues,) if isinstance(queues, str) else tuple(queues)
         self._take_access(Access(user, patterns, read_only))
 
@@ -137,6 +147,7 @@ class OperatorBase:
         other = type(self).__new__(type(self))
         other._doors = self._doors  # noqa: SLF001 - of the same class
         other._show = self._show  # noqa: SLF001 - as above
+        other._types = self._types  # noqa: SLF001 - as above
         other._environment = self._environment  # noqa: SLF001 - as above
         other._owns_doors = False  # noqa: SLF001 - as above
         other._redactor = self._redactor  # noqa: SLF001 - as above

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq.task_types import prefer_types
+
 from ._base import OperatorBase
 
 if TYPE_CHECKING:
@@ -57,8 +59,11 @@ class ServerOperator(OperatorBase):
         return self._inspector.stop_server(server_id, wait=wait)
 
     def task_types(self) -> list[TaskTypeInfo]:
-        """Return the task types that workers have described within 30 days, of queues that the user sees."""
-        return self._inspector.task_types()
+        """Return the application's task types, and what workers have described within 30 days.
+
+        Types of queues that the user does not see are left out.
+        """
+        return prefer_types(self._types, self._inspector.task_types())
 
     def schedules(self) -> list[SchedulerEntryInfo]:
         """Return the periodic tasks of all running schedulers, as far as the user sees their queues."""
