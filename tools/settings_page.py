@@ -30,7 +30,7 @@ It is written by `tools/settings_page.py` from the descriptions in the code.
 | file | `concurrency = 8` |
 | app | `App(..., worker=WorkerConfig(concurrency=8))` |
 
-The first place in this order that says something wins.
+They are in order of precedence: a setting in one place overrides the same setting in all places below it.
 Flags and environment variables have the name of the setting:
 `max_memory` is `--max-memory` and `PYASYNQ_MAX_MEMORY`.
 The environment and the file are read when `pyasynq worker` starts, never when a module is imported.
