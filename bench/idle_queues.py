@@ -34,7 +34,7 @@ SCENES: Final = ((1, 1), (300, 1), (1_000, 1), (300, 10))
 PICKED_UP: Final = 300
 """Number of tasks that are picked up, one after another."""
 PACE: Final = 1 / 92
-"""Seconds between two tasks of a worker that is kept busy."""
+"""Seconds between two tasks of the busy worker; at 92 tasks a second, `BUSY_TASKS` take ten seconds."""
 BUSY_QUEUES: Final = 200
 BUSY_TASKS: Final = 920
 SETTLE_SECONDS: Final = 1.0

@@ -90,7 +90,7 @@ async def ticked(scene: Scene) -> float:
 
 
 async def result_returned(scene: Scene) -> float:
-    """Return how long after the handler's call a wait for the task's end returns."""
+    """Return the seconds from the call of a task's handler until `Client.wait` returns for this task."""
     info = await scene.client.enqueue("note", process_in=1, retention=60)
     await scene.client.wait("default", info.id)
     return time.time() - await scene.next()

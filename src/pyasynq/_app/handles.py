@@ -141,7 +141,7 @@ class TaskHandle(_Handle[_R_co]):
         await self._inspector.delete_task(self.queue, self.id)
 
     async def run_now(self) -> None:
-        """Put a task that waits, has failed or has succeeded at the end of its queue.
+        """Make a scheduled, retry, archived, completed or aggregating task pending; see `Inspector.run_task`.
 
         Raises:
             TaskNotFoundError: when there is no such task.

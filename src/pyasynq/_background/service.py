@@ -111,11 +111,11 @@ class Service:
             raise
 
     async def stop(self, limit: float = math.inf) -> bool:
-        """End the rest, let the round finish, and leave. A cancelled caller does not undo the stop.
+        """Wake the service if it sleeps between rounds, let its round finish, and call `leave`.
 
-        A step that takes longer than `limit` or `stop_limit` seconds is cancelled. If it does not end then,
-        it is left running, with a `ShutdownHung` event. An error of `leave` becomes a `LeaveFailed` event.
-        Returns whether the service ended in time.
+        If that takes longer than `limit` or `stop_limit` seconds, it is cancelled, with a `ShutdownHung`
+        event; if it ignores the cancellation, it is left running. An error of `leave` becomes a `LeaveFailed`
+        event. The stop goes on if the caller is cancelled. Returns whether the service ended in time.
         """
         task = self._task
         if task is None:

@@ -20,10 +20,10 @@ class QueueReading(NamedTuple):
 
     Attributes:
         redis_now: Redis' time at that moment.
-        pending: number of waiting tasks.
-        is_paused: whether none of these may be taken.
-        has_endings: whether its outbox has ends that callbacks are to be told.
-        active: number of tasks that workers have.
+        pending: number of pending tasks.
+        is_paused: whether the queue is paused, so that none of these may be taken.
+        has_endings: whether its outbox has ended tasks whose callbacks are still to be enqueued.
+        active: number of active tasks, which workers have.
         leases: number of leases.
         next_scheduled: when the next scheduled task is due.
         next_retry: when the next retry is due.

@@ -158,7 +158,7 @@ def configuration(folder: DataFolder, socket_file: str, *, port: int | None, pas
 
 
 def quote_setting(value: str) -> str:
-    """Quote a value for the server's configuration file, byte for byte."""
+    """Quote a value for redis.conf; bytes that are not plain ASCII become hexadecimal escapes."""
     return (
         '"' + "".join(chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in os.fsencode(value)) + '"'
     )

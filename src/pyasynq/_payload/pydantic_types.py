@@ -121,10 +121,12 @@ def is_pydantic_field(kind: Any) -> bool:
 
 
 def pydantic_field(kind: Any) -> Converter:
-    """Return the converter of a type of pydantic for fields: pydantic itself writes, reads and validates it.
+    """Return the converter of one of pydantic's field types, such as `EmailStr` or `HttpUrl`.
+
+    pydantic itself encodes, decodes and validates its values.
 
     Raises:
-        LossyTypeError: for one that does not come back as it was, or that pydantic cannot use here.
+        LossyTypeError: for a type that a round trip changes, such as `SecretStr`, or pydantic cannot use.
     """
     name = kind.__name__
     if _is_secret(kind):

@@ -42,7 +42,7 @@ class RecordType:
         read: returns the field of a value, by its name in JSON.
         make: makes a value of fields, by their names in JSON.
         accepts: whether a Python value is of this type.
-        tags: fields that can have only these values, which tell the type from others of a union.
+        tags: discriminators: fields with fixed values, which tell the type from other members of a union.
         fields: by their names in JSON.
     """
 

@@ -55,10 +55,10 @@ def text_scalar(
     Args:
         kind: the type.
         to_text: makes the text of a value.
-        from_text: makes a value of text; raises `ValueError` or `ArithmeticError` for text that is none.
-        never: subtypes that are refused, because something of them would be lost.
-        reads: kinds of JSON besides text that `from_text` takes.
-        keywords: of the JSON Schema.
+        from_text: parses text to a value; raises `ValueError` or `ArithmeticError` for invalid text.
+        never: subtypes that are refused, because text would lose a part of their values.
+        reads: types of JSON values besides text that `from_text` accepts.
+        keywords: further keywords of the JSON Schema, such as `format`.
     """
     schema: Schema = {"type": ["string", "integer"] if reads else "string", **keywords}
     readable = _TEXT | reads

@@ -107,7 +107,10 @@ class BlockingPool:
         return True
 
     def _wake_next(self) -> None:
-        """Wake the first ten exchanges; those in progress ignore it."""
+        """Wake the threads of the first `MAX_CONNECTIONS` exchanges: each of these may use a connection.
+
+        Exchanges that are in progress ignore it.
+        """
         for use in list(self._line)[:MAX_CONNECTIONS]:
             if use.waiter is not None:
                 use.waiter.wake()

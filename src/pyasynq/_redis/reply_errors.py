@@ -121,7 +121,10 @@ def denied_commands(error: ReplyError, script: bytes) -> list[str]:
 
 
 def _acl_name(called: str) -> str:
-    """Return the name that ACL rules have for a command, such as `memory|usage` for `MEMORY', 'USAGE`."""
+    """Return a command's name as in ACL rules: in lower case, with `|` before a subcommand.
+
+    `called` is what a script has between the outer quotes of its call: "MEMORY', 'USAGE" for `memory|usage`.
+    """
     return called.replace("', '", "|").lower()
 
 

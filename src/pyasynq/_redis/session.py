@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 MAX_CONNECTIONS: Final = 10
-"""Largest number of connections of a driver to one server; it also limits concurrent rounds."""
+"""Size of a driver's connection pool for one Redis server; further rounds wait for a connection."""
 _OLDEST_VERSION: Final = (6, 2)
 _FLAGS_SINCE: Final = (7, 0)
 _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})
@@ -93,7 +93,10 @@ def log_warning(warning: RedisWarning) -> None:
 
 @dataclass(slots=True, eq=False)
 class RedisSession:
-    """State of one connection, for the decisions. After a reconnection it may lead to another server."""
+    """State of one connection: whether it is open, and what its Redis server supports.
+
+    `exchange` decides by it what to send. A reconnection sets it again, since it may lead to another server.
+    """
 
     is_open: bool = False
     last_used: float = 0.0

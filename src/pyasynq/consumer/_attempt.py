@@ -281,7 +281,7 @@ class SettledAttempt(Attempt):
 
     @property
     def verdict(self) -> str:
-        """Verdict with which the attempt was settled."""
+        """How the attempt was settled: `"done"`, `"retry"`, and so on; see `Attempt.verdict`."""
         return self._verdict.value
 
     @property

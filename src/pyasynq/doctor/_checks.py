@@ -152,7 +152,7 @@ class QueueChecks:
         return found
 
     async def endings(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check the outbox; the evidence is the entry."""
+        """Find overdue completion callbacks in the outbox; the evidence is the entry of the ended task."""
         keys = self._survey.keys
         if keys.outbox.encode() not in self._survey.own_keys:
             return []

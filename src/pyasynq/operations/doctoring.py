@@ -24,7 +24,7 @@ class Examination:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers, for the audit."""
+        """Numbers of findings and of repairs, for the audit."""
         repaired = sum(len(finding.repaired) for finding in self.findings)
         return {"findings": len(self.findings), "repaired": repaired}
 

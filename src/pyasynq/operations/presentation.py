@@ -199,7 +199,7 @@ def _build_tree(value: Any) -> Node | None:
 
 
 def _open(node: Node, size: int) -> Node:
-    """Return the root of a tree, open, with the size of the data."""
+    """Return the root of a tree, expanded and with the size of the data; a leaf stays as it is."""
     return replace(node, text=f"{node.text}, {bytes_text(size)}", is_open=True) if node.children else node
 
 

@@ -171,7 +171,12 @@ class SearchProgress:
             self.types[task.type if is_known else _OTHER] += 1
 
     def cursor(self, place: Place, inner: str) -> SelectionCursor:
-        """Return the cursor of a place after what was counted."""
+        """Return the cursor from which a later search goes on, with the counts so far.
+
+        Args:
+            place: the collection to go on in.
+            inner: the cursor within this collection.
+        """
         return SelectionCursor(
             place.state.value,
             place.queue or "",

@@ -53,7 +53,7 @@ def list_marks(since: int, until: int) -> Plan[list[Mark]]:
 
 
 def remove_mark(mark_id: str) -> Plan[bool]:
-    """Remove a mark; return whether there was one."""
+    """Remove the mark (chart annotation) with this id; return whether it was found."""
     for data in (yield CommandCall(("ZRANGE", MARKS_KEY, 0, -1), MARKS_KEY, Replay.SAFE)):
         mark = _decode(data)
         if mark is not None and mark.id == mark_id:

@@ -40,9 +40,12 @@ _KEPT_BYTES: Final = 2_000
 _REACH: Final = 500
 """Number of ids that one call searches on each side of the expected place."""
 _CALLS_TO_OLD: Final = 200
-"""Maximum number of calls that search further on, 1,000 ids each: tasks may be taken between two pages."""
+"""Maximum number of calls that search for a cursor's place among older tasks, 1,000 ids each.
+
+Tasks that are taken between two pages shift it there.
+"""
 _CALLS_TO_NEW: Final = 20
-"""Maximum number of calls that search for a cursor's place further back: requeued tasks shift the place."""
+"""Maximum number of calls that search for a cursor's place among newer tasks: requeues shift it there."""
 _IDS_AT_ONCE: Final = 20_000
 _OVERLAP: Final = 1_000
 """Number of ids that two successive reads of a list share, because ids may leave it in between."""

@@ -219,7 +219,10 @@ def forget_steps(operation: str, queue: str) -> Plan[None]:
 
 
 def read_ways_back(operation: str, queue: str) -> Plan[list[tuple[int, str]]]:
-    """Return number and id of each deleted task that can be restored, the last one first."""
+    """Return the deleted tasks that can be restored, the last deleted one first.
+
+    Each is a pair: the number of its deletion, from 1 within the operation and the queue, and its id.
+    """
     gone = queue_keys(queue).gone(operation)
     numbers: dict[str, int] = {}
     cursor: bytes | int = b"0"

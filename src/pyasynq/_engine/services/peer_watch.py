@@ -18,9 +18,10 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 class PeerWatch(Service):
-    """Counts at start and with each heartbeat; reads records only if a queue has a limit or an order.
+    """Service that counts the servers, and reports those that ignore queue limits and order.
 
-    The program and the queues of a server never change, so each record is read once.
+    It has a round at the start and with each heartbeat. It reads the records of servers only if a queue has a
+    limit or an order. The program and the queues of a server never change, so each record is read once.
     """
 
     name = "peer_watch"

@@ -22,7 +22,10 @@ _SAME_CALL_SECONDS = 5
 
 
 class Subscriber(Service):
-    """Subscriber for requests. A round is one subscription, which ends with its connection or the service."""
+    """Service that receives cancel requests by Redis Pub/Sub, and cancels the attempts of these tasks.
+
+    A round is one subscription; it lasts until the connection breaks or the service stops.
+    """
 
     name = "subscriber"
 

@@ -218,7 +218,11 @@ class Fleet:
         return float("inf") if member.beat_at is None else member.beat_at + self._limits.silence
 
     def wake_at(self) -> float:
-        """Return the time of the next start or limit; infinity if there is none."""
+        """Return the time of the next start or deadline of a child; infinity if there is none.
+
+        The deadlines are those for its next sign of life, for its end after SIGTERM, and, in a reload, for
+        its readiness.
+        """
         times = [
             time
             for member in self.members

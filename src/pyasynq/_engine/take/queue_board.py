@@ -111,7 +111,7 @@ class QueueBoard:
         return {name: queue.priority for name, queue in self.settings.items()}
 
     def is_ordered(self, name: str) -> bool:
-        """Return whether a queue is ordered, as far as this server knows."""
+        """Return whether a queue is ordered (FIFO, one task at a time), as far as this server knows."""
         queue = self.known.get(name)
         return queue is not None and queue.state.rules is DequeueRules.ORDERED
 

@@ -300,7 +300,7 @@ class QueueState(NamedTuple):
         return self._replace(watch=Watch.NOTHING) if is_poll else self
 
     def doubted(self) -> QueueState:
-        """Ask the queue at once, because its known state may be outdated."""
+        """Return the next state: ask the queue at once, because its known state may be outdated."""
         return _open(self, self.watch)
 
     def gave_way(self, courtesy: float, *, until: float) -> QueueState:

@@ -1,4 +1,4 @@
-"""Partial evaluation of a query for one collection, and the part of it that Redis can filter by."""
+"""Partial evaluation of a query for one collection, and predicate pushdown: its filters in Redis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 _Groups = list[tuple[ScanText | ScanNumber, ...]]
-"""Tests of which a task must pass one of each tuple: a conjunction of disjunctions."""
+"""Tests in conjunctive normal form: a task must pass at least one test of each tuple."""
 
 _SCORED: Final = {
     (TaskState.SCHEDULED, "due"): (True, True),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ViewOperator(SearchOperator):
-    """Keeps searches and other pages under names."""
+    """The operator's methods about saved views: searches and other pages, stored under a name."""
 
     def views(self, page: str = "") -> list[SavedView]:
         """Return the user's own views by name, then those that others share; of one page, if it is given.

@@ -141,21 +141,21 @@ class QueueInspector(InspectorBase):
         burst: int | None = None,
         ordered: bool | Unchanged | None = UNCHANGED,
     ) -> QueueLimits:
-        """Limit a queue, which need not exist yet, for all pyasynq servers, whatever they were started with.
+        """Set a queue's concurrency limit, rate limit and order for all pyasynq servers.
 
-        Each limit wins over what servers ask for, until None removes it here; one that is not given stays
-        as it is. Servers obey at their next look at the queue, at the latest after 5 seconds. What runs
-        goes on. Servers in Go know of no limits and of no order.
+        A value set here overrides what servers were started with, until None removes it. An omitted value
+        stays as it is. Servers apply a change at their next look at the queue, within 5 seconds; running
+        tasks go on. The queue need not exist yet. Servers in Go ignore limits and order.
 
         Args:
             queue: its name.
-            max_run: how many of its tasks run at once, at least 1; to stop it, pause it.
-            rate: how many of its tasks start per `period`, more than 0.
-            period: of a rate that is given, in seconds or a `timedelta`; a second unless given.
-            burst: of a rate that is given: how many may start at once after a quiet time; as for `Queue`.
-            ordered: True lets its tasks run strictly one after the other, False does not even if servers
-                are started with `Queue(ordered=True)`. None leaves it to them: what they have made an
-                ordered queue is none until one of those that say so looks at it again.
+            max_run: largest number of its tasks that run at once, at least 1; to stop the queue, pause it.
+            rate: number of its tasks that start per `period`, more than 0.
+            period: the period of `rate`, in seconds or a `timedelta`; one second by default.
+            burst: number of tasks that may start at once after a quiet time, with `rate`; see `Queue`.
+            ordered: True runs its tasks strictly one after the other (FIFO). False ends that, even for
+                servers with `Queue(ordered=True)`. None removes the stored order: the queue is ordered
+                again as soon as a server with `Queue(ordered=True)` looks at it.
 
         Returns:
             the limits stored for the queue now.

@@ -85,7 +85,7 @@ class ApiCall:
         return self.ask.request.headers.get(name, "")
 
     def address(self, *names: str) -> str:
-        """Return an address below `/api/v1`, relative to that of the request."""
+        """Return the URL of a path below `/api/v1`, relative to the request's URL; a name is a segment."""
         return "../" * (self.depth - 1) + "/".join(
             quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names
         )

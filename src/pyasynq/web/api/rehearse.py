@@ -84,13 +84,13 @@ def _check_all(call: ApiCall, verb: str, names: Iterable[str]) -> None:
 
 
 async def rehearse_enqueue(call: ApiCall) -> Record:
-    """Check a task that is to be enqueued."""
+    """Check a task that is to be enqueued (dry run)."""
     tasks.build_task(call)
     return await rehearse(call, "enqueue")
 
 
 async def rehearse_limits(call: ApiCall) -> Record:
-    """Check limits that are to be changed."""
+    """Check a change of a queue's limits (dry run)."""
     queues.read_changes(call.body)
     return await rehearse(call, "set_queue_limits")
 
@@ -102,12 +102,12 @@ async def rehearse_payload(call: ApiCall) -> Record:
 
 
 async def rehearse_view(call: ApiCall) -> Record:
-    """Check a view that is to be saved."""
+    """Check a view that is to be saved (dry run)."""
     return await rehearse(call, "share_view" if call.body.shared else "save_view")
 
 
 async def rehearse_deletion_of_view(call: ApiCall) -> Record:
-    """Check a view that is to be deleted."""
+    """Check a view that is to be deleted (dry run)."""
     return await rehearse(call, "delete_shared_view" if call["shared"] else "delete_view")
 
 

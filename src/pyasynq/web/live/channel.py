@@ -41,7 +41,7 @@ class Channel:
     """Live page that is rendered again and again while it has viewers, who wait for the next rendering."""
 
     render: Callable[[int], Awaitable[Rendering]]
-    """Makes the rendering with a number."""
+    """Renders the page; its argument is the `number` of the new rendering."""
     epoch: str = field(default_factory=lambda: secrets.token_hex(4))
     latest: Rendering | None = None
     _viewers: int = 0

@@ -258,7 +258,7 @@ async def unsnooze(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def act(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Perform the action of a finding, read again."""
+    """Perform a finding's action, after checking that the finding still exists."""
     finding = await _find(ask, fields.get("finding", ""))
     _require_act(ask, finding)
     method = getattr(ask.operator, finding.action.verb)
