@@ -1,0 +1,15 @@
+"""Configurations of the service and of its task types: read from a file or a request, and checked."""
+
+from __future__ import annotations
+
+from .service_file import ServiceFile, ServiceSettings, parse_service_file, read_service_file
+from .task_configuration import TaskConfiguration, parse_task_configuration
+
+__all__ = [
+    "ServiceFile",
+    "ServiceSettings",
+    "TaskConfiguration",
+    "parse_service_file",
+    "parse_task_configuration",
+    "read_service_file",
+]

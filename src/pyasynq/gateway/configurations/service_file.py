@@ -1,0 +1,146 @@
+"""The service's file, in TOML or JSON: settings of the service, and a table or list of task types."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._checks import check_text, parse_whole_number
+from pyasynq._settings import Size
+from pyasynq._visible_text import visible
+from pyasynq.errors import ConfigurationError, InvalidOptionError
+
+from .field_names import join_path, read_table
+from .task_configuration import TaskConfiguration, parse_task_configuration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_DEFAULT_REDIS: Final = "redis://localhost:6379/0"
+_DEFAULT_MAX_BODY: Final = 1_000_000
+_MOST_MAX_BODY: Final = 8_000_000
+MAX_TASK_TYPES: Final = 2_000
+"""Number of task types of a service, as of types that workers publish."""
+_HIGHEST_PORT: Final = 65_535
+_LATER_TABLES: Final = frozenset({"doors", "hosts"})
+_LATER_SETTINGS: Final = frozenset({"middlewares"})
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Settings of the service.
+
+    Attributes:
+        redis: URL of Redis.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        max_body: largest body of a request in bytes.
+    """
+
+    redis: str = _DEFAULT_REDIS
+    host: str = "127.0.0.1"
+    port: int = 8080
+    max_body: int = _DEFAULT_MAX_BODY
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFile:
+    """Content of a service's file.
+
+    Attributes:
+        service: settings of the service.
+        tasks: configuration of each task type, by name.
+    """
+
+    service: ServiceSettings = ServiceSettings()
+    tasks: Mapping[str, TaskConfiguration] = field(default_factory=dict)
+
+
+def read_service_file(file: Path) -> ServiceFile:
+    """Read a file: JSON if its name ends with `.json`, TOML otherwise.
+
+    Raises:
+        ConfigurationError: for a file that cannot be read, and for one that says something wrong.
+    """
+    try:
+        text = file.read_text("utf-8")
+        content = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{visible(file)} cannot be read: {visible(error)}") from None
+    try:
+        return parse_service_file(content, folder=file.parent)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{visible(file)}: {visible(error)}") from None
+
+
+def parse_service_file(content: object, *, folder: Path | None = None) -> ServiceFile:
+    """Return what the content of a file says; a list is one of task types alone.
+
+    Raises:
+        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+    """
+    if isinstance(content, list):
+        content = {"tasks": content}
+    tables = read_table("", content, ("service", "tasks"), later=_LATER_TABLES)
+    service = _parse_settings(tables.get("service", {}))
+    return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder))
+
+
+def _parse_tasks(value: object, folder: Path | None) -> dict[str, TaskConfiguration]:
+    tasks: dict[str, TaskConfiguration] = {}
+    for path, name, table in _iterate_tables(value):
+        one = parse_task_configuration(path, table, name=name, folder=folder)
+        if one.name in tasks:
+            raise InvalidOptionError(join_path(path, "name"), str, "another table has this name already")
+        tasks[one.name] = one
+    if len(tasks) > MAX_TASK_TYPES:
+        raise InvalidOptionError("tasks", len(tasks), f"there can be {MAX_TASK_TYPES:,} task types at most")
+    return tasks
+
+
+def _iterate_tables(value: object) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield the place of each task type, its name if the place has one, and its table."""
+    if isinstance(value, Mapping):
+        for name, table in value.items():
+            yield join_path("tasks", name), name, table
+    elif isinstance(value, list):
+        for place, table in enumerate(value):
+            yield f"tasks[{place}]", None, table
+    else:
+        remedy = "must be a table for each type, as in [tasks.resize], or a list of such tables"
+        raise InvalidOptionError("tasks", type(value), remedy)
+
+
+def _parse_settings(value: object) -> ServiceSettings:
+    fields = read_table("service", value, ("redis", "listen", "max_body"), later=_LATER_SETTINGS)
+    redis = fields.get("redis", _DEFAULT_REDIS)
+    check_text("service.redis", redis)
+    host, port = parse_listen("service.listen", fields.get("listen", "127.0.0.1:8080"))
+    max_body = fields.get("max_body", _DEFAULT_MAX_BODY)
+    return ServiceSettings(redis, host, port, _parse_max_body("service.max_body", max_body))
+
+
+def parse_listen(path: str, value: object) -> tuple[str, int]:
+    """Return host and port of `127.0.0.1:8080` or `[::1]:8080`.
+
+    Raises:
+        InvalidOptionError: for other text.
+    """
+    host, _, digits = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    port = parse_whole_number(digits)
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if port is None or port > _HIGHEST_PORT or not host.strip("[]") or (":" in host and not is_bracketed):
+        raise InvalidOptionError(path, type(value), "must be an address and a port: 127.0.0.1:8080")
+    return host.strip("[]"), port
+
+
+def _parse_max_body(path: str, value: object) -> int:
+    size = Size().read(path, value) if isinstance(value, str) else value
+    Size().check(path, size)
+    assert isinstance(size, int)  # noqa: S101 - it was checked
+    if size > _MOST_MAX_BODY:
+        raise InvalidOptionError(path, size, f"must be {_MOST_MAX_BODY:,} at most, the largest payload")
+    return size

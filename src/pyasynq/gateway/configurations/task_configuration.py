@@ -1,0 +1,208 @@
+"""Configuration of one task type: its limits, the options of its tasks, and the schema of its params."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._checks import check_new_name, check_switch
+from pyasynq._queue_texts import read_rate
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError, nearest
+from pyasynq.limits import Queue, QueueLimits
+from pyasynq.options import resolve_options
+
+from .field_names import join_path, read_table
+from .params_schema import ParamsSchema, read_schema_file
+from .retry_rule import RetryRule, parse_duration, parse_retry_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+_KINDS: Final = ("worker",)
+"""Kinds of task types: `worker` is run by workers elsewhere."""
+_MANAGERS: Final = ("file", "api")
+"""Owners of a configuration: the service's file, or the API, which then alone changes it."""
+MAX_NAME_CHARACTERS: Final = 200
+_LATER_KINDS: Final = ("cmd", "http", "list")
+_LATER_FIELDS: Final = frozenset({"argv", "env", "headers", "method", "stdin", "url"})
+_ALIASES: Final = {"task_name": "name"}
+
+
+@dataclass(frozen=True, eq=False)
+class TaskConfiguration:
+    """Configuration of a task type, whose name is also the name of its queue. Durations are in seconds."""
+
+    name: str
+    kind: str = "worker"
+    max_run: int | None = None
+    """Number of the type's tasks that run at once, in all workers together; None means unlimited."""
+    rate: str | None = None
+    """Starts per time, in all workers together, such as `50/s+10`; None means unlimited."""
+    ordered: bool = False
+    timeout: float | None = None
+    max_retry: int | None = None
+    retry: RetryRule | None = None
+    """None is Asynq's back-off."""
+    retention: float | None = None
+    schema: dict[str, Any] | None = None
+    managed: str = "file"
+
+    @cached_property
+    def params_schema(self) -> ParamsSchema | None:
+        """The compiled schema of params; None without one."""
+        return None if self.schema is None else ParamsSchema(f"tasks.{self.name}.schema", self.schema)
+
+    @property
+    def limits(self) -> QueueLimits:
+        """The limits of the type's queue."""
+        rate = {} if self.rate is None else read_rate("rate", self.rate)
+        return Queue(max_run=self.max_run, ordered=self.ordered, **rate).limits
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The enqueue options of the type's tasks."""
+        given = {"timeout": self.timeout, "max_retry": self.max_retry, "retention": self.retention}
+        return {"queue": self.name} | {name: value for name, value in given.items() if value is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that are set, as `parse_task_configuration` reads them."""
+        fields = {
+            "name": self.name,
+            "kind": self.kind,
+            "max_run": self.max_run,
+            "rate": self.rate,
+            "ordered": self.ordered or None,
+            "timeout": self.timeout,
+            "max_retry": self.max_retry,
+            "retry": None if self.retry is None else self.retry.to_json(),
+            "retention": self.retention,
+            "schema": self.schema,
+            "managed": self.managed,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another configuration says the same."""
+        return isinstance(other, TaskConfiguration) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment] # as schemas are dictionaries
+
+
+def parse_task_configuration(
+    path: str, value: object, *, name: str | None = None, folder: Path | None = None
+) -> TaskConfiguration:
+    """Return the configuration that a table gives.
+
+    Args:
+        path: place of the table, for errors.
+        value: the table, from TOML or JSON; None in it is a field that is not set.
+        name: of the type, where the table is found under it; without it the table names itself.
+        folder: folder of the file, in which schemas are found by the names of their files; without one a
+            schema is given as it is.
+
+    Raises:
+        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+    """
+    fields = read_table(path, value, _READERS, aliases=_ALIASES, later=_LATER_FIELDS)
+    fields = {field: content for field, content in fields.items() if content is not None}
+    if name is not None and fields.setdefault("name", name) != name:
+        remedy = "differs from the name of its table: leave it out"
+        raise InvalidOptionError(join_path(path, "name"), str, remedy)
+    if "name" not in fields:
+        raise InvalidOptionError(join_path(path, "name"), None, "give the type's name (TaskName)")
+    if isinstance(fields.get("schema"), str) and folder is not None:
+        fields["schema"] = read_schema_file(join_path(path, "schema"), fields["schema"], folder)
+    read = {field: _READERS[field](join_path(path, field), content) for field, content in fields.items()}
+    if read.get("ordered") and read.get("max_run", 1) != 1:
+        remedy = "an ordered type runs one task at a time: leave it out"
+        raise InvalidOptionError(join_path(path, "max_run"), read["max_run"], remedy)
+    return TaskConfiguration(**read)
+
+
+def _read_name(path: str, value: object) -> str:
+    name = check_new_name(path, value)
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise InvalidOptionError(path, str, f"must have at most {MAX_NAME_CHARACTERS} characters")
+    if "/" in name or visible(name) != name:
+        raise InvalidOptionError(path, str, "must have visible characters only, and no slash")
+    return name
+
+
+def _read_kind(path: str, value: object) -> str:
+    if value in _LATER_KINDS:
+        remedy = (
+            f'the kind {value!r} comes with a later version of the service; this one runs kind = "worker"'
+        )
+        raise InvalidOptionError(path, str, remedy)
+    return _read_word(path, value, _KINDS)
+
+
+def _read_managed(path: str, value: object) -> str:
+    return _read_word(path, value, _MANAGERS)
+
+
+def _read_word(path: str, value: object, words: tuple[str, ...]) -> str:
+    if isinstance(value, str) and value in words:
+        return value
+    hint = nearest(value, words) if isinstance(value, str) else ""
+    raise InvalidOptionError(path, type(value), f"must be {' or '.join(map(repr, words))}{hint}")
+
+
+def _read_max_run(path: str, value: object) -> int:
+    try:
+        return Queue(max_run=value).max_run or 0  # type: ignore[arg-type] # it is checked there
+    except InvalidOptionError as error:
+        hint = "; to stop a type, pause its queue" if value == 0 else ""
+        remedy = f"must be a whole number from 1 to 1,000,000, or left out for no limit{hint}"
+        raise InvalidOptionError(path, error.value, remedy) from None
+
+
+def _read_rate(path: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidOptionError(path, value, 'must be text, such as "50/s" or "100/m+10"')
+    fields = read_rate(path, value)
+    try:
+        Queue(**fields)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(path, error.value, f"{error.option} {error.remedy}") from None
+    return value.strip()
+
+
+def _read_ordered(path: str, value: object) -> bool:
+    check_switch(path, value)
+    return bool(value)
+
+
+def _read_timeout(path: str, value: object) -> float:
+    return parse_duration(path, value, positive=True)
+
+
+def _read_max_retry(path: str, value: object) -> int:
+    try:
+        return resolve_options({"max_retry": value}).max_retry
+    except InvalidOptionError as error:
+        raise InvalidOptionError(path, error.value, error.remedy) from None
+
+
+def _read_schema(path: str, value: object) -> Any:
+    ParamsSchema(path, value)
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[str, object], Any]]] = {
+    "name": _read_name,
+    "kind": _read_kind,
+    "max_run": _read_max_run,
+    "rate": _read_rate,
+    "ordered": _read_ordered,
+    "timeout": _read_timeout,
+    "max_retry": _read_max_retry,
+    "retry": parse_retry_rule,
+    "retention": parse_duration,
+    "schema": _read_schema,
+    "managed": _read_managed,
+}
+"""Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""
