@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
     from tests.factories import Tasks
+    from tests.fix_leases import Instance
     from tests.invariants import RedisClient
 
 DONE: tuple[str, dict[str, Any]] = "complete", {"result": {"n": 1}}
@@ -107,10 +108,30 @@ async def test_waiting_polls_need_no_connection(redis_url: str, redis_client: Re
         before = len(redis_client.client_list())
         polls = [asyncio.create_task(service.lease(wait=55)) for _ in range(100)]
         await service.lease(wait=0.1)
+        assert 100 == service.leases.waiting
         assert before == len(redis_client.client_list())
         await service.leases.close()
         assert {204} == {(await poll).status_code for poll in polls}
         assert "shutting_down" == (await service.lease()).json()["code"]
+
+
+@run_async
+async def test_an_instance_that_ends_answers_polls_and_still_settles(redis_url: str, tasks: Tasks) -> None:
+    """Its workers go to another instance for the next task."""
+    tasks.pending("a")
+    async with leasing(redis_url) as service:
+        task = await service.take()
+        poll = asyncio.create_task(service.lease(wait=55))
+        await until(lambda: service.leases.waiting)
+        service.leases.end_waits()
+        assert 204 == (await poll).status_code
+        refused = check_problem(await service.lease(wait=0), 503, "shutting_down")
+        assert "another instance" in refused["remedy"]
+        extended = await service.act(task["token"], "extend")
+        assert 204 == (await service.act(extended.json()["token"], "complete")).status_code
+        await service.leases.close()
+        check_problem(await service.act(task["token"], "complete"), 503, "shutting_down")
+    assert {} == tasks.fields("a")
 
 
 @run_async
@@ -316,6 +337,28 @@ async def test_a_result_above_the_limit_is_refused_and_settles_nothing(redis_url
         )
         assert ["a"] == tasks.ids("active")
         assert 204 == (await service.act(task["token"], "complete", result="x")).status_code
+
+
+@run_async
+async def test_a_fifo_queue_keeps_its_order_across_instances(redis_url: str, tasks: Tasks) -> None:
+    """A failed task keeps the others waiting until it is done, however many workers there are."""
+    tasks.pending(*"abcdef")
+    done: list[str] = []
+
+    async def work(service: Instance) -> None:
+        while len(done) < 6:
+            answer = await service.lease(wait=0.5)
+            for task in answer.json()["tasks"] if answer.status_code == 200 else ():
+                if task["id"] == "b" and task["attempt"] == 1:
+                    await service.act(task["token"], "fail", error="not yet", delay=0)
+                else:
+                    done.append(task["id"])
+                    await service.act(task["token"], "complete")
+
+    async with leasing(redis_url) as one, leasing(redis_url) as two, Inspector(redis_url) as inspector:
+        await inspector.set_queue_limits("default", ordered=True)
+        await asyncio.gather(*(work(service) for service in (one, two, one, two)))
+    assert list("abcdef") == done
 
 
 @run_async

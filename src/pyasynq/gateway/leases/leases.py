@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._visible_text import visible
 from pyasynq.consumer import ConsumerConfig
-from pyasynq.errors import LeaseExpiredError, PyasynqError, TaskTimeoutError
+from pyasynq.errors import LeaseExpiredError, PyasynqError, ServerStateError, TaskTimeoutError
 from pyasynq.gateway.leases.access import check_queue, may_use
 from pyasynq.gateway.leases.acts import perform_act
 from pyasynq.gateway.leases.bodies import Extended
@@ -18,7 +18,7 @@ from pyasynq.gateway.leases.served_queues import ServedQueues
 from pyasynq.gateway.leases.tokens import InvalidTokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from pyasynq.consumer import Attempt, Consumer
     from pyasynq.events import Events
@@ -61,10 +61,26 @@ class Leases:
         self._config = config if config is not None else ConsumerConfig(concurrency=_MAX_LEASES)
         self._served = ServedQueues(redis, self._config, events)
         self._settle_seconds = settle_seconds
-        self.waiting = 0
-        """Number of requests that wait for tasks; written by `lease`, for metrics."""
+        self._waits: set[asyncio.Timeout] = set()
+        """Scopes of the requests that wait for tasks, each of which removes itself."""
+        self._is_ending = False
         self._returns: set[asyncio.Task[None]] = set()
         """Tasks that put attempts back; each removes itself."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for tasks."""
+        return len(self._waits)
+
+    def end_waits(self) -> None:
+        """Answer the waiting requests with no tasks, and lease nothing more; acts go on until `close`.
+
+        For a shutdown, before the server of HTTP waits for its open requests.
+        """
+        self._is_ending = True
+        now = asyncio.get_running_loop().time()
+        for wait in self._waits:
+            wait.reschedule(now)
 
     async def lease(self, key: WorkKey, request: LeaseRequest) -> list[Attempt]:
         """Return attempts for a worker; none if there was no task in the time to wait.
@@ -73,24 +89,36 @@ class Leases:
 
         Raises:
             ProblemError: for a queue that the key may not use, or that there is not.
+            ServerStateError: after `end_waits` and `close`.
             PyasynqError: as `Consumer.lease` does.
         """
+        if self._is_ending:
+            raise ServerStateError("the instance is closing")
         known = None if self._queues is None else self._queues()
         for name in request.queues:
             check_queue(key, name, known)
         self._config.lease_seconds(request.lease)
         names = dict.fromkeys(request.queues)
         async with self._served.using(*names) as consumer:
-            self.waiting += 1
-            try:
-                attempts = await consumer.lease(
-                    *names, limit=request.limit, wait=request.wait, duration=request.lease
-                )
-            finally:
-                self.waiting -= 1
+            attempts = await self._wait_for_tasks(
+                consumer.lease(*names, limit=request.limit, wait=request.wait, duration=request.lease)
+            )
         fitting = split_by_size(attempts, request.max_bytes)
         self.put_back(attempts[fitting:])
         return attempts[:fitting]
+
+    async def _wait_for_tasks(self, take: Coroutine[Any, Any, list[Attempt]]) -> list[Attempt]:
+        wait = asyncio.timeout(None)
+        try:
+            async with wait:
+                self._waits.add(wait)
+                return await take
+        except TimeoutError:
+            if not wait.expired():
+                raise
+            return []
+        finally:
+            self._waits.discard(wait)
 
     def put_back(self, attempts: Sequence[Attempt]) -> None:
         """Put attempts back to the front of their queues, without waiting for Redis."""
@@ -127,10 +155,11 @@ class Leases:
         )
 
     async def close(self) -> None:
-        """End waiting requests with no tasks, put back what is to be, and close the connections.
+        """Do as `end_waits`, put back what is to be, and close the connections.
 
         Leases live on: workers settle them through other instances.
         """
+        self.end_waits()
         if self._returns:
             await asyncio.wait(self._returns, timeout=self._settle_seconds)
         await self._served.close()
