@@ -58,7 +58,7 @@ from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq._wire.keys import operation_key
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.info import ServerAction
-from pyasynq.limits import QueueLimits
+from pyasynq.limits import UNLIMITED, QueueLimits
 from pyasynq.task import TaskState
 from tests.contract.aggregating import LIMITS, STAGED, finish
 from tests.contract.enqueueing import composed
@@ -244,6 +244,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "pause": lambda: pause_queue("default", 60, now=NOW),
     "acquire_token": lambda: acquire_token("api", 2, "a", deadline=LEASE_SCORE, now=NOW),
     "release_token": lambda: release_token("api", "b"),
+    "replace_limits": lambda: set_limits("low", 4, 40.0, 1.0, 8, expected=UNLIMITED),
     "set_limits": lambda: set_limits("low", 5, 50.0, 1.0, 10),
     "unpause": lambda: unpause_queue("low"),
     "cancel": lambda: request_cancelation("a", None, "retry", now=NOW),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq import Inspector, InvalidOptionError, Queue, QueueLimits
-from pyasynq._broker.stored_limits import set_limits
+from pyasynq import Inspector, InvalidOptionError, Queue, QueueLimits, QueueLimitsChangedError
+from pyasynq._broker.stored_limits import LIMIT_FIELDS, read_limits, set_limits
+from pyasynq._redis.plan import CommandCall
 from pyasynq._wire.engine_text import decode_engine, encode_engine
 from pyasynq.config import ServerConfig
 from pyasynq.limits import UNCHANGED, UNLIMITED
@@ -18,8 +19,11 @@ from tests.fix_engine import do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
+    from pyasynq._redis.plan import Plan
+    from pyasynq.limits import LimitChanges
     from tests.factories import Tasks
     from tests.fix_broker import Perform
+    from tests.invariants import RedisClient
 
 NOTHING = (UNCHANGED, UNCHANGED, None, None)
 
@@ -45,6 +49,78 @@ def test_each_limit_is_set_and_removed_by_itself(perform: Perform, tasks: Tasks)
     assert QueueLimits(None, 50.0, 1.0, 5) == perform(set_limits("default", *NOTHING))
     assert UNLIMITED == perform(set_limits("default", UNCHANGED, None, 1.0, None))
     assert {} == stored(tasks), "the plain script looks whether there is such a key"
+
+
+@pytest.mark.parametrize(
+    "before", [NOTHING, (3, UNCHANGED, None, None), (UNCHANGED, 50, 1.0, 5), (3, 50, 60.0, 5)]
+)
+def test_limits_are_stored_if_they_are_the_expected_ones(
+    perform: Perform, tasks: Tasks, before: tuple[Any, ...]
+) -> None:
+    """Compare-and-set; fails if the script compares any of the five with another one."""
+    was = perform(set_limits("default", *before, ordered=True))
+    expected = QueueLimits(7, was.rate, was.period, was.burst, True)
+
+    assert expected == perform(set_limits("default", 7, UNCHANGED, None, None, expected=was))
+    assert b"7" == stored(tasks)[b"concurrency"]
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        {"max_run": 5},
+        {"max_run": None},
+        {"rate": 51.0, "period": 1.0, "burst": 5},
+        {"rate": 50.0, "period": 2.0, "burst": 5},
+        {"rate": 50.0, "period": 1.0, "burst": 6},
+        {"ordered": False},
+        {"ordered": None},
+    ],
+)
+@run_async
+async def test_limits_that_others_have_changed_are_not_overwritten(
+    redis_url: str, redis_client: RedisClient, meanwhile: LimitChanges
+) -> None:
+    """Whichever of the five it is, nothing is stored."""
+    async with Inspector(redis_url) as inspector:
+        read = await inspector.set_queue_limits("default", max_run=3, rate=50, burst=5, ordered=True)
+        changed = await inspector.set_queue_limits("default", **meanwhile)
+        with pytest.raises(QueueLimitsChangedError, match="'default' have changed since"):
+            await inspector.set_queue_limits("default", max_run=9, expected=read)
+
+    assert changed == read_limits(redis_client.hmget("asynq:{default}:x:limits", *LIMIT_FIELDS))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("concurrency", "4"), ("rate", "51.0"), ("period", "2.0"), ("burst", "6"), ("ordered", "0")],
+)
+def test_a_change_between_reading_and_writing_is_noticed_by_the_script(
+    perform: Perform, tasks: Tasks, field: str, value: str
+) -> None:
+    """The comparison and the write are one step: a write between both calls of the plan stays."""
+    was = perform(set_limits("default", 3, 50, 1.0, 5, ordered=True))
+    plan = set_limits("default", 9, UNCHANGED, None, None, expected=was)
+    read = next(plan)
+    assert isinstance(read, CommandCall)
+    replies = tasks.client.hmget(tasks.keys.limits, *LIMIT_FIELDS)
+    write = plan.send(replies)
+
+    tasks.client.hset(tasks.keys.limits, field, value)
+
+    def send() -> Plan[Any]:
+        return (yield write)
+
+    assert perform(send()) is None
+    assert value.encode() == stored(tasks)[field.encode()]
+    with pytest.raises(QueueLimitsChangedError):
+        plan.send(None)
+
+
+def test_what_is_expected_must_be_limits() -> None:
+    """As the inspector returns them."""
+    with pytest.raises(InvalidOptionError, match="must be the QueueLimits that were read"):
+        next(set_limits("default", 3, UNCHANGED, None, None, expected=3))  # type: ignore[arg-type]
 
 
 def test_settings_of_other_kinds_stay(perform: Perform, tasks: Tasks) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.scripts import INSPECT_SET_LIMITS
+from pyasynq._broker.scripts import INSPECT_REPLACE_LIMITS, INSPECT_SET_LIMITS
 from pyasynq._broker.stored import parse_number
 from pyasynq._checks import check_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors import InvalidOptionError, QueueLimitsChangedError
 from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_max_run, check_rate
 
 if TYPE_CHECKING:
@@ -30,12 +30,16 @@ def set_limits(
     burst: int | None,
     *,
     ordered: bool | Unchanged | None = UNCHANGED,
+    expected: QueueLimits | None = None,
 ) -> Plan[QueueLimits]:
     """Store limits of a queue, which need not exist yet; None removes one.
 
-    Return what is stored afterwards.
+    Return what is stored afterwards. With `expected`, raise `QueueLimitsChangedError` and change nothing if
+    other limits are stored.
     """
     check_name("queue", queue)
+    if not isinstance(expected, QueueLimits | None):
+        raise InvalidOptionError("expected", expected, "must be the QueueLimits that were read")
     changes: list[Argument] = []
     if max_run is not UNCHANGED:
         number = check_max_run(max_run)
@@ -56,8 +60,26 @@ def set_limits(
                 "ordered", ordered, "must be True, False, or None to leave it to the servers"
             )
         changes += ("ordered", "" if ordered is None else int(ordered))
+    if expected is not None:
+        return (yield from _replace_limits(queue, expected, changes))
     limits = queue_keys(queue).limits
     return read_limits((yield ScriptCall(INSPECT_SET_LIMITS, (limits,), tuple(changes), Replay.SAFE)))
+
+
+def _replace_limits(queue: str, expected: QueueLimits, changes: Sequence[Argument]) -> Plan[QueueLimits]:
+    """Store changes if the limits are still the expected ones (compare-and-set).
+
+    The texts that were read are compared again in the script, so nothing is lost between the two calls.
+    """
+    limits = queue_keys(queue).limits
+    stored = yield CommandCall(("HMGET", limits, *LIMIT_FIELDS), limits, Replay.SAFE)
+    if read_limits(stored) != expected:
+        raise QueueLimitsChangedError(queue)
+    args = (*(b"" if one is None else one for one in stored), *changes)
+    reply = yield ScriptCall(INSPECT_REPLACE_LIMITS, (limits,), args, Replay.NEVER)
+    if reply is None:
+        raise QueueLimitsChangedError(queue)
+    return read_limits(reply)
 
 
 def get_limits(queue: str) -> Plan[QueueLimits]:

@@ -139,6 +139,18 @@ class QueuePausedError(PyasynqError):
         self.queue = queue
 
 
+class QueueLimitsChangedError(PyasynqError):
+    """The limits of a queue are not those that the caller expects: someone else has changed them.
+
+    Attributes:
+        queue: the queue's name.
+    """
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"the limits of queue {queue!r} have changed since they were read; read them again")
+        self.queue = queue
+
+
 class QueueNotPausedError(PyasynqError):
     """The queue is not paused.
 

@@ -159,6 +159,7 @@ ERRORS: list[PyasynqError] = [
     errors.OperationNotFoundError("op"),
     errors.PermissionDeniedError("mira", "run_task", "tasks.run", "q", ("operator", "admin")),
     errors.QueryError(0, 1, "sentence", SECRET),
+    errors.QueueLimitsChangedError("q"),
     errors.QueueNotPausedError("q"),
     errors.WaitTimeoutError("q", "a", 1.0),
     errors.WorkerDiedError("server", 1),

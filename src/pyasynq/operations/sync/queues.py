@@ -81,11 +81,20 @@ class QueueOperator(OperatorBase):
         self._inspector.unpause_queue(queue)
 
     def set_queue_limits(
-        self, queue: str, *, reason: str = "", **limits: Unpack[LimitChanges]
+        self,
+        queue: str,
+        *,
+        expected: QueueLimits | None = None,
+        reason: str = "",
+        **limits: Unpack[LimitChanges],
     ) -> QueueLimits:
-        """Change the limits of a queue, as `Inspector.set_queue_limits`; return what is stored now."""
+        """Change the limits of a queue, as `Inspector.set_queue_limits`; return what is stored now.
+
+        Raises:
+            QueueLimitsChangedError: other limits than the expected ones are stored.
+        """
         before = self._inspector.queue_limits(queue)
-        after = self._inspector.set_queue_limits(queue, **limits)
+        after = self._inspector.set_queue_limits(queue, expected=expected, **limits)
         note_change(before, after)
         return after
 

@@ -140,6 +140,7 @@ class QueueInspector(InspectorBase):
         period: Duration | None = None,
         burst: int | None = None,
         ordered: bool | Unchanged | None = UNCHANGED,
+        expected: QueueLimits | None = None,
     ) -> QueueLimits:
         """Set a queue's concurrency limit, rate limit and order for all pyasynq servers.
 
@@ -156,12 +157,19 @@ class QueueInspector(InspectorBase):
             ordered: True runs its tasks strictly one after the other (FIFO). False ends that, even for
                 servers with `Queue(ordered=True)`. None removes the stored order: the queue is ordered
                 again as soon as a server with `Queue(ordered=True)` looks at it.
+            expected: the stored limits as `QueueInfo.limits` has them. If others are stored by now, nothing
+                is changed (compare-and-set).
 
         Returns:
             the limits stored for the queue now.
+
+        Raises:
+            QueueLimitsChangedError: the stored limits are not the expected ones.
+            ReplyLostError: with `expected`, the connection broke: they may have been changed.
         """
         self._require_primary()
-        return self._run(set_limits(queue, max_run, rate, period, burst, ordered=ordered))
+        plan = set_limits(queue, max_run, rate, period, burst, ordered=ordered, expected=expected)
+        return self._run(plan)
 
     def remove_queue(
         self, queue: str, *, force: bool = False, progress: Callable[[int, int], object] | None = None

@@ -98,10 +98,13 @@ class ApiCall:
         """
         wanted = self.header("if-match")
         if wanted and not matches_tag(wanted, tag):
-            remedy = "Read it again, and send your change with the new ETag."
-            raise ProblemError(
-                412, "changed_meanwhile", "It is not what If-Match names.", remedy, field="If-Match"
-            )
+            raise changed_meanwhile()
+
+
+def changed_meanwhile() -> ProblemError:
+    """Return the problem of a change to what someone else has changed since it was read."""
+    remedy = "Read it again, and send your change with the new ETag."
+    return ProblemError(412, "changed_meanwhile", "It is not what If-Match names.", remedy, field="If-Match")
 
 
 def encode_answer(value: Any) -> bytes:

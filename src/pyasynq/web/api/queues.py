@@ -9,9 +9,10 @@ import msgspec
 
 from pyasynq._face_records.queues import describe_day, describe_group, describe_queue
 from pyasynq._face_records.reports import describe_error
+from pyasynq.errors import QueueLimitsChangedError
 from pyasynq.limits import LimitChanges
 
-from .call import Listing, encode_answer, make_tag
+from .call import Listing, changed_meanwhile, encode_answer, make_tag
 from .cursors import page_of_names
 from .problem import wrong_value
 from .records import describe_limit_report, describe_type_counts
@@ -65,10 +66,17 @@ async def handle_get_limits(call: ApiCall) -> Record:
 
 async def handle_change_limits(call: ApiCall) -> Record:
     """Change limits; with `If-Match`, only if they have not changed since they were read."""
+    changes, expected = read_changes(call.body), None
     if call.header("if-match"):
-        before = describe_limit_report(await call.operator.queue_limits(call.queue))
-        call.check_unchanged(make_tag(encode_answer(before)))
-    await call.operator.set_queue_limits(call.queue, reason=call.body.reason, **read_changes(call.body))
+        report = await call.operator.queue_limits(call.queue)
+        call.check_unchanged(make_tag(encode_answer(describe_limit_report(report))))
+        expected = report.stored
+    try:
+        await call.operator.set_queue_limits(
+            call.queue, expected=expected, reason=call.body.reason, **changes
+        )
+    except QueueLimitsChangedError:
+        raise changed_meanwhile() from None
     return await handle_get_limits(call)
 
 
