@@ -130,6 +130,7 @@ def violations(
 _GLOBAL_KEYS: dict[str, int | None] = {
     "ask:": 60,
     "audit": None,
+    "conf": None,
     "marks": 90 * 86_400,
     "op:": 30 * 86_400,
     "ops": None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.operating.configurations import MAX_CONFIGURATIONS
 from pyasynq._broker.operating.snoozes import MAX_SNOOZES, decode_snooze
 from pyasynq._broker.operating.views import MAX_VIEWS
-from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY, SNOOZED_KEY, VIEWS_KEY
+from pyasynq._wire.keys import AUDIT_KEY, CONFIGURATIONS_KEY, REFUSED_KEY, SNOOZED_KEY, VIEWS_KEY
 from pyasynq.operations.audit import decode_entry
+from pyasynq.operations.type_configurations import decode_content
 from pyasynq.operations.views import decode_view
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
     """Yield what is wrong with the audit and with saved views, as sentences."""
     yield from _view_violations(client)
     yield from _snooze_violations(client)
+    yield from _configuration_violations(client)
     for key, names in _FIELDS.items():
         if client.type(key) != b"stream":
             continue
@@ -46,6 +49,19 @@ def _snooze_violations(client: RedisClient) -> Iterator[str]:
     for data in snoozes:
         if decode_snooze(data) is None:
             yield f"{SNOOZED_KEY} says {data!r}"
+
+
+def _configuration_violations(client: RedisClient) -> Iterator[str]:
+    if client.type(CONFIGURATIONS_KEY) != b"hash":
+        return
+    found = client.hgetall(CONFIGURATIONS_KEY)
+    newest = int(found.pop(b"", b"0"))
+    if len(found) > MAX_CONFIGURATIONS:
+        yield f"{CONFIGURATIONS_KEY} has {len(found)} configurations"
+    for name, value in found.items():
+        version, _, content = value.partition(b" ")
+        if not version.isdigit() or int(version) > newest or decode_content(content) is None:
+            yield f"{CONFIGURATIONS_KEY} says {value!r} of {name!r}"
 
 
 def _view_violations(client: RedisClient) -> Iterator[str]:

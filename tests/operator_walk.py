@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.attempt_counts import count_attempts
+from pyasynq._broker.operating.configurations import write_configuration
 from pyasynq._broker.operating.operations import create_operation, write_tasks
 from pyasynq._broker.operating.views import write_view
 from pyasynq._broker.servers import write_server_state
@@ -95,6 +96,7 @@ def fill(client: RedisClient, perform: Perform) -> None:
             is_shared=True,
             now=NOW.to_datetime(),
         )
+        perform(write_configuration(queue, b'{"max_run":1}', None, NOW))
         perform(write_view(view.view, encode_view(view)))
     texts = [entry(f"entry-of-{queue}", f'Queue("{queue}")', payload=PAYLOAD) for queue in QUEUES]
     announce(client, "scheduler", *texts, lapses=NOW.seconds + 60)
@@ -108,6 +110,11 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "attention": ((), {}),
         "snooze_finding": (("poison", queue), {"duration": 3_600, "reason": "test"}),
         "unsnooze_finding": (("poison", queue), {}),
+        "type_configurations": ((), {}),
+        "type_configurations_version": ((), {}),
+        "type_configuration": ((queue,), {}),
+        "set_type_configuration": ((queue, {"max_run": 2}), {}),
+        "delete_type_configuration": ((queue,), {}),
         "set_wait_objective": ((queue, 30), {}),
         "queue": ((queue,), {}),
         "queue_infos": ((), {}),

@@ -38,6 +38,7 @@ TWINS = {
                 "series",
                 "servers",
                 "tasks",
+                "configurations",
                 "views",
             ),
         )

@@ -423,6 +423,7 @@ async def test_exactly_a_thousand_active_tasks_can_be_examined(
         ("asynq:scheduler_history:e", ""),
         ("asynq:x:types", ""),
         ("asynq:x:views", ""),
+        ("asynq:x:conf", ""),
         ("asynq:x:snoozed", ""),
         ("asynq:x:op:o", ""),
         ("asynq:{low}:x:gone:o", "low"),

@@ -73,6 +73,8 @@ LEAST_ROLE = {
     **dict.fromkeys(("share_view", "export", "import_tasks"), "operator"),
     **dict.fromkeys(("snooze_finding", "unsnooze_finding", "set_wait_objective"), "operator"),
     "attention": "viewer",
+    **dict.fromkeys(("type_configurations", "type_configurations_version", "type_configuration"), "viewer"),
+    **dict.fromkeys(("set_type_configuration", "delete_type_configuration"), "admin"),
     **dict.fromkeys(("delete_queue", "redis_info", "delete_shared_view"), "admin"),
     **dict.fromkeys(("redis_report", "redis_texts", "queue_locations"), "admin"),
 }

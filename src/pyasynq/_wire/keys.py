@@ -40,6 +40,8 @@ MARKS_KEY = "asynq:x:marks"
 """Sorted set of ours: marks in charts as JSON, scored with the Unix second that they are for."""
 TASK_TYPES_KEY = "asynq:x:types"
 """Hash of ours: by task type, the Unix second of its last announcement, a space, and its description."""
+CONFIGURATIONS_KEY = "asynq:x:conf"
+"""Hash of ours: by task type, the version of its configuration, a space, and JSON."""
 
 _KEPT_QUEUES = 1024
 

@@ -46,6 +46,7 @@ from pyasynq.errors._enqueue import (
 )
 from pyasynq.errors._inspect import (
     ArchiveFullError,
+    ConfigurationChangedError,
     OperationNotFoundError,
     PermissionDeniedError,
     QueryError,
@@ -99,6 +100,7 @@ __all__ = [
     "AttemptSettledError",
     "ChildProcessDiedError",
     "ClientClosedError",
+    "ConfigurationChangedError",
     "ConfigurationError",
     "CronError",
     "DrainTimeoutError",

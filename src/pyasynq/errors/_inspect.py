@@ -205,6 +205,24 @@ class PermissionDeniedError(PyasynqError):
         self.roles = roles
 
 
+class ConfigurationChangedError(PyasynqError):
+    """The configuration of a task type has another version than the expected one; nothing was changed.
+
+    Attributes:
+        name: of the task type.
+        version: that its configuration has; 0 if it has none.
+    """
+
+    def __init__(self, name: str, version: int) -> None:
+        if version:
+            found = f"has the version {version} by now: read it again before you change it"
+        else:
+            found = "has no configuration"
+        super().__init__(f"task type {visible(name)} {found}")
+        self.name = name
+        self.version = version
+
+
 class QueryError(PyasynqError, ValueError):
     """A query that cannot be read or can match nothing. It names the place in the query.
 

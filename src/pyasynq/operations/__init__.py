@@ -22,6 +22,7 @@ from .presentation import Node, Presentation, ShowHook, present
 from .redaction import MASK, RedactHook, Redactor, Withheld
 from .thresholds import DEFAULT_THRESHOLDS, Thresholds
 from .selection import Budget
+from .type_configurations import TypeConfiguration
 from .verbs import VERBS, Subject, Verb
 from .views import SavedView
 A name is imported when it is first used, so that a command line that only needs a word of it starts quickly.
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from .redaction import MASK, RedactHook, Redactor, Withheld
     from .selection import Budget
     from .thresholds import DEFAULT_THRESHOLDS, Thresholds
+    from .type_configurations import TypeConfiguration
     from .verbs import VERBS, Subject, Verb
     from .views import SavedView
 
@@ -82,6 +84,7 @@ _EXPORTS_BY_MODULE: Final = {
     "redaction": ("MASK", "RedactHook", "Redactor", "Withheld"),
     "selection": ("Budget",),
     "thresholds": ("DEFAULT_THRESHOLDS", "Thresholds"),
+    "type_configurations": ("TypeConfiguration",),
     "verbs": ("Subject", "VERBS", "Verb"),
     "views": ("SavedView",),
 }
@@ -125,6 +128,7 @@ __all__ = [
     "Subject",
     "Targets",
     "Thresholds",
+    "TypeConfiguration",
     "User",
     "Verb",
     "Withheld",

@@ -66,7 +66,7 @@ class ProgramPermission(enum.StrEnum):
     RESULTS_READ = "results.read"
     """Wait for a task by its id, and read its result."""
     TYPES_EDIT = "types.edit"
-    """Publish task types."""
+    """Change configurations of task types."""
     KEYS_ADMIN = "keys.admin"
     """Make and revoke API keys."""
     METRICS_READ = "metrics.read"
@@ -82,7 +82,8 @@ ROLES: Final[Mapping[str, frozenset[AnyPermission]]] = MappingProxyType(
     {
         "viewer": frozenset({Permission.TASKS_VIEW}),
         "operator": _ADMIN - _RESERVED,
-        "admin": _ADMIN | {ProgramPermission.KEYS_ADMIN, ProgramPermission.METRICS_READ},
+        "admin": _ADMIN
+        | {ProgramPermission.KEYS_ADMIN, ProgramPermission.METRICS_READ, ProgramPermission.TYPES_EDIT},
     }
 )
 """Permissions of each role, from the least to the most."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from .permissions import Permission
+from .permissions import Permission, ProgramPermission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +51,8 @@ _WITHOUT_CONTENTS: Final = frozenset(
         *("quiet_server", "stop_server", "task_types", "pause_schedule", "resume_schedule"),
         *("attempt_series", "marks", "add_mark", "remove_mark", "examine", "repair", "replicas"),
         *("queue_locations", "redis_texts"),
+        *("type_configurations", "type_configurations_version", "type_configuration"),
+        *("set_type_configuration", "delete_type_configuration"),
         *("redis_info", "views", "save_view", "share_view", "delete_view", "delete_shared_view"),
     }
 )
@@ -156,6 +158,17 @@ _ROWS: Final = (
         Subject.EVERYTHING,
         Permission.SETTINGS_ADMIN,
         "delete a view that is shared",
+    ),
+    # Configurations of the task service
+    _view("type_configurations", Subject.SHOWN, "list the configurations of task types"),
+    _view("type_configurations_version", Subject.SHOWN, "show whether a task type was configured"),
+    _view("type_configuration", Subject.QUEUE, "show the configuration of a task type"),
+    _change("set_type_configuration", Subject.QUEUE, ProgramPermission.TYPES_EDIT, "configure a task type"),
+    _change(
+        "delete_type_configuration",
+        Subject.QUEUE,
+        ProgramPermission.TYPES_EDIT,
+        "delete the configuration of a task type",
     ),
     # Operations on many tasks
     _view("preview_operation", Subject.TARGETS, "show what an operation would do", Permission.OPERATIONS_RUN),

@@ -23,6 +23,8 @@ _WITHOUT_A_FORM: Final = {
     "import_tasks": "a file of the command line's export",
     "add_mark": "deployments set marks, by the command line or the API",
     "remove_mark": "as add_mark",
+    "set_type_configuration": "the file and the API of the task service configure types",
+    "delete_type_configuration": "as set_type_configuration",
     "set_wait_objective": "set by the command line or the API",
 }
 

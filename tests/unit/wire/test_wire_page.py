@@ -114,6 +114,7 @@ def test_every_global_key_has_a_row() -> None:
     }
     constants |= {
         keys.TASK_TYPES_KEY,
+        keys.CONFIGURATIONS_KEY,
         keys.AUDIT_KEY,
         keys.REFUSED_KEY,
         keys.VIEWS_KEY,

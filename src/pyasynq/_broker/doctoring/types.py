@@ -11,6 +11,7 @@ from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import (
     ALL_QUEUES,
     AUDIT_KEY,
+    CONFIGURATIONS_KEY,
     MARKS_KEY,
     OPERATIONS_KEY,
     REFUSED_KEY,
@@ -79,6 +80,7 @@ INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"z
 GLOBAL_TYPES: Final = {
     **INDEX_TYPES,
     TASK_TYPES_KEY: b"hash",
+    CONFIGURATIONS_KEY: b"hash",
     AUDIT_KEY: b"stream",
     REFUSED_KEY: b"stream",
     VIEWS_KEY: b"hash",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .attention import AttentionOperator
 from .audit import AuditOperator
 from .bulk import BulkOperator
+from .configurations import ConfigurationOperator
 from .doctor import DoctorOperator
 from .operations import OperationOperator
 from .queues import QueueOperator
@@ -25,6 +26,7 @@ class Operator(
     AuditOperator,
     StatisticsOperator,
     ViewOperator,
+    ConfigurationOperator,
     DoctorOperator,
     AttentionOperator,
 ):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from .attention import AttentionOperator
 from .audit import AuditOperator
 from .bulk import BulkOperator
+from .configurations import ConfigurationOperator
 from .doctor import DoctorOperator
 from .operations import OperationOperator
 from .queues import QueueOperator
@@ -26,6 +27,7 @@ class Operator(
     AuditOperator,
     StatisticsOperator,
     ViewOperator,
+    ConfigurationOperator,
     DoctorOperator,
     AttentionOperator,
 ):

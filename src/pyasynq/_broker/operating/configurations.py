@@ -1,0 +1,75 @@
+"""Configurations of task types in Redis: by type a version and JSON, changed by compare-and-set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq._broker.arguments import time_arguments
+from pyasynq._broker.scripts import TYPE_CONFIGURE
+from pyasynq._broker.stored import decode_name, parse_number
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._wire.keys import CONFIGURATIONS_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._clock import Instant
+
+MAX_CONFIGURATIONS: Final = 2_000
+"""Number of task types that have a configuration."""
+MAX_CONFIGURATION_BYTES: Final = 80_000
+"""Largest configuration in bytes of JSON: that of the largest schema, and its other fields."""
+NEWEST: Final = ""
+"""Field of the highest version, which readers look at; no type has an empty name."""
+_AT_ONCE: Final = 50
+
+
+class ConfigurationChange(NamedTuple):
+    """Result of a compare-and-set.
+
+    Attributes:
+        outcome: `stored`; `other` if the type has another version; `full` if there is no room.
+        version: of the type: the new one, or the one that it has; 0 for none.
+    """
+
+    outcome: str
+    version: int
+
+
+def write_configuration(
+    name: str, content: bytes, expected: int | None, now: Instant | None
+) -> Plan[ConfigurationChange]:
+    """Store the configuration of a type if it has the expected version: 0 for none, None for any.
+
+    Empty content deletes it.
+    """
+    head = (*time_arguments(now), name, "" if expected is None else expected)
+    args = (*head, MAX_CONFIGURATIONS, content)
+    outcome, version = yield ScriptCall(TYPE_CONFIGURE, (CONFIGURATIONS_KEY,), args, Replay.SAFE)
+    return ConfigurationChange(outcome.decode(), version)
+
+
+def read_newest_version() -> Plan[int]:
+    """Return the highest version that any change has made; 0 before the first."""
+    command = ("HGET", CONFIGURATIONS_KEY, NEWEST)
+    return parse_number((yield CommandCall(command, CONFIGURATIONS_KEY, Replay.SAFE)))
+
+
+def read_configurations(names: Sequence[str] | None = None) -> Plan[dict[str, tuple[int, bytes]]]:
+    """Return version and content by type, of some types or of all; 50 at a time, as schemas are large."""
+    if names is None:
+        found = yield CommandCall(("HKEYS", CONFIGURATIONS_KEY), CONFIGURATIONS_KEY, Replay.SAFE)
+        asked: Sequence[bytes | str] = [name for name in found if name]
+    else:
+        asked = names
+    read: dict[str, tuple[int, bytes]] = {}
+    for first in range(0, len(asked), _AT_ONCE):
+        part = asked[first : first + _AT_ONCE]
+        command = ("HMGET", CONFIGURATIONS_KEY, *part)
+        values: Sequence[bytes | None] = yield CommandCall(command, CONFIGURATIONS_KEY, Replay.SAFE)
+        for name, value in zip(part, values, strict=True):
+            version, _, content = (value or b"").partition(b" ")
+            if content and version.isdigit():
+                text = name if isinstance(name, str) else decode_name(name)
+                read[text] = parse_number(version), content
+    return read

@@ -1,0 +1,93 @@
+# Generated from src/pyasynq/operations/operator/configurations.py by tools/unasync.py; change that file and run `make sync`.
+"""The operator's methods about configurations of task types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyasynq._broker.operating.configurations import (
+    MAX_CONFIGURATION_BYTES,
+    MAX_CONFIGURATIONS,
+    read_configurations,
+    read_newest_version,
+    write_configuration,
+)
+from pyasynq._checks import check_new_name, check_whole
+from pyasynq.errors import ConfigurationChangedError, InvalidOptionError
+from pyasynq.operations.type_configurations import TypeConfiguration, decode_content, encode_content
+
+from .search import SearchOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ConfigurationOperator(SearchOperator):
+    """Reads and changes what the task service knows of each task type."""
+
+    def type_configurations(self) -> list[TypeConfiguration]:
+        """Return the configurations of the types whose queues the user sees, by name.
+
+        Values that are not JSON objects are left out.
+        """
+        found = self._inspector.run(read_configurations())
+        read = [_decode(name, *found[name]) for name in sorted(found) if self._access.sees(name)]
+        return [one for one in read if one is not None]
+
+    def type_configurations_version(self) -> int:
+        """Return the highest version so far, of deleted configurations too: each change raises it."""
+        return self._inspector.run(read_newest_version())
+
+    def type_configuration(self, queue: str) -> TypeConfiguration | None:
+        """Return the configuration of a task type, which has the name of its queue; None without one."""
+        found = self._inspector.run(read_configurations([queue]))
+        return _decode(queue, *found[queue]) if queue in found else None
+
+    def set_type_configuration(
+        self, queue: str, content: Mapping[str, Any], *, expected: int | None = None, reason: str = ""
+    ) -> TypeConfiguration:
+        """Store the configuration of a task type, which has the name of its queue.
+
+        Equal content changes nothing, and keeps the version.
+
+        Args:
+            queue: the name.
+            content: the configuration; the task service checks it.
+            expected: change it only if it has this version, 0 if it is to be new; None changes any.
+            reason: why, for the audit.
+
+        Raises:
+            ConfigurationChangedError: it has another version.
+            InvalidOptionError: for content that is not JSON or too large, and above 2,000 types.
+        """
+        check_new_name("queue", queue)
+        data = encode_content(content, MAX_CONFIGURATION_BYTES)
+        version = self._write(queue, data, expected)
+        return TypeConfiguration(queue, version, dict(content))
+
+    def delete_type_configuration(
+        self, queue: str, *, expected: int | None = None, reason: str = ""
+    ) -> None:
+        """Delete the configuration of a task type; its tasks and the limits of its queue stay.
+
+        Raises:
+            ConfigurationChangedError: it has another version than the expected one, or there is none.
+        """
+        self._write(queue, b"", expected)
+
+    def _write(self, queue: str, data: bytes, expected: int | None) -> int:
+        if expected is not None:
+            check_whole("expected", expected, 0)
+        plan = write_configuration(queue, data, expected, self._inspector.redis_now())
+        outcome, version = self._inspector.run(plan)
+        if outcome == "other":
+            raise ConfigurationChangedError(queue, version)
+        if outcome == "full":
+            remedy = f"there are {MAX_CONFIGURATIONS:,} task types, as many as can be"
+            raise InvalidOptionError("queue", queue, remedy)
+        return version
+
+
+def _decode(name: str, version: int, data: bytes) -> TypeConfiguration | None:
+    content = decode_content(data)
+    return None if content is None else TypeConfiguration(name, version, content)
