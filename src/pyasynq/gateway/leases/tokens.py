@@ -88,9 +88,8 @@ class Keyring:
         if not is_ours or not content.startswith(_VERSION):
             raise InvalidTokenError
         token = LeaseToken(*_unpack(content[len(_VERSION) :]))
-        if not hmac.compare_digest(
-            token.key_id.encode("utf-8", "replace"), key_id.encode("utf-8", "replace")
-        ):
+        owner, asker = (one.encode("utf-8", "surrogatepass") for one in (token.key_id, key_id))
+        if not hmac.compare_digest(owner, asker):
             raise InvalidTokenError
         return token
 
