@@ -76,6 +76,25 @@ async def test_a_poll_ends_when_its_client_hangs_up(redis_url: str) -> None:
 
 
 @run_async
+async def test_a_client_that_hangs_up_within_its_request_is_not_a_bug(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At any byte of it: nothing is leased, and the log stays quiet."""
+    async with leasing(redis_url) as service, listening(service) as port:
+        head = b"POST /v1/leases HTTP/1.1\r\nHost: s\r\nAuthorization: Bearer one\r\n"
+        content = (
+            head + b"Content-Type: application/json\r\nContent-Length: 24\r\n\r\n{" + b'"queues": ["default"]'
+        )
+        for end in range(0, len(content), 5):
+            _, writer = await asyncio.open_connection(HOST, port)
+            writer.write(content[:end])
+            await writer.drain()
+            writer.close()
+        assert 204 == (await service.lease(wait=0)).status_code
+    assert [] == [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+@run_async
 async def test_no_task_is_leased_without_an_owner_for_longer_than_a_lease(
     redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.gateway.leases.access import admit
 from pyasynq.gateway.leases.bodies import (
@@ -108,7 +109,8 @@ class _LeaseApi:
             raise
 
         def on_unsent() -> None:
-            _log.info("worker %s hung up: %d tasks go back", visible(worker.name), len(attempts))
+            back = counted(len(attempts), "task")
+            _log.info("worker %s hung up before it was sent %s; put back", visible(worker.name), back)
             self._leases.put_back(attempts)
 
         return ReturnableResponse(content, watch, on_unsent)

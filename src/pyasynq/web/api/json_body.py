@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
+from starlette.requests import ClientDisconnect
 
 from pyasynq.errors import nearest
 
@@ -25,15 +26,17 @@ async def read_content(request: Request, largest: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        ProblemError: it has more bytes than allowed.
+        ProblemError: it has more bytes than allowed, or its client hung up.
     """
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > largest:
-            raise ProblemError(
-                413, "body_too_large", "The body is too large.", f"Send at most {largest:,} bytes."
-            )
+    try:
+        async for chunk in request.stream():
+            content += chunk
+            if len(content) > largest:
+                remedy = f"Send at most {largest:,} bytes."
+                raise ProblemError(413, "body_too_large", "The body is too large.", remedy)
+    except ClientDisconnect:
+        raise ProblemError(400, "body_incomplete", "The body is incomplete.", "Send all of it.") from None
     return bytes(content)
 
 
