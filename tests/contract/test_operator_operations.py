@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._wire.keys import operation_key
+from pyasynq._wire.keys import OPERATIONS_KEY, operation_key
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.errors import (
     InvalidOptionError,
@@ -36,6 +36,7 @@ from pyasynq.operations.sync import _acts, _runner, operations
 from pyasynq.task import TaskState
 from tests.contract.test_operator_walk import _Clock
 from tests.factories import NOW, Tasks
+from tests.fix_proxy import Cut, Proxy
 from tests.snapshots import snapshot
 
 if TYPE_CHECKING:
@@ -63,6 +64,42 @@ def run(
         act, targets, OperationOptions(**options), reason="test", confirm=len(targets)
     )
     return operator.run_operation(started.operation)
+
+
+@pytest.mark.parametrize("cut", list(Cut))
+def test_a_start_with_a_key_survives_a_broken_connection(
+    proxy: Proxy, tasks: Tasks, redis_client: RedisClient, cut: Cut
+) -> None:
+    """The second run of the script finds what the first one has written, and the start goes on."""
+    tasks.pending("a", "b")
+    with blocking.Operator(proxy.url, ADMIN) as own:
+        proxy.cut(cut, containing=b'"process_at"')
+        started = own.start_operation("delete", Targets({"default": ("a", "b")}), reason="old", key="clean")
+        proxy.wait(lambda proxy: proxy.cuts == 1)
+        ended = own.run_operation(started.operation)
+
+    assert (OperationState.DONE, 2) == (ended.state, ended.done)
+    assert [started.operation.encode()] == redis_client.zrange(OPERATIONS_KEY, 0, -1)
+
+
+def test_of_two_starts_with_one_key_the_first_wins(
+    operator: blocking.Operator, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one came between its look and its write; it starts nothing, and says what is there."""
+    tasks.pending("a", "b")
+    targets = Targets({"default": ("a", "b")})
+    write = operations.create_operation  # type: ignore[attr-defined]
+
+    def write_after_another(*args: Any, **named: Any) -> Any:
+        monkeypatch.setattr(operations, "create_operation", write)
+        operator.start_operation("delete", targets, reason="the first", key="clean")
+        return write(*args, **named)
+
+    monkeypatch.setattr(operations, "create_operation", write_after_another)
+    second = operator.start_operation("delete", targets, reason="the second", key="clean")
+
+    assert "the first" == second.reason
+    assert [second] == operator.operations()
 
 
 def tasks_only(client: RedisClient) -> dict[str, Any]:

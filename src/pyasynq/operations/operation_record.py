@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from pyasynq._redis.plan import Argument
 
+    from .operation import Targets
     from .permissions import User
 
 
@@ -23,11 +25,13 @@ def encode_operation(
     *,
     user: User,
     reason: str,
+    request: str = "",
     now: datetime,
 ) -> dict[str, Argument]:
-    """Return the fields of a new operation's record."""
+    """Return the fields of a new operation's record; `request` names the call that starts it."""
     queues, total, query, undoes = scope
     return {
+        **({"request": request} if request else {}),
         "act": act.value,
         "state": OperationState.READY.value,
         "user": user.name,
@@ -39,6 +43,19 @@ def encode_operation(
         "options": json.dumps(_encode_options(options)),
         "undoes": undoes,
     }
+
+
+def name_operation(user: User, key: str) -> str:
+    """Return the id of the operation that a user starts with a key."""
+    whose = f"{user.name}\n{key}".encode("utf-8", "surrogateescape")
+    return f"once-{hashlib.sha256(whose).hexdigest()[:32]}"
+
+
+def fingerprint_request(act: Act, targets: Targets, options: OperationOptions) -> str:
+    """Return the hash of what is asked for, by which two requests with the same key are compared."""
+    ids = {queue: list(ids) for queue, ids in sorted(targets.ids.items())}
+    asked = json.dumps([act.value, ids, targets.query, _encode_options(options)], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()[:32]
 
 
 def _encode_options(options: OperationOptions) -> dict[str, Any]:

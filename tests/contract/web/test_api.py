@@ -299,6 +299,44 @@ async def test_an_operation_runs_and_is_undone(redis_url: str, tasks: Tasks) -> 
     assert ["a", "b", "c"] == tasks.ids("archived")
 
 
+@run_async
+async def test_a_key_starts_one_operation(redis_url: str, tasks: Tasks) -> None:
+    """A repeat finds it, though its query finds no task any more; keys are per user."""
+    key = {"Idempotency-Key": "clean-up"}
+    body = {"act": "delete", "query": "queue:emails state:archived", "reason": "old"}
+    async with visiting(redis_url) as visitor:
+        dry = await visitor.post(f"{API}/operations?dry_run=true", json=body, headers=key)
+        assert 200 == dry.status_code
+        first = await visitor.post(f"{API}/operations", json=body, headers=key)
+        await _wait_for_end(visitor, f"{API}/{first.headers['location']}")
+        again = await visitor.post(f"{API}/operations", json=body, headers=key)
+        assert [202, 202] == [first.status_code, again.status_code]
+        assert first.json()["operation"] == again.json()["operation"]
+        assert ("done", 3) == (again.json()["state"], again.json()["done"])
+        assert 1 == len((await visitor.get(f"{API}/operations")).json()["items"])
+        other = await visitor.post(f"{API}/operations", json={**body, "act": "run"}, headers=key)
+        check_problem(other, 422, "idempotency_key_reused", "Idempotency-Key")
+        wrong = await visitor.post(f"{API}/operations", json=body, headers={"Idempotency-Key": "x" * 300})
+        check_problem(wrong, 422, "invalid_value", "Idempotency-Key")
+    async with visiting(redis_url, auth=role("admin")) as visitor:
+        theirs = await visitor.post(f"{API}/operations", json=body, headers=key)
+        check_problem(theirs, 422, "invalid_value", "query")
+
+
+@run_async
+async def test_a_key_whose_start_has_not_ended_starts_nothing(
+    redis_url: str, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """Its process may still be writing the tasks down, or has died: nothing was acted on."""
+    key = {"Idempotency-Key": "clean-up"}
+    body = {"act": "delete", "ids": {"emails": ["a"]}, "reason": "old"}
+    async with visiting(redis_url) as visitor:
+        first = (await visitor.post(f"{API}/operations", json=body, headers=key)).json()["operation"]
+        redis_client.hset(f"asynq:x:op:{first}", "state", "ready")
+        again = await visitor.post(f"{API}/operations", json=body, headers=key)
+        check_problem(again, 409, "operation_state")
+
+
 async def _wait_for_end(visitor: httpx.AsyncClient, address: str) -> None:
     while True:
         record = (await visitor.get(address)).json()

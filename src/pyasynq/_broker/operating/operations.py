@@ -25,22 +25,25 @@ MOST_OPERATIONS: Final = 1_000
 _TASKS: Final = "tasks:"
 _FIELDS: Final = (
     *("act", "state", "user", "reason", "created", "queues", "total", "query", "options", "undoes"),
-    *("owner", "lease", "fence", "step", "position", "below", "done", "skipped", "trimmed"),
+    *("request", "owner", "lease", "fence", "step", "position", "below", "done", "skipped", "trimmed"),
     *("kept", "undoable", "undo_until", "refused", "error"),
 )
 LOST: Final = "lost"
 """Result of `advance_operation` if another process has taken the operation over."""
 
 
-def create_operation(operation: str, fields: Mapping[str, Argument], *, now: Instant) -> Plan[None]:
-    """Store an operation, and add it to the list."""
+def create_operation(operation: str, fields: Mapping[str, Argument], *, now: Instant) -> Plan[bool]:
+    """Store an operation, and add it to the list; return False if it was there already."""
     pairs = [part for pair in fields.items() for part in pair]
-    yield ScriptCall(OPERATION_CREATE, (operation_key(operation),), (OPERATION_SECONDS, *pairs), Replay.SAFE)
+    args = (OPERATION_SECONDS, *pairs)
+    created = yield ScriptCall(OPERATION_CREATE, (operation_key(operation),), args, Replay.SAFE)
     # The list is in another slot. An operation that is not listed still runs and is in the audit.
-    yield CommandCall(("ZADD", OPERATIONS_KEY, now.seconds, operation), OPERATIONS_KEY, Replay.SAFE)
+    listed = ("ZADD", OPERATIONS_KEY, "NX", now.seconds, operation)
+    yield CommandCall(listed, OPERATIONS_KEY, Replay.SAFE)
     yield CommandCall(
         ("ZREMRANGEBYRANK", OPERATIONS_KEY, 0, -MOST_OPERATIONS - 1), OPERATIONS_KEY, Replay.SAFE
     )
+    return bool(created)
 
 
 def take_operation(operation: str, owner: str, *, now: Instant | None) -> Plan[int]:

@@ -40,7 +40,13 @@ from pyasynq.operations.operation import (
     preview_of,
     states_of,
 )
-from pyasynq.operations.operation_record import decode_operation, encode_operation, encode_tasks
+from pyasynq.operations.operation_record import (
+    decode_operation,
+    encode_operation,
+    encode_tasks,
+    fingerprint_request,
+    name_operation,
+)
 from pyasynq.operations.permissions import Permission
 from pyasynq.operations.selection import Budget
 
@@ -110,6 +116,7 @@ class OperationOperator(SearchOperator):
         *,
         reason: str = "",
         confirm: int | None = None,
+        key: str = "",
     ) -> OperationInfo:
         """Write an operation down; `run_operation` of this or any other process then runs it.
 
@@ -119,15 +126,21 @@ class OperationOperator(SearchOperator):
             options: what the act is told.
             reason: why; needed for deletions and for more than 100 tasks.
             confirm: number of the tasks; needed for more than 1,000 tasks, and in production.
+            key: name of this request. If the user has started an operation with it within 30 days, that
+                operation is returned, and nothing is started (idempotency key).
 
         Raises:
-            InvalidOptionError: for targets or options that cannot be, or without reason or confirmation.
+            InvalidOptionError: for targets or options that cannot be, or without reason or confirmation; for
+                a key with which something else was started.
         """
         act = Act(act)
         if act is Act.UNDO:
             raise InvalidOptionError("act", act.value, "is started by undo_operation")
         check_options(act, options)
         targets = check_targets(targets)
+        request = fingerprint_request(act, targets, options) if key else ""
+        if key and (started := await self._find_started(key, request)) is not None:
+            return started
         if act is Act.RUN and options.spread and options.process_at is None:
             options = replace(options, process_at=self._inspector.now().to_datetime())
         tasks = await self._find_tasks(act, targets, options)
@@ -136,7 +149,7 @@ class OperationOperator(SearchOperator):
         if act is Act.DELETE and options.undo and not is_undo_possible(0, await self._read_memory()):
             raise InvalidOptionError("undo", True, "Redis is too full to keep the tasks; delete without undo")
         scope = Scope(tuple(dict.fromkeys(queue for queue, _, _ in tasks)), total, targets.query)
-        return await self._create(act, scope, tasks, options, reason=reason)
+        return await self._create(act, scope, tasks, options, reason=reason, key=key, request=request)
 
     async def operations(self, limit: int = 50) -> list[OperationInfo]:
         """Return the newest operations, as far as the user sees all their queues."""
@@ -216,8 +229,11 @@ class OperationOperator(SearchOperator):
         options: OperationOptions,
         *,
         reason: str,
+        key: str = "",
+        request: str = "",
     ) -> OperationInfo:
-        operation = secrets.token_hex(8)
+        own = secrets.token_hex(8)
+        operation = name_operation(self.user, key) if key else own
         now = self._inspector.now()
         fields = encode_operation(
             act,
@@ -225,11 +241,35 @@ class OperationOperator(SearchOperator):
             options,
             user=self.user,
             reason=self._redactor.text(reason),
+            request=f"{request}:{own}" if key else "",
             now=now.to_datetime(),
         )
-        await self._inspector.run(create_operation(operation, fields, now=now))
+        is_new = await self._inspector.run(create_operation(operation, fields, now=now))
+        # A call that was sent again after a broken connection finds its own first run.
+        if key and not is_new and (started := await self._find_started(key, request, own)) is not None:
+            return started
         await self._inspector.run(write_tasks(operation, 0, encode_tasks(tasks)))
         return await self._order(operation, OperationState.RUNNING, OperationState.READY)
+
+    async def _find_started(self, key: str, request: str, own: str = "") -> OperationInfo | None:
+        """Return the operation that was started with a key; None if there is none, or this call made it.
+
+        Raises:
+            InvalidOptionError: the key was used for something else, or the start has not ended.
+        """
+        operation = name_operation(self.user, key)
+        fields = await self._inspector.run(read_operation(operation))
+        if not fields:
+            return None
+        before, _, maker = fields.get("request", b"").decode("utf-8", "replace").partition(":")
+        if before != request:
+            raise InvalidOptionError("key", key, "was used for another operation; take another one")
+        if own and maker == own:
+            return None
+        if fields["state"] == OperationState.READY.value.encode():
+            message = "its start has not ended; look again, or start it with another key"
+            raise InvalidOptionError("operation_id", OperationState.READY.value, message)
+        return await self._inspector.operation(operation)
 
     async def _find_tasks(
         self, act: Act, targets: Targets, options: OperationOptions

@@ -74,7 +74,8 @@ _EXAMPLES: Final = {
 """Names in paths, for readers and for the check of the API, whose database has the first two."""
 _HEADERS: Final = {
     "If-Match": "ETag of what was read; 412 if it has changed.",
-    "Idempotency-Key": "Name of this request: within a day it enqueues one task, however often it is sent.",
+    "Idempotency-Key": "Name of this request: however often it is sent, it enqueues one task within a day, "
+    "or starts one operation within 30 days.",
 }
 
 

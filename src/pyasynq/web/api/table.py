@@ -327,6 +327,7 @@ API_ROUTES: Final = (
         status=202,
         rehearse=operations.handle_preview,
         dry_returns="OperationPreview",
+        headers=(tasks.KEY_HEADER,),
     ),
     _get("/operations/{operation}", "operation", operations.handle_get_operation, "OperationRecord"),
     _post("/operations/{operation}:pause", "pause_operation", operations.handle_pause, "OperationRecord"),

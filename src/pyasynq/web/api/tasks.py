@@ -109,10 +109,7 @@ async def handle_enqueue(call: ApiCall) -> Created:
     info = await call.operator.enqueue(call.queue, task, reason=call.body.reason)
     wanted, found = task.headers.get(_FINGERPRINT), info.headers.get(_FINGERPRINT)
     if info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found:
-        remedy = "Use a key of its own for each task."
-        raise ProblemError(
-            422, "idempotency_key_reused", "The key was used for another task.", remedy, field=KEY_HEADER
-        )
+        raise key_was_reused("task")
     return _created(info)
 
 
@@ -129,16 +126,28 @@ def build_task(call: ApiCall) -> Task:
         for name in body.__struct_fields__
         if name not in _NOT_OPTIONS and getattr(body, name) is not msgspec.UNSET
     }
-    if key := call.header(KEY_HEADER):
-        options |= _read_key(call, key, options)
+    if key := read_key(call):
+        options |= _use_key(call, key, options)
     resolve_options(options)
     return Task(body.type, read_given_payload(body), **cast("EnqueueOptions", options))
 
 
-def _read_key(call: ApiCall, key: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options by which a key's task is enqueued once: its id, and a fingerprint of the request."""
+def read_key(call: ApiCall) -> str:
+    """Return the idempotency key of a request; empty for none. Raises `ProblemError` if it cannot be."""
+    key = call.header(KEY_HEADER)
     if len(key) > _LONGEST_KEY or not key.isprintable() or not key.isascii():
         raise wrong_value(KEY_HEADER, f"Write at most {_LONGEST_KEY} printable characters of ASCII.")
+    return key
+
+
+def key_was_reused(subject: str) -> ProblemError:
+    """Return the problem of a key with which another task or operation was made."""
+    detail, remedy = f"The key was used for another {subject}.", f"Use a key of its own for each {subject}."
+    return ProblemError(422, "idempotency_key_reused", detail, remedy, field=KEY_HEADER)
+
+
+def _use_key(call: ApiCall, key: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options by which a key's task is enqueued once: its id, and a fingerprint of the request."""
     content = hashlib.sha256(msgspec.json.encode(call.body)).hexdigest()[:32]
     whose = f"{call.ask.user.name}\n{key}".encode("utf-8", "surrogateescape")
     return {
