@@ -29,8 +29,8 @@ class Contestant:
     """One peer with the settings of its worker.
 
     Attributes:
-        pace: approximate speed as a share of the fastest contestant's; it gets that share of the tasks.
-        server: kind of Redis server that it runs on.
+        pace: approximate speed as a share of the fastest contestant's; also the share of tasks to run.
+        server: kind of Redis server that the contestant runs on.
         length: the shortest run that includes this contestant.
     """
 
@@ -44,12 +44,12 @@ class Contestant:
     length: Length = Length.DEFAULT
 
     def count(self, most: int) -> int:
-        """Return how many tasks it gets where the fastest gets this many."""
+        """Return the number of tasks that this contestant runs if the fastest runs `most`; at least 20."""
         return max(20, int(most * self.pace))
 
     @property
     def work_settings(self) -> dict[str, Any]:
-        """Command-line options of its worker."""
+        """Settings of the contestant's worker, with its queues."""
         return {"queues": list(self.queues), **self.settings}
 
 
@@ -121,7 +121,7 @@ DRAINING: Final = (*_OURS, *_GO, *PEERS_IN_PYTHON, *_TWO_PROCESSES)
 def choose(
     contestants: Iterable[Contestant], *, peers: Iterable[str], servers: Iterable[str], length: Length
 ) -> list[Contestant]:
-    """Return the contestants that were asked for and can run here."""
+    """Return the contestants of these peers and servers whose `length` is at most the given one."""
     peers, servers = set(peers), set(servers)
     return [
         contestant

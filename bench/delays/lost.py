@@ -1,4 +1,4 @@
-"""Delays when Redis' reports are lost, or when it cannot report."""
+"""Delays when key change notifications (`CLIENT TRACKING`) are lost or not permitted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ async def cancellation(scene: Scene, proxy: Proxy) -> float:
 
 
 async def result(scene: Scene, proxy: Proxy) -> float:
-    """Return how long after the handler's call a wait returns that was not told of the task's end."""
+    """Return the delay in seconds of `Client.wait` when the notification of the task's end is lost.
+
+    The delay is counted from the handler's call.
+    """
     async with Client(proxy.url) as client:
         info = await client.enqueue("note", process_in=10, retention=60)
         waiting = asyncio.create_task(client.wait("default", info.id))
@@ -75,20 +78,20 @@ async def result(scene: Scene, proxy: Proxy) -> float:
 
 @asynccontextmanager
 async def deaf_worker(scene: Scene) -> AsyncIterator[Proxy]:
-    """Run a worker behind a proxy."""
+    """Run a worker behind a proxy that can drop notifications."""
     async with Proxy(scene.url) as proxy, scene.worker(proxy.url):
         yield proxy
 
 
 @asynccontextmanager
 async def deaf_client(scene: Scene) -> AsyncIterator[Proxy]:
-    """Run a worker, and a proxy for a client."""
+    """Run a worker, and a proxy for a client that can drop notifications."""
     async with Proxy(scene.url) as proxy, scene.worker():
         yield proxy
 
 
 async def without_reports(scene: Scene) -> float:
-    """Return how long a new task waits for a worker whose user may not have changes reported."""
+    """Return the wait in seconds of a new task whose worker only polls: it may not use `CLIENT TRACKING`."""
     await asyncio.sleep(random.uniform(0, _POLL))  # noqa: S311 - as above
     begun = time.time()
     await scene.client.enqueue("note")
@@ -96,7 +99,7 @@ async def without_reports(scene: Scene) -> float:
 
 
 def url_without_reports(url: str) -> str:
-    """Return the URL of a user who may not use `CLIENT TRACKING`."""
+    """Create a Redis user who may not use `CLIENT TRACKING`; return a URL that logs in as this user."""
     with redis.Redis.from_url(url) as client:
         client.execute_command(
             "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-client|tracking"

@@ -31,7 +31,7 @@ if ids then redis.call('LPUSH', KEYS[2], unpack(ids)) end
 
 
 class Depth:
-    """A separate server that keeps about `depth` tasks pending while some of them are drained."""
+    """A separate Redis server on which about `depth` tasks stay pending while some of them are drained."""
 
     def __init__(self, stage: Stage, depth: int) -> None:
         self._stage = stage
@@ -114,7 +114,7 @@ DEPTH = Measurement(
 
 
 class Elsewhere:
-    """A separate server on which another worker keeps `held` tasks running for long."""
+    """A separate Redis server on which another worker keeps `held` long tasks active."""
 
     def __init__(self, stage: Stage, held: int) -> None:
         self._stage = stage
@@ -123,10 +123,10 @@ class Elsewhere:
         self._stack = ExitStack()
 
     def open(self) -> None:
-        """Have the holder take its tasks.
+        """Start the other worker, and wait until it runs its `held` long tasks.
 
         Raises:
-            MeasurementError: it does not.
+            MeasurementError: the worker does not start them in time.
         """
         if not self._held:
             return
@@ -136,10 +136,10 @@ class Elsewhere:
         holder.wait(lambda: holder.counters.started >= self._held, "waiting for the long tasks to begin")
 
     def run(self) -> dict[str, float]:
-        """Measure a drain in parallel.
+        """Measure how fast a queue is drained while the other worker holds its tasks.
 
         Raises:
-            MeasurementError: not exactly the enqueued tasks ran.
+            MeasurementError: a task is lost, or ran twice.
         """
         count = self._stage.most
         self._stage.producer(PLAIN.peer, self._server).carry_out(Order("bulk", count))
@@ -155,7 +155,7 @@ class Elsewhere:
         return figures
 
     def close(self) -> None:
-        """Kill the holder and stop the server."""
+        """Kill the other worker and stop the server."""
         self._stack.close()
         self._server.stop()
 

@@ -57,7 +57,7 @@ class Order:
     Attributes:
         paced: seconds from the run of one task to the next one, which carries its time; 0 for all at once.
         limit: seconds after which a paced order ends early.
-        stay: the tasks are such that their first handler never ends.
+        stay: whether the first handler call of each task never ends.
     """
 
     mode: str
@@ -86,8 +86,8 @@ class Peer:
     """Interface of a peer module: how to enqueue to a task queue, and how to run its worker.
 
     Attributes:
-        packages: their versions are reported.
-        setup: how it is set up, and where that is documented.
+        packages: packages whose versions are reported.
+        setup: how the task queue is set up, and where its documentation says so.
         after_a_crash: outcome of the tasks of a killed worker.
         at_least_once: whether the tasks of a killed worker run again.
         modes: the ways to enqueue; a coroutine function runs in one event loop, always the same.
@@ -95,7 +95,7 @@ class Peer:
         left: commands whose integers add up to what is left in Redis of tasks that have not ended; QUEUE in
             them stands for each queue.
         work: runs a worker with the settings until SIGTERM.
-        loop_factory: of the event loop for enqueueing.
+        loop_factory: factory of the event loop for enqueueing.
     """
 
     title: str
@@ -147,14 +147,18 @@ def _version(package: str) -> str:
 
 
 class Producer:
-    """Carries out orders."""
+    """Enqueues tasks with a peer's library, as the orders on stdin say."""
 
     def __init__(self, peer: Peer, runner: asyncio.Runner) -> None:
         self._peer = peer
         self._runner = runner
 
     def serve(self) -> None:
-        """Take each order in two steps: answer a line when it is prepared, and start it at the next."""
+        """Read orders from stdin and write their results to stdout, as JSON lines, until stdin ends.
+
+        An order is carried out in two steps, so that preparing its tasks is not measured. The producer makes
+        the tasks and writes `{"ready": true}`; it enqueues them when it reads another line.
+        """
         for line in sys.stdin:
             order = Order(**json.loads(line))
             tasks = order.tasks()
@@ -180,7 +184,7 @@ class Producer:
         return {"count": count, "seconds": seconds, "cpu": time.process_time() - cpu}
 
     async def _carry_out_paced(self, order: Order, tasks: list[Arguments]) -> int:
-        """Send each task when the one before has run; return how many have been sent and run."""
+        """Enqueue each task after the previous one has run; return how many were enqueued and have run."""
         words = map_counters(os.environ[COUNTERS_VARIABLE])
         mode = self._peer.modes[order.mode]
         ends = time.monotonic() + order.limit
@@ -203,7 +207,7 @@ class Producer:
 
 
 def in_turn(tasks: Sequence[Arguments], queues: Sequence[str]) -> Iterator[tuple[Arguments, str]]:
-    """Give each task one of the queues, in turn."""
+    """Yield each task with a queue, round robin over the queues."""
     for position, task in enumerate(tasks):
         yield task, queues[position % len(queues)]
 
@@ -220,7 +224,7 @@ def in_processes(settings: dict[str, Any], run: Callable[[], None]) -> None:
 
 
 async def in_flight(calls: Iterator[Awaitable[object]], most: int = 100) -> None:
-    """Await calls, this many at once."""
+    """Await calls, at most `most` of them concurrently."""
 
     async def one_after_another() -> None:
         for call in calls:
@@ -234,7 +238,7 @@ def _tell(message: object) -> None:
 
 
 def main(peer: Peer, command: str, *rest: str) -> None:
-    """Run a command of the harness."""
+    """Run a command of the harness: `describe`, `enqueue` or `work`."""
     if command == "describe":
         _tell(asdict(describe(peer)))
     elif command == "enqueue":

@@ -453,7 +453,7 @@ class App(Scheduling):
     # Running.
 
     def load(self) -> None:
-        """Import the modules that declare tasks, and finish what their declarations left open.
+        """Import the modules that declare tasks, then resolve their annotations and compile their codecs.
 
         Raises:
             ConfigurationError: for annotations that cannot be resolved or carried.

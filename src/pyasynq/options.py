@@ -163,7 +163,7 @@ def with_result_ttl(options: EnqueueOptions, result_ttl: Duration) -> EnqueueOpt
     """Return options that keep a result readable for this long.
 
     Raises:
-        InvalidOptionError: for less than a second, and next to `retention`.
+        InvalidOptionError: for less than a second, or if `options` also has `retention`.
     """
     if "retention" in options:
         raise InvalidOptionError("result_ttl", result_ttl, "is retention by another name: give one of them")

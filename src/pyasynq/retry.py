@@ -31,7 +31,7 @@ def default_retry_delay(retried: int, error: BaseException, task: Task) -> float
 
 
 def make_retry_delay(rule: object) -> RetryDelay:
-    """Return the function of a setting that may also be a constant delay.
+    """Return the retry delay function for the option `retry_delay`, a function or a constant duration.
 
     Raises:
         InvalidOptionError: for a value that is neither a function nor a duration.

@@ -96,7 +96,7 @@ class Scheduling(Sending):
         self._schedules: list[DeclaredSchedule] = []
 
     def load(self) -> None:
-        """Import what declares tasks and schedules."""
+        """Import the modules that declare tasks and schedules."""
         raise NotImplementedError
 
     def task(self, function: Callable[..., Any], /) -> Any:

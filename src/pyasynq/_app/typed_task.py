@@ -227,7 +227,7 @@ class TypedTask(Generic[_P, _R]):
         return self._sender, self._sender.lifetime()
 
     def _wanted(self, given: Mapping[str, object]) -> Mapping[str, Dependency]:
-        """Return the dependencies that a call by hand does not give."""
+        """Return the dependencies to inject into a direct call of the handler, which does not pass them."""
         dependencies = self._declaration.dependencies
         return dependencies and {name: one for name, one in dependencies.items() if name not in given}
 

@@ -43,12 +43,12 @@ _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryErro
 
 
 class QueueRegistry:
-    """Queue names owed to `asynq:queues`. Thread-safe.
+    """Queue names that have still to be added to `asynq:queues`: the owed names. Thread-safe.
 
-    The first tasks of a queue take its name along in their pipeline, so that a program may end after them.
-    Later ones do so while a token bucket has tokens: ten, and one more a second. A name that finds no token
-    is owed, and follows within half a second. So a removed queue is soon listed again, and a busy
-    client does not pay for it with each batch.
+    The first tasks of a queue register its name in the same pipeline, so that a program may end after them.
+    Later tasks do so while a token bucket has tokens: ten, and one more a second. Without a token the name is
+    owed, and it is registered within half a second. So a removed queue is soon listed again, and a busy
+    client does not register names with each batch.
     https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm
     """
 
@@ -58,10 +58,10 @@ class QueueRegistry:
         self._known: set[str] = set()
         self._spent_until = 0.0
         self.is_answered = True
-        """Whether the last names were confirmed, and in time; if not, no task waits for them."""
+        """Whether the last names were confirmed in time; if not, tasks do not wait for a confirmation."""
 
     def may_travel(self, queues: Iterable[str]) -> bool:
-        """Return whether names go with their tasks: one was never confirmed, or a token could be spent."""
+        """Return whether to register names in their tasks' pipeline; spend a token unless one name is new."""
         if self.is_new(queues):
             return True
         now = self._monotonic()
@@ -76,7 +76,7 @@ class QueueRegistry:
             self._owed[queue] = None
 
     def has(self, queues: Iterable[str]) -> bool:
-        """Return whether all these names are owed already."""
+        """Return whether all these names are owed already, so that `owe` would change nothing."""
         owed = self._owed
         for queue in queues:  # noqa: SIM110 - a client does this twice for each batch; `all` takes twice the time
             if queue not in owed:
@@ -84,7 +84,7 @@ class QueueRegistry:
         return True
 
     def take(self) -> list[str]:
-        """Take owed names, to be written now; they are not owed any more."""
+        """Remove and return up to 1,000 owed names, to be registered now."""
         names = list(self._owed)[:_MOST_NAMES]
         for name in names:
             self._owed.pop(name, None)
@@ -92,7 +92,7 @@ class QueueRegistry:
 
     @property
     def owes(self) -> bool:
-        """Whether any names are owed."""
+        """Whether any queue names have still to be registered."""
         return bool(self._owed)
 
     def is_new(self, queues: Iterable[str]) -> bool:
@@ -100,7 +100,7 @@ class QueueRegistry:
         return not self._known.issuperset(queues)
 
     def confirm(self, queues: Iterable[str]) -> None:
-        """Record that Redis has the names."""
+        """Record that these names are registered in Redis."""
         if len(self._known) > _MOST_KNOWN:
             # Programs may invent names without end.
             self._known = set()
@@ -113,7 +113,8 @@ class RegistrarBase:
 
     Args:
         driver: runs the plans.
-        apart: whether names never travel with their tasks, as in durable enqueues, which wait for replicas.
+        apart: whether names are never registered in their tasks' pipeline, as in durable enqueues, which wait
+            for replicas.
     """
 
     def __init__(self, driver: DriverBase, *, apart: bool = False) -> None:

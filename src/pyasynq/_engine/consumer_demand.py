@@ -42,10 +42,11 @@ class Take(Want):
     queues has been asked at least once. Used by the event loop only.
 
     Attributes:
-        attempts: the attempts it has got.
-        error: of the last dequeue call for it; None when that was answered.
-        number: its place among all takes, by age; set by the sink.
-        unlooked: the sink's takes with queues that have not been asked; it removes itself.
+        attempts: the attempts that it has received.
+        error: error of the last dequeue call for this take; None if that call was answered.
+        number: sequence number, which orders takes by age; set by the sink.
+        unlooked: the sink's takes for which some queue has not been asked yet. A take removes itself from
+            this dict when its last queue is asked.
     """
 
     __slots__ = ("_over", "attempts", "error", "most", "number", "ready", "timer", "unlooked")
@@ -123,19 +124,19 @@ class ConsumerSink:
         An OrderedDict is a deque from which any member can be removed in constant time.
         """
         self._unlooked: dict[Take, None] = {}
-        """Takes with queues that have not been asked for them, the oldest first."""
+        """Takes for which some queue has not been asked yet, the oldest first."""
         self._numbers = itertools.count()
         self._closed = False
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
         self.taking = True
         self.give_back_at = math.inf
-        """Nothing waits here to start."""
+        """Infinity: every attempt starts when it is taken, so none is put back unstarted."""
         self.held = SlotTable()
         """The attempts that were handed out and not settled."""
         self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None
         """Called with the names of the wanted queues, None for all, when they change."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called when there may be more to ask for."""
+        """Called when more tasks may be requested: a take was added, or a slot has become free."""
 
     # Called by the intake.
 
@@ -149,9 +150,10 @@ class ConsumerSink:
         return Capacity(self._parts.config.concurrency - len(self.held) - reserved if self._takes else 0)
 
     def wants(self, room: int, suspected: Iterable[ServedQueue]) -> Sequence[Take]:
-        """Return the takes for which a queue is to be asked now and that have room, the oldest first.
+        """Return the pending takes that the next dequeue calls are for, the oldest first.
 
-        Only the oldest takes of each queue are checked, even if many are pending.
+        Sets the `limit` of each, so that together they request at most `room` tasks. Only the oldest takes of
+        each queue are considered, even if many are pending.
         """
         left = room
         found = dict.fromkeys(islice(self._unlooked, left))
@@ -169,7 +171,7 @@ class ConsumerSink:
         return wants
 
     def accept(self, taken: Sequence[tuple[Want, Sequence[Attempt]]], *, may_wait: bool) -> None:  # noqa: ARG002 - none waits
-        """Hand attempts out; put tasks back whose take has ended."""
+        """Hand each attempt to the take that requested it; put back the tasks of takes that have ended."""
         for take, attempts in taken:
             assert isinstance(take, Take)  # noqa: S101 - `wants` returns no others
             for attempt in attempts:
@@ -223,9 +225,9 @@ class ConsumerSink:
         """Return the attempts that a take gets within this many seconds (None: no limit); remove the take.
 
         Raises:
-            RedisError: when its last dequeue call failed and it has got nothing.
+            RedisError: when the last dequeue call failed and no attempt was received.
 
-        When the caller is cancelled, what it would have got is put back.
+        When the caller is cancelled, the received attempts are put back.
         """
         self._enter(take)
         if wait is not None:
@@ -250,17 +252,17 @@ class ConsumerSink:
             take.end_wait(at_once=True)
 
     async def settle(self, attempt: Attempt, ending: Ending, verdict: Verdict) -> None:
-        """End an attempt and wait until Redis has confirmed it; a cancelled caller does not undo it.
+        """End an attempt and wait until Redis has confirmed its outcome; a cancelled caller does not undo it.
 
         A leased attempt may be settled again with the same verdict, and gets the same answer as the first
         time.
 
         Raises:
-            TaskTimeoutError: when its deadline had passed; it was settled as such.
-            TaskCanceledError: when it was to be cancelled; it was settled as the request says.
-            LeaseExpiredError: when this attempt does not own the task any more; nothing was written.
-            AttemptSettledError: when it was settled before.
-            RedisError: when the consumer was closed before Redis confirmed it.
+            TaskTimeoutError: when the deadline had passed; the attempt was settled as timed out.
+            TaskCanceledError: when cancellation was requested; the attempt was settled as the request says.
+            LeaseExpiredError: when the attempt does not own the task any more; nothing was written.
+            AttemptSettledError: when the attempt was settled before; a leased one, with another verdict.
+            RedisError: when the consumer was closed before Redis confirmed the outcome.
         """
         if verdict is attempt.verdict and attempt.settled is not None:
             await self._wait_confirmed(attempt, attempt.settled, verdict)
@@ -279,7 +281,10 @@ class ConsumerSink:
     async def _wait_confirmed(
         self, attempt: Attempt, settled: asyncio.Future[bool | Exception], verdict: Verdict | None
     ) -> None:
-        """Wait until a settle is confirmed. A late one gets the answer of the earlier one."""
+        """Wait until Redis has confirmed the outcome of an attempt.
+
+        A leased attempt that was settled before with the same verdict counts as confirmed (idempotent).
+        """
         result = await asyncio.shield(settled)
         if isinstance(result, Exception):
             raise result

@@ -32,7 +32,7 @@ class QueueFailures:
         self._backoffs: dict[str, Backoff] = {}
         self._until: dict[str, float] = {}
         self.recovered: frozenset[str] = frozenset()
-        """The queues of the last answers that had failed before."""
+        """Queues that failed before and have answered now; written by `answers`."""
 
     @property
     def failed(self) -> Container[str]:
@@ -40,9 +40,10 @@ class QueueFailures:
         return self._backoffs
 
     def ready(self, queues: Sequence[str]) -> list[str]:
-        """Return the queues, of all given ones, that are not in a back-off.
+        """Return the queues that are not in a back-off, and forget the back-offs of queues not in `queues`.
 
-        Forget queues that are not given.
+        Args:
+            queues: all queues that are served now.
         """
         if self._until:
             served = frozenset(queues)
@@ -51,7 +52,7 @@ class QueueFailures:
         return self.ready_among(queues)
 
     def ready_among(self, queues: Iterable[str]) -> list[str]:
-        """Return those of the given queues that are not in a back-off."""
+        """Return the given queues that are not in a back-off."""
         if not self._until:
             return list(queues)
         now = self._clock.monotonic()
@@ -63,8 +64,8 @@ class QueueFailures:
         """Return the results that are not errors, with their queues; start the back-off of the other queues.
 
         Args:
-            queues: those that were asked.
-            results: of each.
+            queues: the queues that were asked.
+            results: the result or exception of each queue, in the same order.
             others_work: whether other queues, which were not asked, can be read.
 
         Raises:

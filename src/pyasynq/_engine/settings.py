@@ -24,11 +24,11 @@ class EngineSettings:
     unleased_grace: float = 10.0
     """Seconds for which an active task must be seen without a lease before it is recovered."""
     held_poll: float = 5.0
-    """Longest interval of asking a queue that a limit holds: its stored limits may have changed."""
+    """Longest interval in seconds between polls of a queue at its limit: stored limits may have changed."""
     sweep_interval: float = 0.25
-    """Interval of checking deadlines."""
+    """Interval in seconds at which deadlines are checked."""
     watch_interval: float = 0.5
-    """Interval at which the heartbeat's thread checks the event loop."""
+    """Interval in seconds at which the heartbeat's thread checks the event loop."""
     loop_blocked_after: float = 1.0
     loop_blocked_again: float = 10.0
     overdue_after: float = 1.0
@@ -51,7 +51,7 @@ class EngineSettings:
     keep_frames: bool = False
     """Whether handlers' errors keep their traceback after the attempt has been settled."""
     progress_interval: float = 0.5
-    """Shortest interval of writing the progress of a task."""
+    """Shortest interval in seconds between two writes of a task's progress."""
     unknown_pause: float = 5.0
     """Seconds for which a task without a handler here is left to other servers."""
     unknown_memory: float = 60.0
@@ -61,11 +61,11 @@ class EngineSettings:
     forward_gap: float = 0.25
     """Seconds within which changes of delayed tasks are handled in one round of the forwarder."""
     aggregation_interval: float = 7.0
-    """Longest interval of checking groups; shorter if their grace periods are."""
+    """Longest interval in seconds between checks of groups; shorter grace periods shorten it."""
     aggregations: int = 3
     """Number of groups aggregated at once."""
     aggregation_timeout: float = 1_800.0
-    """Time limit of an aggregator: a coroutine is cancelled then, and a thread is overdue."""
+    """Time limit of an aggregator in seconds: a coroutine is cancelled then, and a thread is overdue."""
     aggregation_first_rest: float = 1.0
     """Seconds for which a group is left alone after the first failure; the rest grows with further ones."""
     aggregation_longest_rest: float = 60.0

@@ -22,7 +22,7 @@ _AWAITABLES: Final = {collections.abc.Awaitable, collections.abc.Coroutine}
 
 
 class ResultCodec:
-    """JSON of one handler's return value, by its return annotation.
+    """Codec between one handler's return value and JSON, made from the return annotation.
 
     Control values in the annotation, such as Snooze, are not results. If the function returns an awaitable,
     the annotation of the awaited value counts.
@@ -72,14 +72,14 @@ class ResultCodec:
 
 
 def _find_awaited_type(annotation: Any) -> Any:
-    """Return the type of what an awaitable gives, or the annotation itself; None if nothing is returned."""
+    """Return the type that awaiting the value gives, or the annotation itself; None for `NoReturn`."""
     while typing.get_origin(annotation) in _AWAITABLES:
         annotation = typing.get_args(annotation)[-1]
     return None if annotation in (typing.NoReturn, typing.Never) else annotation
 
 
 def _without_control(annotation: Any) -> Any:
-    """Leave the control values out of `str | Snooze | type[Cancel]`; None stays of a lone `Snooze`."""
+    """Return the annotation without control classes: `str` for `str | Snooze`, None for only `Snooze`."""
     is_union = typing.get_origin(annotation) in {typing.Union, types.UnionType}
     members = typing.get_args(annotation) if is_union else (annotation,)
     kept = [one for one in members if not _is_control(one)]

@@ -1,10 +1,11 @@
-"""Drivers: they run plans and do the waiting, one for asyncio and one for threads.
+"""Drivers that run plans against Redis and wait for the replies: one for asyncio, one for threads.
 
     driver = AsyncDriver(parse_redis_url(url), client_name="pyasynq")
     result = await driver.run(plan)
     results = await driver.run_batch(plans)  # a result or an exception for each
 
-Both keep a few connections, one for each round in progress. All decisions are made in `exchange`.
+A round is one pipeline and its replies. Both drivers keep a small connection pool, with one connection for
+each round in progress. The module `exchange` decides what is sent and resent.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class DriverBase:
 
     @property
     def timeout(self) -> float:
-        """Seconds that one round may take."""
+        """Seconds that one round may take, including reconnecting and resending."""
         return self._state.timeout
 
     @property
@@ -290,7 +291,7 @@ class BlockingDriver(DriverBase):
         )
 
     def close(self) -> None:
-        """Close the connections; one that is in use is closed when its round ends. Idempotent."""
+        """Close the connections; one that is in use is closed after its pipeline is answered. Idempotent."""
         self._closed = True
         self._own.connections.close()
         self._endpoint.release()

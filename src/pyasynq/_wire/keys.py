@@ -20,9 +20,9 @@ ALL_QUEUES = "asynq:queues"
 SERVERS_KEY = "asynq:servers"
 """Sorted set: key of a server's record, scored with the Unix second at which its heartbeat lapses."""
 WORKERS_KEY = "asynq:workers"
-"""Sorted set: key of a server's hash of running tasks, scored as in SERVERS."""
+"""Sorted set: key of a server's hash of running tasks, scored as in `SERVERS_KEY`."""
 SCHEDULERS_KEY = "asynq:schedulers"
-"""Sorted set: key of a scheduler's list of entries, scored as in SERVERS."""
+"""Sorted set: key of a scheduler's list of entries, scored as in `SERVERS_KEY`."""
 AUDIT_KEY = "asynq:x:audit"
 """Stream: audit of operators' calls, as JSON in the field `entry`."""
 REFUSED_KEY = "asynq:x:refused"
@@ -37,11 +37,11 @@ CANCEL_CHANNEL = "asynq:cancel"
 """Publish/subscribe channel; a message is the id of the task to cancel."""
 
 MARKS_KEY = "asynq:x:marks"
-"""Sorted set of ours: marks in charts as JSON, scored with the Unix second that they are for."""
+"""Sorted set of pyasynq's own: marks in charts as JSON, scored with the Unix second that they are for."""
 TASK_TYPES_KEY = "asynq:x:types"
-"""Hash of ours: by task type, the Unix second of its last announcement, a space, and its description."""
+"""Hash of pyasynq's own: by task type, Unix second of its last announcement, a space, and its description."""
 CONFIGURATIONS_KEY = "asynq:x:conf"
-"""Hash of ours: by task type, the version of its configuration, a space, and JSON."""
+"""Hash of pyasynq's own: by task type, the version of its configuration, a space, and JSON."""
 
 _KEPT_QUEUES = 1024
 
@@ -171,7 +171,7 @@ class QueueKeys:
         return f"{self.failed}:{_day_text(day)}"
 
     def attempt_counts(self, level: str, start: int) -> str:
-        """Return the key of counts of ended attempts: a hash of task type and packed numbers.
+        """Return the key of counts of ended attempts: a hash that maps task types to packed numbers.
 
         Args:
             level: `minutes`, `ten_minutes` or `days`.
@@ -207,12 +207,12 @@ def server_key(host: str, pid: int, server_id: str) -> str:
 
 
 def workers_key(host: str, pid: int, server_id: str) -> str:
-    """Return the key of a server's running tasks: a hash of task id and WorkerInfo."""
+    """Return the key of a server's running tasks: a hash that maps task ids to WorkerInfo."""
     return f"{WORKERS_KEY}:{{{host}:{pid}:{server_id}}}"
 
 
 def server_request_key(server_id: str) -> str:
-    """Return the key of an operator's request to a server: a hash of action and number."""
+    """Return the key of an operator's request to a server: a hash with the fields `action` and `number`."""
     return f"asynq:x:ask:{server_id}"
 
 

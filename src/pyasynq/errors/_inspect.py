@@ -181,8 +181,8 @@ class PermissionDeniedError(PyasynqError):
     Attributes:
         user: name of the user.
         verb: name of the refused method of `Operator`.
-        permission: which permission is missing; empty if the face is read-only.
-        queue: for which queue; empty if it is needed for all queues, or for any.
+        permission: the missing permission; empty if the dashboard or command line is read-only.
+        queue: the queue for which it is missing; empty if it is needed for all queues, or for any.
         roles: roles that have this permission.
     """
 

@@ -131,7 +131,7 @@ def require_everywhere(access: Access, verb: Verb) -> None:
 def denied(
     access: Access, verb: Verb, queue: str, permission: AnyPermission | None = None
 ) -> PermissionDeniedError:
-    """Return the error of a refused call. A face that is read-only refuses every change."""
+    """Return the error of a refused call: a missing permission, or a change through a read-only interface."""
     if verb.changes and access.read_only:
         return PermissionDeniedError(access.user.name, verb.name, "", queue)
     missing = permission or verb.permission

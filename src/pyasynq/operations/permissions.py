@@ -157,13 +157,13 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Rights of one user through one face: the user's own, within the limits of the face."""
+    """Rights of one user in one interface (dashboard, command line or HTTP API), within its limits."""
 
     user: User
     queues: tuple[str, ...] = (EVERYTHING,)
-    """Patterns of the queues that the face shows at all."""
+    """Patterns of the queues that the interface shows to any user."""
     read_only: bool = False
-    """Whether the face (dashboard or command line) refuses every change."""
+    """Whether the interface refuses every change, whatever the user's permissions are."""
 
     def may(self, permission: AnyPermission, queue: str) -> bool:
         """Return whether the user has a permission for a queue."""

@@ -24,7 +24,7 @@ ShowHook: TypeAlias = "Callable[[str, bytes], str | None]"
 """The user's own presentation: text for a task type and bytes in a format of the user's, or None."""
 
 SHOWN_BYTES: Final = 65_536
-"""Bytes that a face shows; the rest is for the download."""
+"""Number of bytes that are shown of a payload or result; the download has all of them."""
 _MOST_NODES: Final = 2_000
 _MOST_CHILDREN: Final = 200
 _LONGEST_STRING: Final = 2_000

@@ -229,4 +229,4 @@ class SearchSlots:
 
 
 search_slots: Final = SearchSlots(_SEARCHES)
-"""Two searches work at once in a process, so that faces leave Redis to the workers."""
+"""Semaphore of searches in this process: at most two run at once, so that Redis has time for the workers."""

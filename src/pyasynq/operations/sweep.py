@@ -42,8 +42,8 @@ class Sweep:
     """Cache of snapshots of all queues and servers of one Redis, for all viewers of a process; thread-safe.
 
     Args:
-        door: reads Redis.
-        monotonic: seconds that never run backwards; measures the sweeps.
+        door: connection that reads from Redis.
+        monotonic: monotonic clock in seconds, with which the duration of sweeps is measured.
     """
 
     def __init__(self, door: Door, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -89,7 +89,7 @@ class Sweep:
         return snapshot
 
     def _keep(self, last: Snapshot, new: Snapshot) -> None:
-        """Keep a snapshot of each minute, for ten minutes, with the servers alone."""
+        """Keep one snapshot of each minute for ten minutes, reduced to the servers."""
         if not self._earlier or last.at >= self._earlier[-1].at + _KEPT_GAP:
             self._earlier.append(Snapshot(last.at, last.seconds, servers=last.servers))
         while self._earlier and self._earlier[0].at < new.at - _KEPT:

@@ -29,7 +29,7 @@ class Thresholds:
     spike_factor: float = 3.0
     """Smallest factor between the share of failures now and before."""
     archive_size: int = 9_999
-    """Number of tasks that an archive keeps; Asynq's."""
+    """Number of tasks that an archive keeps; the default of Asynq."""
     archive_share: float = 0.9
     """Share of `archive_size` from which an archive counts as nearly full."""
     paused_after: float = 3_600.0
@@ -39,7 +39,7 @@ class Thresholds:
     blocked_after: float = 5.0
     """Time for which an event loop may be blocked."""
     ticks_within: float = 7 * 86_400.0
-    """Time since the last tick within which a schedule counts as wanted."""
+    """Time since its last tick within which a schedule counts as still in use."""
     memory_share: float = 0.8
     """Share of `maxmemory` that Redis may use."""
     replica_lag: float = 10.0

@@ -90,7 +90,7 @@ class PageRequest:
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters in the address; the last one counts of several of one name."""
+        """The query parameters of the URL; the last one counts if a name occurs more than once."""
         return self.links.query
 
     def at(self, links: Links, parameters: dict[str, str]) -> PageRequest:
@@ -98,17 +98,17 @@ class PageRequest:
         return replace(self, links=links, parameters=parameters)
 
     def name(self, parameter: str) -> str:
-        """Return a name decoded from a segment of the path."""
+        """Return the value of a path parameter, decoded."""
         given = self.request.path_params if self.parameters is None else self.parameters
         return from_segment(given[parameter])
 
     def number(self, parameter: str, default: int, most: int) -> int:
-        """Return a parameter if it is a number from 1 on; otherwise the default."""
+        """Return a query parameter as a number, clamped to 1 to `most`; the default if it is not a number."""
         text = self.query.get(parameter, "")
         return min(max(int(text), 1), most) if text.isdecimal() and len(text) < 10 else default
 
     def choice(self, parameter: str, choices: tuple[str, ...]) -> str:
-        """Return a parameter if it is one of the choices; otherwise the first choice."""
+        """Return a query parameter if it is one of the choices; otherwise the first choice."""
         text = self.query.get(parameter, "")
         return text if text in choices else choices[0]
 

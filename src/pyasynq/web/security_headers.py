@@ -32,7 +32,7 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request through the application inside."""
+        """Pass a request to the wrapped ASGI application, and add the headers to its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -46,7 +46,7 @@ class Hints(NamedTuple):
 
 
 NO_HINTS: Final = Hints()
-"""Hints for tasks that are near an end of the list, or not pending."""
+"""No hints: for tasks that are near an end of the list, or not pending."""
 WALK: Final = Hints(places="*")
 """Hints that make Redis walk the list, for tasks whose place could not be determined."""
 
@@ -59,7 +59,7 @@ class PendingPlaces:
 
     Args:
         anchor: id that the places count from; empty if there was none.
-        length: of the list.
+        length: number of ids in the list, from the anchor on.
         places: how far right of the anchor each task was.
     """
 
@@ -74,14 +74,14 @@ class PendingPlaces:
         return None if place is None else place - bisect_left(self._removed, place)
 
     def hints(self, ids: Iterable[str]) -> Hints:
-        """Return the places of some tasks."""
+        """Return the hints with which a script finds these tasks."""
         places = [self._find(task_id) for task_id in ids]
         if all(place is None for place in places):
             return NO_HINTS
         return Hints(self._anchor, " ".join("-" if place is None else str(place) for place in places))
 
     def fit(self, ids: Sequence[str]) -> int:
-        """Return how many of the first tasks one call may remove, one at least."""
+        """Return how many of the first tasks one call may remove; at least 1."""
         length = self._length - len(self._removed)
         left = right = 0
         most = MOST_WALKED
@@ -99,14 +99,14 @@ class PendingPlaces:
         return len(ids)
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Note that tasks have left the list."""
+        """Adjust the positions after these tasks have been removed from the list."""
         for task_id in ids:
             place = self._places.pop(task_id, None)
             if place is not None:
                 insort(self._removed, place)
 
     def order(self, ids: Iterable[str]) -> list[str]:
-        """Return tasks in an order in which many fit into one call: by their distance from the nearer end."""
+        """Return tasks by their distance from the nearer end of the list, so that many fit into one call."""
         length = self._length - len(self._removed)
 
         def depth(task_id: str) -> tuple[bool, int]:
@@ -147,7 +147,10 @@ def find_places(queue: str, ids: Collection[str]) -> Plan[PendingPlaces]:
 
 
 def order_by_place(queue: str, ids: Sequence[str]) -> Plan[list[str]]:
-    """Return tasks in an order in which many of those in a long pending list fit into one call."""
+    """Return tasks by their distance from the nearer end of the pending list, if the list is long.
+
+    In this order many tasks fit into one call. In a short list the given order is kept.
+    """
     pending = queue_keys(queue).pending
     if len(ids) < _FEW or (yield CommandCall(("LLEN", pending), pending, Replay.SAFE)) < MOST_WALKED // 10:
         return list(ids)
@@ -155,7 +158,18 @@ def order_by_place(queue: str, ids: Sequence[str]) -> Plan[list[str]]:
 
 
 def take_in_calls(queue: str, ids: Sequence[str], take: TakePlan, *, most: int) -> Plan[None]:
-    """Act on tasks in calls of up to `most` that Redis answers quickly, wherever in pending the tasks are."""
+    """Act on tasks in chunks that Redis handles within a few milliseconds, however long the pending list is.
+
+    Tasks near an end of the list need no hints. For the others the list is read first, so that `take` can
+    tell the script where they are. If a task was not found there `PLACE_ATTEMPTS` times, Redis walks the list
+    for it.
+
+    Args:
+        queue: the queue's name.
+        ids: ids of the tasks.
+        take: makes the plan for one chunk.
+        most: maximum number of tasks in one chunk.
+    """
     left = list(ids)
     for chunk in chunks(ids, most=most):
         if not (yield from take(chunk, NO_HINTS)):

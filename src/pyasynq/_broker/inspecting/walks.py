@@ -1,8 +1,8 @@
-"""Walks through the tasks of a queue, the newest first, with cursors that stay valid while tasks move.
+"""Cursor-based pagination of a queue's tasks, the newest first; cursors stay valid while tasks move.
 
-A task that is in a collection from the first page to the last is found once, whatever comes and goes.
-Positions shift when tasks do. So a cursor names a place by what is around it, for each collection in a way of
-its own.
+A task that is in a collection from the first page to the last is found once, whatever is added or removed.
+Positions shift with each change. So a cursor names a place by the ids or scores next to it, in a different
+way for each kind of collection.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Walk(NamedTuple):
     Attributes:
         queue: the queue's name.
         state: the tasks' state.
-        group: of aggregating tasks; empty walks through all groups.
-        cursor: of the page before; empty begins.
+        group: group of aggregating tasks; empty walks through all groups.
+        cursor: cursor that the previous page returned; empty for the first page.
         page_size: how many tasks to find, 1,000 at most.
         scan: how many positions to look at.
-        scan_filter: what Redis leaves out; only sorted sets have scores.
+        scan_filter: filter that Redis applies; its bounds of scores need a sorted set.
     """
 
     queue: str
@@ -126,11 +126,12 @@ def _walk_scores(reader: WalkReader, key: str, cursor: str, tag: str) -> Plan[st
 
 
 def _walk_list(reader: WalkReader, cursor: str, tag: str) -> Plan[str]:
-    """Walk pending tasks, which come at one end and go at the other.
+    """Walk the pending list, to which tasks are added at one end and from which they are taken at the other.
 
-    The cursor holds ids on both sides of the place, and how many older tasks were left. The place is sought
-    where it would be if no task had been taken, then further on. If all these ids are gone, they have been
-    taken, and every older task before them: the walk has ended.
+    The cursor holds the ids next to its place on both sides, and the number of older tasks that were still to
+    be read. The search begins where the place is if no task has been taken, and goes on step by step towards
+    the end from which tasks are taken. If none of the ids is found, they have been taken, and so has every
+    older task: the walk has ended.
     """
     left: int | str = ""
     before: Sequence[str] = ()
@@ -165,7 +166,7 @@ def _kept_ids(ids: Iterable[bytes]) -> list[str]:
 def _find_and_read(
     reader: WalkReader, left: int | str, before: Sequence[str], after: Sequence[str]
 ) -> Plan[Reply]:
-    """Return the reply of the script at the place; None if the ids around it are nowhere to be found."""
+    """Find a cursor's place and return the script's reply there; None if none of its ids is in the list."""
     sides: list[Argument] = []
     for kind, ids in (("before", before), ("after", after)):
         for task_id in ids:
@@ -182,7 +183,7 @@ def _find_and_read(
 
 
 def _other_places(left: int, length: int) -> list[int]:
-    """Return the positions to try next: further on, as tasks are taken, then further back."""
+    """Return the positions to try next: towards the end from which tasks are taken, then the other way."""
     step = 2 * _REACH
     left = min(left, length)
     on = range(left - step, -_REACH, -step)
@@ -193,8 +194,9 @@ def _other_places(left: int, length: int) -> list[int]:
 def _walk_active(reader: WalkReader, cursor: str, tag: str, starts: Starts | None) -> Plan[str]:
     """Walk active tasks by their start, the newest first.
 
-    There are as many as workers have slots, so all ids are read for each page. Servers tell the start of a
-    task within five seconds. Tasks without one come first; the cursor remembers which of them were looked at.
+    There are at most as many as workers have slots, so all ids are read for each page. A server's heartbeat
+    reports the start of a task within five seconds. Tasks without a known start come first; the cursor holds
+    hashes of those that were looked at.
     """
     started, last, unknown = decode_cursor(cursor, tag, "NTi") if cursor else (None, None, [])
     queue = reader.keys.queue
@@ -230,7 +232,7 @@ def _digest(task_id: str) -> str:
 
 
 def read_starts() -> Plan[Starts]:
-    """Return when the tasks that live servers run were started, by queue and id."""
+    """Return the start times of the tasks that live servers run, by queue and id."""
     servers = yield from list_servers()
     return {
         (worker.queue, worker.task_id): (

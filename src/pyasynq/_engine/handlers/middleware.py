@@ -1,4 +1,4 @@
-"""Middleware around handlers, for any router."""
+"""Middleware that wraps handlers, for any router."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_middleware(middleware: object) -> None:
 
 
 def limit_to_queues(middleware: Middleware, queues: Iterable[str]) -> Middleware:
-    """Return middleware that is around the handlers of tasks from these queues alone."""
+    """Return middleware that wraps only the handlers of tasks from these queues."""
     names = frozenset(queues)
 
     async def limited(task: Task, call_next: AsyncHandler) -> HandlerReturn:
@@ -52,8 +52,9 @@ def limit_to_queues(middleware: Middleware, queues: Iterable[str]) -> Middleware
 def wrap_route(route: Route, middleware: Sequence[Middleware]) -> Route:
     """Return a route whose handler runs inside the middleware, the first one outermost.
 
-    A plain handler still runs in a thread, and one of a child process there; the middleware does not. A
-    returned control value is raised in the outer middleware, so `call_next` returns only results.
+    The middleware runs on the event loop. Only the handler itself runs in a thread, if it is a plain
+    function, or in a child process. A returned control value is raised in the outer middleware, so
+    `call_next` returns only results.
     """
     if not middleware:
         return route
@@ -89,7 +90,7 @@ def _check_result(result: HandlerReturn) -> HandlerResult:
 
 
 def missing_route(types: Callable[[], Iterable[str]]) -> Route:
-    """Return a route that raises `HandlerNotFoundError`; wrapped, it shows such tasks to middleware."""
+    """Return a route that raises `HandlerNotFoundError`, so that middleware sees tasks without a handler."""
 
     async def call(task: Task) -> None:
         raise HandlerNotFoundError(task.type, types())

@@ -74,7 +74,11 @@ class Intake:
         self._may_wait = False
         """Whether tasks may be taken before they can start; False until an answer has shown that they may."""
         self._overlap_from: int | None = None
-        """The sink's value, which changes only when it accepts: every attempt that ends reads it."""
+        """Free slots from which calls may overlap; None if they may not.
+
+        A cached copy of the sink's `Capacity.overlap_from`: `deliver` writes it, and it is read whenever an
+        attempt ends.
+        """
         self._arrived: list[tuple[Want, Sequence[Attempt]]] = []
         self._answered: list[Want] = []
         """Wants of calls that were answered in this pipeline."""
@@ -138,7 +142,7 @@ class Intake:
 
     @property
     def has_room_aside(self) -> bool:
-        """Whether another call may be sent while calls are in flight, with enough free room to pay."""
+        """Whether another call may be sent while calls are in flight, and enough room is free for it."""
         if not self.taking or not self._plenty:
             return False
         least = self._overlap_from
@@ -285,7 +289,11 @@ class Intake:
         return [call for call in self.unclear if self.board.ready_at(call.queue.name) <= now]
 
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
-        """Return the call that records the end of a silence: the suspect does not run alone any more."""
+        """Return the suspect whose solo run is to end, with the call that records this; empty for none.
+
+        A solo run (a silence of the poison guard) ends when its time is used up and slots are free. The call
+        records this on the task first: a later crash then does not prove that the suspect caused it.
+        """
         alone = self._suspects.alone
         if alone is None or self.capacity.room <= 0:
             return []
@@ -298,7 +306,7 @@ class Intake:
         return [(alone, confirm_begin(alone.queue, alone.id, alone.token))]
 
     def proofs_ended(self, proofs: Collection[tuple[Attempt, Plan[bool]]]) -> None:
-        """End the silence of these suspects, so that other tasks run alongside them.
+        """End the silence once the calls of `proofs_to_end` were answered: other tasks may start again.
 
         Do so also after an error: the node of their queue may be down, and other queues must not wait.
         """

@@ -1,4 +1,4 @@
-"""The inspector below an operator, which also runs plans of the operations."""
+"""The connection of an operator to Redis: an inspector that also runs plans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Door(Inspector):
-    """The inspector through which an operator looks and acts."""
+    """The connection through which an operator reads and changes Redis: an inspector that also runs plans."""
 
     async def run(self, plan: Plan[_T]) -> _T:
         """Run one plan and return what it returns."""
@@ -52,7 +52,7 @@ class Door(Inspector):
 
     @property
     def places(self) -> Sequence[Place]:
-        """A place on each server that has keys, as far as calls have used them."""
+        """A place on each Redis server that calls have used, for commands to every node."""
         return self._driver.places
 
     def now(self) -> Instant:

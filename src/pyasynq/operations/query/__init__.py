@@ -1,8 +1,8 @@
-"""The query language: one way to say which tasks are meant, for all faces.
+"""The query language, which selects tasks in the command line, the dashboard and the HTTP API.
 
     state:retry type:email:* error:timeout failed:<1h -payload.user.test:true
 
-A query is read by `parse_query`, tested against a task by `Query.matches`, and told in advance by `explain`.
+`parse_query` parses a query, `Query.matches` tests it against a task, and `explain` describes it beforehand.
 Everything here is pure: it asks Redis nothing. `pyasynq.operations.select` runs queries.
 """
 

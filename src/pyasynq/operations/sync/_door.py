@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/_door.py by tools/unasync.py; change that file and run `make sync`.
-"""The inspector below an operator, which also runs plans of the operations."""
+"""The connection of an operator to Redis: an inspector that also runs plans."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class Door(Inspector):
-    """The inspector through which an operator looks and acts."""
+    """The connection through which an operator reads and changes Redis: an inspector that also runs plans."""
 
     def run(self, plan: Plan[_T]) -> _T:
         """Run one plan and return what it returns."""
@@ -53,7 +53,7 @@ class Door(Inspector):
 
     @property
     def places(self) -> Sequence[Place]:
-        """A place on each server that has keys, as far as calls have used them."""
+        """A place on each Redis server that calls have used, for commands to every node."""
         return self._driver.places
 
     def now(self) -> Instant:

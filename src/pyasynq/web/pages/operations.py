@@ -74,7 +74,7 @@ class OperationRow:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A button of an operation."""
+    """A button that acts on an operation, such as pausing it."""
 
     action: str
     label: str
