@@ -1,6 +1,6 @@
 """The task service: task configurations, an HTTP API, and leases for workers in any language.
 
-- `configurations/`: the file of the service and its task types, read and checked.
+- `configurations/`: the file of the service and its task types; stored, followed, and applied to queues.
 - `leases/`: the protocol of workers elsewhere, as routes.
 - `api/` (to come): the HTTP API `/v1`; it mounts the routes of `leases/`.
 """

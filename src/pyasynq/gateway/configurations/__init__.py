@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from .service_file import ServiceFile, ServiceSettings, parse_service_file, read_service_file
+from .store import ConfigurationStore
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
 __all__ = [
+    "ConfigurationStore",
     "ServiceFile",
     "ServiceSettings",
     "TaskConfiguration",

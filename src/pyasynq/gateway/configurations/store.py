@@ -1,0 +1,92 @@
+"""Stored configurations as one instance of the service knows them: written from its file, and followed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError, QueueNotFoundError
+
+from .task_configuration import TaskConfiguration, parse_task_configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.limits import LimitChanges, QueueLimits
+    from pyasynq.operations import Operator, TypeConfiguration
+
+_log = logging.getLogger("pyasynq.gateway")
+
+_REASON: Final = "configuration of the task type"
+
+
+class ConfigurationStore:
+    """The configurations of all task types, and the limits of their queues.
+
+    Args:
+        operator: reads and writes, for a user who may edit types and limit queues.
+
+    Attributes:
+        types: configuration and version of each type by name; replaced by `refresh`, read by requests.
+    """
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._version = -1
+        self.types: Mapping[str, tuple[TaskConfiguration, int]] = {}
+
+    async def write_file(self, tasks: Mapping[str, TaskConfiguration]) -> None:
+        """Store the configurations of a file; a type that the API manages keeps the stored one.
+
+        Types that the file does not name stay as they are: another service may have them.
+
+        Raises:
+            RedisError: Redis cannot be reached. What was stored stays; the call may be repeated.
+        """
+        for name, one in tasks.items():
+            if one.managed != "api" or await self._operator.type_configuration(name) is None:
+                await self._operator.set_type_configuration(name, one.to_json(), reason="the service's file")
+
+    async def refresh(self) -> bool:
+        """Read what has changed, and set the limits of changed types; return whether anything had changed.
+
+        Raises:
+            RedisError: Redis cannot be reached; the next call tries the same again.
+        """
+        newest = await self._operator.type_configurations_version()
+        if newest == self._version:
+            return False
+        read = [(one, _parse(one)) for one in await self._operator.type_configurations()]
+        found = {stored.name: (parsed, stored.version) for stored, parsed in read if parsed is not None}
+        for name, (one, version) in found.items():
+            if self.types.get(name, (None, None))[1] != version:
+                await self._set_limits(one)
+        self.types, self._version = found, newest
+        return True
+
+    async def _set_limits(self, one: TaskConfiguration) -> None:
+        """Set the limits of a type's queue, which every worker obeys, unless they are stored already."""
+        limits = one.limits
+        if await self._read_limits(one.name) == limits:
+            return
+        changes: LimitChanges = {"max_run": limits.max_run, "rate": limits.rate, "ordered": limits.ordered}
+        if limits.rate is not None:
+            changes |= {"period": limits.period, "burst": limits.burst}
+        await self._operator.set_queue_limits(one.name, reason=_REASON, **changes)
+
+    async def _read_limits(self, queue: str) -> QueueLimits | None:
+        """Return the stored limits of a queue; None before its first task."""
+        try:
+            return (await self._operator.queue_limits(queue)).stored
+        except QueueNotFoundError:
+            return None
+
+
+def _parse(stored: TypeConfiguration) -> TaskConfiguration | None:
+    """Return a stored configuration; None, with a warning, for one that this version cannot read."""
+    try:
+        return parse_task_configuration("configuration", dict(stored.content), name=stored.name)
+    except InvalidOptionError as error:
+        _log.warning("the stored configuration of %s is left out: %s", visible(stored.name), visible(error))
+        return None
