@@ -125,6 +125,7 @@ JSON = [
 
 ERRORS: list[PyasynqError] = [
     errors.PyasynqError(),
+    errors.ConfigurationChangedError("q", 2),
     errors.ConfigurationError(),
     *(errors.InvalidOptionError("option", value, "remedy") for value in VALUES),
     errors.UnknownOptionError("option", ["options"]),
