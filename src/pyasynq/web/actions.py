@@ -15,6 +15,7 @@ from pyasynq.web.fleet_actions import (
     server_question,
 )
 from pyasynq.web.frame import Notice
+from pyasynq.web.limit_form import change_limits
 from pyasynq.web.page import Page
 from pyasynq.web.pages import attention
 from pyasynq.web.pages.bulk import preview_page, selected_keys, targets_of
@@ -125,21 +126,6 @@ async def _resume(ask: PageRequest, fields: dict[str, str]) -> Response:
     return redirect(ask, ask.links.to("queues", name), Notice("good", f"{visible(name)} is running again."))
 
 
-async def _set_limits(ask: PageRequest, fields: dict[str, str]) -> Response:
-    name = ask.name("queue")
-    rate = _read_number("rate", fields, float)
-    stored = await ask.operator.set_queue_limits(
-        name,
-        max_run=_read_number("max_run", fields, int),
-        rate=rate,
-        period=_read_number("period", fields, float) if rate else None,
-        burst=_read_number("burst", fields, int) if rate else None,
-        reason=read_reason(fields),
-    )
-    text = f"Stored for {visible(name)}: {stored or 'no limits'}."
-    return redirect(ask, ask.links.to("queues", name, tab="limits"), Notice("good", text))
-
-
 async def _delete_queue(ask: PageRequest, fields: dict[str, str]) -> Response:
     name = ask.name("queue")
     if fields.get("confirm", "") != name:
@@ -233,16 +219,6 @@ async def _act(ask: PageRequest, verb: str, queue: str, task_id: str, fields: di
             raise InvalidOptionError("verb", None, "is not something that can be done to a task")
 
 
-def _read_number(name: str, fields: dict[str, str], kind: Callable[[str], Any]) -> Any:
-    text = fields.get(name, "").strip()
-    if not text:
-        return None
-    try:
-        return kind(text)
-    except ValueError:
-        raise InvalidOptionError(name, None, "must be a number") from None
-
-
 QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/queues/{queue}/pause": pause_question,
     "/queues/{queue}/delete": delete_queue_question,
@@ -257,7 +233,7 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
 FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Response]]]] = {
     "/queues/{queue}/pause": _pause,
     "/queues/{queue}/resume": _resume,
-    "/queues/{queue}/limits": _set_limits,
+    "/queues/{queue}/limits": change_limits,
     "/queues/{queue}/delete": _delete_queue,
     "/queues/{queue}/tasks/{task}/{verb}": _act_on_task,
     "/servers/{server}/{verb}": act_on_server,

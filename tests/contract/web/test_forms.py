@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,13 +119,42 @@ async def test_what_was_changed_and_refused_is_in_the_audit(redis_url: str, task
 
 @run_async
 async def test_limits_are_stored_and_shown(redis_url: str, tasks: Tasks) -> None:
-    """An empty field removes a limit; nonsense is refused with its name."""
+    """After a preview. An empty field removes a limit; nonsense is refused with its name."""
     async with visiting(redis_url) as visitor:
         path, page = "queues/emails/limits", "queues/emails?tab=limits"
-        await send_form(visitor, path, {"max_run": "3", "rate": "", "period": "1.0", "burst": "1"}, page=page)
+        typed = {"max_run": "3", "rate": "", "period": "1.0", "burst": "1"}
+        preview = await send_form(visitor, path, typed, page=page)
+        assert (200, True) == (preview.status_code, "would wait for a place" in preview.text)
+        assert {} == tasks.client.hgetall("asynq:{emails}:x:limits")
+        await send_form(visitor, path, _hidden_fields(preview.text), page=page)
         assert "Stored for emails" in (await visitor.get(page)).text
+        assert b"3" == tasks.client.hget("asynq:{emails}:x:limits", "concurrency")
         wrong = await send_form(visitor, path, {"max_run": "many"}, page=page)
         assert (400, True) == (wrong.status_code, "must be a number" in wrong.text)
+
+
+@run_async
+async def test_limits_that_changed_since_the_preview_are_previewed_again(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """A change by someone else is not overwritten unseen; the new preview stores."""
+    path, page, limits = "queues/emails/limits", "queues/emails?tab=limits", "asynq:{emails}:x:limits"
+    async with visiting(redis_url) as visitor:
+        preview = await send_form(visitor, path, {"max_run": "3"}, page=page)
+        tasks.client.hset(limits, "concurrency", 8)
+        late = await send_form(visitor, path, _hidden_fields(preview.text), page=page)
+        assert (409, True) == (late.status_code, "Someone else has changed the limits" in late.text)
+        assert b"8" == tasks.client.hget(limits, "concurrency")
+        stored = await send_form(visitor, path, _hidden_fields(late.text), page=page)
+        assert (303, b"3") == (stored.status_code, tasks.client.hget(limits, "concurrency"))
+        wrong = await send_form(visitor, path, {"sure": "yes", "before": "[[]"}, page=page)
+        assert (400, True) == (wrong.status_code, "begin again" in wrong.text)
+
+
+def _hidden_fields(text: str) -> dict[str, str]:
+    """Return the hidden fields of a question, without its token."""
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text)
+    return {name: html.unescape(value) for name, value in found if name != "csrf"}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +163,7 @@ async def test_limits_are_stored_and_shown(redis_url: str, tasks: Tasks) -> None
         ("queues/emails/pause", {}),
         ("queues/emails/resume", {}),
         ("queues/emails/limits", {"max_run": "1"}),
+        ("queues/emails/limits", {"max_run": "1", "sure": "yes"}),
         ("queues/emails/delete", {"confirm": "emails"}),
         ("queues/emails/tasks/a/run_task", {}),
         ("queues/emails/tasks/a/delete_task", {}),

@@ -109,7 +109,7 @@ ROWS: Final[dict[str, Row]] = {
     "POST /schedules/{entry}/{verb}": Row("schedules/entry-cart.remind/run_schedule", _FORM),
     "POST /queues/{queue}/pause": Row("queues/emails/pause", _FORM, {"seconds": "60"}),
     "POST /queues/{queue}/resume": Row("queues/images/resume", _FORM),
-    "POST /queues/{queue}/limits": Row("queues/emails/limits", _FORM, {"max_run": "3"}),
+    "POST /queues/{queue}/limits": Row("queues/emails/limits", _FORM, {"max_run": "3", "sure": "yes"}),
     "POST /queues/{queue}/delete": Row("queues/emails/delete", _ADMIN_FORM, {"confirm": "emails"}),
     "POST /queues/{queue}/tasks/{task}/{verb}": Row("queues/emails/tasks/a/run_task", _FORM),
     "POST /act": Row("act", _FORM, {"verb": "run_task", "id": "emails/a", "back": "/queues"}),
