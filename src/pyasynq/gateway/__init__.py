@@ -2,5 +2,4 @@
 
 - `configurations/`: the file of the service and its task types; stored, followed, and applied to queues.
 - `leases/`: the protocol of workers elsewhere, as routes.
-- `api/` (to come): the HTTP API `/v1`; it mounts the routes of `leases/`.
 """
