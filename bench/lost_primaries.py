@@ -1,11 +1,12 @@
 """Measure what the loss of some queues costs the others: `python -m bench.lost_primaries [SECONDS [WAY…]]`.
 
-Short-lived producers, a scheduler and a worker use all queues; some queues are lost for SECONDS (default 45).
-Ways of losing them: `stop` (SIGSTOP) and `kill` take each primary of a cluster of three without replicas in
-turn. `type` and `acl` take one queue of a single server: its list has the wrong type, or the Redis user may
-not use its keys. At the start of each loss a second worker is killed in the middle of its tasks.
+Short-lived producers, a scheduler and a worker use all queues. A fault makes some queues unavailable for
+SECONDS (default 45). The WAYs of fault injection: `stop` (SIGSTOP) and `kill` take each primary of a
+cluster of three without replicas in turn. `type` and `acl` take one queue of a single server: its list has
+the wrong type, or the Redis user may not use its keys. At the start of each fault a second worker is killed
+in the middle of its tasks.
 
-One line for each loss tells, for the other queues: the lowest share of the usual rate of enqueues and of
+One line for each fault tells, for the other queues: the lowest share of the usual rate of enqueues and of
 runs, how late due tasks and ticks came, how many ticks there were, how long orphans waited, and what the
 probes said.
 """
@@ -94,7 +95,7 @@ for _queue in filter(None, os.environ.get(QUEUES, "").split(",")):
 
 
 async def produce(queue: str) -> None:
-    """Enqueue a few tasks, each with a call of its own."""
+    """Enqueue `BATCH` tasks one by one; every fifth is due later."""
     for number in range(BATCH):
         delay = DELAY if number % 5 == 0 else 0.0
         task = note.options(queue=queue, process_in=delay) if delay else note.options(queue=queue)
@@ -171,7 +172,7 @@ class Probe:
 
 
 class Loss(NamedTuple):
-    """Loss of some queues, for a while."""
+    """A fault that makes some queues unavailable: `begin` injects it, and `end` repairs it."""
 
     name: str
     queues: frozenset[str]
@@ -180,7 +181,7 @@ class Loss(NamedTuple):
 
 
 def queues_of_nodes(cluster: Cluster) -> dict[Node, list[str]]:
-    """Return names of queues for each primary, the same number for each."""
+    """Return for each primary the names of `QUEUES_A_NODE` queues that it holds."""
     from redis.crc import key_slot  # noqa: PLC0415 - workers and producers do without it
 
     names: dict[Node, list[str]] = {node: [] for node in cluster.primaries}
@@ -194,7 +195,7 @@ def queues_of_nodes(cluster: Cluster) -> dict[Node, list[str]]:
 
 
 def losses_of_primaries(how: str, queues: dict[Node, list[str]]) -> Iterator[Loss]:
-    """Yield the loss of each primary, by a way of `PRIMARY_WAYS`."""
+    """Yield a fault for each primary; `how` is one of `PRIMARY_WAYS`."""
     for node, names in queues.items():
         lost = frozenset(names)
         if how == "stop":
@@ -205,7 +206,7 @@ def losses_of_primaries(how: str, queues: dict[Node, list[str]]) -> Iterator[Los
 
 
 def loss_of_queue(how: str, admin: redis.Redis) -> Loss:
-    """Return the loss of one queue of a single server, by a way of `QUEUE_WAYS`."""
+    """Return the fault of one queue of a single server; `how` is one of `QUEUE_WAYS`."""
     lost, *others = SINGLE_QUEUES
     pending = f"asynq:{{{lost}}}:pending"
 
@@ -226,7 +227,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
 
 
 class Measurement:
-    """Measurement of isolation: queues under load, of which some are lost at a time."""
+    """Measurement of fault isolation: queues under load, some of which are made unavailable for a while."""
 
     def __init__(self, url: str, queues: Sequence[str], folder: Path, seconds: float) -> None:
         from tests.ports import free_ports  # noqa: PLC0415 - workers and producers do without it
@@ -268,7 +269,7 @@ class Measurement:
         return Counter(one["queue"] for one in read_records(self._folder) if one["kind"] == kind)
 
     def lose(self, loss: Loss) -> str:
-        """Lose queues for a while, and return a line of the table."""
+        """Inject a fault for a while; return a line that compares the other queues with before."""
         usual_from = time.time()
         time.sleep(USUAL_SECONDS)
         victim = self.hold_tasks()
@@ -328,7 +329,7 @@ class Measurement:
 
 
 def lose_primaries(how: str, seconds: float) -> None:
-    """Lose each primary of a cluster in turn, and print a line for each."""
+    """Measure the loss of each primary of a cluster in turn; print a line for each."""
     from tests.fix_cluster import Cluster  # noqa: PLC0415 - workers and producers do without it
 
     with tempfile.TemporaryDirectory() as folder, Cluster() as cluster:
@@ -342,7 +343,7 @@ def lose_primaries(how: str, seconds: float) -> None:
 
 
 def lose_queue(how: str, seconds: float) -> None:
-    """Lose one queue of a single server, and print a line."""
+    """Measure the loss of one queue of a single server; print a line."""
     import redis  # noqa: PLC0415 - workers and producers do without it
 
     with tempfile.TemporaryDirectory() as folder, EmbeddedServer() as server:
@@ -359,7 +360,7 @@ def lose_queue(how: str, seconds: float) -> None:
 
 
 def main() -> None:
-    """Lose queues in each way, and print a line for each loss."""
+    """Measure each way of losing queues, and print a line for each fault."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 45.0
     for how in sys.argv[2:] or [*PRIMARY_WAYS, *QUEUE_WAYS]:
         (lose_queue if how in QUEUE_WAYS else lose_primaries)(how, seconds)

@@ -122,7 +122,7 @@ def _read_row(number: int, line: str) -> Iterator[Passage]:
 
 
 def read_python(text: str, offset: int) -> Iterator[Passage]:
-    """Yield docstrings by paragraphs, comments, message strings, and the names that are defined."""
+    """Yield each paragraph of docstrings, and the comments, message strings and defined names."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
@@ -179,7 +179,7 @@ def _paragraphs(text: str, node: ast.Constant, offset: int) -> Iterator[Passage]
 
 
 def read_hash_comments(text: str, offset: int) -> Iterator[Passage]:
-    """Yield the comments of Python source, of which those on successive lines are one."""
+    """Yield the comments of Python source; comments on successive lines are merged into one passage."""
     found = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:

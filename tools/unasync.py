@@ -74,7 +74,7 @@ RULES = [
 
 
 def blocking(source: str) -> str:
-    """Return the blocking twin of a module's source."""
+    """Return the source of a module without `async` and `await`: apply `RULES` to each line."""
     lines = []
     for line in source.splitlines():
         for pattern, replacement in RULES:
@@ -84,13 +84,13 @@ def blocking(source: str) -> str:
 
 
 def twin(name: str) -> str:
-    """Return what the twin of a module under `src/pyasynq` has to be."""
+    """Generate the text of a module's blocking twin; `name` is the path of the module under `src/pyasynq`."""
     source = (SOURCE / name).read_text("utf-8")
     return HEADER.format(source=f"src/pyasynq/{name}") + blocking(source)
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check all twins; return the exit code."""
+    """Write all twins, or with `--check` compare them; return the exit code."""
     stale = 0
     for name, twin_name in TWINS.items():
         path = SOURCE / twin_name

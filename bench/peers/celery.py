@@ -32,7 +32,7 @@ def note(number: int, email: str, sent: int, text: str) -> None:  # noqa: ARG001
 
 
 def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """Enqueue with one call after another."""
+    """Enqueue the tasks one by one, each with its own call."""
     for task in tasks:
         note.apply_async(kwargs=task)
 

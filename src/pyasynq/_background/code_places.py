@@ -1,4 +1,4 @@
-"""Places in code (of a coroutine, thread or error), and whose code it is: ours, Python's or the user's."""
+"""Source lines of coroutines, threads and errors, and whose code they are: ours, Python's or the user's."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def find_thread_place(thread_id: int) -> str:
 
 
 def find_executor_places(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Return the places of the busy threads in a loop's default executor.
+    """Return the source line of each busy thread in a loop's default executor.
 
-    A loop that hides its executor, as uvloop does, gets those of all executors.
+    For a loop that hides its executor, as uvloop does, return the lines of all executors' busy threads.
     """
     executor = getattr(loop, "_default_executor", None)
     threads = getattr(executor, "_threads", None) or threading.enumerate()
@@ -123,12 +123,12 @@ def format_blocking_stack(thread_id: int) -> str:
 def build_timeout_error(
     seconds: float, task: asyncio.Task[Any] | None, thread_id: int | None
 ) -> TaskTimeoutError:
-    """Build the error of a handler that timed out: it names the limit and the handler's place.
+    """Build the error of a handler that timed out; it names the limit and the source line that was running.
 
     Args:
-        seconds: the limit.
+        seconds: the time limit.
         task: the asyncio task that runs the handler.
-        thread_id: of the thread that runs the handler, or None.
+        thread_id: identifier of the thread that runs the handler, or None.
     """
     every = _handler_frames(task, thread_id)
     frames = [(one, line) for one, line in every if not is_own(one.f_code.co_filename)]

@@ -96,7 +96,7 @@ class QueueRegistry:
         return bool(self._owed)
 
     def is_new(self, queues: Iterable[str]) -> bool:
-        """Return whether one of the names has not been confirmed yet."""
+        """Return whether Redis has not yet confirmed the registration of one of these names."""
         return not self._known.issuperset(queues)
 
     def confirm(self, queues: Iterable[str]) -> None:
@@ -130,9 +130,11 @@ class RegistrarBase:
     def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:
         """Owe the names of queues that were written to, unless they travelled; return whether any are owed.
 
+        Names travel when the pipeline of their tasks registers them too.
+
         Args:
             queues: the queue of each plan.
-            outcomes: of each plan, then of the names if they travelled; empty if the batch was interrupted.
+            outcomes: outcome of each plan, then of the names if they travelled; empty after an interruption.
         """
         registry = self.registry
         if len(outcomes) > len(queues):

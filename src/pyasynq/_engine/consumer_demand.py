@@ -146,7 +146,7 @@ class ConsumerSink:
         return not self.held
 
     def capacity(self, reserved: int) -> Capacity:
-        """Return how many more attempts may be held."""
+        """Return the number of tasks to take now; calls in flight may bring `reserved` tasks."""
         return Capacity(self._parts.config.concurrency - len(self.held) - reserved if self._takes else 0)
 
     def wants(self, room: int, suspected: Iterable[ServedQueue]) -> Sequence[Take]:

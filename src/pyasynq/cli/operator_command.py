@@ -1,4 +1,4 @@
-"""Frame of operator commands: one operator, one printer, and errors as one sentence with an exit code."""
+"""Decorator and session of operator commands: common options, one-sentence errors and exit codes."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Session:
     """Context of an operator command.
 
     Attributes:
-        operator: of the person at this terminal.
-        connection: which Redis it works on.
+        operator: runs the calls, as the person at this terminal.
+        connection: which Redis the operator works on.
         printer: how the result is printed.
         watch: seconds between two looks; None looks once.
     """
@@ -78,9 +78,9 @@ class Session:
         """Print records once, or again and again: redrawn on a terminal, else as JSON lines of changes.
 
         Args:
-            view: of the records.
-            gather: reads them.
-            describe: makes lines of a record, in place of a table.
+            view: fields of the records, and the sentence for none.
+            gather: reads the records.
+            describe: formats a record as lines of text, instead of a table row.
         """
         if self.watch is None:
             self.printer.records(view, await gather(), describe)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyasynq.telemetry import AttemptSeries
 
 RECENT: Final = timedelta(minutes=10)
-"""Time of the recent attempts, which are compared with those before."""
+"""Age up to which attempts count as recent; they are compared with the earlier ones."""
 ACTIVITY_SPAN: Final = timedelta(hours=2)
-"""Time for which attempts are read: the statistics keep minutes for as long."""
+"""Age up to which attempts are read: the statistics keep one-minute counts for as long."""
 
 
 class Activity(NamedTuple):
@@ -28,7 +28,7 @@ class Activity(NamedTuple):
     Attributes:
         recent: attempts of the last ten minutes.
         before: attempts of the two hours before these.
-        seconds: time since the first minute with an attempt among the recent ones; 0 for none.
+        seconds: time since the first recent minute that has an attempt; 0 if there is none.
     """
 
     recent: AttemptCounts = NO_ATTEMPTS
@@ -68,11 +68,11 @@ class QueueSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State of one Redis at one time, as one sweep has read it."""
+    """State of one Redis at one time, as read by one sweep."""
 
     at: datetime
     seconds: float
-    """Duration of the sweep; the next one begins at the earliest 50 times as long after it."""
+    """Duration of the sweep. The pause before the next one is at least 50 times as long (load limit)."""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Name of each queue that could not be read, and why."""

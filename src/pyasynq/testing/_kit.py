@@ -274,10 +274,10 @@ class Kit(KitBase, Assertions):
     `RevokeTask` of a handler are not errors.
 
     Attributes:
-        url: of the test's database.
-        clock: for classes that take one, such as `Scheduler(kit.url, clock=kit.clock)`.
+        url: URL of the test's database.
+        clock: virtual clock, for classes that take one, such as `Scheduler(kit.url, clock=kit.clock)`.
         client, sync_client: clients of the test's database, for code that has no app.
-        inspector: a blocking inspector of it.
+        inspector: a blocking inspector of the test's database.
         attempts: all attempts so far.
     """
 
@@ -523,12 +523,12 @@ def use(
 
     Args:
         handler: the `App`; or a `Mux` or a function that takes each `Task`, for code that uses `kit.client`.
-        config: of its worker; by default as for `pyasynq worker`.
-        concurrency: number of tasks that run at the same time; with one, in the order of their enqueues.
+        config: configuration of the worker; by default as for `pyasynq worker`.
+        concurrency: number of tasks that run at the same time; with 1, in the order of enqueueing (FIFO).
         start: virtual time at the start of the block, not in the past; by default now.
-        url: of a database to use and empty, where no embedded server is available. With pytest-xdist it is
-            the database of the first process, and the others use the following ones.
-        allow: URLs of other Redis servers that may be used.
+        url: URL of an empty Redis database, where no embedded server is available; the kit flushes it.
+            The first pytest-xdist process uses this database, and the others use the databases after it.
+        allow: URLs of other Redis servers that the code under test may connect to.
         patience: real seconds that one call of the kit may take.
         with_scheduler: whether the schedules that the app declares are fired.
 

@@ -1,7 +1,7 @@
-"""Threads for plain handlers.
+"""Thread pool for plain handlers.
 
-They are daemon threads of our own: at exit the interpreter waits for those of `concurrent.futures`, so a
-handler that hangs would keep the process alive.
+Its threads are daemons: at exit the interpreter waits for the threads of `concurrent.futures`, so a handler
+that hangs would keep the process alive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 current_threads: ContextVar[HandlerThreads] = ContextVar("pyasynq.handler_threads")
-"""The threads of the server whose handler runs here; set once by each server."""
+"""Thread pool of the server whose handler runs here; set once by each server."""
 
 
 class _Job(NamedTuple):
@@ -35,9 +35,10 @@ class _Job(NamedTuple):
 
 
 class HandlerThreads:
-    """Runs each plain function in a thread; idle threads are reused.
+    """Thread pool: runs each plain function in an idle thread, or starts one if there is none.
 
-    The server's slots limit their number. The event loop and the threads write the counts, under the lock.
+    The pool has no limit of its own: the server's slots limit the number of threads. The event loop and the
+    threads write the counts, under the lock.
     """
 
     def __init__(self, name: str = "pyasynq-handler") -> None:

@@ -1,4 +1,4 @@
-"""The recorder of the audit: entries go to Redis and to the log."""
+"""Recorder of the audit trail: entries go to Redis and to the log `pyasynq.audit`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger("pyasynq.operations")
 
 
 class AuditRecorder:
-    """Writes the audit. With a Redis user who may not, entries go to the log alone.
+    """Writes the audit trail. If the Redis user has no right to write it, entries go to the log alone.
 
     Attributes:
         is_in_log_only: whether Redis has refused an entry for lack of a right.
@@ -28,7 +28,7 @@ class AuditRecorder:
         self.is_in_log_only = False
 
     async def begin(self, entry: AuditEntry) -> str:
-        """Announce a change; return the position of the entry, empty if it is in the log alone.
+        """Write the entry that announces a change; return its stream id, empty if it went to the log alone.
 
         Raises:
             RedisError: the entry could not be written, so the change is not to be made.
@@ -37,7 +37,7 @@ class AuditRecorder:
         return await self._write(entry, "")
 
     async def end(self, intent: str, entry: AuditEntry) -> None:
-        """Put the result of a change in place of its announcement."""
+        """Replace the entry `intent`, which announced a change, by the entry with its result."""
         log_entry(entry)
         try:
             await self._write(entry, intent)
@@ -46,7 +46,7 @@ class AuditRecorder:
             _LOGGER.warning("the audit could not be written, and shows this as interrupted: %s", error)
 
     async def refuse(self, entry: AuditEntry, refusal: PyasynqError) -> None:
-        """Note a refused call."""
+        """Record a call that was refused for lack of a permission."""
         entry = replace(entry, outcome=OUTCOME_REFUSED, error=str(refusal))
         log_entry(entry)
         if self.is_in_log_only:
