@@ -17,7 +17,7 @@ from typing import Final
 from pyasynq._redis.script import Script, ScriptForm
 
 _FLAGS: Final = ("#!lua flags=allow-oom\n", "#!lua flags=no-writes\n")
-"""Without writes a script may run at `maxmemory` as well."""
+"""First lines of scripts that may run at `maxmemory`; a script that only reads may do so too."""
 _FOLDER: Final = resources.files(__package__).joinpath("lua")
 _USES: Final = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
 
@@ -64,11 +64,11 @@ return take_step(table.remove(KEYS, 1), number, lifetime, act)
 
 @functools.cache
 def as_step(script: Script) -> Script:
-    """Return a script as a step of an operation: run again under the same number, it returns its first reply.
+    """Make a script an idempotent step of an operation: run again with a number, it returns the first reply.
 
-    It takes one more key, before the others: the ledger of the operation in the queue. (In a cluster a driver
-    adds another one behind them.) It takes two more arguments, behind the others: the number of the step, and
-    the seconds for which the ledger is kept.
+    The step takes one more key, before the script's keys: the ledger that records replies of the operation in
+    the queue. (In a cluster the driver appends one more key.) It takes two more arguments, after the script's
+    arguments: the number of the step, and the seconds for which the ledger is kept.
     """
     source = _read(script.name)
     flags = next((line for line in _FLAGS if source.startswith(line)), "")

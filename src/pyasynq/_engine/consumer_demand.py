@@ -68,13 +68,13 @@ class Take(Want):
         return not self.ready.done() and not self.attempts
 
     def asked(self, queue: str) -> None:
-        """Record that a dequeue call is sent for this take; all its queues may now have been checked once."""
+        """Record that a dequeue call for this queue is sent; the take leaves `unlooked` after its last queue."""
         super().asked(queue)
         if not self.unasked:
             self.unlooked.pop(self, None)
 
     def heard(self, error: Exception | None) -> None:
-        """Record an answer; it may have been the last that the take waited for."""
+        """Record the answer to a dequeue call; close the take if it waited only for this answer."""
         super().heard(error)
         if not self.ready.done():
             self.error = error

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ._survey import QueueSurvey
 
 PATIENCE_SECONDS: Final = 60
-"""Seconds that something may be due, or over, before it is reported."""
+"""Grace period in seconds: overdue callbacks, expired records and silent histories are reported after it."""
 MAX_SKEW_SECONDS: Final = 2.0
 _ROUNDING_SECONDS: Final = 1.5
 """Error from the whole seconds of a record, and from its transmission."""

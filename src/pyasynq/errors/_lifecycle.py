@@ -30,11 +30,11 @@ class ForeignRedisError(ConfigurationError):
 
 
 class DrainTimeoutError(PyasynqError, TimeoutError):
-    """Tasks that a test kit ran did not end within its patience; they were interrupted.
+    """Tasks that a test kit ran did not end within its time limit (`patience`); they were interrupted.
 
     Attributes:
-        tasks: type and id of each.
-        seconds: the patience.
+        tasks: type and id of each task.
+        seconds: the time limit.
     """
 
     def __init__(self, tasks: "Iterable[str]", seconds: float) -> None:

@@ -23,13 +23,13 @@ MAX_OWN_VIEWS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SavedView:
-    """A page as someone wants to see it again: a query, and the columns of its table.
+    """A query and the columns of its table, saved under a name.
 
     A view that names a queue is shown to users who see that queue.
     """
 
     view: str
-    """Id, which follows from owner and name."""
+    """Id, derived from owner and name."""
     name: str
     owner: str
     """Name of the user who has saved it."""
@@ -40,7 +40,7 @@ class SavedView:
     """Page of the dashboard or command line that the view belongs to."""
     query: str = ""
     columns: tuple[str, ...] = ()
-    """Columns of the page's table, in their order; empty for those that the page shows unless told."""
+    """Columns of the page's table, in their order; empty for the default columns."""
     queue: str = ""
     """Queue of the page; empty for a page about no queue, or about several."""
 

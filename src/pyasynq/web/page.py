@@ -57,7 +57,10 @@ class PageRequest:
         return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, token)
 
     def may(self, verb: str, queue: str = "") -> bool:
-        """Return whether a button for a verb makes sense; the operator checks again when it is pressed."""
+        """Return whether the user has the permissions for a verb, in a queue, or in any if none is named.
+
+        Decides whether a button is shown; the operator checks the permissions again on submit.
+        """
         row, access = VERBS.get(verb), self.operator.access
         if row is None or (row.changes and access.read_only):
             return False

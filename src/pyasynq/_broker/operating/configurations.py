@@ -1,4 +1,4 @@
-"""Configurations of task types in Redis: by type a version and JSON, changed by compare-and-set."""
+"""Configurations of task types in Redis: a version and JSON for each type, changed by compare-and-set."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 MAX_CONFIGURATIONS: Final = 2_000
-"""Number of task types that have a configuration."""
+"""Maximum number of task types that have a configuration."""
 MAX_CONFIGURATION_BYTES: Final = 80_000
-"""Largest configuration in bytes of JSON: that of the largest schema, and its other fields."""
+"""Maximum size of a configuration, in bytes of JSON: the largest schema, and the other fields."""
 NEWEST: Final = ""
-"""Field of the highest version, which readers look at; no type has an empty name."""
+"""Hash field of the highest version, which tells readers of a change; no type has an empty name."""
 _AT_ONCE: Final = 50
 
 
@@ -29,7 +29,7 @@ class ConfigurationChange(NamedTuple):
 
     Attributes:
         outcome: `stored`; `other` if the type has another version; `full` if there is no room.
-        version: of the type: the new one, or the one that it has; 0 for none.
+        version: version of the type: the new one if stored, else the present one; 0 for none.
     """
 
     outcome: str
@@ -41,7 +41,7 @@ def write_configuration(
 ) -> Plan[ConfigurationChange]:
     """Store the configuration of a type if it has the expected version: 0 for none, None for any.
 
-    Empty content deletes it.
+    Empty content deletes the configuration.
     """
     head = (*time_arguments(now), name, "" if expected is None else expected)
     args = (*head, MAX_CONFIGURATIONS, content)
@@ -56,7 +56,10 @@ def read_newest_version() -> Plan[int]:
 
 
 def read_configurations(names: Sequence[str] | None = None) -> Plan[dict[str, tuple[int, bytes]]]:
-    """Return version and content by type, of some types or of all; 50 at a time, as schemas are large."""
+    """Return the version and the JSON of each named type that has a configuration; None reads all types.
+
+    It reads 50 types with each command, because schemas are large.
+    """
     if names is None:
         found = yield CommandCall(("HKEYS", CONFIGURATIONS_KEY), CONFIGURATIONS_KEY, Replay.SAFE)
         asked: Sequence[bytes | str] = [name for name in found if name]

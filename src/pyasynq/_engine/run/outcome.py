@@ -231,14 +231,14 @@ def find_cause(error: BaseException) -> BaseException:
 
 
 def error_to_tell(error: BaseException) -> BaseException:
-    """Return the error to show: a control value with a reason takes precedence."""
+    """Return the error to show for a failure: a control value that has a reason, else the error's cause."""
     wish = find_wish(error)
     has_reason = isinstance(wish, control.Archive) or (isinstance(wish, control.Retry) and wish.reason)
     return wish if wish is not None and has_reason else find_cause(error)
 
 
 def find_error(ending: Ending) -> BaseException | None:
-    """Return the error of an ending to show; None for none."""
+    """Return the error to show for an ended attempt; None if it has no error."""
     if isinstance(ending, Failed):
         return error_to_tell(ending.error)
     crash = ending.crash if isinstance(ending, Unfinished) else None

@@ -1,4 +1,4 @@
-"""Queue look service: reads all queues, so that scripts are called only where they have work."""
+"""Queue look service: polls the state of all queues, so that scripts are called only where they have work."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class QueueLook(Service):
-    """Reads all queues every three seconds, in one pipeline while they stay empty or stay in use.
+    """Polls the state of all queues every three seconds; one such poll is a look.
 
-    It is the safety net for the reports of Redis: changes already reported cost nothing here. A queue that
-    cannot be read does not fail the round: other services call their scripts for it, and report the error. It
-    also registers queues, and forgets removed ones when all their attempts have ended.
+    A look takes one pipeline while queues stay empty or stay in use. It is the fallback for lost reports of
+    changed keys (CLIENT TRACKING): changes already reported cost nothing here. A queue that cannot be read
+    does not fail the round: other services call their scripts for it, and report the error. The service also
+    registers queues, and forgets removed ones when all their attempts have ended.
 
     Args:
-        queues: returns the names of the queues that it reads.
+        queues: returns the names of the queues to read.
         on_look: called with the node after a look in which any queue could be read.
         on_find: called when a look found a queue to ask or to watch.
     """
@@ -84,7 +85,7 @@ class QueueLook(Service):
             self.first_rest = await self.round()
 
     async def round(self) -> float:
-        """Look at all queues; between two looks, at new and unreachable ones."""
+        """Read all queues when a look is due; otherwise retry only new and unreachable ones."""
         parts = self._parts
         self._forget_removed()
         known, now = parts.board.known, parts.clock.monotonic()
@@ -191,7 +192,7 @@ class QueueLook(Service):
         return redis_now
 
     def _note(self, queue: ServedQueue, changes: int) -> bool:
-        """Pass a reading to the board; return whether the queue must now be asked or watched."""
+        """Pass a queue's reading to the board; return whether it must now be asked for tasks or watched."""
         if not queue.is_reachable or not queue.is_served:
             return False
         # A reachable queue that cannot be read may have tasks.

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Syncer(Service):
     """Retries all delayed outcomes every five seconds, and once more at the end.
 
-    Each try has its own time limit, the driver's. The leases of the tasks are renewed during that time. A
-    suspect outcome is sent alone, so that it cannot break the connection of others.
+    Each try has the time limit of the driver. The leases of the tasks are renewed during that time. A suspect
+    outcome, which may have caused its last error, is sent alone, so that it cannot break a connection of
+    others.
     """
 
     name = "syncer"
@@ -44,7 +45,11 @@ class Syncer(Service):
             await self._try_together(batches)
 
     async def _try_all(self, *, patient: bool = True) -> Exception | None:
-        """Try all outcomes; stop sending suspects when Redis is silent, or when one takes all its time."""
+        """Retry all delayed outcomes together, then each suspect outcome alone; return an error, if any.
+
+        No more suspects are sent once Redis does not answer, or, unless `patient`, once one suspect has timed
+        out.
+        """
         error = await self._try_together(self._parts.settles.take_delayed())
         for batch in self._parts.settles.take_suspects():
             failure, healthy = await self._try_alone(batch)
@@ -60,7 +65,7 @@ class Syncer(Service):
         return next((error for error in errors if error is not None), None)
 
     async def _try_alone(self, batch: Batch) -> tuple[Exception | None, bool]:
-        """Send a suspect outcome alone; return its error, and whether Redis answers."""
+        """Send a suspect outcome alone; return its error or None, and whether Redis answers."""
         [result] = await self._send([batch])
         failure = result if isinstance(result, Exception) else None
         healthy = failure is None or await is_reachable(self._parts.driver, batch.queue)

@@ -1,4 +1,4 @@
-"""Saved views: searches and states of queues under a name, for oneself or for all."""
+"""Saved views: searches, and task lists of one queue and state, saved under a name for a user or for all."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 SEARCH: Final = "search"
-"""Page of a view that is a search, as the command line calls it too."""
+"""Value of `SavedView.page` for a search; the command line uses the same value."""
 QUEUE: Final = "queue"
-"""Page of a view that is a state of a queue."""
+"""Value of `SavedView.page` for a list of the tasks of one queue in one state."""
 _MOST_LINKS: Final = 6
 _SECONDS: Final = 10.0
 _STATE: Final = re.compile(r"\bstate:([a-z]+)\s*$")
@@ -50,10 +50,10 @@ class ViewRow:
     query: str
     place: str
     owner: str
-    """Word for people who see it: the owner alone, or all."""
+    """Text that says who sees the view: the owner alone, or all users."""
     saved_at: datetime
     delete_href: str
-    """Address of the form that deletes it; empty if the user may not."""
+    """URL of the form that deletes the view; empty if the user may not delete it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ async def view_links(ask: PageRequest, page: str, queue: str = "") -> tuple[View
 
 
 def new_view_href(ask: PageRequest, query: str, queue: str = "") -> str:
-    """Return the address that saves a page as a view; empty if the user may not."""
+    """Return the URL of the form that saves a page as a view; empty if the user may not save it."""
     if not ask.may("save_view", queue):
         return ""
     return ask.links.to("views", "new", q=query, queue=queue, back=ask.links.own())
@@ -177,7 +177,7 @@ def _may_delete(ask: PageRequest, view: SavedView) -> bool:
 
 
 def _href(ask: PageRequest, view: SavedView) -> str:
-    """Return the address of a view; a view of a page that is not here is opened as a search."""
+    """Return the URL of a view; a view of a page that the dashboard does not have is opened as a search."""
     state = _STATE.search(view.query)
     if view.page == QUEUE and view.queue and state and state[1] in {one.value for one in TaskState}:
         return ask.links.to("queues", view.queue, state=state[1])
