@@ -16,9 +16,9 @@ class Figure:
 
     Attributes:
         name: the key in results, and the heading.
-        unit: after the name in a heading.
-        digits: after the point.
-        rising: whether more is better.
+        unit: text after the name in a heading.
+        digits: number of decimals.
+        rising: whether a larger number is better.
     """
 
     name: str
@@ -43,7 +43,7 @@ BYTES = Figure("in Redis", "bytes a task")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The middle and the ends of some measurements."""
+    """Median, minimum (`least`), maximum (`most`) and number of some measurements."""
 
     median: float
     least: float
@@ -52,7 +52,7 @@ class Summary:
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Sum up measurements.
+    """Return the median, the minimum, the maximum and the number of some measurements.
 
     Raises:
         ValueError: there are none.
@@ -63,7 +63,7 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Return the least value that at least this share (0 to 1) of the values do not exceed.
+    """Return the percentile (nearest rank): at least this share (0 to 1) of the values do not exceed it.
 
     Raises:
         ValueError: there are no values, or the share is not a share.

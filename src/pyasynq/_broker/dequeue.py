@@ -24,7 +24,7 @@ _STRIDE: Final = 4
 
 
 class DequeueRules(enum.IntEnum):
-    """Rules for taking tasks from a queue: one script for each kind."""
+    """Kind of rules for taking tasks from a queue, which selects the script."""
 
     PLAIN = 0
     LIMITED = 1
@@ -43,13 +43,14 @@ class LimitedBy(enum.StrEnum):
 
 
 class DequeueTerms(NamedTuple):
-    """Terms for taking tasks from a queue.
+    """Rules and limits that the caller of a dequeue assumes for the queue.
 
     Attributes:
-        rules: the queue's, as far as the caller knows.
-        limits: the caller's; stored limits override them. The caller's setting that the queue is ordered is
-            stored by its call, unless another one is, and applies to all callers from then on.
-        held_turn: the Unix time in microseconds at which the caller was told to come back; 0 for none.
+        rules: rules of the queue, as far as the caller knows.
+        limits: limits that the caller declares; stored limits override them. `ordered` is stored in Redis by
+            the call, unless a value is stored already. From then on it applies to all callers.
+        held_turn: Unix time in microseconds at which the token bucket promised the caller a token; 0 for
+            none.
     """
 
     rules: DequeueRules = DequeueRules.PLAIN

@@ -68,7 +68,7 @@ class Take(Want):
         return not self.ready.done() and not self.attempts
 
     def asked(self, queue: str) -> None:
-        """Record that a dequeue call for this queue is sent; the take leaves `unlooked` after its last queue."""
+        """Record that a dequeue call for this queue was sent; after the last one leave `unlooked`."""
         super().asked(queue)
         if not self.unasked:
             self.unlooked.pop(self, None)

@@ -1,7 +1,7 @@
-"""Marks in the environment of child processes, which find every process that a child has started.
+"""Marks in the environment of child processes, by which all descendants of a child are found and killed.
 
-A process group does not include processes with their own session, and a parent is unknown after its end. All
-of them inherit the environment, unless a process is given another one.
+A process group does not include processes with their own session, and the parent of an orphan is unknown.
+But all descendants inherit the environment, unless a process is given another one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Final
 FAMILY: Final = "PYASYNQ_FAMILY"
 """Variable that a supervisor sets for each worker."""
 MARK: Final = "PYASYNQ_EXECUTOR_CHILD"
-"""Variable that a worker sets for each child process: the family of the worker, and a number."""
+"""Variable that a worker sets for each child process: the family of the worker, and a UUID."""
 _PROCESSES: Final = Path("/proc")
 _MOST_LOOKS: Final = 20
 """Maximum number of searches for descendants, in case they keep starting new processes."""
 
 
 def new_family() -> str:
-    """Return a unique family name."""
+    """Return a unique value of the variable `FAMILY`."""
     return uuid.uuid4().hex
 
 
 def new_mark() -> str:
-    """Return the mark of a new child of this worker."""
+    """Return a unique value of the variable `MARK` for a new child: this worker's family, and a UUID."""
     return f"{os.environ.get(FAMILY) or 'alone'}/{uuid.uuid4().hex}"
 
 

@@ -175,9 +175,10 @@ class Intake:
         return 0.0 if self._late else self._sink.give_back_at
 
     def put_back_unstarted(self) -> None:
-        """Put back tasks that will not get a slot soon: for too long, or when none will be started any more.
+        """Put back prefetched tasks that waited too long for a slot, or that will not start any more.
 
-        It is done when no calls are in flight: the tasks they bring were behind these in the queue.
+        Does nothing while dequeue calls are in flight: their tasks were behind the prefetched ones in the
+        queue.
         """
         now = self._parts.clock.monotonic()
         if self._next_return > now:

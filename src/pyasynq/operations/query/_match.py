@@ -37,13 +37,13 @@ MAX_JSON_BYTES: Final = 256_000
 """Larger payloads are not decoded: a search must not hold the event loop for long."""
 
 MAX_TEXT: Final = 1_000_000
-"""Bytes or characters of a value that are searched for a text, for the same reason."""
+"""Number of bytes or characters of a value that are searched for a text, for the same reason."""
 
 _MISSING: Final = object()
 
 
 class Candidate:
-    """A task under test; what several clauses need of it is made once."""
+    """A task that a query is matched against; caches values that several clauses need."""
 
     def __init__(self, task: TaskInfo, facts: MatchFacts) -> None:
         self.task = task
@@ -58,21 +58,21 @@ class Candidate:
 
     @property
     def json(self) -> Any:
-        """The decoded payload, or an object without parts if it is not JSON."""
+        """The decoded payload; `_NOT_JSON`, which no path matches, if it is not JSON or is too large."""
         if self._json is _MISSING:
             self._json = decode_json(self.task.payload)
         return self._json
 
 
 class _NotJson:
-    """The value of a payload that is not JSON."""
+    """Type of the sentinel for payloads that are not decoded."""
 
 
 _NOT_JSON: Final = _NotJson()
 
 
 def decode_json(payload: bytes) -> Any:
-    """Return a payload's value with exact numbers, or an object without parts for what is not JSON."""
+    """Return the value of a JSON payload, with exact numbers; `_NOT_JSON` if it is not JSON or too large."""
     if len(payload) > MAX_JSON_BYTES:
         return _NOT_JSON
     try:
@@ -98,7 +98,7 @@ _ENDLESS: Final = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse
 
 
 def matches(node: QueryNode, candidate: Candidate) -> bool:
-    """Return whether a task passes a tree."""
+    """Return whether a task matches a query's tree."""
     if isinstance(node, Clause):
         return _clause_matches(node, candidate)
     if isinstance(node, Not):
