@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OWN_SLACK_SECONDS = 5
-"""Seconds after its lease ended during which a task of a pyasynq worker is not recovered yet."""
+"""Grace period in seconds, from the end of the lease to the recovery of a pyasynq worker's task."""
 
 
 CONFIRMED_BEGIN = "+"
@@ -67,10 +67,11 @@ class ExpiredTask(NamedTuple):
         id: the task's id.
         message: the bytes of its message; empty for an id without a task, which `recover` drops.
         crashes: number of earlier worker crashes during this task.
-        token: of the attempt that had it; empty for a Go worker.
+        token: token of the attempt that held the task; empty for a Go worker.
         lease_score: Unix time at which its lease ended; None if it has none.
-        begun: token of the last attempt that Redis knows to have started; empty if servers do not record it.
-            An attempt that started alone is recorded only when other attempts join it.
+        begun: token of the last attempt whose start is recorded in Redis; empty if servers do not record
+            starts. An attempt that runs alone in its process is recorded only when another attempt starts
+            there.
     """
 
     id: str

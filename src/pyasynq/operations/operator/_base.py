@@ -143,7 +143,7 @@ class OperatorBase:
         return present(data, form, task_type=task_type, show=self._show, redactor=self._redactor)
 
     def for_user(self, user: User) -> Self:
-        """Return an operator for another user on the same connections, which this one closes."""
+        """Return an operator for another user on the same connections; only closing this one closes them."""
         other = type(self).__new__(type(self))
         other._doors = self._doors  # noqa: SLF001 - of the same class
         other._show = self._show  # noqa: SLF001 - as above
@@ -155,7 +155,7 @@ class OperatorBase:
         return other
 
     async def _admit_or_note(self, call: OperatorCall) -> None:
-        """Check that the user may make this call, and note a refusal in the audit."""
+        """Check that the user may make this call, and record a refusal in the audit."""
         if call.verb.may_show_contents:
             await self._doors.read_secrets()
         try:
@@ -165,7 +165,7 @@ class OperatorBase:
             raise
 
     async def _change(self, call: OperatorCall, method: Callable[..., Any]) -> Any:
-        """Make a call that changes something: the audit has its intent before, and its result after."""
+        """Make a call that changes something; write its intent to the audit before, and its result after."""
         began = time.monotonic()
         entry = self._begin_entry(call)
         position = await self._recorder.begin(entry)

@@ -101,13 +101,14 @@ class QueueInspector(InspectorBase):
     def group_page(self, queue: str, *, cursor: str = "", page_size: int = 100) -> GroupPage:
         """Return a page of the groups of a queue, in no particular order.
 
-        Pass the `cursor` of a page to get the next one, until it is empty. A group that is there all the time
-        is on one page at least.
+        Pass the `cursor` of a page to get the next one, until it is empty. A group that exists all the time
+        is on at least one page.
 
         Args:
             queue: the queue's name.
-            cursor: of the page before; empty begins.
-            page_size: about how many groups, 1,000 at most. Redis lists a queue of few groups at once.
+            cursor: cursor of the previous page; empty for the first one.
+            page_size: about how many groups, at most 1,000. If a queue has few groups,
+                Redis returns all of them in one page.
 
         Raises:
             InvalidOptionError: also for an invalid cursor.
@@ -118,7 +119,7 @@ class QueueInspector(InspectorBase):
         """Let no worker take tasks from a queue, which need not exist yet, until `unpause_queue`.
 
         With a duration, rounded up to whole seconds, the pause ends by itself: workers go on within
-        5 seconds. Enqueueing, what runs, and the moving of due tasks go on.
+        5 seconds. Enqueueing, running tasks and the forwarding of due tasks go on.
 
         Raises:
             QueuePausedError: when it is paused already; that pause stays as it is.

@@ -1,4 +1,4 @@
-"""Live pages: rendered once for all viewers who see the same, and sent as changes."""
+"""Live pages: rendered once for all viewers with the same view, and sent as diffs by server-sent events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RENDERING_INTERVAL: Final = 2.0
 """Seconds between two renderings."""
 _LOAD_SHARE: Final = 20
-"""Rest after a rendering, as a multiple of its duration: 1 s of work is followed by 20 s of rest."""
+"""Pause after a rendering, as a multiple of its duration: 1 s of work is followed by a pause of 20 s."""
 _LONGEST_INTERVAL: Final = 30.0
 
 
@@ -38,7 +38,7 @@ class Rendering:
 
 @dataclass(slots=True)
 class Channel:
-    """Live page that is rendered again and again while it has viewers, who wait for the next rendering."""
+    """Live page that is rendered periodically while it has viewers, who wait for the next rendering."""
 
     render: Callable[[int], Awaitable[Rendering]]
     """Renders the page; its argument is the `number` of the new rendering."""

@@ -1,4 +1,4 @@
-"""Endpoints of live updates: a stream of events, and a snapshot for browsers and hosts without streams."""
+"""Endpoints of live updates: server-sent events, and a snapshot for browsers and hosts without streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_STREAMS: Final = 500
 """Largest number of streams of one process; further viewers poll."""
 _COMMENT_SECONDS: Final = 15.0
 _CHECK_SECONDS: Final = 10.0
-"""Seconds between two looks whether the session still lasts."""
+"""Seconds between two checks whether the session still lasts."""
 _QUERY_PREFIX: Final = "p."
 
 

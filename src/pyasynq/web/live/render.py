@@ -1,4 +1,4 @@
-"""The rendering of a live page: its cells and rows, cut out of its HTML."""
+"""Rendering of a live page: the cells and rows, extracted from its HTML."""
 
 from __future__ import annotations
 
