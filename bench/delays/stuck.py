@@ -1,4 +1,4 @@
-"""Delays until code that does not end is reported, or makes its worker end."""
+"""Delays until hanging code is reported, or makes its worker end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHUTDOWN: Final = 0.5
 
 
 class _Reports(logging.Handler):
-    """Log handler that notes the time of a line with this text, from any thread."""
+    """Log handler that records the time of each line with this text, from any thread."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class _Reports(logging.Handler):
 
 
 async def blocked_loop(scene: Scene) -> float:
-    """Return when a handler that blocks the event loop is reported."""
+    """Return the seconds until a handler that blocks the event loop is reported."""
     reports, log = _Reports("event loop"), logging.getLogger("pyasynq")
     logging.disable(logging.NOTSET)
     log.addHandler(reports)
@@ -53,7 +53,7 @@ async def blocked_loop(scene: Scene) -> float:
 
 
 async def overdue_handler(scene: Scene) -> float:
-    """Return how long after the limit a worker has ended whose handler does not end."""
+    """Return the seconds from `overdue_limit` until a worker with a hanging handler has ended."""
     options = ("--overdue-limit", str(LIMIT), "--shutdown-timeout", str(SHUTDOWN), "--concurrency", "1")
     worker = start_worker(scene.url, *options)
     await scene.client.enqueue("swallow", timeout=1, max_retry=0)
@@ -69,7 +69,7 @@ async def overdue_handler(scene: Scene) -> float:
 
 
 async def overdue_aggregator(scene: Scene) -> float:
-    """Return how long after its time an aggregator is reported that does not end."""
+    """Return the seconds from its timeout until a hanging aggregator is reported."""
     reported: asyncio.Future[float] = asyncio.get_running_loop().create_future()
     end = asyncio.Event()
 

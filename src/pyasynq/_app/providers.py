@@ -98,7 +98,7 @@ def _look_at(function: Callable[..., Any]) -> _Provider:
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:
-    """Return whether a parameter is annotated as `TaskContext`, also by a name for type checkers."""
+    """Return whether a parameter is annotated as `TaskContext`, also as a string (forward reference)."""
     annotation = parameter.annotation
     return annotation is TaskContext or (
         isinstance(annotation, str) and annotation.rpartition(".")[2] == TaskContext.__name__
@@ -108,15 +108,15 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
 class Providers:
     """The dependencies of one app in this process.
 
-    All of it belongs to the event loop of the worker, except `overrides`, which tests write.
+    Used by the event loop of the worker only, except `overrides`, which tests write.
     """
 
     def __init__(self) -> None:
         self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """Providers by those that they replace."""
+        """Replacement of each overridden provider."""
         self._looked_at: dict[Callable[..., Any], _Provider] = {}
         self._worker: AsyncExitStack | None = None
-        """What lives as long as the worker; None while none runs."""
+        """Exit stack of the dependencies that live as long as the worker; None while no worker runs."""
         self._made: dict[Callable[..., Any], asyncio.Future[Any]] = {}
         """Dependencies of the worker by provider, also those that are being made."""
 

@@ -25,9 +25,9 @@ AsyncSelections: TypeAlias = "AsyncIterator[Selection]"
 BlockingSelections: TypeAlias = "Iterator[Selection]"
 
 _FIRST_PAGE: Final = 100
-"""Largest number of positions and of matches in the first step: small, so that results show early."""
+"""Maximum number of positions, and of matches, in the first step: small, so that results show early."""
 _MOST_SCANNED: Final = 1_000
-"""Positions between two looks at the budget."""
+"""Number of positions examined between two checks of the budget."""
 _MOST_TYPES: Final = 200
 _OTHER: Final = "_other"
 _SEARCHES: Final = 2
@@ -39,7 +39,7 @@ class Budget:
     """Limits of one call of a search, after which the caller decides whether to continue."""
 
     positions: int = 100_000
-    """Positions of collections, or ids that are looked up."""
+    """Number of positions examined, or of ids looked up."""
     seconds: float = 2.0
     """Seconds of work; the time in which the caller deals with what was found does not count."""
 
@@ -66,14 +66,14 @@ class Selection:
     looked_at: int
     """Number of positions examined so far, including earlier calls of the same search."""
     total: int
-    """Positions of all collections when this search began."""
+    """Number of positions (tasks) in all searched collections when this search began."""
     facets: Facets
     """Counts of all matches of this search so far by field value."""
     is_last: bool
     """Whether the search has ended: enough was found, the budget is spent, or everything was looked at."""
 
     def __str__(self) -> str:
-        """Return it as a sentence, such as `37 matches in 180,000 of 1,000,000 looked at: go on`."""
+        """Return the progress as text, such as `37 matches in 180,000 of 1,000,000 looked at: go on`."""
         found = counted(self.matches, "match", "matches")
         if not self.cursor:
             return f"{found} in all {self.looked_at:,} looked at"

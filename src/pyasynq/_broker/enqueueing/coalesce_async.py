@@ -32,7 +32,7 @@ _WORTH_A_BATCH: Final = 32
 
 
 class _Room:
-    """Calls and bytes that were admitted and not answered yet (admission control)."""
+    """Calls and bytes that were admitted and not answered yet (admission control, back-pressure)."""
 
     def __init__(self, max_calls: int, max_bytes: int) -> None:
         self._max_calls = max_calls
@@ -49,7 +49,7 @@ class _Room:
         return True
 
     def let_out(self, composed: Sequence[Composed]) -> None:
-        """Give back the room of calls that have been answered, or will not be."""
+        """Release the room of calls that have been answered, or given up."""
         self.calls -= len(composed)
         self.bytes -= sum([len(item.encoded) for item in composed])
 

@@ -1,9 +1,9 @@
 """Moves of tasks to another queue, which is in another slot of a cluster.
 
-A task is written into the other queue and held there: its hash is in no list, so nothing runs it. Then it is
-taken out of its own queue, if it is as it was read, and then it is released. So both copies can never run.
-A process that dies in between leaves a held copy. The operation's next process goes on with it; without one,
-the doctor finds it as an orphan.
+A task is written into the target queue and held there: its hash is in no list, so nothing runs it. Then it is
+removed from its source queue if it is unchanged (compare-and-delete), and then the copy is released. So both
+copies can never run. A process that dies in between leaves a held copy. The operation's next process goes on
+with it; without one, the doctor finds it as an orphan.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Move(NamedTuple):
     """Result of moving one task.
 
     Attributes:
-        fate: what to do with its copy: `place`, `again` or `drop`, as `release_step` takes it.
-        reason: why it stays in its queue; empty if it does not.
+        fate: what `release_step` has to do with the copy: `place`, `again` or `drop`.
+        reason: why the task stays in its queue; empty if it was moved.
     """
 
     fate: str
@@ -48,14 +48,14 @@ class Move(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Snapshot of a task in its own queue, before the move.
+    """Snapshot of a task in its source queue, before the move.
 
     Attributes:
-        fields: of its hash.
-        state: that it is in.
-        score: in the sorted set of its state; empty for a pending task.
-        lock: key of its lock, empty for none.
-        left: milliseconds that are left of its lock, -1 for no end; empty unless the task owns it.
+        fields: fields of the task's hash.
+        state: state of the task.
+        score: score in the sorted set of its state; empty for a pending task.
+        lock: key of the task's uniqueness lock; empty if it has none.
+        left: TTL of the lock in milliseconds, -1 for none; empty unless the task owns the lock.
     """
 
     fields: dict[bytes, bytes]
@@ -73,10 +73,10 @@ def hold_and_take(
     Args:
         operation: id of the operation.
         source: queue of the task.
-        target: the other queue.
+        target: queue to move the task to.
         task_id: id of the task in both queues.
         from_state: the state that it must be in; empty for any that can be moved.
-        is_wanted: False only finishes the move of a task that was taken before.
+        is_wanted: False starts no move, and only finishes one whose task was removed before.
     """
     keys, others = queue_keys(source), queue_keys(target)
     ledger = keys.step(operation)
@@ -118,7 +118,7 @@ def forget_taken(operation: str, source: str, ids: Sequence[str]) -> Plan[None]:
 
 
 def _read(keys: QueueKeys, task_id: str, from_state: str) -> Plan[_Seen | Move]:
-    """Return a task, or why it cannot be moved."""
+    """Return a snapshot of the task, or the reason why it cannot be moved."""
     task = keys.task(task_id)
     fields = dict(field_pairs((yield CommandCall(("HGETALL", task), task, Replay.SAFE))))
     state = decode_name(fields.get(b"state", b""))
@@ -141,7 +141,7 @@ def _read(keys: QueueKeys, task_id: str, from_state: str) -> Plan[_Seen | Move]:
 
 
 def _read_lock(lock: str, task_id: str) -> Plan[str]:
-    """Return the milliseconds that are left of a lock, -1 for no end; empty if the task does not own it."""
+    """Return the TTL of a lock in milliseconds, -1 for none; empty if the task does not own the lock."""
     try:
         owner = yield CommandCall(("GET", lock), lock, Replay.SAFE)
     except RedisReplyError:  # a key of another type is not a lock
