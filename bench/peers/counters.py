@@ -1,8 +1,9 @@
-"""Counting handlers that ran, at the same small cost for every peer and at none for Redis.
+"""Counters of handlers that ran, at the same small cost for every peer and at none for Redis.
 
-The counters are a file that all processes of a measurement map, in words of 8 bytes: how many slots are
-taken, and the process whose handler stays for ever; then the slots, one a process: handlers ended, handlers
-started; then the pick-up delays of numbered tasks in nanoseconds. `asynq/counters.go` knows the same layout.
+The counters are a memory-mapped file that all processes of a measurement share, in words of 8 bytes. First
+come the number of slots taken, and the id of the process whose handler never ends. Then come the slots, one
+for each process: handlers ended, handlers started. Then come the pick-up delays of numbered tasks in
+nanoseconds. `asynq/counters.go` uses the same layout.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ WORDS = FIRST_SAMPLE + SAMPLES
 
 
 def map_counters(path: str | Path) -> memoryview[int]:
-    """Return the words of a counters file, shared with all who map it."""
+    """Map a counters file into memory, shared with all processes that map it; return its words."""
     with Path(path).open("r+b") as file:
         return memoryview(mmap.mmap(file.fileno(), WORDS * 8)).cast("q")
 
@@ -62,7 +63,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def hit(number: int, sent: int) -> None:
-    """Count a task that ran, from the one thread of an event loop, and note the delay of a timed one."""
+    """Count a task that ran; record its pick-up delay unless `sent` is 0. Not thread-safe (event loop)."""
     words = _Own.words or _attach()
     if sent:
         _look_at(words, number, sent)
@@ -70,7 +71,7 @@ def hit(number: int, sent: int) -> None:
 
 
 def hit_from_thread(number: int, sent: int) -> None:
-    """Count a task that ran, as `hit`, but from any thread."""
+    """Do the same as `hit`, but thread-safe."""
     with _lock:
         words = _Own.words or _attach()
     if sent:
@@ -80,7 +81,7 @@ def hit_from_thread(number: int, sent: int) -> None:
 
 
 def started() -> None:
-    """Count a handler that begins; for peers whose handlers count begin and end separately."""
+    """Count a handler that has started; for peers that count start and end separately."""
     words = _Own.words or _attach()
     words[_Own.at + 1] += 1
 
@@ -97,5 +98,5 @@ def _look_at(words: memoryview[int], number: int, sent: int) -> None:
 
 
 def sum_of(words: memoryview[int], word: int = 0) -> int:
-    """Add up what all processes have counted: handlers that ended, or (word 1) that were started."""
+    """Return the sum over all processes: of handlers that ended, or with word 1 of handlers that started."""
     return sum(words[FIRST_SLOT + word : FIRST_SLOT + 2 * words[0] : 2])

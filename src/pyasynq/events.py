@@ -312,12 +312,12 @@ class WorkerMeasured(NamedTuple):
 
 
 class ExchangeEnded(NamedTuple):
-    """One exchange of the processor with Redis has ended: a pipeline was answered, or failed.
+    """One round trip of the processor to Redis has ended: a pipeline was answered, or failed.
 
     Attributes:
-        seconds: from sending to the last answer.
-        outcomes: number of attempts whose outcomes were among it.
-        calls: number of calls.
+        seconds: time from sending to the last answer.
+        outcomes: number of attempts whose outcomes were in the pipeline.
+        calls: number of calls in the pipeline.
     """
 
     seconds: float

@@ -79,13 +79,13 @@ class DroppedSpan(NonRecordingSpan):
 
 
 class EarlySampling:
-    """Decisions of an SDK's sampler, taken before a span is made.
+    """Head sampling before a span is made: the decisions that the SDK's sampler would make.
 
     Attributes:
         ids: makes trace ids and span ids.
         bound: a root is dropped if the low bits of its trace id are not below this.
-        root: context with the span of attempts that are dropped and begin a trace.
-        child: the same for children of spans of other processes.
+        root: context of dropped root spans.
+        child: context of dropped spans whose parent is a span of another process.
     """
 
     def __init__(self, tracer: Tracer, ids: Ids, bound: int, *, follows_unsampled: bool | None) -> None:
@@ -93,7 +93,7 @@ class EarlySampling:
 
         Args:
             tracer: makes the spans that are not dropped.
-            ids: of the tracer.
+            ids: the tracer's generator of trace ids and span ids.
             bound: as above.
             follows_unsampled: whether children of unsampled spans are dropped, whatever their trace id. None
                 if a child is treated as a root with the trace id of its parent.
@@ -107,7 +107,7 @@ class EarlySampling:
 
     @classmethod
     def find(cls, tracer: Tracer) -> Self | None:
-        """Return the decisions of a tracer; None if its sampler must be asked each time."""
+        """Return the early sampling for a tracer; None if its sampler must be asked each time."""
         sampler, ids = getattr(tracer, "sampler", None), getattr(tracer, "id_generator", None)
         if sampler is None or ids is None or not _is_of_the_sdk(sampler):
             return None
@@ -122,7 +122,7 @@ class EarlySampling:
         return cls(tracer, ids, bound, follows_unsampled=follows)
 
     def draw(self) -> int:
-        """Return the trace id of a root that is sampled; 0 if it is dropped."""
+        """Return a new trace id for a sampled root span; 0 if the span is dropped."""
         low = getrandbits(ID_BITS)
         return self.make_id(low) if low < self.bound else 0
 

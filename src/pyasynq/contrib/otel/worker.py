@@ -81,7 +81,7 @@ class WorkerTracing:
         self._by_type = name == "type"
         self._body_size = body_size
         self._attributes: dict[str, dict[str, Any]] = {}
-        """Attributes that all spans and metrics of a queue have; never changed."""
+        """Common attributes of all spans and metrics, by queue; never changed."""
 
     async def __call__(self, task: Task, call_next: AsyncHandler) -> Any:
         """Run the handler within a span."""
@@ -104,7 +104,11 @@ class WorkerTracing:
             context_api.detach(token)
 
     def _decide(self, early: EarlySampling, creation: Context) -> tuple[int, Context | None]:
-        """Return the trace id of a span that begins a trace, or 0; and the context of one that is dropped."""
+        """Decide before the span is made whether it is sampled.
+
+        Returns:
+            The trace id for a sampled root span, else 0; and for a dropped span its context, else None.
+        """
         parent = get_span_context(creation)
         if not self._is_child or not parent.is_valid:
             trace_id = early.draw()
@@ -119,7 +123,7 @@ class WorkerTracing:
         trace_id: int = 0,
         dropped: Context | None = None,
     ) -> Any:
-        """Run the handler in a new span, or in the one of dropped attempts, and measure the attempt."""
+        """Run the handler in a new span, or in the `dropped` context, and measure the attempt."""
         running = get_task_context()
         attributes = self._attributes.get(running.queue)
         if attributes is None:
@@ -163,7 +167,7 @@ class WorkerTracing:
     def _start_span(
         self, task: Task, running: TaskContext, creation: Context, attributes: dict[str, Any], trace_id: int
     ) -> Span:
-        """Start a span; one with this trace id if it is not 0."""
+        """Start a span, with this trace id unless it is 0."""
         link = find_link(creation)
         tracer = self._tracer
         if trace_id and self._early is not None:
