@@ -73,7 +73,7 @@ class Scene:
         """Run a worker in this process.
 
         Args:
-            url: of Redis, if it is not the scene's own.
+            url: URL of Redis, if it is not the scene's own.
             engine: `EngineSettings`, for what users cannot set.
             **settings: those of `ServerConfig`.
         """

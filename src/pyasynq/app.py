@@ -115,7 +115,7 @@ class App(Scheduling):
         worker: settings of the app's workers; flags, environment and a file win over them.
         queues: weights and limits of queues, as in `{"mail": Queue(rate=50), "bulk": 1}`. Workers serve them
             besides those that the tasks name.
-        version: of your application, such as "2026.11.1"; workers publish it with the task types.
+        version: version of your application, such as "2026.11.1"; workers publish it with the task types.
 
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
@@ -235,7 +235,7 @@ class App(Scheduling):
             ordered: True to run them strictly one after the other. With any of these three the task has a
                 queue of its own, which is called like its type, unless `queue` names one.
             middleware: around the handlers of this type alone, inside that of the app; see `use`.
-            options: of every task of this type, unless `.options()` says otherwise.
+            options: options of every task of this type, unless `.options()` says otherwise.
 
         Raises:
             ConfigurationError: for a second task of the same type, an unnamed task in `__main__`, a

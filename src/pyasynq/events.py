@@ -293,7 +293,7 @@ class WorkerMeasured(NamedTuple):
     Nothing is measured unless there is a subscriber when the server starts.
 
     Attributes:
-        server_id: of the server.
+        server_id: id of the server.
         counts: how attempts ended, by queue and task type.
         running: number of attempts that run now, for each queue that is served.
         slots: number of attempts that may run at once; 0 for a consumer.
@@ -341,7 +341,7 @@ class QueuesAsked(NamedTuple):
     """A server has checked whether Redis answers for each of its queues.
 
     Attributes:
-        server_id: of the server.
+        server_id: id of the server.
         queues: number of queues checked.
         unreachable: the names of those that did not answer, or answered with an error.
     """
@@ -355,7 +355,7 @@ class QueueChanged(NamedTuple):
     """A running server or consumer has begun to serve a queue, changed its settings, or stopped serving it.
 
     Attributes:
-        server_id: of the server.
+        server_id: id of the server.
         queue: its name.
         change: `"added"`, `"changed"` or `"removed"`; then `"ended"` once none of its tasks runs any more.
     """

@@ -210,7 +210,7 @@ class Server:
         apply to the new one too.
 
         Args:
-            name: of the queue.
+            name: name of the queue.
             queue: its settings, or its priority.
 
         Raises:

@@ -143,7 +143,7 @@ class SeriesPoint:
 
     Attributes:
         at: when the step begins; it lasts the series' `step`.
-        counts: of the step; the newest step may not be over yet.
+        counts: counts of the step's attempts; the newest step may not be over yet.
     """
 
     at: datetime

@@ -29,7 +29,7 @@ class Case:
     Attributes:
         series: values by series.
         minute: when the alert fires.
-        labels: of the firing alert, besides name and severity.
+        labels: labels of the firing alert, besides name and severity.
         quiet: a minute at which it does not fire yet.
         says: its summary then.
     """

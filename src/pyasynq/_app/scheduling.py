@@ -124,7 +124,7 @@ class Scheduling(Sending):
         Args:
             spec: five fields, or `@every 1h30m`, `@daily` and so on; see `Scheduler.register`.
             misfire: what to do about ticks that fell due while no scheduler ran: `skip`, `once` or `all`.
-            options: of the tasks that are enqueued by this; they win over those of the declaration.
+            options: options of the scheduled tasks; they win over the options of the declaration.
 
         Raises:
             CronError: for an expression that cannot be read.

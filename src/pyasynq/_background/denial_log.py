@@ -31,7 +31,7 @@ class DenialLog:
     was denied for longer than a service rests after a failure.
 
     Args:
-        events: of the worker or scheduler.
+        events: events of the worker or scheduler.
         address: where Redis is.
         noun: prefix of the lines; empty for a worker.
     """

@@ -64,8 +64,8 @@ class NodeServices(Service):
     """Runs a service for each node that serves queues, and follows the cluster's slot map.
 
     Args:
-        name: of the services.
-        events: of the engine.
+        name: name of the services.
+        events: events of the engine.
         nodes: the queues of each node.
         make: makes the service of a node.
     """

@@ -38,7 +38,7 @@ class OutageLog:
     Outside an outage it subscribes to no events, so it costs nothing.
 
     Args:
-        events: of the worker or scheduler.
+        events: events of the worker or scheduler.
         address: where Redis is, for errors that do not say.
         running: returns the number of running tasks.
         unwritten: returns the number of outcomes that Redis has not confirmed.

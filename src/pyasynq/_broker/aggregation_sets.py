@@ -43,7 +43,7 @@ class AggregationSet(NamedTuple):
     Attributes:
         queue: the queue of the group and of the aggregate task.
         group: the group's name.
-        id: of the set, and of the aggregate task.
+        id: id of the set, and of the aggregate task.
     """
 
     queue: str

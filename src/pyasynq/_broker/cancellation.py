@@ -39,7 +39,7 @@ class CancelRequest(NamedTuple):
     Attributes:
         requested_at: Unix time.
         outcome: the fate of the task: `retry`, `archive` or `delete`.
-        token: of the attempt that is to obey.
+        token: token of the attempt to cancel.
     """
 
     requested_at: int

@@ -131,7 +131,7 @@ def dequeue(
     Args:
         queue: its name.
         limit: number of tasks.
-        token: of the call; it identifies the attempts (fencing token).
+        token: token of the call; it identifies the attempts (fencing token).
         lease_seconds: duration of the leases.
         suspect_from: crashes that make a task a suspect.
         suspect_room: True to take one suspect among the first 100 tasks, and nothing else; False if suspects

@@ -73,7 +73,8 @@ class Fired(NamedTuple):
     """The outcome of firing a tick.
 
     Attributes:
-        result: of the enqueue; None if this tick or a later one had been fired before, or it is paused.
+        result: result of the enqueue; None if the entry is paused, or if this tick or a later one had been
+            fired before.
         last: the entry's last tick now, in Unix time.
         is_paused: whether the tick counts as fired and enqueued nothing, because the entry is paused.
     """

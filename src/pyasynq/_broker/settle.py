@@ -94,7 +94,7 @@ class RetryTask(NamedTuple):
 
     Attributes:
         message: empty to leave the stored one, and its trace, untouched.
-        trace: of the error; empty for none.
+        trace: traceback of the error; empty for none.
         history_entry: JSON of the attempt, for the task's history; empty for none.
         progress: JSON; empty leaves the stored one in place.
         unique_key: the message's lock key, empty for none.
@@ -138,7 +138,7 @@ class Settled(NamedTuple):
     Attributes:
         refused: ids of tasks that we did not own any more; nothing was written for them.
         trimmed: number of archived tasks deleted because of the archive's size or age.
-        endings: of the tasks that have a callback.
+        endings: ends of the tasks that have a callback.
     """
 
     refused: frozenset[str]

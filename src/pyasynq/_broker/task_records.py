@@ -32,13 +32,13 @@ class TaskRecord(NamedTuple):
         id: the task's id.
         message: the bytes of its message, not decoded.
         state: its state.
-        score: of a scheduled, retry, archived or completed task, Unix time: when it is due, when it was
+        score: score of a scheduled, retry, archived or completed task, Unix time: when it is due, when it was
             archived, when it will be deleted; of an active one, when its lease ends; of one listed by its
             group, when it joined. None for others.
         result: written by its handler.
         crashes: number of workers that have died with it.
         trace: the traceback of its last failure.
-        token: of the attempt that runs it, `<server id>/<call>`; None for a Go server's.
+        token: token of the attempt that runs it, `<server id>/<call>`; None for a Go server's.
         pending_since: Unix time in nanoseconds, as text.
         progress: last reported by its handler, as JSON.
         attempts: the unsuccessful ones, as JSON; None in lists.

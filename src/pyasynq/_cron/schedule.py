@@ -112,7 +112,7 @@ class CalendarSchedule(Schedule):
     Attributes:
         minutes: 0 to 59.
         hours: 0 to 23.
-        days: of the month, 1 to 31.
+        days: days of the month, 1 to 31.
         months: 1 to 12.
         weekdays: 0 to 6, 0 is Sunday.
         both_days: whether a day must be in `days` and in `weekdays`; otherwise one is enough.

@@ -57,7 +57,7 @@ class Aggregation:
     Attributes:
         can_be_cut: whether cancelling it ends it before it has asked Redis to end the set.
         called_at: monotonic time at which the function was called; None while it does not run.
-        thread_id: of the thread that runs a plain function; written by it, read by the loop. 0 for none.
+        thread_id: id of the thread that runs a plain function; written by it, read by the loop. 0 for none.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class RemoteFailure(NamedTuple):
     """The text form of an error raised in another process, where it cannot be read off the error itself.
 
     Attributes:
-        name: of its class there.
+        name: name of the error's class in that process.
         text: its text there.
         place: file and line.
         trace: its traceback.

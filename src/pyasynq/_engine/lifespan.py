@@ -23,7 +23,7 @@ class Lifespan:
 
     Args:
         make: returns the context manager.
-        context: of the task.
+        context: context of the task.
     """
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]], context: Context) -> None:

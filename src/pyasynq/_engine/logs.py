@@ -43,7 +43,7 @@ class LogSubscriber:
     """Turns events into log lines. Used by the event loop.
 
     Args:
-        config: of the server.
+        config: config of the server.
         address: where Redis is, without the password.
         server: read while lines are written; None if nothing runs tasks here.
         noun: its name in the lines.

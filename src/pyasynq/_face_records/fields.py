@@ -117,8 +117,8 @@ class View:
     """The records of one command: their fields, and the field that names each.
 
     Attributes:
-        name: of its JSON Schema.
-        version: of its JSON Schema; it rises when a field goes or changes its meaning.
+        name: name of the records' JSON Schema.
+        version: version of the JSON Schema; it rises when a field goes or changes its meaning.
         key: the field that `-o name` prints.
         fields: in the order of the columns.
         empty: sentence for people when there are no records.

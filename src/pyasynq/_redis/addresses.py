@@ -82,7 +82,7 @@ class SentinelGroup:
     """Sentinels to ask for a primary, and the login to use there.
 
     Attributes:
-        addresses: of the Sentinels.
+        addresses: addresses of the Sentinels.
         primary: the name under which they watch it.
         username, password: the Sentinels' own login; None if they require none.
     """

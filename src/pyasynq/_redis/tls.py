@@ -25,7 +25,7 @@ class TLSOptions:
     Attributes:
         ca_certs, ca_path: file and folder of trusted authorities; by default those of this computer.
         certfile, keyfile: our certificate and its key; the key may be in the certificate's file.
-        password: of the key.
+        password: password of the private key.
         cert_reqs: `none` accepts any certificate; `required` and `optional` mean the same for a client.
         check_hostname: whether the certificate must be for the server's name.
         server_hostname: that name, if it differs from the host in the URL.

@@ -38,8 +38,8 @@ class RedisTarget:
 
     Attributes:
         scheme: the URL's scheme.
-        host, port: of a server on the network; unused if `path` is set.
-        path: of its unix socket.
+        host, port: host and port of a server on the network; unused if `path` is set.
+        path: path of its unix socket.
         embedded: the URL of an embedded server, which has no address until we start it.
         username, password: None where the server asks for none.
         database: number of the logical database.

@@ -73,7 +73,7 @@ class Ticker(CallingService):
     """Fires the due ticks, and rests until the next one.
 
     Args:
-        parts: of the scheduler.
+        parts: parts of the scheduler.
         firing: fires one tick.
         queues: returns the queues of the node that it works for; None for all queues.
     """

@@ -48,7 +48,7 @@ def encode_callback(callback: Callback, task_type: str, nonce: str) -> bytes:
 
     Args:
         callback: to be enqueued at the task's end.
-        task_type: of the task.
+        task_type: type of the task.
         nonce: differs between all tasks that ever have one id.
     """
     fields = {

@@ -28,7 +28,7 @@ def read_asynq_settings(path: str | None) -> dict[str, Any]:
     """Return the settings by the names of Asynq's flags: the variables, then the file; none if neither is.
 
     Args:
-        path: of the file; None is `.asynq.yaml` in the home folder, which need not exist.
+        path: path of the file; None is `.asynq.yaml` in the home folder, which need not exist.
 
     Raises:
         click.ClickException: for a file that cannot be read, or a value that cannot be.

@@ -32,7 +32,7 @@ class TaskChoice:
     """The tasks that the user means, and how to act on them.
 
     Attributes:
-        ids: of tasks; empty with a query.
+        ids: ids of the tasks; empty with a query.
         where: a query; empty with ids.
         queue: the only queue that is meant; None is all.
         limit: tasks that are acted on at most, if a query finds more.

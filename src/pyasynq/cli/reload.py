@@ -36,7 +36,7 @@ def run_with_reload(arguments: Sequence[str], timeouts: float = 9.0) -> int:
     The child holds a socket whose other end is here, so it ends with this process, however that ends.
 
     Args:
-        arguments: of the command, without `--reload`.
+        arguments: arguments of the command, without `--reload`.
         timeouts: seconds that the worker may take to end, without a margin; then it is killed.
 
     Returns:

@@ -164,7 +164,7 @@ class Consumer:
             queues: as in `take`.
             limit: as in `take`.
             wait: as in `take`.
-            duration: of the lease, in whole seconds (rounded up), at most `max_lease`.
+            duration: duration of the lease, in whole seconds (rounded up), at most `max_lease`.
 
         Raises what entering `take` raises. When the caller is cancelled, the tasks taken are put back.
         """
@@ -177,7 +177,7 @@ class Consumer:
         include this one from now on. `config` stays as it is.
 
         Args:
-            name: of the queue.
+            name: name of the queue.
             queue: its settings, or its priority.
 
         Raises:

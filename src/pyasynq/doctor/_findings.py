@@ -290,8 +290,8 @@ class Finding:
 
     Attributes:
         queue: empty for damage that concerns all of Redis.
-        kind: of the damage.
-        severity: of the damage.
+        kind: kind of the damage.
+        severity: severity of the damage.
         subjects: ids of tasks, names of groups, keys or servers that it concerns.
         explanation: its meaning, as a sentence.
         repair: what `repair` does about it, as a sentence; empty if only you can repair it.

@@ -43,10 +43,10 @@ def mend(
     """Return the repaired fields of a task in this state; without a decodable message, only some of them.
 
     Args:
-        facts: of the task.
+        facts: the task as it is stored.
         message: decoded.
-        state: of the place where the task belongs.
-        group: of the task; None for no group.
+        state: state that the task should have, which selects its list or sorted set.
+        group: group of the task; None for no group.
         score: in that place; empty for lists, and if the task is not there yet.
     """
     wanted_group = _group(facts, message) if group is None else group

@@ -33,7 +33,7 @@ class QueueSurvey:
     """Suspicions about one queue.
 
     Attributes:
-        keys: of the queue.
+        keys: keys of the queue.
         suspects: ids of tasks that may be damaged, each with the key of the group it was seen in, if any.
         groups: keys of groups and aggregation sets.
         no_sets: names listed as aggregation sets that cannot be keys of one.

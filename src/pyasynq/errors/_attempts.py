@@ -122,7 +122,7 @@ class ChildProcessDiedError(PyasynqError):
     """The child process of a task ended before its handler did. An ordinary failure of the task.
 
     Attributes:
-        exit_code: of the process; None when a signal ended it.
+        exit_code: exit code of the process; None when a signal ended it.
         signal: name of the signal, such as `SIGSEGV`; None if there was none.
     """
 
@@ -143,7 +143,7 @@ class WorkerDiedError(PyasynqError):
     """The worker that ran a task has died: killed, out of memory, or its host is gone. For hooks.
 
     Attributes:
-        server_id: of the worker; `unknown` for one that has left no trace.
+        server_id: id of the worker; `unknown` for one that has left no trace.
         crashes: how many workers have died with the task so far.
     """
 

@@ -118,7 +118,7 @@ class TickTakenError(EnqueueError):
     Only client middleware of a scheduler sees it.
 
     Attributes:
-        entry_id: of the schedule.
+        entry_id: id of the schedule.
         tick: the tick to fire, in Unix time.
         last: the tick fired last, in Unix time.
     """
@@ -136,7 +136,7 @@ class SchedulePausedError(EnqueueError):
     Only client middleware of a scheduler sees it.
 
     Attributes:
-        entry_id: of the schedule.
+        entry_id: id of the schedule.
         tick: that was due, in Unix time.
     """
 

@@ -115,7 +115,7 @@ class BulkInspector(InspectorBase):
 
         Args:
             queue: where they are.
-            ids: of the tasks.
+            ids: ids of the tasks.
             process_at: when they are due, aware.
             spread: over how long to spread them, at even distances and in the order of the ids, from
                 `process_at` on; in seconds or a `timedelta`.

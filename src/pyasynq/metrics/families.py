@@ -41,7 +41,7 @@ class Family:
         help: its help text.
         labels: names of its labels.
         origin: the process that counts it.
-        bounds: of a histogram: upper bounds of its buckets, without infinity.
+        bounds: upper bounds of a histogram's buckets, without infinity.
     """
 
     name: str

@@ -35,7 +35,7 @@ def find_attention(
         snapshot: the newest one.
         earlier: one from up to ten minutes before; without it, lost servers are not noticed.
         snoozes: those that have not ended.
-        thresholds: of the detectors.
+        thresholds: thresholds of the detectors.
     """
     known = {snooze.finding: snooze for snooze in snoozes}
     found: list[AttentionFinding] = []

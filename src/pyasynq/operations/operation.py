@@ -126,7 +126,7 @@ class Scope(NamedTuple):
     """Queues and tasks of an operation, and where they come from.
 
     Attributes:
-        queues: of its tasks.
+        queues: queues of its tasks.
         total: number of its tasks.
         query: that has found them; empty if they were named.
         undoes: id of the deletion that it undoes; empty for others.

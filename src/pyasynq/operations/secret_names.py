@@ -38,7 +38,8 @@ class SecretNames(NamedTuple):
     """The names of secrets for one task type; made by `secret_names`.
 
     Attributes:
-        pattern: of names that are secret for all types; searched anywhere in a name; case is ignored.
+        pattern: regular expression of names that are secret for all types; searched anywhere in a name; case
+            is ignored.
         fields: published names, in lower case.
         paths: published paths of more than one step.
         last: the last name of each path, in lower case.

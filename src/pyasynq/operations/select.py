@@ -105,7 +105,7 @@ class Selector:
 
         Args:
             query: what to look for.
-            cursor: of the selection before, of the same query; empty begins.
+            cursor: cursor of the previous selection of the same query; empty for the first one.
             limit: how many matches to find.
             budget: how much to look at; 100,000 positions or two seconds unless given.
 

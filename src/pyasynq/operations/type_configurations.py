@@ -17,7 +17,7 @@ class TypeConfiguration:
     """The stored configuration of a task type.
 
     Attributes:
-        name: of the type, and of its queue.
+        name: name of the type, and of its queue.
         version: changes with each change; a later one is higher.
         content: the fields of the configuration.
     """

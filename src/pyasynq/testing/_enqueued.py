@@ -27,7 +27,7 @@ class Enqueued:
     """A task that waits in Redis.
 
     Attributes:
-        info: of the task, as in Redis.
+        info: the task as it is in Redis.
         arguments: those of the handler, for typed tasks; None for others.
     """
 

@@ -25,14 +25,14 @@ class Attempt(Generic[_R_co]):
     Attributes:
         task_id: the task's id.
         type: the task's type.
-        queue: of the task.
-        payload: of the task.
+        queue: queue of the task.
+        payload: payload of the task.
         arguments: those of the handler, for typed tasks; None for others.
         retried: number of retries before.
         at: the virtual time at which it ran.
-        outcome: of the attempt.
-        result: of the handler.
-        error: of the handler, or the reason of its cancellation.
+        outcome: outcome of the attempt.
+        result: result of the handler.
+        error: error of the handler, or the reason of its cancellation.
     """
 
     task_id: str

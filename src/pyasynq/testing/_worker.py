@@ -57,11 +57,11 @@ class HandWorker(Engine):
     """A server and its schedulers, built but not started.
 
     Args:
-        recorder: of the call.
+        recorder: records what happens in the kit's call.
         threads: where plain handlers run.
 
     Attributes:
-        schedules: of the kit's schedulers; None for none.
+        schedules: schedules of the kit's schedulers; None for none.
         stop_at_failure: take no more tasks after a recorded failure.
         patience: seconds of real time that the call may take.
     """

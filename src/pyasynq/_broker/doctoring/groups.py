@@ -20,7 +20,7 @@ class GroupFacts(NamedTuple):
     """A group or an aggregation set.
 
     Attributes:
-        key: of the sorted set.
+        key: key of the sorted set.
         members: number of members.
         listed: whether it is listed as a group, by its name in `groups`.
         is_set: whether it is listed as an aggregation set.

@@ -36,7 +36,7 @@ class StoredTask:
     """The fields of a task's hash; missing ones are empty.
 
     Attributes:
-        id: of the task.
+        id: id of the task.
         score: in the sorted set of its state; empty if it is in none. Only for tasks that were read.
         places: keys of the collections that contain it, a list as often as it occurs in it. This and the
             following are known only for tasks that were judged.

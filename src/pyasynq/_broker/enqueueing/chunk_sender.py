@@ -46,7 +46,7 @@ class ChunkSender(_Composer[EnqueueBatcher]):
 
     Args:
         batchers: the normal one, and the one for durable tasks.
-        options: of the call.
+        options: options of the call.
         clock: the present, for process times.
         max_payload: largest size of one task's payload, in bytes.
     """

@@ -45,7 +45,7 @@ class Moved(NamedTuple):
         refused: ids of the others, and why: the state they are in, `missing`, or `aggregated` for a member
             of an aggregation set.
         trimmed: how many archived tasks were deleted because of the archive's size or age.
-        endings: of the tasks that have ended and have a callback.
+        endings: ends of the tasks that have ended and have a callback.
     """
 
     done: int

@@ -42,7 +42,7 @@ def decode_cursor(cursor: str, tag: str, form: str) -> list[Any]:
 
     Args:
         cursor: input of a user.
-        tag: of the list that it must be for.
+        tag: tag of the list for which the cursor must have been made.
         form: a letter for each value: `t` text, `n` a whole number of at least 0, `s` a score, `i` ids, and
             the capital letter for one that may be None.
 

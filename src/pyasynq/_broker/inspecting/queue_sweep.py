@@ -70,10 +70,10 @@ class QueueSweep:
     once: its other queues are reported as unreadable too.
 
     Args:
-        names: of the queues, which exist.
+        names: names of existing queues.
         missing: names that no queue has.
         find_node: returns the address of the node that serves a key; empty for a single server.
-        estimates: of memory, if it is asked for.
+        estimates: memory estimates, if they are wanted.
     """
 
     def __init__(

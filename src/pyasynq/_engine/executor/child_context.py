@@ -148,10 +148,10 @@ class HostedTask:
     """Attempt as its handler sees it in the child process, where it provides the context.
 
     Attributes:
-        number: of this task among those of the child.
+        number: sequence number of this task in the child.
         dropped_result: why the handler's result is not stored; empty if it is.
         is_over: whether the task has ended; later reports of its threads are dropped.
-        thread_id: of the thread that last ran its handler.
+        thread_id: id of the thread that last ran its handler.
         threads: number of threads that run its handler; written by them.
     """
 

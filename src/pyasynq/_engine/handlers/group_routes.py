@@ -28,7 +28,7 @@ class DeclaredAggregator:
     """A function that aggregates many tasks into one, with the rule of its declaration.
 
     Attributes:
-        pattern: of the names of its groups; a `*` at the end matches any ending.
+        pattern: pattern that matches the names of its groups; a `*` at the end matches any ending.
         call: takes a group's name and its tasks; returns a task or None, or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
         rule: for its groups, unless the server's configuration overrides it.

@@ -25,7 +25,7 @@ class LostLeases:
     """Asks Redis how a leased attempt ended before its lease is reported lost.
 
     Args:
-        parts: of the consumer; its settle queue passes on the attempts from now on.
+        parts: parts of the consumer; its settle queue passes on the attempts from now on.
     """
 
     def __init__(self, parts: Parts) -> None:

@@ -92,7 +92,7 @@ class Recovery:
         """Recover the tasks that have not changed since they were read; return how many.
 
         Args:
-            queue: of all these tasks.
+            queue: queue of all these tasks.
             tasks: at most one crash is counted for each.
             were_only_one: whether the dead worker is known to have had one task.
         """

@@ -90,13 +90,13 @@ class Attempt:
         on_cancel: called when a running attempt without an asyncio task is cancelled.
         settled: future of the settle: whether the outcome was written, or the error.
         verdict: how a leased attempt ended, once it is settled; None for the attempts of workers.
-        size: of the message, in bytes; 0 if no setting needs it.
+        size: size of the message, in bytes; 0 if no setting needs it.
         pending_since: since when the task was pending, as Redis holds it: Unix time in nanoseconds, as text.
             None if that is not known, as after a lost reply. Written once by the intake.
         cells: where the end of the attempt is counted; None where nothing counts it. Written as the above.
         started: monotonic time at which it began; until then, at which it was taken.
         started_at: Unix time at which it began.
-        thread_id: of the thread that has run a handler of this attempt last; 0 for none. Written by that
+        thread_id: id of the thread that has run a handler of this attempt last; 0 for none. Written by that
             thread, read by the loop.
         threads: number of threads that run handlers of this attempt now. Written by `HandlerThreads` under
             its lock, read by the loop.

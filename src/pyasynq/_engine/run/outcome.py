@@ -148,8 +148,8 @@ def decide(
     """Decide about the task of an attempt that has ended.
 
     Args:
-        message: of its task; `retry`, `retried` and `retention` are read.
-        ending: of the attempt.
+        message: message of its task; `retry`, `retried` and `retention` are read.
+        ending: ending of the attempt.
         rules: the user's functions.
         now: the end of the attempt.
         unknown_pause: seconds after which a task without a handler is taken again.

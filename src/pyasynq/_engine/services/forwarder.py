@@ -26,7 +26,7 @@ class _Delayed:
     """Known state of the scheduled and retry tasks of one queue.
 
     Attributes:
-        keys: of the sorted sets.
+        keys: keys of the sorted sets.
         is_watched: whether Redis reports the next change of both.
         next_due: Unix time at which the next task is due; infinity for none.
         due_at: the same as monotonic time; in the past if the queue is to be asked now.

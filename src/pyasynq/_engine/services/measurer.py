@@ -26,7 +26,7 @@ class Measurer(Service):
     """Emits `WorkerMeasured` with the tally's counts and the number of running attempts. Never calls Redis.
 
     Args:
-        parts: of the engine.
+        parts: parts of the engine.
         tally: counts the ends of attempts.
         slots: number of attempts that may run at once; 0 for a consumer.
     """

@@ -87,7 +87,7 @@ class NodeSenders:
 
     Args:
         service: the processor.
-        parts: of the engine.
+        parts: parts of the engine.
         intake: makes the calls.
     """
 

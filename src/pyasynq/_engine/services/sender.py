@@ -69,7 +69,7 @@ class Sender:
 
     Args:
         service: named in reports of failures.
-        parts: of the engine.
+        parts: parts of the engine.
         intake: makes the calls.
     """
 

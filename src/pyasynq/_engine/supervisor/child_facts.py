@@ -20,7 +20,7 @@ class ChildFacts:
     Attributes:
         server_id: prefix of the tokens of its attempts.
         host: the name of its host, as in its record.
-        url: of Redis; with the password, so it is sent through the socket and never logged.
+        url: URL of Redis; with the password, so it is sent through the socket and never logged.
         queues: the queues of which it may have tasks; these change while it runs.
         crash_limit: number of crashes at which a task is archived.
         crash_limits: the same for task types with their own limit.

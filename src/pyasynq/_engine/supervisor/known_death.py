@@ -51,7 +51,7 @@ async def recover_known_death(
 
     Args:
         facts: reported by the process at its start.
-        pid: of the process.
+        pid: id of the process.
         died_at: monotonic time of its end, or later.
         tell: called with a `WorkerDied` or a `MessageQuarantined` for each of the tasks.
     """

@@ -105,8 +105,8 @@ class SupervisorLink:
 
         Args:
             server: it has not been started yet.
-            url: of Redis.
-            crash_limits: of the task types with their own limit.
+            url: URL of Redis.
+            crash_limits: crash limits of the task types with their own limit.
             take_metrics: returns what changed since its last call, from any thread; the supervisor asks for
                 it each second if it answers `/metrics`.
         """

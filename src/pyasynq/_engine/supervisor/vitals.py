@@ -27,7 +27,7 @@ class Vitals:
 
     Attributes:
         worker: its number, from 1.
-        pid: of its process.
+        pid: id of its process.
         state: `starting`, then as in `ServerState`.
         beat_at: monotonic time of the last sign of life of the renewing thread that the event loop passed on.
         reachable: number of its queues that could be asked last time.

@@ -97,7 +97,7 @@ class PoisonGuard:
         Returns the suffix of the token of a call for a suspect to be sent now, or None for no call.
 
         Args:
-            crashes: of the suspect whose turn it is; None when no suspect is wanted.
+            crashes: number of crashes of the suspect whose turn it is; None when no suspect is wanted.
             taken: the attempts that have not ended.
             reserved: number of tasks requested by calls without an answer.
             now: monotonic time.

@@ -39,7 +39,7 @@ class ClusterView:
     Attributes:
         asked: the address of the node.
         claims: the ranges of slots and their owners.
-        ids: of the primaries and replicas, by address.
+        ids: ids of the primaries and replicas, by address.
     """
 
     __slots__ = ("asked", "claims", "ids")

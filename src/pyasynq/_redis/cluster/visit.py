@@ -29,7 +29,7 @@ class UnsettledCall(NamedTuple):
     """A call that a node has not settled.
 
     Attributes:
-        code: of its error reply, or `NO_ANSWER`.
+        code: code of the node's error reply, or `NO_ANSWER`.
         cause: a description, for errors.
         replayed: whether the call may have run.
     """

@@ -192,7 +192,7 @@ class _Import:
     """An import that is under way.
 
     Args:
-        session: of the command.
+        session: session of the command.
         total: tasks in the file.
         once_for: seconds for which ids are remembered.
         reason: why.

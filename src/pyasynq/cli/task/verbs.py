@@ -38,10 +38,10 @@ async def act(
     """Act on the chosen tasks and return the exit code.
 
     Args:
-        session: of the command.
+        session: session of the command.
         act: what is done.
         choice: the tasks.
-        options: of an operation.
+        options: options of an operation.
         one: acts on a single task and returns what it is then; without it, an operation acts on any number.
     """
     if choice.where:

@@ -46,8 +46,8 @@ class StepTasks(NamedTuple):
     """The tasks of a step, in one queue.
 
     Attributes:
-        queue: of the tasks.
-        ids: of the tasks.
+        queue: queue of the tasks.
+        ids: ids of the tasks.
         state: that they must be in; empty for any.
         unwanted: ids of those that a move only finishes, if it has begun: they no longer match its query.
     """

@@ -180,7 +180,7 @@ class TaskOperator(OperatorBase):
         Args:
             queue: the queue of both.
             task_id: id of the task to copy; its options go with it, its lock and times do not.
-            payload: of the copy; None is that of the original.
+            payload: payload of the copy; None is that of the original.
             reason: why, for the audit.
 
         Raises:

@@ -51,7 +51,7 @@ class SearchOperator(OperatorBase):
         Args:
             query: in the query language, see docs/query.md.
             queues: where to search; None is everywhere.
-            cursor: of the selection before, of the same query; empty begins.
+            cursor: cursor of the previous selection of the same query; empty for the first one.
             limit: how many matches to find.
             budget: how much to look at; 100,000 positions or two seconds unless given.
 

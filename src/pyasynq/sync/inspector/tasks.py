@@ -214,7 +214,7 @@ class TaskInspector(InspectorBase):
         attempt that runs now. A worker in Go is told too, but always retries and acknowledges nothing.
 
         Args:
-            task_id: of the task.
+            task_id: id of the task.
             queue: where it is; None is wherever it is.
             outcome: the fate of the task.
             wait: how long to wait for the attempts to end, looking ten times a second; cancelling the wait

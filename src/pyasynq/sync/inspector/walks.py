@@ -49,8 +49,8 @@ class WalkInspector(InspectorBase):
         Args:
             queue: the queue's name.
             state: the tasks' state.
-            group: of aggregating tasks; empty walks through all groups, one after another.
-            cursor: of the page before; empty begins.
+            group: group of aggregating tasks; empty walks through all groups, one after another.
+            cursor: cursor of the previous page; empty for the first one.
             page_size: how many tasks to return, 1,000 at most.
             scan: how many positions to look at; a page may have fewer tasks, or none, and a cursor.
             scan_filter: what Redis leaves out. Only tasks in sorted sets have scores.
