@@ -117,6 +117,7 @@ def test_an_enqueue_is_acknowledged_and_done_once(
         assert 1 == redis_client.lrange(KEYS.pending, 0, -1).count(task_id.encode()), task_id
 
 
+@pytest.mark.sample(1)
 @DIRECTIONS
 def test_a_dequeue_takes_a_task_or_leaves_it(
     line: Line, direction: Direction, redis_client: redis.Redis
@@ -141,6 +142,7 @@ def test_a_dequeue_takes_a_task_or_leaves_it(
         take(call)
 
 
+@pytest.mark.sample(1)
 @DIRECTIONS
 def test_a_settle_is_written_and_counted_once(
     line: Line, direction: Direction, redis_client: redis.Redis

@@ -82,6 +82,7 @@ client.close()
 STRICT = ("-W", "error", "-W", "ignore:unclosed event loop", "-W", "ignore:unclosed <socket.socket")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "program", [ASYNC, INSIDE_LOOP, BLOCKING], ids=["asyncio", "inside a loop", "blocking"]
 )

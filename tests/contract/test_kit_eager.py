@@ -213,6 +213,7 @@ with use(app) as kit, kit.eager():
 """
 
 
+@pytest.mark.long
 def test_a_view_of_django_waits() -> None:
     """In the thread of the test. A process of its own, because settings hold for a whole process."""
     done = subprocess.run([sys.executable, "-c", DJANGO], capture_output=True, text=True, check=False)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EVERYTHING = Budget(10**9, 3_600)
 
 
+@pytest.mark.long
 @pytest.mark.single_server("it is filled over one connection")
 @pytest.mark.usefixtures("damage_allowed")
 def test_the_world_has_what_it_says(redis_client: Any, redis_url: str) -> None:

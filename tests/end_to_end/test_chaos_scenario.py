@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chaos.redis_harmed import ScriptsFlushed
 from tests.chaos.scenario import Profile, run_scenario
 
 
+@pytest.mark.long
 def test_a_scenario_runs_and_is_judged() -> None:
     """Nothing is lost when Redis forgets its scripts all the time."""
     told: list[int] = []

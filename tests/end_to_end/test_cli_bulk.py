@@ -197,6 +197,7 @@ def test_an_operation_is_listed_viewed_paused_and_stopped(cli: Cli, tasks: Tasks
     )
 
 
+@pytest.mark.long
 def test_a_terminal_is_asked_for_the_number_and_the_reason(
     redis_url: str, tasks: Tasks, inspector: Inspector
 ) -> None:

@@ -111,6 +111,7 @@ def finished(sources: Path, temporary: Path, demos: list[RunningDemo]) -> tuple[
     return outs[0], outs[1]
 
 
+@pytest.mark.long
 def test_a_piped_demo_ends_with_the_proof_in_eighty_columns(finished: tuple[str, str]) -> None:
     """As text: plain lines, the planted failures, and the proof. As JSON: nothing but the same figures."""
     text, summary = finished[0], json.loads(finished[1])
@@ -172,6 +173,7 @@ def test_a_folder_that_does_not_exist_is_named(temporary: Path, demos: list[Runn
     assert "/no/such/folder" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("no_color", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_an_interrupted_live_picture_leaves_the_terminal_as_it_was(
     no_color: bool, sources: Path, temporary: Path, demos: list[RunningDemo], monkeypatch: pytest.MonkeyPatch

@@ -85,6 +85,7 @@ def test_a_worker_without_children_answers_for_itself(tmp_path: Path, redis_url:
         assert 0 == workers.terminate()
 
 
+@pytest.mark.long
 def test_without_the_flag_there_is_no_such_path_and_nothing_is_loaded(tmp_path: Path, redis_url: str) -> None:
     """Metrics that are off cost nothing."""
     port = free_port()

@@ -100,6 +100,7 @@ def probe(port: int, path: str) -> int:
         return error.code
 
 
+@pytest.mark.long
 def test_children_share_the_work_and_one_port_answers_for_them(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
 ) -> None:
@@ -275,6 +276,7 @@ def test_a_second_int_ends_all_at_once(tmp_path: Path, redis_url: str, redis_cli
     assert {task_id} == active(redis_client)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not may_unshare(), reason="this host does not let us make a PID namespace")
 def test_a_supervisor_is_content_to_be_process_1(
     tmp_path: Path, redis_url: str, redis_client: RedisClient
@@ -325,6 +327,7 @@ def test_a_single_worker_answers_probes_too(
     assert "supervisor" not in worker.text
 
 
+@pytest.mark.long
 def test_the_hangup_of_a_closed_terminal_is_not_a_reload(tmp_path: Path, redis_url: str) -> None:
     """It ends the supervisor, in good order, as it would end any program."""
     (tmp_path / "work.py").write_text(TASKS)

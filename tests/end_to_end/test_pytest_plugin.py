@@ -130,6 +130,7 @@ class AsyncTestCase(unittest.IsolatedAsyncioTestCase):
     project.run("-p", "anyio.pytest_plugin", ends="6 passed")
 
 
+@pytest.mark.long
 def test_tests_in_parallel_do_not_meet(project: Project) -> None:
     """Each process of pytest-xdist has a server of its own."""
     project.write(

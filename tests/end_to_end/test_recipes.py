@@ -124,6 +124,7 @@ def test_the_worker_program_works_logs_the_task_and_shows_that_it_lives(
     assert 0 == redis_client.llen("asynq:{critical}:active")
 
 
+@pytest.mark.long
 def test_the_tests_of_the_recipes_pass(recipes: Path) -> None:
     """The whole way included, without a server to install."""
     assert "2 passed" in run(

@@ -37,6 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_scheduler_enqueues_until_it_is_told_to_stop(
     folder: Path, redis_url: str, redis_client: redis.Redis, number: signal.Signals

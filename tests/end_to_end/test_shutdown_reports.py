@@ -83,6 +83,7 @@ def test_a_forgotten_thread_makes_the_exit_code_3(tmp_path: Path, redis_url: str
         assert 3 == worker.end()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("hang", "group", "begun", "where"),
     [

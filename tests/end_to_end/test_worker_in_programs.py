@@ -172,6 +172,7 @@ def test_a_blocking_client_works_in_forked_children_and_goes_on_in_the_parent(
     assert [int(made), 50] == lengths(redis_client, "default", "children")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_an_asyncio_client_works_in_forked_children_and_goes_on_in_the_parent(
     redis_url: str, redis_client: RedisClient, loop: str

@@ -36,6 +36,7 @@ app = App()
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_nothing_that_others_wrote_reaches_a_log_raw(
     tmp_path: Path, redis_url: str, redis_client: redis.Redis, log_format: str

@@ -111,6 +111,7 @@ def test_max_tasks_takes_exactly_this_many(redis_url: str, redis_client: RedisCl
     assert ids[7:] == pending(redis_client)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("state", ["pending", "scheduled"])
 def test_h14_an_idle_worker_is_woken_for_what_a_go_client_enqueues(
     redis_url: str, redis_client: RedisClient, state: str

@@ -46,6 +46,7 @@ def test_tstp_stops_taking_and_what_runs_goes_on(redis_url: str, redis_client: R
     assert not redis_client.keys("asynq:servers*")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_term_and_int_wait_for_what_runs(
     redis_url: str, redis_client: RedisClient, number: signal.Signals
@@ -83,6 +84,7 @@ def test_an_unfinished_coroutine_is_cancelled_cleans_up_and_its_task_goes_back_t
     assert not redis_client.keys("asynq:servers*")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["wait-in-thread", "swallow"])
 def test_a_handler_that_runs_on_ends_with_the_process_before_its_second_run(
     redis_url: str, redis_client: RedisClient, kind: str
