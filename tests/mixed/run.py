@@ -46,7 +46,7 @@ BASE: Final = "cf79e1b"
 _WORKERS: Final = 2
 _WORKER_OPTIONS: Final = (
     *("tests.mixed.app:app", "--log-level", "warning"),
-    *("--queues", ",".join(QUEUES), "--queue-max-run", f"{LIMITED_QUEUE}={LIMIT}"),
+    *("--queues", ",".join(QUEUES)),
 )
 _DRAIN_SECONDS: Final = 180.0
 """A killed worker's tasks are back after 40 seconds at most; the rest is for a busy machine."""
@@ -80,6 +80,9 @@ class MixedRun:
 
     async def perform(self, seconds: float) -> list[str]:
         """Produce and kill for some time, wait until the queues are empty, and return what went wrong."""
+        # Stored, because the versions do not have the same options for it.
+        async with Inspector(self._url) as inspector:
+            await inspector.set_queue_limits(LIMITED_QUEUE, max_run=LIMIT)
         with ExitStack() as stack:
             fleets = {name: stack.enter_context(fleet) for name, fleet in self._fleets().items()}
             await self._until_marked(sum(fleet.size for fleet in fleets.values()))
