@@ -38,14 +38,17 @@ def order_of(worker: Worker) -> list[str]:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("concurrency", [1, 50])
+@pytest.mark.parametrize(
+    ("concurrency", "prefetch", "number"),
+    [(1, 0, 2_000), (50, ServerConfig().prefetch, IN_ALL)],
+    ids=["one slot", "prefetch"],
+)
 def test_weights_share_out_the_work_within_five_percent_while_all_queues_are_full(
-    redis_url: str, redis_client: RedisClient, concurrency: int
+    redis_url: str, redis_client: RedisClient, concurrency: int, prefetch: int, number: int
 ) -> None:
     """Until the first queue runs dry; none waits longer than ten times its share and one buffer."""
-    number = {1: 2_000, 50: IN_ALL}[concurrency]
     fill(redis_url, critical=number // 2, default=number * 3 // 10, low=number // 5)
-    with Worker(redis_url, queues=WEIGHTS, concurrency=concurrency, burst=True) as worker:
+    with Worker(redis_url, queues=WEIGHTS, concurrency=concurrency, prefetch=prefetch, burst=True) as worker:
         order = order_of(worker)
     assert number == len(order)
     left = Counter(critical=number // 2, default=number * 3 // 10, low=number // 5)
@@ -59,7 +62,7 @@ def test_weights_share_out_the_work_within_five_percent_while_all_queues_are_ful
         assert abs(shares[queue] / dry - share) <= 0.05 * share
         # What one call brings starts at once, in any order. Tasks taken ahead are put back when they wait
         # for too long, as on a machine that stands still: then their queue waits for another buffer.
-        longest = max(concurrency, 10 / share) + ServerConfig().prefetch
+        longest = max(concurrency, 10 / share) + prefetch
         places = [-1, *(place for place, name in enumerate(order[:dry]) if name == queue), dry]
         assert max(after - before for before, after in pairwise(places)) <= longest
     assert not redis_client.keys("asynq:*:t:*")
