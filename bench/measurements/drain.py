@@ -121,7 +121,7 @@ DRAIN = Measurement(
     _open,
     compared="Asynq in Go",
     notes=(
-        "Time counts from the first task that ran, or from the moment when both of two processes had run one.",
+        "Time counts from the first task that ran, or from when both of two processes had run one.",
         "Redis commands include those inside scripts.",
         "Each gets as many tasks as it runs in about a second; exactly those ran, and nothing was left.",
     ),
