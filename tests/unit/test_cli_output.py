@@ -92,7 +92,7 @@ def test_nothing_to_print_may_be_an_exit_code() -> None:
 
 def test_a_wrong_field_is_a_usage_error_that_names_the_right_ones() -> None:
     """The most similar name comes first."""
-    with pytest.raises(click.UsageError, match="there is no field 'typ'; did you mean 'type'"):
+    with pytest.raises(click.UsageError, match="unknown field 'typ'; did you mean 'type'"):
         choose_fields(VIEW, ["typ"], is_wide=False)
 
 

@@ -94,7 +94,7 @@ def find_function(reference: str) -> Callable[..., Any]:
     for name in path.split("."):
         found = getattr(found, name, None)
     if not callable(found):
-        raise ConfigurationError(f"there is no function {path!r} in the module {module_name!r}")
+        raise ConfigurationError(f"module {module_name!r} has no function {path!r}")
     return found
 
 

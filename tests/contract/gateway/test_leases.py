@@ -312,7 +312,7 @@ async def test_a_wrong_request_names_the_field_and_the_remedy(redis_url: str) ->
         hidden = await service.lease("report", key="emails")
         assert "reports" not in hidden.text
         check_problem(hidden, 404, "queue_not_found", "queues")
-        check_problem(await service.lease("emails", key="nobody"), 401, "no_key")
+        check_problem(await service.lease("emails", key="unknown"), 401, "no_key")
         check_problem(await service.lease("emails", key="none"), 403, "missing_scope")
         check_problem(await service.act("x", "fail"), 422, "invalid_value", "error")
         large = await service.act("x", "fail", error="x" * 1_000_001)

@@ -28,7 +28,7 @@ class ConfigurationChange(NamedTuple):
     """Result of a compare-and-set.
 
     Attributes:
-        outcome: `stored`; `other` if the type has another version; `full` if there is no room.
+        outcome: `stored`; `other` if the type has another version; `full` if the store is full.
         version: version of the type: the new one if stored, else the present one; 0 for none.
     """
 

@@ -74,7 +74,7 @@ def choose_fields(view: View, names: Sequence[str] | None, *, is_wide: bool) -> 
     for name in names:
         if name not in by_name:
             raise click.UsageError(
-                f"there is no field {name!r}{nearest(name, by_name)}; there are: {', '.join(by_name)}"
+                f"unknown field {name!r}{nearest(name, by_name)}; there are: {', '.join(by_name)}"
             )
     return [by_name[name] for name in names]
 

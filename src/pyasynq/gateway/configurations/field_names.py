@@ -66,4 +66,4 @@ def join_path(path: str, name: str) -> str:
 
 def _explain_unknown(name: str, known: Collection[str]) -> str:
     hint = nearest(name, known) or f"; the fields are {', '.join(sorted(known))}"
-    return f"there is no such field{hint}"
+    return f"this field is unknown{hint}"

@@ -68,10 +68,10 @@ def check_queue(key: WorkKey, queue: str, known: Collection[str] | None) -> None
     Args:
         key: of the request.
         queue: name of the queue.
-        known: names of the queues that there are; None for any.
+        known: names of all queues; None for any.
 
     Raises:
-        ProblemError: there is no such queue for this key.
+        ProblemError: the queue is unknown, or hidden from this key.
     """
     if may_use(key, queue) and (known is None or queue in known):
         return
@@ -79,5 +79,5 @@ def check_queue(key: WorkKey, queue: str, known: Collection[str] | None) -> None
     remedy = (near.removeprefix("; ") or "name a queue that is configured, and that this key may use") + (
         "" if near else "."
     )
-    detail = f"There is no queue {visible(queue)} for this key."
+    detail = f"Queue {visible(queue)} is unknown to this key."
     raise ProblemError(404, "queue_not_found", detail, remedy[0].upper() + remedy[1:], field="queues")

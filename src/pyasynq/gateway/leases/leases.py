@@ -83,7 +83,7 @@ class Leases:
             wait.reschedule(now)
 
     async def lease(self, key: WorkKey, request: LeaseRequest) -> list[Attempt]:
-        """Return attempts for a worker; none if there was no task in the time to wait.
+        """Return attempts for a worker; none if none came in the time to wait.
 
         When the caller is cancelled, what was taken is at the front of its queue again.
 

@@ -26,7 +26,7 @@ def to_lease_problem(error: Exception) -> ProblemError:  # noqa: PLR0911 - one f
     """Return the problem for an error of a lease request or of an act."""
     match error:
         case InvalidTokenError():
-            detail = "There is no attempt with this token for this key."
+            detail = "This token belongs to no attempt of this key."
             remedy = "Use the token as it was given, and the key that leased the task."
             return ProblemError(404, "attempt_not_found", detail, remedy, field="token")
         case errors.TaskTimeoutError():

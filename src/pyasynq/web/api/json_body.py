@@ -88,7 +88,7 @@ def _explain(text: str, kind: Any) -> ProblemError:
     if unknown:
         near = nearest(unknown[1], _find_fields(kind, place))
         place = f"{place}.{unknown[1]}".lstrip(".")
-        what = f"there is no such field{near or '; the OpenAPI document lists them'}"
+        what = f"this field is unknown{near or '; the OpenAPI document lists them'}"
     elif what.startswith("Object missing required field"):
         place = f"{place}.{what.rpartition('field ')[2].strip('`')}".lstrip(".")
         what = "it is missing"
