@@ -23,6 +23,21 @@ _PAUSE = 0.005
 """Seconds between two looks at a server that starts."""
 
 
+def wait_for_replication(primary: redis.Redis) -> None:
+    """Wait until the replicas of a primary have all that it has written by now.
+
+    WAIT asks only for what its own connection has written.
+    """
+    written = primary.info("replication")["master_repl_offset"]
+
+    def have_all() -> bool:
+        info = primary.info("replication")
+        replicas = [info[f"slave{number}"] for number in range(info["connected_slaves"])]
+        return bool(replicas) and all(int(replica["offset"]) >= written for replica in replicas)
+
+    wait_until(have_all, "the replicas have what the primary has")
+
+
 class Replicated:
     """A primary on a port of its own, and replicas of it that a test may stop."""
 

@@ -21,6 +21,7 @@ from pyasynq.errors import InvalidOptionError, ReadFromReplicaError, RedisUnavai
 from pyasynq.task import TaskState
 from tests.contract.test_inspector_doors import NEEDS_QUEUE
 from tests.fix_cluster import Cluster
+from tests.fix_replica import wait_for_replication
 from tests.ports import free_port
 from tests.waiting import wait_until
 
@@ -124,7 +125,7 @@ def test_the_whole_read_side_works_on_a_replica(replicated: Replicated) -> None:
     """The URL names the replica; the primary is not touched."""
     replica = replicated.add_replica()
     asyncio.run(fill(replicated.url))
-    replicated.primary.wait(1, 1_000)
+    wait_for_replication(replicated.primary)
     replicated.primary.config_resetstat()
 
     with reading(replicated.replica_url()) as inspector:
@@ -140,7 +141,7 @@ def test_a_replica_is_found_by_what_the_primary_tells(replicated: Replicated) ->
     """The URL names the primary, which is asked for its replicas alone."""
     replica = replicated.add_replica(port=free_port())
     asyncio.run(fill(replicated.url))
-    replicated.primary.wait(1, 1_000)
+    wait_for_replication(replicated.primary)
     replicated.primary.config_resetstat()
 
     async def read() -> list[str]:
@@ -167,7 +168,7 @@ def test_a_replica_tells_how_far_it_is_behind(replicated: Replicated) -> None:
     """By its link to the primary; a primary that is gone does not stop the reading."""
     replicated.add_replica()
     asyncio.run(fill(replicated.url))
-    replicated.primary.wait(1, 1_000)
+    wait_for_replication(replicated.primary)
     with reading(replicated.replica_url()) as inspector:
         [state] = inspector.replicas()
         assert (True, f"127.0.0.1:{replicated.port}") == (state.is_connected, state.primary)
@@ -245,7 +246,7 @@ def test_a_cluster_is_read_from_its_replicas(cluster_with_replicas: Cluster) -> 
     """Each queue from a replica of its node; no primary is asked for anything but the map."""
     primaries = cluster_with_replicas.primaries
     for node in primaries:
-        node.client.wait(1, 1_000)
+        wait_for_replication(node.client)
         node.client.config_resetstat()
 
     async def read() -> list[str]:
