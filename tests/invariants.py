@@ -129,6 +129,7 @@ def violations(
 
 _GLOBAL_KEYS: dict[str, int | None] = {
     "ask:": 60,
+    "apikeys": None,
     "audit": None,
     "conf": None,
     "marks": 90 * 86_400,

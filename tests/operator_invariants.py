@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.operating.api_keys import MAX_API_KEYS
 from pyasynq._broker.operating.configurations import MAX_CONFIGURATIONS
 from pyasynq._broker.operating.snoozes import MAX_SNOOZES, decode_snooze
 from pyasynq._broker.operating.views import MAX_VIEWS
-from pyasynq._wire.keys import AUDIT_KEY, CONFIGURATIONS_KEY, REFUSED_KEY, SNOOZED_KEY, VIEWS_KEY
+from pyasynq._wire.keys import (
+    API_KEYS_KEY,
+    AUDIT_KEY,
+    CONFIGURATIONS_KEY,
+    REFUSED_KEY,
+    SNOOZED_KEY,
+    VIEWS_KEY,
+)
+from pyasynq.operations.api_keys import decode_api_key
 from pyasynq.operations.audit import decode_entry
 from pyasynq.operations.type_configurations import decode_content
 from pyasynq.operations.views import decode_view
@@ -28,6 +37,7 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
     yield from _view_violations(client)
     yield from _snooze_violations(client)
     yield from _configuration_violations(client)
+    yield from _api_key_violations(client)
     for key, names in _FIELDS.items():
         if client.type(key) != b"stream":
             continue
@@ -62,6 +72,17 @@ def _configuration_violations(client: RedisClient) -> Iterator[str]:
         version, _, content = value.partition(b" ")
         if not version.isdigit() or int(version) > newest or decode_content(content) is None:
             yield f"{CONFIGURATIONS_KEY} says {value!r} of {name!r}"
+
+
+def _api_key_violations(client: RedisClient) -> Iterator[str]:
+    if client.type(API_KEYS_KEY) != b"hash":
+        return
+    found = client.hgetall(API_KEYS_KEY)
+    if len(found) > MAX_API_KEYS:
+        yield f"{API_KEYS_KEY} has {len(found)} keys"
+    for key_id, value in found.items():
+        if decode_api_key(key_id.decode(), value) is None:
+            yield f"{API_KEYS_KEY} says {value!r} of {key_id!r}"
 
 
 def _view_violations(client: RedisClient) -> Iterator[str]:

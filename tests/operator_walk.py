@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.attempt_counts import count_attempts
+from pyasynq._broker.operating.api_keys import write_api_key
 from pyasynq._broker.operating.configurations import write_configuration
 from pyasynq._broker.operating.operations import create_operation, write_tasks
 from pyasynq._broker.operating.views import write_view
@@ -12,6 +13,7 @@ from pyasynq._broker.servers import write_server_state
 from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from pyasynq.operations import Act, OperationOptions, Targets, User
+from pyasynq.operations.api_keys import encode_api_key, make_api_key
 from pyasynq.operations.operation import Scope
 from pyasynq.operations.operation_record import encode_operation, encode_tasks
 from pyasynq.operations.views import encode_view, make_view, view_id
@@ -28,6 +30,7 @@ THEIRS = "payments"
 QUEUES = (MINE, THEIRS)
 SECRET = "hunter2-of-the-night"
 PAYLOAD = f'{{"user":42,"password":"{SECRET}"}}'.encode()
+KEY = make_api_key("walk", ["work"], ["*"], by="root", expires_in=None, now=NOW.to_datetime())
 ERROR = f"ValueError: no login with {SECRET} at db://app:{SECRET}@host"
 
 
@@ -98,6 +101,7 @@ def fill(client: RedisClient, perform: Perform) -> None:
         )
         perform(write_configuration(queue, b'{"max_run":1}', None, NOW))
         perform(write_view(view.view, encode_view(view)))
+    perform(write_api_key(KEY.key.id, b"", encode_api_key(KEY.key)))
     texts = [entry(f"entry-of-{queue}", f'Queue("{queue}")', payload=PAYLOAD) for queue in QUEUES]
     announce(client, "scheduler", *texts, lapses=NOW.seconds + 60)
 
@@ -115,6 +119,11 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "type_configuration": ((queue,), {}),
         "set_type_configuration": ((queue, {"max_run": 2}), {}),
         "delete_type_configuration": ((queue,), {}),
+        "api_keys": ((), {}),
+        "api_key": ((KEY.key.id,), {}),
+        "make_api_key": (("billing", ["tasks:write"]), {}),
+        "rotate_api_key": ((KEY.key.id,), {}),
+        "delete_api_key": ((KEY.key.id,), {}),
         "set_wait_objective": ((queue, 30), {}),
         "queue": ((queue,), {}),
         "queue_infos": ((), {}),

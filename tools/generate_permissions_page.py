@@ -15,7 +15,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.operations import ROLES, VERBS, Permission, ProgramPermission
+from pyasynq.operations import ROLES, SCOPES, VERBS, Permission, ProgramPermission
+from pyasynq.operations.api_keys import ADMIN_SCOPE
 from pyasynq.operations.operation import PERMISSION_OF_ACT
 
 if TYPE_CHECKING:
@@ -65,6 +66,21 @@ def _program_permissions() -> str:
     )
 
 
+def _scopes() -> str:
+    rows = (
+        [
+            f"`{name}`",
+            "all of the others, and the role `admin`" if name == ADMIN_SCOPE else _names(permissions),
+        ]
+        for name, permissions in SCOPES.items()
+    )
+    return _table(["Scope", "Permissions"], rows)
+
+
+def _names(permissions: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(permissions))
+
+
 def _verbs(*, changes: bool) -> str:
     rows = (_row(verb) for verb in VERBS.values() if verb.changes is changes)
     return _table(["Method", "Does", "For", "Needs"], rows)
@@ -83,6 +99,7 @@ def _acts() -> str:
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "permissions": _permissions,
     "permissions of programs": _program_permissions,
+    "scopes": _scopes,
     "views": functools.partial(_verbs, changes=False),
     "changes": functools.partial(_verbs, changes=True),
     "acts": _acts,

@@ -28,6 +28,7 @@ TWINS = {
         for name in (
             *("__init__", "_acts", "_admission", "_base", "_door", "_doors", "_recorder", "_runner"),
             *(
+                "api_keys",
                 "attention",
                 "audit",
                 "bulk",

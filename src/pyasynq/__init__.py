@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 # Imported at once: the submodule of the same name would hide the function, and it needs the errors anyway.
 from pyasynq.context import CancelReason, TaskContext, TaskFieldsFilter, context
 from pyasynq.errors import (
+    ApiKeyNotFoundError,
     ArchiveFullError,
     ArgumentsError,
     AttemptSettledError,
@@ -161,6 +162,7 @@ _MODULE_BY_EXPORT = {name: module for module, names in _EXPORTS_BY_MODULE.items(
 _SUBMODULES = {*_EXPORTS_BY_MODULE, "pyasynq.sync"}
 
 __all__ = [
+    "ApiKeyNotFoundError",
     "App",
     "Archive",
     "ArchiveFullError",

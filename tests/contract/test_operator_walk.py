@@ -75,6 +75,7 @@ LEAST_ROLE = {
     "attention": "viewer",
     **dict.fromkeys(("type_configurations", "type_configurations_version", "type_configuration"), "viewer"),
     **dict.fromkeys(("set_type_configuration", "delete_type_configuration"), "admin"),
+    **dict.fromkeys(("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key"), "admin"),
     **dict.fromkeys(("delete_queue", "redis_info", "delete_shared_view"), "admin"),
     **dict.fromkeys(("redis_report", "redis_texts", "queue_locations"), "admin"),
 }

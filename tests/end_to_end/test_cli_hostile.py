@@ -135,6 +135,7 @@ async def act(url: str, text: str) -> str:
         await operator.set_queue_limits(text, max_run=1, reason=text)
         await operator.add_mark(text)
         await operator.share_view(text[:100], "search", "state:archived")
+        await operator.make_api_key(text[:100], ["work"], [text], reason=text)
         found = await operator.start_operation(Act.ARCHIVE, Targets({text: [text + "3"]}), reason=text)
         return found.operation
 
@@ -160,6 +161,8 @@ COMMANDS: Final = {
     "view list": ("view", "ls"),
     "view run": ("view", "run", TEXT[:100]),
     "view remove": ("view", "rm", "no{text}"),
+    "key list": ("key", "ls"),
+    "key delete": ("key", "rm", "no{text}"),
     "types": ("types",),
     "limits": ("limits",),
     "limits of one": ("limits", "{text}", "--max-run", "2"),

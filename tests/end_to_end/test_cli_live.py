@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from pyasynq._face_records.api_keys import API_KEYS
 from pyasynq._face_records.saved_views import SAVED_VIEWS
 from pyasynq._face_records.statistics import LATENCY, MARKS, SERIES
 from pyasynq.cli.stats import TOTALS_HISTORY
@@ -123,6 +124,23 @@ def test_a_view_is_saved_run_and_removed(cli: Cli, tasks: Tasks) -> None:
     assert "did you mean 'timeouts'" in cli.run("view", "run", "timeout").stderr
     assert 0 == cli.run("view", "rm", "timeouts").exit_code
     assert [] == cli.json("view", "ls")
+
+
+def test_a_key_is_made_rotated_and_deleted(cli: Cli) -> None:
+    """Only the key itself is on stdout, so a shell can take it; the list has no secret."""
+    made = cli.run("key", "make", "billing", "--scope", "tasks:write", "--queue", "bill*", "--expires", "90d")
+    [listed] = cli.json("key", "ls")
+    jsonschema.validate([listed], API_KEYS.schema())
+    rotated = json.loads(cli.run("key", "rotate", listed["id"], "-o", "json").stdout)
+
+    assert made.stdout.startswith(f"pq_{listed['id']}_")
+    assert ("billing", ["tasks:write"], ["bill*"]) == (listed["name"], listed["scopes"], listed["queues"])
+    assert (listed["id"], False) == (rotated["id"], rotated["key"] == made.stdout.strip())
+    assert made.stdout.split("_")[2] not in json.dumps(cli.json("key", "ls"))
+    assert [2] == [one["secrets"] for one in cli.json("key", "ls")]
+    assert 0 == cli.run("key", "rm", listed["id"]).exit_code
+    assert [] == cli.json("key", "ls")
+    assert 1 == cli.run("key", "rotate", listed["id"]).exit_code
 
 
 def test_the_days_of_all_queues_are_added_up(cli: Cli, tasks: Tasks) -> None:

@@ -42,6 +42,8 @@ TASK_TYPES_KEY = "asynq:x:types"
 """Hash of pyasynq's own: by task type, Unix second of its last announcement, a space, and its description."""
 CONFIGURATIONS_KEY = "asynq:x:conf"
 """Hash of pyasynq's own: by task type, the version of its configuration, a space, and JSON."""
+API_KEYS_KEY = "asynq:x:apikeys"
+"""Hash of ours: by id, the record of an API key as JSON, with digests of its secrets."""
 
 _KEPT_QUEUES = 1024
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyasynq._face_records.api_keys import API_KEYS
 from pyasynq._face_records.attention import FINDINGS
 from pyasynq._face_records.fleet import ENTRIES, ENTRY_EVENTS, SERVERS
 from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, PREVIEW
@@ -19,6 +20,6 @@ from pyasynq.cli.top import TOP_QUEUES, TOP_TYPES
 VIEWS: Final = (
     QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
     LIMITS, OPERATIONS, PREVIEW, EXPLANATION, LATENCY, SERIES, MARKS, TOP_QUEUES, TOP_TYPES,
-    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS,
+    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS, API_KEYS,
 )  # fmt: skip
 """All views, each with its JSON Schema."""

@@ -45,6 +45,7 @@ from pyasynq.errors._enqueue import (
     lost_results,
 )
 from pyasynq.errors._inspect import (
+    ApiKeyNotFoundError,
     ArchiveFullError,
     ConfigurationChangedError,
     OperationNotFoundError,
@@ -95,6 +96,7 @@ from pyasynq.errors._results import (
 )
 
 __all__ = [
+    "ApiKeyNotFoundError",
     "ArchiveFullError",
     "ArgumentsError",
     "AttemptSettledError",

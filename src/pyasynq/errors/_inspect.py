@@ -175,6 +175,18 @@ class OperationNotFoundError(PyasynqError, LookupError):
         self.operation = operation
 
 
+class ApiKeyNotFoundError(PyasynqError, LookupError):
+    """There is no such API key.
+
+    Attributes:
+        key_id: its id.
+    """
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"API key {visible(key_id)} does not exist")
+        self.key_id = key_id
+
+
 class PermissionDeniedError(PyasynqError):
     """The user may not do this; nothing was changed.
 

@@ -1,5 +1,6 @@
 """The layer below command line, dashboards and HTTP API: `Operator`, permissions, redaction, audit.
 
+from .api_keys import SCOPES, ApiKey, IssuedApiKey
 from .attention import find_attention
 from .audit import AuditEntry, AuditFilters, AuditPage
 from .doctoring import Examination
@@ -33,6 +34,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from .api_keys import SCOPES, ApiKey, IssuedApiKey
     from .attention import find_attention
     from .audit import AuditEntry, AuditFilters, AuditPage
     from .doctoring import Examination
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from .views import SavedView
 
 _EXPORTS_BY_MODULE: Final = {
+    "api_keys": ("ApiKey", "IssuedApiKey", "SCOPES"),
     "attention": ("find_attention",),
     "audit": ("AuditEntry", "AuditFilters", "AuditPage"),
     "doctoring": ("Examination",),
@@ -97,11 +100,13 @@ __all__ = [
     "MASK",
     "MAX_FOUND",
     "ROLES",
+    "SCOPES",
     "STATES_OF_ACT",
     "VERBS",
     "Access",
     "Act",
     "AnyPermission",
+    "ApiKey",
     "Attention",
     "AttentionFinding",
     "AuditEntry",
@@ -111,6 +116,7 @@ __all__ = [
     "Examination",
     "FindingAction",
     "ImportReport",
+    "IssuedApiKey",
     "LimitReport",
     "Node",
     "OperationInfo",

@@ -53,6 +53,7 @@ _WITHOUT_CONTENTS: Final = frozenset(
         *("queue_locations", "redis_texts"),
         *("type_configurations", "type_configurations_version", "type_configuration"),
         *("set_type_configuration", "delete_type_configuration"),
+        *("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key"),
         *("redis_info", "views", "save_view", "share_view", "delete_view", "delete_shared_view"),
     }
 )
@@ -170,6 +171,14 @@ _ROWS: Final = (
         ProgramPermission.TYPES_EDIT,
         "delete the configuration of a task type",
     ),
+    # API keys of programs
+    _view("api_keys", Subject.EVERYTHING, "list the API keys of programs", ProgramPermission.KEYS_ADMIN),
+    _view("api_key", Subject.EVERYTHING, "show an API key", ProgramPermission.KEYS_ADMIN),
+    _change("make_api_key", Subject.EVERYTHING, ProgramPermission.KEYS_ADMIN, "make an API key"),
+    _change(
+        "rotate_api_key", Subject.EVERYTHING, ProgramPermission.KEYS_ADMIN, "give an API key a new secret"
+    ),
+    _change("delete_api_key", Subject.EVERYTHING, ProgramPermission.KEYS_ADMIN, "delete an API key"),
     # Operations on many tasks
     _view("preview_operation", Subject.TARGETS, "show what an operation would do", Permission.OPERATIONS_RUN),
     _change(

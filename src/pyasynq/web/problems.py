@@ -58,6 +58,7 @@ def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, T
         case (
             errors.TaskNotFoundError()
             | errors.OperationNotFoundError()
+            | errors.ApiKeyNotFoundError()
             | errors.ServerNotFoundError()
             | errors.ScheduleNotFoundError()
         ):

@@ -158,6 +158,7 @@ ERRORS: list[PyasynqError] = [
     errors.QueueBusyError("q", 1),
     errors.QueuePausedError("q"),
     errors.OperationNotFoundError("op"),
+    errors.ApiKeyNotFoundError("0123456789ab"),
     errors.PermissionDeniedError("mira", "run_task", "tasks.run", "q", ("operator", "admin")),
     errors.QueryError(0, 1, "sentence", SECRET),
     errors.QueueLimitsChangedError("q"),

@@ -25,6 +25,9 @@ _WITHOUT_A_FORM: Final = {
     "remove_mark": "as add_mark",
     "set_type_configuration": "the file and the API of the task service configure types",
     "delete_type_configuration": "as set_type_configuration",
+    "make_api_key": "made, rotated and deleted by the command line",
+    "rotate_api_key": "as make_api_key",
+    "delete_api_key": "as make_api_key",
     "set_wait_objective": "set by the command line or the API",
 }
 

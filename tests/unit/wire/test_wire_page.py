@@ -115,6 +115,7 @@ def test_every_global_key_has_a_row() -> None:
     constants |= {
         keys.TASK_TYPES_KEY,
         keys.CONFIGURATIONS_KEY,
+        keys.API_KEYS_KEY,
         keys.AUDIT_KEY,
         keys.REFUSED_KEY,
         keys.VIEWS_KEY,

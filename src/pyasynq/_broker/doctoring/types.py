@@ -10,6 +10,7 @@ from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import (
     ALL_QUEUES,
+    API_KEYS_KEY,
     AUDIT_KEY,
     CONFIGURATIONS_KEY,
     MARKS_KEY,
@@ -81,6 +82,7 @@ GLOBAL_TYPES: Final = {
     **INDEX_TYPES,
     TASK_TYPES_KEY: b"hash",
     CONFIGURATIONS_KEY: b"hash",
+    API_KEYS_KEY: b"hash",
     AUDIT_KEY: b"stream",
     REFUSED_KEY: b"stream",
     VIEWS_KEY: b"hash",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .api_keys import ApiKeyOperator
 from .attention import AttentionOperator
 from .audit import AuditOperator
 from .bulk import BulkOperator
@@ -27,6 +28,7 @@ class Operator(
     StatisticsOperator,
     ViewOperator,
     ConfigurationOperator,
+    ApiKeyOperator,
     DoctorOperator,
     AttentionOperator,
 ):

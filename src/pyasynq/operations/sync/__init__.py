@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from .api_keys import ApiKeyOperator
 from .attention import AttentionOperator
 from .audit import AuditOperator
 from .bulk import BulkOperator
@@ -28,6 +29,7 @@ class Operator(
     StatisticsOperator,
     ViewOperator,
     ConfigurationOperator,
+    ApiKeyOperator,
     DoctorOperator,
     AttentionOperator,
 ):

@@ -1,0 +1,55 @@
+"""API keys in Redis: a hash of id and JSON, changed by compare-and-set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.scripts import API_KEY_WRITE
+from pyasynq._broker.stored import decode_name
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._wire.keys import API_KEYS_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_API_KEYS: Final = 1_000
+"""Number of API keys, expired ones included, until they are deleted."""
+STORED: Final = 1
+CHANGED: Final = 0
+"""Someone else has changed the record since it was read."""
+_AT_ONCE: Final = 100
+
+
+def write_api_key(key_id: str, expected: bytes, record: bytes) -> Plan[int]:
+    """Store the record of a key if the stored one is the expected one, empty for none.
+
+    Return `STORED`, `CHANGED`, or -1 if there is no room.
+    """
+    args = (key_id, expected, MAX_API_KEYS, record)
+    written: int = yield ScriptCall(API_KEY_WRITE, (API_KEYS_KEY,), args, Replay.SAFE)
+    return written
+
+
+def read_api_key(key_id: str) -> Plan[bytes | None]:
+    """Return the record of a key; None if there is none."""
+    record: bytes | None = yield CommandCall(("HGET", API_KEYS_KEY, key_id), API_KEYS_KEY, Replay.SAFE)
+    return record
+
+
+def read_api_keys() -> Plan[dict[str, bytes]]:
+    """Return the record of each key, by id, in parts of 100: one reply of all would take long."""
+    names = yield CommandCall(("HKEYS", API_KEYS_KEY), API_KEYS_KEY, Replay.SAFE)
+    found: dict[str, bytes] = {}
+    for first in range(0, len(names), _AT_ONCE):
+        part: Sequence[bytes] = names[first : first + _AT_ONCE]
+        values = yield CommandCall(("HMGET", API_KEYS_KEY, *part), API_KEYS_KEY, Replay.SAFE)
+        found |= {
+            decode_name(name): value for name, value in zip(part, values, strict=True) if value is not None
+        }
+    return found
+
+
+def remove_api_key(key_id: str) -> Plan[bool]:
+    """Remove a key, also while Redis is full; return whether there was one."""
+    removed: int = yield CommandCall(("HDEL", API_KEYS_KEY, key_id), API_KEYS_KEY, Replay.SAFE)
+    return removed > 0
