@@ -2,4 +2,6 @@
 
 - `configurations/`: the file of the service and its task types; stored, followed, and applied to queues.
 - `leases/`: the protocol of workers elsewhere, as routes.
+- `auth/`: API keys of requests, or this machine alone.
+- `api/`: the HTTP API `/v1`: tasks, task types, probes; it mounts the routes of `leases/`.
 """

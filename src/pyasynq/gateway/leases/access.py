@@ -44,17 +44,23 @@ async def admit(request: Request, authenticate: Authenticate) -> WorkKey:
     """
     key = await authenticate(request)
     if key is None:
-        raise ProblemError(
-            401,
-            "no_key",
-            "The request has no valid API key.",
-            "Send Authorization: Bearer KEY.",
-            headers={"WWW-Authenticate": 'Bearer realm="pyasynq"'},
-        )
+        raise no_key()
     if WORK_SCOPE not in key.scopes:
-        remedy = f"Use a key with the scope {WORK_SCOPE}."
-        raise ProblemError(403, "missing_scope", "This key may not work on tasks.", remedy, scope=WORK_SCOPE)
+        raise missing_scope(WORK_SCOPE)
     return key
+
+
+def no_key() -> ProblemError:
+    """Return the problem of a request without a valid API key."""
+    detail, remedy = "The request has no valid API key.", "Send Authorization: Bearer KEY."
+    headers = {"WWW-Authenticate": 'Bearer realm="pyasynq"'}
+    return ProblemError(401, "no_key", detail, remedy, headers=headers)
+
+
+def missing_scope(scope: str) -> ProblemError:
+    """Return the problem of a key that may not do what the request asks for."""
+    remedy = f"Use a key with the scope {scope}."
+    return ProblemError(403, "missing_scope", f"This key lacks the scope {scope}.", remedy, scope=scope)
 
 
 def may_use(key: WorkKey, queue: str) -> bool:

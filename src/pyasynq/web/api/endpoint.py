@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote_to_bytes
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response, StreamingResponse
@@ -14,11 +12,11 @@ from starlette.routing import Route
 
 from pyasynq.web.auth.identify import bearer_token
 from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin
-from pyasynq.web.locations import route_path
 
 from .call import ApiCall, Created, Lines, Listing, encode_answer, make_tag, matches_tag
 from .json_body import decode_body, read_content
 from .parameters import read_parameters
+from .paths import PathTable, raw_path
 from .problem import ProblemError, to_problem
 from .records import COMPONENTS, encode_record
 from .rehearse import rehearse
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from starlette.requests import Request
-    from starlette.types import Scope
 
     from pyasynq.web.doorkeeper import Doorkeeper
     from pyasynq.web.page import PageRequest
@@ -41,33 +38,9 @@ METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON: Final = "application/json"
 _LINES: Final = "application/x-ndjson"
 _LARGEST_BODY: Final = 1_000_000
-_SEGMENT: Final = re.compile(r"\{(\w+)\}")
 
 
-class _Matcher(NamedTuple):
-    pattern: re.Pattern[str]
-    routes: dict[str, ProgramRoute]
-    """Routes of the path, by method."""
-
-
-def _compile_matchers() -> list[_Matcher]:
-    """Return a matcher for each path; those that end in an act, such as `:run`, come first."""
-    found: dict[str, _Matcher] = {}
-    for route in sorted(API_ROUTES, key=lambda one: ":" not in one.path):
-        if route.path not in found:
-            found[route.path] = _Matcher(_compile_path(route.path), {})
-        found[route.path].routes[route.method] = route
-    return list(found.values())
-
-
-def _compile_path(path: str) -> re.Pattern[str]:
-    pieces = _SEGMENT.split(path)
-    return re.compile(
-        "".join(f"(?P<{piece}>[^/]+)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
-    )
-
-
-_MATCHERS: Final = _compile_matchers()
+_TABLE: Final = PathTable(API_ROUTES, hint="GET /api/v1/openapi.json lists them.")
 
 
 class _Rest(Convertor[str]):
@@ -110,7 +83,7 @@ async def _answer(door: Doorkeeper, request: Request) -> Response:
     path = raw_path(request.scope).removeprefix(API_PREFIX)
     if path == "/openapi.json" and request.method in SAFE_METHODS:
         return _answer_json(ask, _read_document(), 200)
-    route, names = _find(request.method, path)
+    route, names = _TABLE.find(request.method, path)
     if route.changes:
         _check_origin(ask)
     call = ApiCall(
@@ -160,44 +133,6 @@ def _check_origin(ask: PageRequest) -> None:
     if not is_same_origin(request) or (ask.session is not None and not is_told and not has_token):
         remedy = "Send a bearer token, or ask from a page of the dashboard's own site."
         raise ProblemError(403, "another_site", "The request was sent by another site.", remedy)
-
-
-def raw_path(scope: Scope) -> str:
-    """Return the undecoded path below the dashboard's root, so that `%2F` does not split a name."""
-    path = route_path(scope)
-    sent = bytes(scope.get("raw_path") or b"").partition(b"?")[0]
-    whole = str(scope["path"])
-    if unquote_to_bytes(sent) != whole.encode("utf-8", "surrogateescape"):
-        return path
-    root = whole[: len(whole) - len(path)] if whole.endswith(path) else ""
-    segments = sent.decode("ascii", "replace").split("/")
-    return "/" + "/".join(segments[1 + root.count("/") :])
-
-
-def _find(method: str, path: str) -> tuple[ProgramRoute, dict[str, str]]:
-    """Return the route of a request, and the names in its path.
-
-    Raises:
-        ProblemError: there is no such path, or it has other methods.
-    """
-    wanted = "GET" if method == "HEAD" else method
-    matches = ((pattern.fullmatch(path), routes) for pattern, routes in _MATCHERS)
-    found, routes = next(((match, routes) for match, routes in matches if match), (None, {}))
-    if found is None:
-        raise ProblemError(
-            404, "no_such_path", "There is no such path.", "GET /api/v1/openapi.json lists them."
-        )
-    if wanted in routes:
-        return routes[wanted], {name: _decode_segment(text) for name, text in found.groupdict().items()}
-    allow = ", ".join(sorted({*routes, *(["HEAD"] if "GET" in routes else [])}))
-    remedy = f"Use {allow}. A colon that belongs to a name is sent as %3A."
-    raise ProblemError(
-        405, "method_not_allowed", "This path has other methods.", remedy, headers={"Allow": allow}
-    )
-
-
-def _decode_segment(text: str) -> str:
-    return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
 async def _read_body(route: ProgramRoute, request: Request) -> Any:

@@ -11,9 +11,9 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.operations import Act, AuditFilters, OperationOptions, Targets
 
 from .call import Created, Listing
+from .idempotency import key_was_reused, read_key
 from .problem import wrong_value
 from .records import describe_operation_preview
-from .tasks import key_was_reused, read_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ async def handle_preview(call: ApiCall) -> Record:
 async def handle_start(call: ApiCall) -> Created:
     """Start an operation in the background; with an idempotency key, once within 30 days."""
     body: OperationRequest = call.body
-    targets, options, key = _read_targets(body), _read_options(body), read_key(call)
+    targets, options, key = _read_targets(body), _read_options(body), read_key(call.ask.request)
     try:
         info = await call.operator.start_operation(
             Act(body.act), targets, options, reason=body.reason, confirm=body.confirm, key=key

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq.operations import VERBS
 
 from . import bodies, events, fleet, operations, queues, rehearse, search, statistics, tasks
+from .idempotency import KEY_HEADER
 from .parameters import (
     CURSOR,
     DRY_RUN,
@@ -251,7 +252,7 @@ API_ROUTES: Final = (
         bodies.EnqueueRequest,
         status=201,
         rehearse=rehearse.rehearse_enqueue,
-        headers=(tasks.KEY_HEADER,),
+        headers=(KEY_HEADER,),
     ),
     _get(_TASK, "task", tasks.handle_get_task, "Task"),
     _delete(_TASK, "delete_task", tasks.handle_delete_task, REASON),
@@ -327,7 +328,7 @@ API_ROUTES: Final = (
         status=202,
         rehearse=operations.handle_preview,
         dry_returns="OperationPreview",
-        headers=(tasks.KEY_HEADER,),
+        headers=(KEY_HEADER,),
     ),
     _get("/operations/{operation}", "operation", operations.handle_get_operation, "OperationRecord"),
     _post("/operations/{operation}:pause", "pause_operation", operations.handle_pause, "OperationRecord"),

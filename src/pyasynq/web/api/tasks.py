@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -13,7 +12,8 @@ from pyasynq.options import EnqueueOptions, resolve_options
 from pyasynq.task import EnqueueStatus, Task
 
 from .call import Created, Listing
-from .problem import ProblemError, wrong_value
+from .idempotency import check_fingerprint, options_of_key, read_key
+from .problem import wrong_value
 from .records import describe_cancel, describe_task_result
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from .bodies import EnqueueRequest
     from .call import ApiCall
 
-KEY_HEADER: Final = "Idempotency-Key"
-_FINGERPRINT: Final = "idempotency-fingerprint"
-_KEY_SECONDS: Final = 86_400
-_LONGEST_KEY: Final = 255
 _PAYLOADS: Final = ("payload", "payload_text", "payload_base64")
 _NOT_OPTIONS: Final = frozenset({"type", "reason", *_PAYLOADS})
 
@@ -107,9 +103,7 @@ async def handle_enqueue(call: ApiCall) -> Created:
     """Enqueue a task; with an idempotency key at most once within a day."""
     task = build_task(call)
     info = await call.operator.enqueue(call.queue, task, reason=call.body.reason)
-    wanted, found = task.headers.get(_FINGERPRINT), info.headers.get(_FINGERPRINT)
-    if info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found:
-        raise key_was_reused("task")
+    check_fingerprint(task, info)
     return _created(info)
 
 
@@ -126,35 +120,10 @@ def build_task(call: ApiCall) -> Task:
         for name in body.__struct_fields__
         if name not in _NOT_OPTIONS and getattr(body, name) is not msgspec.UNSET
     }
-    if key := read_key(call):
-        options |= _use_key(call, key, options)
+    if key := read_key(call.ask.request):
+        options |= options_of_key(key, call.ask.user.name, msgspec.json.encode(body), options)
     resolve_options(options)
     return Task(body.type, read_given_payload(body), **cast("EnqueueOptions", options))
-
-
-def read_key(call: ApiCall) -> str:
-    """Return the idempotency key of a request; empty for none. Raises `ProblemError` if it cannot be."""
-    key = call.header(KEY_HEADER)
-    if len(key) > _LONGEST_KEY or not key.isprintable() or not key.isascii():
-        raise wrong_value(KEY_HEADER, f"Write at most {_LONGEST_KEY} printable characters of ASCII.")
-    return key
-
-
-def key_was_reused(subject: str) -> ProblemError:
-    """Return the problem of a key with which another task or operation was made."""
-    detail, remedy = f"The key was used for another {subject}.", f"Use a key of its own for each {subject}."
-    return ProblemError(422, "idempotency_key_reused", detail, remedy, field=KEY_HEADER)
-
-
-def _use_key(call: ApiCall, key: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options by which a key's task is enqueued once: its id, and a fingerprint of the request."""
-    content = hashlib.sha256(msgspec.json.encode(call.body)).hexdigest()[:32]
-    whose = f"{call.ask.user.name}\n{key}".encode("utf-8", "surrogateescape")
-    return {
-        "task_id": options.get("task_id", f"once-{hashlib.sha256(whose).hexdigest()[:32]}"),
-        "once_for": _KEY_SECONDS,
-        "headers": {**options.get("headers", {}), _FINGERPRINT: content},
-    }
 
 
 def read_given_payload(body: Any) -> bytes | None:

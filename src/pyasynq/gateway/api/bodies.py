@@ -1,0 +1,68 @@
+"""Bodies of requests of the task service: structs that msgspec checks."""
+
+# No `from __future__ import annotations`: msgspec reads the types when the program starts.
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from pyasynq.gateway.leases.bodies import Body
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Seconds = Annotated[float, Meta(ge=0, le=10**9, description="Seconds.")]
+_Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339, with a zone.")]
+_Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class TaskOptions(Body):
+    """Options of one task, which override those of its type."""
+
+    task_id: _Text | UnsetType = UNSET
+    process_in: _Seconds | UnsetType = UNSET
+    process_at: _Moment | UnsetType = UNSET
+    max_retry: Annotated[int, Meta(ge=0, le=2**31 - 1)] | UnsetType = UNSET
+    timeout: _Seconds | UnsetType = UNSET
+    deadline: _Moment | UnsetType = UNSET
+    retention: _Seconds | UnsetType = UNSET
+    unique: Annotated[float, Meta(ge=1, le=10**9, description="Seconds.")] | UnsetType = UNSET
+    unique_key: _Text | UnsetType = UNSET
+    until: Literal["success", "start", "finish", "expiry"] | UnsetType = UNSET
+    on_duplicate: Literal["raise", "ignore", "return_existing", "replace_payload"] | UnsetType = UNSET
+    on_conflict: Literal["raise", "replace_finished"] | UnsetType = UNSET
+    group: _Text | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+
+
+class NewTask(Body):
+    """A task to enqueue. At most one of the four payloads is given."""
+
+    type: _Text
+    params: Annotated[msgspec.Raw | UnsetType, Meta(description="Any JSON, stored as it is sent.")] = UNSET
+    payload: Annotated[msgspec.Raw | UnsetType, Meta(description="As params.")] = UNSET
+    payload_text: str | UnsetType = UNSET
+    payload_base64: bytes | UnsetType = UNSET
+    options: TaskOptions = msgspec.field(default_factory=TaskOptions)
+
+
+class ShortTask(Body):
+    """A task in the short form: a number, a name and params."""
+
+    task_id: _Number | _Text
+    task_name: _Text
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class GoShortTask(Body):
+    """A `ShortTask` as Go writes a struct without tags."""
+
+    task_id: _Number | _Text = msgspec.field(name="TaskID")
+    task_name: _Text = msgspec.field(name="TaskName")
+    params: msgspec.Raw = msgspec.field(name="Params", default=msgspec.Raw(b"{}"))
+
+
+class CancelTask(Body):
+    """Request to cancel a task, with its outcome."""
+
+    outcome: Literal["retry", "archive", "delete"] = "retry"
+    reason: Annotated[str, Meta(max_length=500, description="Why, for the audit.")] = ""

@@ -1,0 +1,121 @@
+"""One request to the task service: its key, its names and its body; and the parts that handlers use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import Response
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import nearest
+from pyasynq.gateway.leases.access import may_use
+from pyasynq.web.api.json_body import decode_body, read_content
+from pyasynq.web.api.problem import ProblemError, wrong_value
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+
+    from pyasynq.client import Client
+    from pyasynq.gateway.auth import ServiceKey
+    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.operations import Operator
+
+    from .follower import ConfigurationFollower
+
+    Handler = Callable[["ServiceCall"], Awaitable[Response]]
+
+_JSON: Final = "application/json"
+_LARGEST_BODY: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """The parts of one instance that handlers use."""
+
+    client: Client
+    operator: Operator
+    """The operator of the service itself; `ServiceCall.operator` is that of the request's key."""
+    follower: ConfigurationFollower
+    max_body: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRoute:
+    """A row of the table of routes."""
+
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+    """Scopes of which the key needs one."""
+    handle: Handler
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCall:
+    """A request that was admitted."""
+
+    request: Request
+    key: ServiceKey
+    names: Mapping[str, str]
+    """Names in the path."""
+    parts: ServiceParts
+
+    @property
+    def operator(self) -> Operator:
+        """The operator of the key: it checks its permissions, and the audit names it."""
+        return self.parts.operator.for_user(self.key.user)
+
+    async def content(self, largest: int = _LARGEST_BODY) -> bytes:
+        """Return the body. Raises `ProblemError` if it is too large."""
+        return await read_content(self.request, largest)
+
+    async def body(self, kind: Any) -> Any:
+        """Return the body as a struct. Raises `ProblemError` if it is another thing."""
+        return decode_body(self.request, await self.content(), kind)
+
+    def query(self, *known: str) -> dict[str, str]:
+        """Return the query's parameters. Raises `ProblemError` for one that is unknown or given twice."""
+        given = self.request.query_params
+        for name in given:
+            if name not in known:
+                expected = f"There is no such parameter{nearest(name, known)}"
+                raise wrong_value(visible(name), expected + ("" if expected.endswith("?") else "."))
+            if len(given.getlist(name)) > 1:
+                raise wrong_value(name, "Give it once.")
+        return dict(given)
+
+    def address(self, *names: str) -> str:
+        """Return the path of something below `/v1`; each name is a segment."""
+        root = self.request.scope.get("root_path", "")
+        segments = (quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names)
+        return f"{root}/v1/{'/'.join(segments)}"
+
+    def check_queue(self) -> tuple[str, str]:
+        """Return queue and task id of the path. Raises `ProblemError` if the key may not use the queue."""
+        queue = self.names["queue"]
+        if not may_use(self.key, queue):
+            raise ProblemError(404, "queue_not_found", f"There is no queue {visible(queue)} for this key.")
+        return queue, self.names["task"]
+
+    def find_type(self, name: str) -> TaskConfiguration | None:
+        """Return the configuration of a type that the key may use."""
+        found = self.parts.follower.types.get(name)
+        return found[0] if found is not None and may_use(self.key, name) else None
+
+    def nearest_type(self, name: str) -> str:
+        """Return a remedy that names the type most like a name."""
+        known = [one for one in self.parts.follower.types if may_use(self.key, one)]
+        near = nearest(name, known).removeprefix("; ")
+        return near[:1].upper() + near[1:] if near else "GET /v1/task-types lists the types of this key."
+
+
+def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response in JSON."""
+    content = value if isinstance(value, bytes) else msgspec.json.encode(value)
+    sent = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(content + b"\n", status, headers=sent, media_type=_JSON)

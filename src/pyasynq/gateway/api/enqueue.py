@@ -1,0 +1,193 @@
+"""Handler of `POST /v1/tasks`: the long form and the short form, checked against the type."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import UNSET
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError, TaskIDConflictError, TaskNotFoundError
+from pyasynq.options import EnqueueOptions, resolve_options
+from pyasynq.task import EnqueueStatus, Task
+from pyasynq.web.api.idempotency import KEY_HEADER, check_fingerprint, options_of_key, read_key
+from pyasynq.web.api.json_body import decode_body
+from pyasynq.web.api.problem import ProblemError, wrong_value
+
+from .bodies import GoShortTask, NewTask, ShortTask
+from .call import answer_json
+from .results import answer_result, read_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.responses import Response
+
+    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.task import TaskInfo
+
+    from .call import ServiceCall
+
+_SHORT_FIELDS: Final = frozenset({"task_id", "task_name"})
+_GO_FIELDS: Final = frozenset({"TaskID", "TaskName", "Params"})
+_PAYLOADS: Final = ("params", "payload", "payload_text", "payload_base64")
+_TRIES: Final = 5
+"""Tries to enqueue a task whose predecessor ends and vanishes in just that moment."""
+
+
+class _Asked(NamedTuple):
+    """What a body asks for, in either form."""
+
+    type: str
+    field: str
+    """Name of the body's field that has the type."""
+    payload: bytes | None
+    is_json: bool
+    options: dict[str, Any]
+    is_short: bool
+
+
+async def serve_enqueue(call: ServiceCall) -> Response:
+    """Enqueue a task; with `wait` answer when it has ended."""
+    wait = read_wait(call.query("wait"))
+    content = await call.content(call.parts.max_body)
+    asked = _read_body(call, content)
+    configuration = await _find_type(call, asked)
+    _check_params(configuration, asked)
+    with _naming_fields(asked):
+        task = _build_task(call, asked, configuration, content)
+        info, is_existing = await (_enqueue_short if asked.is_short else _enqueue)(call, task)
+    location = {"Location": call.address("tasks", info.queue, info.id)}
+    if wait:
+        return await answer_result(call, info.queue, info.id, wait, headers=location)
+    status = 200 if is_existing else 201
+    return answer_json(_describe(info, is_existing=is_existing), status, location)
+
+
+def _read_body(call: ServiceCall, content: bytes) -> _Asked:
+    """Return what the body asks for.
+
+    Raises:
+        ProblemError: it is not one of the forms.
+    """
+    given = decode_body(call.request, content, dict[str, msgspec.Raw])
+    if _GO_FIELDS & given.keys():
+        return _of_short(decode_body(call.request, content, GoShortTask), "TaskName")
+    if _SHORT_FIELDS & given.keys():
+        return _of_short(decode_body(call.request, content, ShortTask), "task_name")
+    body: NewTask = decode_body(call.request, content, NewTask)
+    named = {name: getattr(body, name) for name in _PAYLOADS if getattr(body, name) is not UNSET}
+    if len(named) > 1:
+        raise wrong_value(list(named)[-1], f"Give one of {', '.join(_PAYLOADS)}.")
+    name, value = next(iter(named.items()), ("", None))
+    payload = value.encode() if isinstance(value, str) else None if value is None else bytes(value)
+    options = {
+        option: getattr(body.options, option)
+        for option in body.options.__struct_fields__
+        if getattr(body.options, option) is not UNSET
+    }
+    return _Asked(body.type, "type", payload, name in {"params", "payload"}, options, is_short=False)
+
+
+def _of_short(body: ShortTask | GoShortTask, field: str) -> _Asked:
+    options = {"task_id": str(body.task_id), "on_conflict": "replace_finished"}
+    return _Asked(body.task_name, field, bytes(body.params), is_json=True, options=options, is_short=True)
+
+
+async def _find_type(call: ServiceCall, asked: _Asked) -> TaskConfiguration:
+    """Return the configuration of a task's type.
+
+    Raises:
+        ProblemError: there is no such type for this key.
+    """
+    found = call.find_type(asked.type)
+    if found is None:
+        # Another instance may have made it within this second.
+        await call.parts.follower.refresh()
+        found = call.find_type(asked.type)
+    if found is None:
+        detail = f"There is no task type {visible(asked.type)} for this key."
+        raise ProblemError(422, "unknown_task_type", detail, call.nearest_type(asked.type), field=asked.field)
+    return found
+
+
+def _check_params(configuration: TaskConfiguration, asked: _Asked) -> None:
+    """Compare a payload with the schema of its type.
+
+    Raises:
+        InvalidOptionError: it does not fit; the error names the place.
+    """
+    schema = configuration.params_schema
+    if schema is None:
+        return
+    if not asked.is_json or asked.payload is None:
+        raise InvalidOptionError("params", type(asked.payload), "this type has a schema: give params in JSON")
+    schema.check(json.loads(asked.payload))
+
+
+def _build_task(call: ServiceCall, asked: _Asked, configuration: TaskConfiguration, content: bytes) -> Task:
+    """Return the task of a request: its own options override those of its type.
+
+    Raises:
+        ProblemError: for an idempotency key that cannot be.
+        InvalidOptionError: for an option that cannot be.
+    """
+    options = {**configuration.options, **asked.options}
+    if key := read_key(call.request):
+        if asked.is_short:
+            remedy = "Leave it out: with a task_id, a repeat does not start a second task."
+            raise wrong_value(KEY_HEADER, remedy)
+        options |= options_of_key(key, call.key.user.name, content, options)
+    resolve_options(options)
+    return Task(configuration.name, asked.payload, **cast("EnqueueOptions", options))
+
+
+@contextmanager
+def _naming_fields(asked: _Asked) -> Iterator[None]:
+    """Let an error of an option name its field in the body."""
+    try:
+        yield
+    except InvalidOptionError as error:
+        if asked.is_short or error.option not in asked.options:
+            raise
+        raise InvalidOptionError(f"options.{error.option}", error.value, error.remedy) from None
+
+
+async def _enqueue(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
+    info = await call.parts.client.enqueue(task)
+    check_fingerprint(task, info)
+    return info, info.enqueue_status not in {None, EnqueueStatus.ENQUEUED}
+
+
+async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
+    """Enqueue a task under its number, unless that task waits or runs; return it, and whether it did."""
+    for _ in range(_TRIES):
+        try:
+            return await call.parts.client.enqueue(task), False
+        except TaskIDConflictError as conflict:
+            try:
+                return await call.parts.operator.task(conflict.queue, conflict.task_id), True
+            except TaskNotFoundError:
+                continue  # it has ended since
+    raise ProblemError(
+        409,
+        "task_id_conflict",
+        "The task ends again and again.",
+        "Send it again.",
+        headers={"Retry-After": "1"},
+    )
+
+
+def _describe(info: TaskInfo, *, is_existing: bool) -> dict[str, Any]:
+    """Return what is told of an enqueued task: no contents, as another program may have made it."""
+    return {
+        "id": info.id,
+        "queue": info.queue,
+        "type": info.type,
+        "state": str(info.state),
+        "process_at": info.next_process_at,
+        "existing": is_existing,
+    }

@@ -1,0 +1,110 @@
+"""Follower of the stored configurations: it reads changes every second, and says whether that works."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import PyasynqError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.gateway.configurations import ConfigurationStore, TaskConfiguration
+
+_log = logging.getLogger("pyasynq.gateway")
+
+_REST_SECONDS: Final = 1.0
+_STALE_SECONDS: Final = 10.0
+"""Age of the newest look from which the service is not ready: several looks have failed."""
+
+
+class ConfigurationFollower:
+    """Keeps the configurations of one instance current. Belongs to one event loop.
+
+    Args:
+        store: of the instance.
+        tasks: configurations of the service's file, which are stored at the start.
+        rest: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        store: ConfigurationStore,
+        tasks: Mapping[str, TaskConfiguration],
+        *,
+        rest: float = _REST_SECONDS,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._rest = rest
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._read_at: float | None = None
+        """Time of the loop at which the newest look ended; None before the first."""
+
+    @property
+    def types(self) -> Mapping[str, tuple[TaskConfiguration, int]]:
+        """Configuration and version of each type, by name."""
+        return self._store.types
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the newest look that worked is recent."""
+        now = asyncio.get_running_loop().time()
+        return self._read_at is not None and now - self._read_at < _STALE_SECONDS
+
+    async def start(self) -> None:
+        """Store the file, read all configurations, and begin to follow them. Idempotent.
+
+        Raises:
+            RedisError: Redis cannot be reached; the next call tries it again.
+        """
+        if self._task is not None:
+            return  # without the lock: a look may hold it for as long as Redis is away
+        async with self._lock:
+            if self._task is None:
+                await self._store.write_file(self._tasks)
+                await self._look()
+                self._task = asyncio.create_task(self._follow(), name="pyasynq gateway configurations")
+
+    async def refresh(self) -> None:
+        """Read what has changed now, such as after a change of this instance.
+
+        Raises:
+            RedisError: Redis cannot be reached; the next look tries it again.
+        """
+        async with self._lock:
+            await self._look()
+
+    async def close(self) -> None:
+        """End the looks."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _look(self) -> None:
+        await self._store.refresh()
+        self._read_at = asyncio.get_running_loop().time()
+
+    async def _follow(self) -> None:
+        has_failed = False
+        while True:
+            await asyncio.sleep(self._rest)
+            try:
+                await self.refresh()
+            except PyasynqError as error:
+                if not has_failed:
+                    _log.warning("configurations cannot be read: %s; retrying every second", visible(error))
+                has_failed = True
+            except Exception:  # noqa: BLE001 - without looks the instance serves what is stale
+                _log.exception("configurations were not read; retrying every second")
+            else:
+                if has_failed:
+                    _log.info("configurations are read again")
+                has_failed = False

@@ -1,0 +1,107 @@
+"""Handler of `GET /v1/tasks/{queue}/{id}/result`: waits for the end of a task, and tells its result."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import WaitTimeoutError
+from pyasynq.gateway.leases.access import missing_scope
+from pyasynq.gateway.leases.bodies import LONGEST_WAIT
+from pyasynq.gateway.leases.hang_up import ClientGoneError, HangUpWatch
+from pyasynq.task import TaskEnd
+from pyasynq.web.api.nesting import is_deeper
+from pyasynq.web.api.problem import ProblemError, wrong_value
+
+from .call import answer_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.task import FinishedTask
+
+    from .call import ServiceCall
+
+READ_SCOPE: Final = "tasks:read"
+_DEEPEST: Final = 64
+_CLIENT_GONE: Final = 499
+"""Status of an answer that is not read any more; nginx logs the same."""
+
+
+async def serve_result(call: ServiceCall) -> Response:
+    """Answer with the result of a task, or 202 if it has not ended in the time to wait."""
+    wait = read_wait(call.query("wait"))
+    queue, task_id = call.check_queue()
+    return await answer_result(call, queue, task_id, wait)
+
+
+def read_wait(query: Mapping[str, str]) -> float:
+    """Return the seconds to wait. Raises `ProblemError` for what is not a number from 0 to 55."""
+    text = query.get("wait", "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT:
+        raise wrong_value("wait", f"Give seconds, from 0 to {LONGEST_WAIT}.")
+    return seconds
+
+
+async def answer_result(
+    call: ServiceCall, queue: str, task_id: str, wait: float, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Wait for the end of a task, and return the answer. A client that hangs up ends the wait.
+
+    Raises:
+        ProblemError: there is no such task any more, or it was deleted.
+    """
+    if READ_SCOPE not in call.key.scopes:
+        raise missing_scope(READ_SCOPE)
+    watch = HangUpWatch(call.request)
+    watch.start()
+    try:
+        finished = await watch.run(call.parts.client.wait(queue, task_id, wait), lambda _: None)
+    except WaitTimeoutError:
+        return answer_json({"queue": queue, "id": task_id, "ended": False}, 202, headers)
+    except ClientGoneError:
+        return Response(status_code=_CLIENT_GONE)
+    finally:
+        await watch.stop()
+    return answer_json(_describe(finished), 200, headers)
+
+
+def _describe(finished: FinishedTask) -> dict[str, Any]:
+    info = finished.info
+    if info is None:
+        detail = f"There is no task {visible(finished.id)} in the queue {visible(finished.queue)}."
+        remedy = (
+            "It has ended without retention, or it was deleted: give its type a retention to keep results."
+        )
+        raise ProblemError(404, "task_not_found", detail, remedy)
+    answer: dict[str, Any] = {
+        "queue": finished.queue,
+        "id": finished.id,
+        "ended": True,
+        "state": str(info.state),
+    }
+    if finished.end is TaskEnd.COMPLETED:
+        return answer | _describe_result(info.result)
+    return answer | {"error": visible(info.last_error)}
+
+
+def _describe_result(result: bytes | None) -> dict[str, Any]:
+    """Return the result as JSON, as text or in Base64, under the names that leases use for payloads."""
+    if result is None:
+        return {"result": None}
+    try:
+        text = result.decode()
+    except UnicodeDecodeError:
+        return {"result_base64": result}
+    if not is_deeper(result, _DEEPEST):
+        with contextlib.suppress(msgspec.DecodeError):
+            return {"result": msgspec.json.decode(result, type=msgspec.Raw)}
+    return {"result_text": text}

@@ -1,0 +1,202 @@
+"""The task service as an ASGI application: routes, probes, leases, and the parts behind them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.websockets import WebSocketClose
+
+from pyasynq._visible_text import visible
+from pyasynq.client import Client
+from pyasynq.errors import PyasynqError
+from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
+from pyasynq.gateway.configurations import ConfigurationStore, ServiceFile
+from pyasynq.gateway.leases import Keyring, Leases, lease_routes
+from pyasynq.gateway.leases.access import missing_scope, no_key
+from pyasynq.operations import Operator, User
+from pyasynq.web.api.paths import PathTable, raw_path
+from pyasynq.web.api.problem import ProblemError
+from pyasynq.web.auth.origin import SAFE_METHODS
+from pyasynq.web.auth.secret import SigningSecret
+
+from .call import ServiceCall, ServiceParts
+from .follower import ConfigurationFollower
+from .probes import answer_live, answer_ready
+from .problems import to_service_problem
+from .table import SERVICE_ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+    from pyasynq.gateway.auth import ServiceKey
+    from pyasynq.gateway.configurations import TaskConfiguration
+
+_USER: Final = "task-service"
+_TIMEOUT_SECONDS: Final = 5.0
+_TABLE: Final = PathTable(SERVICE_ROUTES, "docs/service.md lists them.")
+_LIVE: Final = "/live"
+_PROBES: Final = frozenset({_LIVE, "/ready"})
+
+
+class TaskService:
+    """The HTTP API of the task service, an ASGI application. Belongs to one event loop.
+
+    It starts with the lifespan of its server, or with its first request when it is mounted. Then close it
+    with `close`. All state is in Redis, so any number of instances may run.
+
+    Args:
+        file: settings and task types; `read_service_file` and `parse_service_file` make one.
+        secret: signs lease tokens, and must be the same for all instances; `PYASYNQ_SECRET` unless given.
+        needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
+        timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
+    """
+
+    def __init__(
+        self,
+        file: ServiceFile,
+        *,
+        secret: SigningSecret | None = None,
+        needs_keys: bool = True,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> None:
+        redis = file.service.redis
+        self._operator = Operator(redis, User.with_role(_USER, "admin", login="service"), timeout=timeout)
+        self._client = Client(redis, client_name="pyasynq-service", timeout=timeout)
+        self._authenticate = KeyAuthentication(self._operator) if needs_keys else LoopbackAuthentication()
+        self._follower = ConfigurationFollower(ConfigurationStore(self._operator), file.tasks)
+        self._parts = ServiceParts(self._client, self._operator, self._follower, file.service.max_body)
+        self._leases = Leases(
+            redis,
+            Keyring.derive(secret or SigningSecret()),
+            queues=self._list_names,
+        )
+        self._is_ending = False
+        self._app = Starlette(
+            routes=lease_routes(self._leases, self._admit_worker),
+            exception_handlers={HTTPException: _answer_wrong_method},
+            lifespan=self._live,
+        )
+        # Names in paths may hold slashes, so the other paths are read undecoded.
+        self._app.router.redirect_slashes = False
+        self._app.router.default = self._handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or follow the lifespan of the server."""
+        await self._app(scope, receive, send)
+
+    @property
+    def types(self) -> Mapping[str, TaskConfiguration]:
+        """Configuration of each task type, by name, as this instance knows it."""
+        return {name: one for name, (one, _) in self._follower.types.items()}
+
+    def _list_names(self) -> Collection[str]:
+        return self._follower.types.keys()
+
+    async def start(self) -> None:
+        """Store the file's task types, read all of them, and begin to follow them. Idempotent.
+
+        Raises:
+            RedisError: Redis cannot be reached.
+        """
+        await self._follower.start()
+
+    async def has_keys(self) -> bool:
+        """Return whether there is an API key at all.
+
+        Raises:
+            RedisError: Redis cannot be reached.
+        """
+        return bool(await self._operator.api_keys())
+
+    def end_waits(self) -> None:
+        """Answer waiting requests for leases, and lease nothing more: the first step of a shutdown."""
+        self._is_ending = True
+        self._leases.end_waits()
+
+    async def close(self) -> None:
+        """Do as `end_waits`, and close the connections. Leases live on, for other instances."""
+        self.end_waits()
+        await self._follower.close()
+        await self._leases.close()
+        await self._client.close()
+        await self._operator.close()
+
+    @contextlib.asynccontextmanager
+    async def _live(self, _: Starlette) -> AsyncIterator[None]:
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what is not about leases."""
+        if scope["type"] != "http":
+            await WebSocketClose()(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except Exception as error:  # noqa: BLE001 - every error becomes a problem
+            response = to_service_problem(error).response()
+        if request.method == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path = raw_path(request.scope)
+        if path in _PROBES and request.method in SAFE_METHODS:
+            return await self._probe(path)
+        route, names = _TABLE.find(request.method, path)
+        key = await self._authenticate(request)
+        if key is None:
+            raise no_key()
+        if key.scopes.isdisjoint(route.scopes):
+            raise missing_scope(route.scopes[0])
+        await self.start()
+        return await route.handle(ServiceCall(request, key, names, self._parts))
+
+    async def _probe(self, path: str) -> Response:
+        if path == _LIVE:
+            return answer_live()
+        with contextlib.suppress(PyasynqError):
+            await self.start()
+        return answer_ready(self._follower, is_ending=self._is_ending)
+
+    async def _admit_worker(self, request: Request) -> ServiceKey | None:
+        key = await self._authenticate(request)
+        if key is not None:
+            await self.start()
+        return key
+
+
+async def _answer_wrong_method(request: Request, error: Exception) -> Response:
+    """Answer a path of leases that is asked with another method."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for these
+    detail = f"{request.url.path} has other methods."
+    return ProblemError(
+        error.status_code, "method_not_allowed", visible(detail), "Use POST.", headers=error.headers
+    ).response()
+
+
+def task_service(
+    file: ServiceFile | None = None, *, secret: str | None = None, needs_keys: bool = True
+) -> TaskService:
+    """Return the task service as an ASGI application, to be run or mounted.
+
+    Args:
+        file: settings and task types; without one, those that are stored, of Redis on this machine.
+        secret: signs lease tokens, as `SigningSecret` reads it; `PYASYNQ_SECRET` unless given.
+        needs_keys: whether requests need an API key; only a service for its own machine does without.
+
+    Raises:
+        ConfigurationError: for a secret or a URL that cannot be.
+    """
+    return TaskService(file or ServiceFile(), secret=SigningSecret(secret), needs_keys=needs_keys)

@@ -1,0 +1,121 @@
+"""API keys of requests: read from the header, looked up in Redis, and remembered for a second."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.operations.api_keys import SCOPES, split_key_text
+from pyasynq.operations.patterns import EVERYTHING
+from pyasynq.operations.permissions import User
+from pyasynq.web.api.problem import ProblemError
+from pyasynq.web.auth.identify import bearer_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+
+    from pyasynq.operations import ApiKey, Operator
+
+_KEPT_SECONDS: Final = 1.0
+"""Time for which a key is not read again: a deleted one is refused that much later."""
+_MOST_KEPT: Final = 1_000
+_LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceKey:
+    """A program that sends a request, as far as the service needs it.
+
+    Attributes:
+        id: of its API key.
+        scopes: names of what it may do, with those that `admin` includes.
+        queues: patterns of the queues that it may use.
+        user: the program for the audit, with its permissions.
+    """
+
+    id: str
+    scopes: frozenset[str]
+    queues: tuple[str, ...]
+    user: User
+
+
+class KeyAuthentication:
+    """Admits programs by their API keys.
+
+    Args:
+        operator: reads the keys, for a user who may.
+        monotonic: clock of the memory, in seconds.
+    """
+
+    def __init__(self, operator: Operator, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._operator = operator
+        self._monotonic = monotonic
+        self._kept: dict[str, tuple[float, ApiKey]] = {}
+        """Keys by id, with the time until which they are not read again."""
+
+    async def __call__(self, request: Request) -> ServiceKey | None:
+        """Return the key of a request; None if it has none that is valid.
+
+        Raises:
+            ProblemError: it has a key that is mistyped.
+            RedisError: the key cannot be looked up.
+        """
+        text = bearer_token(request)
+        if not text:
+            return None
+        split = split_key_text(text)
+        if split is None:
+            detail = "The text of the API key is wrong: its checksum does not fit."
+            raise _refuse("mistyped_key", detail, "Copy the whole key, from pq_ to its end.")
+        key_id, secret = split
+        key = await self._read(key_id)
+        if key is None or not key.accepts(secret, datetime.now(UTC)):
+            return None
+        address = request.client.host if request.client else ""
+        return ServiceKey(key.id, key.all_scopes, key.patterns, key.to_user(address))
+
+    async def _read(self, key_id: str) -> ApiKey | None:
+        now = self._monotonic()
+        until, key = self._kept.get(key_id, (0.0, None))
+        if key is not None and now < until:
+            return key
+        key = await self._operator.api_key(key_id)
+        self._kept.pop(key_id, None)
+        if key is not None:
+            if len(self._kept) >= _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key_id] = now + _KEPT_SECONDS, key
+        return key
+
+
+class LoopbackAuthentication:
+    """Admits every program of this machine, for a service that listens to no other.
+
+    A web page must not reach it by a name of its own that leads to this machine (DNS rebinding). So the
+    request must name the machine as one does locally.
+    """
+
+    async def __call__(self, request: Request) -> ServiceKey | None:
+        """Return a key that may do everything.
+
+        Raises:
+            ProblemError: the request is for another host's name.
+        """
+        host = request.headers.get("host", "")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if name.lower() not in _LOOPBACK_NAMES:
+            remedy = "Ask for http://localhost or http://127.0.0.1, or let the service ask for keys."
+            raise ProblemError(403, "other_host", "This service is for its own machine only.", remedy)
+        address = request.client.host if request.client else ""
+        grants = dict.fromkeys(SCOPES["admin"], (EVERYTHING,))
+        user = User("local", grants, "admin", "loopback", address)
+        return ServiceKey("local", frozenset(SCOPES), (EVERYTHING,), user)
+
+
+def _refuse(code: str, detail: str, remedy: str) -> ProblemError:
+    challenge = 'Bearer realm="pyasynq", error="invalid_token"'
+    return ProblemError(401, code, detail, remedy, headers={"WWW-Authenticate": challenge})

@@ -1,0 +1,67 @@
+"""Idempotency keys: one task for each key of a user within a day, in the enqueue's own script."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.task import EnqueueStatus
+
+from .problem import ProblemError, wrong_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+    from pyasynq.task import Task, TaskInfo
+
+KEY_HEADER: Final = "Idempotency-Key"
+_FINGERPRINT: Final = "idempotency-fingerprint"
+_KEY_SECONDS: Final = 86_400
+_LONGEST_KEY: Final = 255
+
+
+def read_key(request: Request) -> str:
+    """Return the idempotency key of a request; empty for none. Raises `ProblemError` if it cannot be."""
+    key = request.headers.get(KEY_HEADER, "")
+    if len(key) > _LONGEST_KEY or not key.isprintable() or not key.isascii():
+        raise wrong_value(KEY_HEADER, f"Write at most {_LONGEST_KEY} printable characters of ASCII.")
+    return key
+
+
+def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options by which a key's task is enqueued once: its id, and a fingerprint of the request.
+
+    Args:
+        key: of the request.
+        user: name of the user, whose keys are apart from those of others.
+        content: all that the request says, encoded the same each time.
+        options: of the task, without the key.
+    """
+    whose = f"{user}\n{key}".encode("utf-8", "surrogateescape")
+    return {
+        "task_id": options.get("task_id", f"once-{hashlib.sha256(whose).hexdigest()[:32]}"),
+        "once_for": _KEY_SECONDS,
+        "headers": {
+            **options.get("headers", {}),
+            _FINGERPRINT: hashlib.sha256(content).hexdigest()[:32],
+        },
+    }
+
+
+def check_fingerprint(task: Task, info: TaskInfo) -> None:
+    """Compare a task that was to be enqueued with the one that its key has enqueued before.
+
+    Raises:
+        ProblemError: the request was another one then.
+    """
+    wanted, found = task.headers.get(_FINGERPRINT), info.headers.get(_FINGERPRINT)
+    if info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found:
+        raise key_was_reused("task")
+
+
+def key_was_reused(subject: str) -> ProblemError:
+    """Return the problem of a key with which another task or operation was made."""
+    detail, remedy = f"The key was used for another {subject}.", f"Use a key of its own for each {subject}."
+    return ProblemError(422, "idempotency_key_reused", detail, remedy, field=KEY_HEADER)

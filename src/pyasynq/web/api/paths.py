@@ -1,0 +1,104 @@
+"""Table of paths: finds the route of a request by its undecoded path, and the names in it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from pyasynq.web.locations import route_path
+
+from .problem import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import Scope
+
+
+class PathRoute(Protocol):
+    """A route of a table."""
+
+    @property
+    def method(self) -> str:
+        """HTTP method."""
+
+    @property
+    def path(self) -> str:
+        """Path with names in braces: `/queues/{queue}:pause`."""
+
+
+_R = TypeVar("_R", bound=PathRoute)
+
+_SEGMENT: Final = re.compile(r"\{(\w+)\}")
+
+
+class _Matcher(NamedTuple, Generic[_R]):
+    pattern: re.Pattern[str]
+    routes: dict[str, _R]
+    """Routes of the path, by method."""
+
+
+class PathTable(Generic[_R]):
+    """Routes by path and method.
+
+    Args:
+        routes: all of them.
+        hint: says where the paths are listed, for the problem of a path that there is not.
+    """
+
+    def __init__(self, routes: Iterable[_R], hint: str) -> None:
+        self._hint = hint
+        self._matchers = _compile_matchers(routes)
+
+    def find(self, method: str, path: str) -> tuple[_R, dict[str, str]]:
+        """Return the route of a request, and the names in its path.
+
+        Raises:
+            ProblemError: there is no such path, or it has other methods.
+        """
+        wanted = "GET" if method == "HEAD" else method
+        matches = ((pattern.fullmatch(path), routes) for pattern, routes in self._matchers)
+        found, routes = next(((match, routes) for match, routes in matches if match), (None, {}))
+        if found is None:
+            raise ProblemError(404, "no_such_path", "There is no such path.", self._hint)
+        if wanted in routes:
+            return routes[wanted], {name: _decode(text) for name, text in found.groupdict().items()}
+        allow = ", ".join(sorted({*routes, *(["HEAD"] if "GET" in routes else [])}))
+        remedy = f"Use {allow}. A colon that belongs to a name is sent as %3A."
+        raise ProblemError(
+            405, "method_not_allowed", "This path has other methods.", remedy, headers={"Allow": allow}
+        )
+
+
+def raw_path(scope: Scope) -> str:
+    """Return the undecoded path below the application's root, so that `%2F` does not split a name."""
+    path = route_path(scope)
+    sent = bytes(scope.get("raw_path") or b"").partition(b"?")[0]
+    whole = str(scope["path"])
+    if unquote_to_bytes(sent) != whole.encode("utf-8", "surrogateescape"):
+        return path
+    root = whole[: len(whole) - len(path)] if whole.endswith(path) else ""
+    segments = sent.decode("ascii", "replace").split("/")
+    return "/" + "/".join(segments[1 + root.count("/") :])
+
+
+def _compile_matchers(routes: Iterable[_R]) -> list[_Matcher[_R]]:
+    """Return a matcher for each path; those that end in an act, such as `:run`, come first."""
+    found: dict[str, _Matcher[_R]] = {}
+    for route in sorted(routes, key=lambda one: ":" not in one.path):
+        if route.path not in found:
+            found[route.path] = _Matcher(_compile_path(route.path), {})
+        found[route.path].routes[route.method] = route
+    return list(found.values())
+
+
+def _compile_path(path: str) -> re.Pattern[str]:
+    pieces = _SEGMENT.split(path)
+    return re.compile(
+        "".join(f"(?P<{piece}>[^/]+)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+    )
+
+
+def _decode(segment: str) -> str:
+    return unquote_to_bytes(segment.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")

@@ -1,0 +1,240 @@
+"""Tasks over HTTP: both forms, checks against the type, repeats, results, cancellations."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq._wire.messages import decode_task_message
+from pyasynq.task import TaskState
+from tests.contract.gateway.test_leases import check_problem
+from tests.factories import Tasks
+from tests.fix_service import serving
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from tests.invariants import RedisClient
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+SHORT = {"task_id": 1, "task_name": "dumpfeature", "params": {"path": "/tmp/a"}}
+
+
+def message_of(client: RedisClient, queue: str, task_id: str) -> Any:
+    """Return the stored message of a task."""
+    return decode_task_message(client.hget(f"asynq:{{{queue}}}:t:{task_id}", "msg"))
+
+
+@run_async
+async def test_a_task_has_the_options_of_its_type_and_its_own(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Its own win; the type is also its queue, and the params are stored as they are sent."""
+    async with serving(redis_url) as visitor:
+        body = b'{"type": "resize", "params": {"n": 1.50}, "options": {"timeout": 7, "headers": {"a": "b"}}}'
+        answer = await visitor.ask("POST", "/v1/tasks", body, headers={"content-type": "application/json"})
+        made = answer.json()
+
+    message = message_of(redis_client, "resize", made["id"])
+    assert (201, f"/v1/tasks/resize/{made['id']}") == (answer.status_code, answer.headers["location"])
+    assert {"queue": "resize", "type": "resize", "state": "pending", "existing": False} == {
+        name: made[name] for name in ("queue", "type", "state", "existing")
+    }
+    assert (5, 7, 3_600, b'{"n": 1.50}', {"a": "b"}) == (
+        *(message.retry, message.timeout, message.retention, message.payload),
+        message.headers,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SHORT,
+        {"TaskID": 1, "TaskName": "dumpfeature", "Params": {"path": "/tmp/a"}},
+        {**SHORT, "task_id": "1"},
+    ],
+)
+@run_async
+async def test_the_short_form_is_understood_in_both_spellings(
+    redis_url: str, redis_client: RedisClient, body: dict[str, Any]
+) -> None:
+    """The id is the text of the number."""
+    async with serving(redis_url) as visitor:
+        answer = await visitor.ask("POST", "/v1/tasks", body)
+
+    assert (201, "1", "dumpfeature") == (answer.status_code, answer.json()["id"], answer.json()["queue"])
+    assert b'{"path":"/tmp/a"}' == message_of(redis_client, "dumpfeature", "1").payload.replace(b" ", b"")
+
+
+@pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY])
+@run_async
+async def test_while_a_numbered_task_waits_a_repeat_answers_with_it(
+    redis_url: str, redis_client: RedisClient, state: TaskState
+) -> None:
+    """Whatever its params; nothing is changed."""
+    Tasks(redis_client, "dumpfeature").put(state, "1", payload=b"old")
+    async with serving(redis_url) as visitor:
+        answer = await visitor.ask("POST", "/v1/tasks", SHORT)
+
+    assert (200, True, str(state)) == (
+        *(answer.status_code, answer.json()["existing"]),
+        answer.json()["state"],
+    )
+    assert b"old" == message_of(redis_client, "dumpfeature", "1").payload
+
+
+@run_async
+async def test_while_a_numbered_task_runs_a_repeat_answers_with_it(redis_url: str) -> None:
+    """After its end a repeat starts it again."""
+    async with serving(redis_url) as visitor:
+        await visitor.ask("POST", "/v1/tasks", SHORT)
+        attempt = await visitor.take("dumpfeature")
+        running = await visitor.ask("POST", "/v1/tasks", SHORT)
+        await visitor.settle(attempt, "complete", result="fine")
+        again = await visitor.ask("POST", "/v1/tasks", SHORT)
+
+    assert (200, True, "active") == (
+        *(running.status_code, running.json()["existing"]),
+        running.json()["state"],
+    )
+    assert (201, False, "pending") == (again.status_code, again.json()["existing"], again.json()["state"])
+
+
+@pytest.mark.parametrize("state", [TaskState.COMPLETED, TaskState.ARCHIVED])
+@run_async
+async def test_a_finished_numbered_task_is_replaced(
+    redis_url: str, redis_client: RedisClient, state: TaskState
+) -> None:
+    """With the params of the repeat."""
+    now = int(time.time())
+    kept: Any = {"retention": 60, "completed_at": now, "score": now + 60} if state == "completed" else {}
+    Tasks(redis_client, "dumpfeature").put(state, "1", payload=b"old", **kept)
+    async with serving(redis_url) as visitor:
+        answer = await visitor.ask("POST", "/v1/tasks", SHORT)
+
+    assert (201, False) == (answer.status_code, answer.json()["existing"])
+    assert b"/tmp/a" in message_of(redis_client, "dumpfeature", "1").payload
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "field", "remedy"),
+    [
+        ({"type": "rezise"}, 422, "unknown_task_type", "type", "resize"),
+        ({"task_id": 1, "task_name": "dumpfeatur"}, 422, "unknown_task_type", "task_name", "dumpfeature"),
+        ({"TaskID": 1, "TaskName": "nope"}, 422, "unknown_task_type", "TaskName", "/v1/task-types"),
+        ({**SHORT, "params": {"path": 5}}, 422, "invalid_value", "params.path", ""),
+        ({**SHORT, "params": {}}, 422, "invalid_value", "params", "path"),
+        ({**SHORT, "TaskName": "x"}, 422, "invalid_value", "task_id", ""),
+        ({**SHORT, "option": 1}, 422, "invalid_value", "option", ""),
+        ({"task_name": "dumpfeature"}, 422, "invalid_value", "task_id", "missing"),
+        ({"type": "dumpfeature", "payload_text": "x"}, 422, "invalid_value", "params", "schema"),
+        ({"type": "dumpfeature"}, 422, "invalid_value", "params", "schema"),
+        ({"type": "resize", "params": 1, "payload": 1}, 422, "invalid_value", "payload", "one of"),
+        ({"type": "resize", "options": {"queue": "x"}}, 422, "invalid_value", "options.queue", ""),
+        ({"type": "resize", "options": {"max_retry": -1}}, 422, "invalid_value", "options.max_retry", ""),
+        ({"type": "resize", "options": {"until": "start"}}, 422, "invalid_value", "options.until", ""),
+        ({}, 422, "invalid_value", "type", "missing"),
+        ([], 422, "invalid_value", "body", ""),
+        (b"{", 400, "malformed_json", "", ""),
+    ],
+)
+@run_async
+async def test_a_wrong_body_names_the_field_and_the_remedy(
+    redis_url: str, body: Any, status: int, code: str, field: str, remedy: str
+) -> None:
+    """And enqueues nothing."""
+    async with serving(redis_url) as visitor:
+        headers = {"content-type": "application/json"}
+        answer = await visitor.ask("POST", "/v1/tasks", body, headers=headers)
+        problem = check_problem(answer, status, code, field)
+        assert remedy in problem.get("remedy", "")
+        assert [] == [one for one in await visitor.operator.queues() if one != "default"]
+
+
+@run_async
+async def test_a_key_for_repeats_starts_one_task(redis_url: str) -> None:
+    """Also if requests come at once, or after the task is done; another body is told."""
+    async with serving(redis_url) as visitor:
+        body = {"type": "deliver", "params": {"n": 1}}
+        headers = {"Idempotency-Key": "order-1"}
+        sent = [visitor.ask("POST", "/v1/tasks", body, headers=headers) for _ in range(20)]
+        answers = await asyncio.gather(*sent)
+        assert 1 == len({answer.json()["id"] for answer in answers})
+        assert [201, *[200] * 19] == sorted((answer.status_code for answer in answers), reverse=True)
+        other = await visitor.ask("POST", "/v1/tasks", {**body, "params": {"n": 2}}, headers=headers)
+        check_problem(other, 422, "idempotency_key_reused", "Idempotency-Key")
+        await visitor.settle(await visitor.take("deliver"), "complete")
+        after = await visitor.ask("POST", "/v1/tasks", body, headers=headers)
+        assert (200, answers[0].json()["id"]) == (after.status_code, after.json()["id"])
+        short = await visitor.ask("POST", "/v1/tasks", SHORT, headers=headers)
+        check_problem(short, 422, "invalid_value", "Idempotency-Key")
+
+
+@run_async
+async def test_a_used_task_id_is_a_conflict_in_the_long_form(redis_url: str) -> None:
+    """The short form alone answers with the task."""
+    async with serving(redis_url) as visitor:
+        body = {"type": "resize", "options": {"task_id": "a"}}
+        assert 201 == (await visitor.ask("POST", "/v1/tasks", body)).status_code
+        check_problem(await visitor.ask("POST", "/v1/tasks", body), 409, "task_id_conflict")
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        ({"result": {"n": 1}}, {"result": {"n": 1}}),
+        ({"result_text": "plain"}, {"result_text": "plain"}),
+        ({"result_base64": "/w=="}, {"result_base64": "/w=="}),
+        ({}, {"result": None}),
+    ],
+)
+@run_async
+async def test_a_request_waits_for_the_result(redis_url: str, result: Any, shown: dict[str, Any]) -> None:
+    """Both when it enqueues and later; until then a look is answered with 202."""
+    async with serving(redis_url) as visitor:
+        body = {"type": "resize", "options": {"task_id": "a/b c"}}
+        waiting = asyncio.create_task(visitor.ask("POST", "/v1/tasks?wait=50", body))
+        attempt = await visitor.take("resize")
+        look = await visitor.ask("GET", "/v1/tasks/resize/a%2Fb%20c/result")
+        assert (202, {"queue": "resize", "id": "a/b c", "ended": False}) == (look.status_code, look.json())
+        later = asyncio.create_task(visitor.ask("GET", "/v1/tasks/resize/a%2Fb%20c/result?wait=50"))
+        await visitor.settle(attempt, "complete", **result)
+        expected = {"queue": "resize", "id": "a/b c", "ended": True, "state": "completed", **shown}
+        for answer in (await waiting, await later):
+            assert (200, expected) == (answer.status_code, answer.json())
+
+
+@run_async
+async def test_a_failed_task_tells_its_error(redis_url: str) -> None:
+    """And a task without retention is not found once it is done."""
+    async with serving(redis_url) as visitor:
+        for name in ("failed", "gone"):
+            await visitor.ask("POST", "/v1/tasks", {"type": "deliver", "options": {"task_id": name}})
+        await visitor.settle(await visitor.take("deliver"), "fail", error="no route", retry=False)
+        await visitor.settle(await visitor.take("deliver"), "complete")
+        failed = (await visitor.ask("GET", "/v1/tasks/deliver/failed/result")).json()
+        assert ("archived", "no route") == (failed["state"], failed["error"])
+        for name in ("gone", "never"):
+            answer = await visitor.ask("GET", f"/v1/tasks/deliver/{name}/result?wait=1")
+            check_problem(answer, 404, "task_not_found")
+
+
+@run_async
+async def test_a_task_is_read_cancelled_and_deleted(redis_url: str) -> None:
+    """A running one is cancelled before it can be deleted; the audit has both."""
+    async with serving(redis_url) as visitor:
+        await visitor.ask("POST", "/v1/tasks", {"type": "resize", "params": 1, "options": {"task_id": "a"}})
+        read = (await visitor.ask("GET", "/v1/tasks/resize/a")).json()
+        assert ("a", "pending", 1) == (read["id"], read["state"], read["payload"])
+        await visitor.take("resize")
+        check_problem(await visitor.ask("DELETE", "/v1/tasks/resize/a"), 409, "task_state")
+        cancelled = await visitor.ask("POST", "/v1/tasks/resize/a:cancel", {"outcome": "archive"})
+        assert ("a", "active") == (cancelled.json()["id"], cancelled.json()["state"])
+        ended = await visitor.ask("GET", "/v1/tasks/resize/a/result?wait=50")
+        assert "archived" == ended.json()["state"]
+        assert 204 == (await visitor.ask("DELETE", "/v1/tasks/resize/a?reason=old")).status_code
+        check_problem(await visitor.ask("GET", "/v1/tasks/resize/a"), 404, "task_not_found")
+        verbs = [entry.verb for entry in (await visitor.operator.audit()).entries]
+        assert ["delete_task", "cancel_task", "delete_task"] == [one for one in verbs if "_task" in one]
