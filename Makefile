@@ -53,6 +53,9 @@ help: ## print this list
 demo: $(STAMP) ## watch two workers process real files, one of them killed halfway [FOLDER=path]
 	@$(VENV)/bin/pyasynq demo $(FOLDER)
 
+service: $(STAMP) ## start the example of the task service; docs/service.md has commands for it
+	@$(VENV)/bin/pyasynq service examples/service/service.toml
+
 test: $(STAMP) ## run the tests that need neither Go nor a browser [PYTEST_ARGS="tests/unit -k lease"]
 	@$(PYTEST) $(QUICK) $(PYTEST_ARGS)
 

@@ -1,5 +1,7 @@
 """The task service: task configurations, an HTTP API, and leases for workers in any language.
 
+`pyasynq service` runs it; `api.task_service` is the ASGI application.
+
 - `configurations/`: the file of the service and its task types; stored, followed, and applied to queues.
 - `leases/`: the protocol of workers elsewhere, as routes.
 - `auth/`: API keys of requests, or this machine alone.

@@ -101,10 +101,13 @@ async def test_a_poll_ends_without_a_task_or_with_the_first(redis_url: str, task
 
 
 @run_async
-async def test_waiting_polls_need_no_connection(redis_url: str, redis_client: RedisClient) -> None:
+async def test_waiting_polls_need_no_connection(
+    redis_url: str, redis_client: RedisClient, tasks: Tasks
+) -> None:
     """One consumer waits for all of them."""
     async with leasing(redis_url) as service:
-        await service.lease(wait=0)
+        tasks.pending("a")
+        await service.act((await service.take())["token"], "complete")  # all connections are open then
         before = len(redis_client.client_list())
         polls = [asyncio.create_task(service.lease(wait=55)) for _ in range(100)]
         await service.lease(wait=0.1)

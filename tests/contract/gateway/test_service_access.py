@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -18,6 +19,7 @@ from pyasynq.gateway.configurations import parse_service_file
 from pyasynq.operations import SCOPES, Operator, User
 from pyasynq.web.auth.secret import SigningSecret
 from tests.contract.gateway.test_leases import check_problem
+from tests.fix_leases import until
 from tests.fix_proxy import Cut
 from tests.fix_service import SECRET, TYPES, serving
 from tests.run_async import run_async
@@ -227,6 +229,22 @@ async def test_an_instance_that_ends_is_not_ready(redis_url: str) -> None:
         check_problem(await visitor.ask("GET", "/ready"), 503, "shutting_down")
         assert {"status": "live"} == (await visitor.ask("GET", "/live")).json()
         assert 201 == (await visitor.ask("POST", "/v1/tasks", {"type": "resize"})).status_code
+
+
+@run_async
+async def test_the_end_of_an_instance_answers_requests_that_wait(redis_url: str) -> None:
+    """At once: a worker has no task, a program no result; both go on at another instance."""
+    async with serving(redis_url) as visitor:
+        body = {"type": "resize", "options": {"task_id": "a", "process_in": 600}}
+        await visitor.ask("POST", "/v1/tasks", body)
+        worker = asyncio.create_task(visitor.ask("POST", "/v1/leases", {"queues": ["resize"], "wait": 55}))
+        program = asyncio.create_task(visitor.ask("GET", "/v1/tasks/resize/a/result?wait=55"))
+        await until(lambda: visitor.service.waiting == 2)
+        visitor.service.end_waits()
+        assert (204, 202) == ((await worker).status_code, (await program).status_code)
+        assert 0 == visitor.service.waiting
+        late = await visitor.ask("GET", "/v1/tasks/resize/a/result?wait=55")
+        assert 202 == late.status_code
 
 
 @run_async

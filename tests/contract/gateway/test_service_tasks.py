@@ -238,3 +238,18 @@ async def test_a_task_is_read_cancelled_and_deleted(redis_url: str) -> None:
         check_problem(await visitor.ask("GET", "/v1/tasks/resize/a"), 404, "task_not_found")
         verbs = [entry.verb for entry in (await visitor.operator.audit()).entries]
         assert ["delete_task", "cancel_task", "delete_task"] == [one for one in verbs if "_task" in one]
+
+
+@pytest.mark.parametrize(("own", "seconds"), [({}, 600), ({"delay": 30}, 30)])
+@run_async
+async def test_a_failed_task_waits_as_its_type_says(
+    redis_url: str, own: dict[str, Any], seconds: int
+) -> None:
+    """Unless the worker says how long."""
+    async with serving(redis_url, {"slow": {"retry": ["10m"], "max_retry": 3}}) as visitor:
+        await visitor.ask("POST", "/v1/tasks", {"type": "slow", "options": {"task_id": "a"}})
+        before = time.time()
+        await visitor.settle(await visitor.take("slow"), "fail", error="no", **own)
+        due = (await visitor.operator.task("slow", "a")).next_process_at
+    assert due is not None
+    assert seconds - 2 <= due.timestamp() - before <= seconds + 60

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.client import Client
     from pyasynq.gateway.auth import ServiceKey
     from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.waits import Waits
     from pyasynq.operations import Operator
 
     from .follower import ConfigurationFollower
@@ -41,6 +42,7 @@ class ServiceParts:
     operator: Operator
     """The operator of the service itself; `ServiceCall.operator` is that of the request's key."""
     follower: ConfigurationFollower
+    waits: Waits
     max_body: int
 
 

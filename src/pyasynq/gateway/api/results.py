@@ -13,6 +13,7 @@ from pyasynq.errors import WaitTimeoutError
 from pyasynq.gateway.leases.access import missing_scope
 from pyasynq.gateway.leases.bodies import LONGEST_WAIT
 from pyasynq.gateway.leases.hang_up import ClientGoneError, HangUpWatch
+from pyasynq.gateway.waits import WaitEndedError
 from pyasynq.task import TaskEnd
 from pyasynq.web.api.nesting import is_deeper
 from pyasynq.web.api.problem import ProblemError, wrong_value
@@ -54,7 +55,9 @@ def read_wait(query: Mapping[str, str]) -> float:
 async def answer_result(
     call: ServiceCall, queue: str, task_id: str, wait: float, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Wait for the end of a task, and return the answer. A client that hangs up ends the wait.
+    """Wait for the end of a task, and return the answer.
+
+    A client that hangs up ends the wait, and so does the end of the instance.
 
     Raises:
         ProblemError: there is no such task any more, or it was deleted.
@@ -64,8 +67,9 @@ async def answer_result(
     watch = HangUpWatch(call.request)
     watch.start()
     try:
-        finished = await watch.run(call.parts.client.wait(queue, task_id, wait), lambda _: None)
-    except WaitTimeoutError:
+        ended = call.parts.client.wait(queue, task_id, wait)
+        finished = await watch.run(call.parts.waits.run(ended) if wait else ended, lambda _: None)
+    except (WaitTimeoutError, WaitEndedError):
         return answer_json({"queue": queue, "id": task_id, "ended": False}, 202, headers)
     except ClientGoneError:
         return Response(status_code=_CLIENT_GONE)

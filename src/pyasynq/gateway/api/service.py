@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -17,6 +18,7 @@ from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
 from pyasynq.gateway.configurations import ConfigurationStore, ServiceFile
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import missing_scope, no_key
+from pyasynq.gateway.waits import Waits
 from pyasynq.operations import Operator, User
 from pyasynq.web.api.paths import PathTable, raw_path
 from pyasynq.web.api.problem import ProblemError
@@ -71,13 +73,16 @@ class TaskService:
         self._client = Client(redis, client_name="pyasynq-service", timeout=timeout)
         self._authenticate = KeyAuthentication(self._operator) if needs_keys else LoopbackAuthentication()
         self._follower = ConfigurationFollower(ConfigurationStore(self._operator), file.tasks)
-        self._parts = ServiceParts(self._client, self._operator, self._follower, file.service.max_body)
+        self._waits = Waits()
+        self._parts = ServiceParts(
+            self._client, self._operator, self._follower, self._waits, file.service.max_body
+        )
         self._leases = Leases(
             redis,
             Keyring.derive(secret or SigningSecret()),
             queues=self._list_names,
+            retry_delay=self._find_retry_delay,
         )
-        self._is_ending = False
         self._app = Starlette(
             routes=lease_routes(self._leases, self._admit_worker),
             exception_handlers={HTTPException: _answer_wrong_method},
@@ -99,6 +104,11 @@ class TaskService:
     def _list_names(self) -> Collection[str]:
         return self._follower.types.keys()
 
+    def _find_retry_delay(self, queue: str, retried: int) -> float | None:
+        found = self._follower.types.get(queue)
+        rule = None if found is None else found[0].retry
+        return None if rule is None else rule.delay(retried)
+
     async def start(self) -> None:
         """Store the file's task types, read all of them, and begin to follow them. Idempotent.
 
@@ -108,16 +118,22 @@ class TaskService:
         await self._follower.start()
 
     async def has_keys(self) -> bool:
-        """Return whether there is an API key at all.
+        """Return whether there is an API key that has not expired.
 
         Raises:
             RedisError: Redis cannot be reached.
         """
-        return bool(await self._operator.api_keys())
+        now = datetime.now(UTC)
+        return any(not key.is_expired(now) for key in await self._operator.api_keys())
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait, for tasks or for results."""
+        return len(self._waits) + self._leases.waiting
 
     def end_waits(self) -> None:
-        """Answer waiting requests for leases, and lease nothing more: the first step of a shutdown."""
-        self._is_ending = True
+        """Answer the requests that wait, and lease nothing more: the first step of a shutdown."""
+        self._waits.end()
         self._leases.end_waits()
 
     async def close(self) -> None:
@@ -168,7 +184,7 @@ class TaskService:
             return answer_live()
         with contextlib.suppress(PyasynqError):
             await self.start()
-        return answer_ready(self._follower, is_ending=self._is_ending)
+        return answer_ready(self._follower, is_ending=self._waits.is_ending)
 
     async def _admit_worker(self, request: Request) -> ServiceKey | None:
         key = await self._authenticate(request)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._checks import check_text, parse_whole_number
+from pyasynq._checks import check_switch, check_text, parse_whole_number
 from pyasynq._settings import Size
 from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError, InvalidOptionError
@@ -24,6 +24,7 @@ _DEFAULT_MAX_BODY: Final = 1_000_000
 _MOST_MAX_BODY: Final = 8_000_000
 MAX_TASK_TYPES: Final = 2_000
 """Number of task types of a service, as of types that workers publish."""
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _HIGHEST_PORT: Final = 65_535
 _LATER_TABLES: Final = frozenset({"doors", "hosts"})
 _LATER_SETTINGS: Final = frozenset({"middlewares"})
@@ -38,12 +39,14 @@ class ServiceSettings:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
         max_body: largest body of a request in bytes.
+        keys: whether requests need an API key; without the setting, unless only this machine reaches it.
     """
 
     redis: str = _DEFAULT_REDIS
     host: str = "127.0.0.1"
     port: int = 8080
     max_body: int = _DEFAULT_MAX_BODY
+    keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +118,24 @@ def _iterate_tables(value: object) -> Iterator[tuple[str, str | None, Any]]:
 
 
 def _parse_settings(value: object) -> ServiceSettings:
-    fields = read_table("service", value, ("redis", "listen", "max_body"), later=_LATER_SETTINGS)
+    fields = read_table("service", value, ("redis", "listen", "max_body", "keys"), later=_LATER_SETTINGS)
     redis = fields.get("redis", _DEFAULT_REDIS)
     check_text("service.redis", redis)
     host, port = parse_listen("service.listen", fields.get("listen", "127.0.0.1:8080"))
     max_body = fields.get("max_body", _DEFAULT_MAX_BODY)
-    return ServiceSettings(redis, host, port, _parse_max_body("service.max_body", max_body))
+    keys = _parse_keys("service.keys", fields.get("keys"), host)
+    return ServiceSettings(redis, host, port, _parse_max_body("service.max_body", max_body), keys)
+
+
+def _parse_keys(path: str, value: object, host: str) -> bool:
+    is_public = host.lower() not in _LOOPBACK
+    if value is None:
+        return is_public
+    check_switch(path, value)
+    if is_public and not value:
+        remedy = "other machines reach this address: ask for keys, or listen on 127.0.0.1"
+        raise InvalidOptionError(path, value, remedy)
+    return bool(value)
 
 
 def parse_listen(path: str, value: object) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from msgspec import UNSET
 
@@ -18,11 +18,24 @@ from pyasynq.gateway.leases.bodies import (
 from pyasynq.web.api.problem import wrong_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyasynq.consumer import Attempt
 
 
-async def perform_act(attempt: Attempt, act: AttemptAct) -> Attempt | None:
+DelayOfFailure: TypeAlias = "Callable[[str, int], float | None]"
+"""Returns the seconds until a failed task's next attempt, by queue and number of failures before it."""
+
+
+async def perform_act(
+    attempt: Attempt, act: AttemptAct, retry_delay: DelayOfFailure | None = None
+) -> Attempt | None:
     """Perform an act; return the attempt if it goes on, None if it is settled.
+
+    Args:
+        attempt: of the task.
+        act: what the worker says of it.
+        retry_delay: the rule for a failure without a delay; None is the back-off of Asynq.
 
     Raises:
         ProblemError: for an act that contradicts itself; nothing is changed then.
@@ -35,7 +48,7 @@ async def perform_act(attempt: Attempt, act: AttemptAct) -> Attempt | None:
         case CompleteAttempt():
             await attempt.done(_read_result(act))
         case FailAttempt():
-            await _fail(attempt, act)
+            await _fail(attempt, act, retry_delay)
         case SnoozeAttempt():
             await attempt.snooze(act.delay)
         case ReleaseAttempt():
@@ -51,11 +64,14 @@ async def _extend(attempt: Attempt, act: ExtendAttempt) -> None:
         attempt.progress(act.progress.done, act.progress.total, act.progress.note)
 
 
-async def _fail(attempt: Attempt, act: FailAttempt) -> None:
+async def _fail(attempt: Attempt, act: FailAttempt, retry_delay: DelayOfFailure | None) -> None:
     if not act.retry:
         await attempt.archive(act.error)
     elif act.spend:
-        await attempt.retry(act.error, act.delay)
+        delay = act.delay
+        if delay is None and retry_delay is not None:
+            delay = retry_delay(attempt.queue, attempt.retried)
+        await attempt.retry(act.error, delay)
     else:
         await attempt.retry(Retry(act.delay, reason=act.error, spend=False))
 

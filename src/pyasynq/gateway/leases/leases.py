@@ -16,13 +16,15 @@ from pyasynq.gateway.leases.leased_tasks import seal_attempt, split_by_size
 from pyasynq.gateway.leases.problems import OutcomeUnknownError
 from pyasynq.gateway.leases.served_queues import ServedQueues
 from pyasynq.gateway.leases.tokens import InvalidTokenError
+from pyasynq.gateway.waits import WaitEndedError, Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from pyasynq.consumer import Attempt, Consumer
     from pyasynq.events import Events
     from pyasynq.gateway.leases.access import WorkKey
+    from pyasynq.gateway.leases.acts import DelayOfFailure
     from pyasynq.gateway.leases.bodies import AttemptAct, LeaseRequest
     from pyasynq.gateway.leases.tokens import Keyring, LeaseToken
 
@@ -44,6 +46,8 @@ class Leases:
         config: of the consumer; its `queues` are ignored.
         events: receive reports of what happens.
         settle_seconds: time that a request waits until Redis has confirmed an act.
+        retry_delay: seconds until the next attempt of a failed task, by queue and failures before; None is
+            the back-off of Asynq. A worker's own `delay` wins.
     """
 
     def __init__(
@@ -55,15 +59,15 @@ class Leases:
         config: ConsumerConfig | None = None,
         events: Events | None = None,
         settle_seconds: float = _SETTLE_SECONDS,
+        retry_delay: DelayOfFailure | None = None,
     ) -> None:
         self.keyring = keyring
         self._queues = queues
         self._config = config if config is not None else ConsumerConfig(concurrency=_MAX_LEASES)
         self._served = ServedQueues(redis, self._config, events)
         self._settle_seconds = settle_seconds
-        self._waits: set[asyncio.Timeout] = set()
-        """Scopes of the requests that wait for tasks, each of which removes itself."""
-        self._is_ending = False
+        self._waits = Waits()
+        self._retry_delay = retry_delay
         self._returns: set[asyncio.Task[None]] = set()
         """Tasks that put attempts back; each removes itself."""
 
@@ -77,10 +81,7 @@ class Leases:
 
         For a shutdown, before the server of HTTP waits for its open requests.
         """
-        self._is_ending = True
-        now = asyncio.get_running_loop().time()
-        for wait in self._waits:
-            wait.reschedule(now)
+        self._waits.end()
 
     async def lease(self, key: WorkKey, request: LeaseRequest) -> list[Attempt]:
         """Return attempts for a worker; none if none came in the time to wait.
@@ -92,7 +93,7 @@ class Leases:
             ServerStateError: after `end_waits` and `close`.
             PyasynqError: as `Consumer.lease` does.
         """
-        if self._is_ending:
+        if self._waits.is_ending:
             raise ServerStateError("the instance is closing")
         known = None if self._queues is None else self._queues()
         for name in request.queues:
@@ -100,25 +101,14 @@ class Leases:
         self._config.lease_seconds(request.lease)
         names = dict.fromkeys(request.queues)
         async with self._served.using(*names) as consumer:
-            attempts = await self._wait_for_tasks(
-                consumer.lease(*names, limit=request.limit, wait=request.wait, duration=request.lease)
-            )
+            take = consumer.lease(*names, limit=request.limit, wait=request.wait, duration=request.lease)
+            try:
+                attempts = await self._waits.run(take)
+            except WaitEndedError:
+                return []
         fitting = split_by_size(attempts, request.max_bytes)
         self.put_back(attempts[fitting:])
         return attempts[:fitting]
-
-    async def _wait_for_tasks(self, take: Coroutine[Any, Any, list[Attempt]]) -> list[Attempt]:
-        wait = asyncio.timeout(None)
-        try:
-            async with wait:
-                self._waits.add(wait)
-                return await take
-        except TimeoutError:
-            if not wait.expired():
-                raise
-            return []
-        finally:
-            self._waits.discard(wait)
 
     def put_back(self, attempts: Sequence[Attempt]) -> None:
         """Put attempts back to the front of their queues, without waiting for Redis."""
@@ -143,7 +133,7 @@ class Leases:
                 asyncio.timeout(self._settle_seconds),
                 self._served.using(opened.queue) as consumer,
             ):
-                attempt = await _act_on(consumer, opened, act)
+                attempt = await _act_on(consumer, opened, act, self._retry_delay)
         except TaskTimeoutError:
             raise
         except TimeoutError:
@@ -165,15 +155,17 @@ class Leases:
         await self._served.close()
 
 
-async def _act_on(consumer: Consumer, token: LeaseToken, act: AttemptAct) -> Attempt | None:
+async def _act_on(
+    consumer: Consumer, token: LeaseToken, act: AttemptAct, retry_delay: DelayOfFailure | None
+) -> Attempt | None:
     """Perform an act on the attempt of a token; return the attempt if it goes on."""
     attempt = await consumer.find(token.queue, token.task_id, token.receipt)
     try:
-        return await perform_act(attempt, act)
+        return await perform_act(attempt, act, retry_delay)
     except LeaseExpiredError:
         # Another instance may have moved the lease since the attempt was found.
         attempt = await consumer.find(token.queue, token.task_id, token.receipt)
-    return await perform_act(attempt, act)
+    return await perform_act(attempt, act, retry_delay)
 
 
 async def _put_back(attempts: Sequence[Attempt]) -> None:
