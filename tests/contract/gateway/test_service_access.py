@@ -140,6 +140,42 @@ async def test_without_keys_only_this_machine_is_answered(redis_url: str) -> Non
 
 
 @pytest.mark.parametrize(
+    "headers",
+    [{"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}],
+)
+@run_async
+async def test_without_keys_a_web_page_of_another_site_changes_nothing(
+    redis_url: str, headers: dict[str, str]
+) -> None:
+    """Browsers send a POST without a body and ask no one."""
+    async with serving(redis_url) as visitor:
+        await visitor.ask("POST", "/v1/tasks", {"type": "resize", "options": {"task_id": "a"}})
+        answer = await visitor.ask("POST", "/v1/tasks/resize/a:cancel", headers=headers)
+        check_problem(answer, 403, "another_site")
+        assert 200 == (await visitor.ask("POST", "/v1/tasks/resize/a:cancel")).status_code
+
+
+@run_async
+async def test_a_key_that_may_not_read_enqueues_nothing_that_it_would_wait_for(redis_url: str) -> None:
+    """The scope is checked first."""
+    async with serving(redis_url, needs_keys=True) as visitor:
+        key = await visitor.make_key("tasks:write")
+        body = {"type": "resize", "options": {"task_id": "a"}}
+        check_problem(await visitor.ask("POST", "/v1/tasks?wait=5", body, key=key), 403, "missing_scope")
+        assert 201 == (await visitor.ask("POST", "/v1/tasks", body, key=key)).status_code
+
+
+@run_async
+async def test_a_closed_instance_says_so(redis_url: str) -> None:
+    """It neither starts again nor answers with an internal error."""
+    async with serving(redis_url) as visitor:
+        await visitor.ask("GET", "/ready")
+        await visitor.service.close()
+        for path in ("/ready", "/v1/task-types"):
+            check_problem(await visitor.ask("GET", path), 503, "shutting_down")
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status", "code", "allow"),
     [
         ("GET", "/", 404, "no_such_path", None),

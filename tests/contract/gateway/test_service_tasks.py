@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 pytestmark = pytest.mark.usefixtures("redis_client")
+LONG_NUMBER = b'{"task_id": 1, "task_name": "dumpfeature", "params": ' + b"1" * 5_000 + b"}"
 SHORT = {"task_id": 1, "task_name": "dumpfeature", "params": {"path": "/tmp/a"}}
 
 
@@ -130,6 +131,7 @@ async def test_a_finished_numbered_task_is_replaced(
         ({**SHORT, "option": 1}, 422, "invalid_value", "option", ""),
         ({"task_name": "dumpfeature"}, 422, "invalid_value", "task_id", "missing"),
         ({"type": "dumpfeature", "payload_text": "x"}, 422, "invalid_value", "params", "schema"),
+        (LONG_NUMBER, 422, "invalid_value", "params", "too many digits"),
         ({"type": "dumpfeature"}, 422, "invalid_value", "params", "schema"),
         ({"type": "resize", "params": 1, "payload": 1}, 422, "invalid_value", "payload", "one of"),
         ({"type": "resize", "options": {"queue": "x"}}, 422, "invalid_value", "options.queue", ""),
@@ -253,3 +255,16 @@ async def test_a_failed_task_waits_as_its_type_says(
         due = (await visitor.operator.task("slow", "a")).next_process_at
     assert due is not None
     assert seconds - 2 <= due.timestamp() - before <= seconds + 60
+
+
+@run_async
+async def test_a_wait_for_a_task_without_retention_ends_with_it(redis_url: str) -> None:
+    """It is gone then, and that is an answer for the program that has enqueued it."""
+    async with serving(redis_url) as visitor:
+        body = {"type": "deliver", "options": {"task_id": "a"}}
+        waiting = asyncio.create_task(visitor.ask("POST", "/v1/tasks?wait=50", body))
+        await visitor.settle(await visitor.take("deliver"), "complete")
+        answer = await waiting
+    assert (200, {"queue": "deliver", "id": "a", "ended": True, "state": "gone"}) == (
+        *(answer.status_code, answer.json()),
+    )

@@ -19,7 +19,7 @@ from pyasynq.web.api.problem import ProblemError, wrong_value
 
 from .bodies import GoShortTask, NewTask, ShortTask
 from .call import answer_json
-from .results import answer_result, read_wait
+from .results import answer_result, check_may_read, read_wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,8 @@ class _Asked(NamedTuple):
 async def serve_enqueue(call: ServiceCall) -> Response:
     """Enqueue a task; with `wait` answer when it has ended."""
     wait = read_wait(call.query("wait"))
+    if wait:
+        check_may_read(call)
     content = await call.content(call.parts.max_body)
     asked = _read_body(call, content)
     configuration = await _find_type(call, asked)
@@ -62,7 +64,7 @@ async def serve_enqueue(call: ServiceCall) -> Response:
         info, is_existing = await (_enqueue_short if asked.is_short else _enqueue)(call, task)
     location = {"Location": call.address("tasks", info.queue, info.id)}
     if wait:
-        return await answer_result(call, info.queue, info.id, wait, headers=location)
+        return await answer_result(call, info.queue, info.id, wait, headers=location, is_known=True)
     status = 200 if is_existing else 201
     return answer_json(_describe(info, is_existing=is_existing), status, location)
 
@@ -125,7 +127,11 @@ def _check_params(configuration: TaskConfiguration, asked: _Asked) -> None:
         return
     if not asked.is_json or asked.payload is None:
         raise InvalidOptionError("params", type(asked.payload), "this type has a schema: give params in JSON")
-    schema.check(json.loads(asked.payload))
+    try:
+        params = json.loads(asked.payload)
+    except ValueError:
+        raise InvalidOptionError("params", bytes, "has a number with too many digits") from None
+    schema.check(params)
 
 
 def _build_task(call: ServiceCall, asked: _Asked, configuration: TaskConfiguration, content: bytes) -> Task:

@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import PyasynqError
+from pyasynq.errors import PyasynqError, ServerStateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,7 @@ class ConfigurationFollower:
         self._rest = rest
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._read_at: float | None = None
         """Time of the loop at which the newest look ended; None before the first."""
 
@@ -62,7 +63,10 @@ class ConfigurationFollower:
 
         Raises:
             RedisError: Redis cannot be reached; the next call tries it again.
+            ServerStateError: after `close`.
         """
+        if self._is_closed:
+            raise ServerStateError("the instance is closing")
         if self._task is not None:
             return  # without the lock: a look may hold it for as long as Redis is away
         async with self._lock:
@@ -82,6 +86,7 @@ class ConfigurationFollower:
 
     async def close(self) -> None:
         """End the looks."""
+        self._is_closed = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

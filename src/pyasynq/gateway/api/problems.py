@@ -19,6 +19,9 @@ def to_service_problem(error: Exception) -> ProblemError:
             remedy = "Send it again with the same Idempotency-Key or task_id: then it is done once."
             headers = {"Retry-After": _RETRY_SECONDS}
             return ProblemError(503, "unknown_outcome", detail, remedy, headers=headers)
+        case errors.ServerStateError():
+            headers = {"Retry-After": "1"}
+            return ProblemError(503, "shutting_down", "This instance is closing.", headers=headers)
         case errors.ConfigurationChangedError(version=0):
             return ProblemError(404, "task_type_not_found", "The task type has no configuration.")
         case errors.ConfigurationChangedError():

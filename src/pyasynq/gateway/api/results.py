@@ -52,18 +52,36 @@ def read_wait(query: Mapping[str, str]) -> float:
     return seconds
 
 
+def check_may_read(call: ServiceCall) -> None:
+    """Raise `ProblemError` if the key may not read results."""
+    if READ_SCOPE not in call.key.scopes:
+        raise missing_scope(READ_SCOPE)
+
+
 async def answer_result(
-    call: ServiceCall, queue: str, task_id: str, wait: float, headers: Mapping[str, str] | None = None
+    call: ServiceCall,
+    queue: str,
+    task_id: str,
+    wait: float,
+    *,
+    headers: Mapping[str, str] | None = None,
+    is_known: bool = False,
 ) -> Response:
     """Wait for the end of a task, and return the answer.
 
     A client that hangs up ends the wait, and so does the end of the instance.
 
+    Args:
+        call: the request.
+        queue: of the task.
+        task_id: its id.
+        wait: seconds.
+        headers: of the answer.
+        is_known: whether the task was there when the wait began, so that its absence is its end.
+
     Raises:
         ProblemError: there is no such task any more, or it was deleted.
     """
-    if READ_SCOPE not in call.key.scopes:
-        raise missing_scope(READ_SCOPE)
     watch = HangUpWatch(call.request)
     watch.start()
     try:
@@ -75,23 +93,21 @@ async def answer_result(
         return Response(status_code=_CLIENT_GONE)
     finally:
         await watch.stop()
-    return answer_json(_describe(finished), 200, headers)
+    return answer_json(_describe(finished, is_known=is_known), 200, headers)
 
 
-def _describe(finished: FinishedTask) -> dict[str, Any]:
+def _describe(finished: FinishedTask, *, is_known: bool) -> dict[str, Any]:
     info = finished.info
+    answer: dict[str, Any] = {"queue": finished.queue, "id": finished.id, "ended": True}
     if info is None:
+        if is_known:
+            return answer | {"state": str(finished.end)}
         detail = f"There is no task {visible(finished.id)} in the queue {visible(finished.queue)}."
         remedy = (
             "It has ended without retention, or it was deleted: give its type a retention to keep results."
         )
         raise ProblemError(404, "task_not_found", detail, remedy)
-    answer: dict[str, Any] = {
-        "queue": finished.queue,
-        "id": finished.id,
-        "ended": True,
-        "state": str(info.state),
-    }
+    answer["state"] = str(info.state)
     if finished.end is TaskEnd.COMPLETED:
         return answer | _describe_result(info.result)
     return answer | {"error": visible(info.last_error)}

@@ -12,6 +12,7 @@ from pyasynq.operations.patterns import EVERYTHING
 from pyasynq.operations.permissions import User
 from pyasynq.web.api.problem import ProblemError
 from pyasynq.web.auth.identify import bearer_token
+from pyasynq.web.auth.origin import SAFE_METHODS, is_same_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,21 +96,25 @@ class KeyAuthentication:
 class LoopbackAuthentication:
     """Admits every program of this machine, for a service that listens to no other.
 
-    A web page must not reach it by a name of its own that leads to this machine (DNS rebinding). So the
-    request must name the machine as one does locally.
+    Web pages must not reach it: neither by a name of their own that leads to this machine (DNS rebinding),
+    nor with requests that browsers send without asking (CSRF). So the request must name the machine as one
+    does locally, and a change must not come from another site.
     """
 
     async def __call__(self, request: Request) -> ServiceKey | None:
         """Return a key that may do everything.
 
         Raises:
-            ProblemError: the request is for another host's name.
+            ProblemError: the request is for another host's name, or comes from a page of another site.
         """
         host = request.headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if name.lower() not in _LOOPBACK_NAMES:
             remedy = "Ask for http://localhost or http://127.0.0.1, or let the service ask for keys."
             raise ProblemError(403, "other_host", "This service is for its own machine only.", remedy)
+        if request.method not in SAFE_METHODS and not is_same_origin(request):
+            remedy = "Ask from a program, or let the service ask for keys."
+            raise ProblemError(403, "another_site", "The request was sent by a web page.", remedy)
         address = request.client.host if request.client else ""
         grants = dict.fromkeys(SCOPES["admin"], (EVERYTHING,))
         user = User("local", grants, "admin", "loopback", address)
