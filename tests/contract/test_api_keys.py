@@ -146,6 +146,17 @@ def test_the_number_of_keys_is_bounded(admin: blocking.Operator, monkeypatch: py
     assert ["a", "b"] == [key.name for key in admin.api_keys()]
 
 
+def test_a_full_hash_is_told_apart_from_a_change(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for exactly as many as may be."""
+    monkeypatch.setattr(plans, "MAX_API_KEYS", 1)
+    (first, data), (second, other) = record("a"), record("b")
+
+    assert [1, -1] == [
+        perform(plans.write_api_key(*one)) for one in ((first, b"", data), (second, b"", other))
+    ]
+    assert 0 == perform(plans.write_api_key(second, data, other))
+
+
 def test_all_keys_are_read_in_parts(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part may be full or not."""
     monkeypatch.setattr(plans, "_AT_ONCE", 2)
