@@ -268,3 +268,50 @@ async def test_a_wait_for_a_task_without_retention_ends_with_it(redis_url: str) 
     assert (200, {"queue": "deliver", "id": "a", "ended": True, "state": "gone"}) == (
         *(answer.status_code, answer.json()),
     )
+
+
+@run_async
+async def test_many_tasks_are_enqueued_in_one_request(redis_url: str, redis_client: RedisClient) -> None:
+    """In their order, both forms mixed; an error of one affects no other, and names its place."""
+    numbers = [{"type": "resize", "params": n, "options": {"task_id": str(n)}} for n in range(500)]
+    items = [
+        *numbers,
+        SHORT,
+        {"type": "rezise"},
+        {"type": "resize", "options": {"max_retry": -1}},
+        numbers[0],
+        5,
+    ]
+    async with serving(redis_url) as visitor:
+        answer = await visitor.ask("POST", "/v1/tasks:batch", {"tasks": items})
+        results = answer.json()["results"]
+
+    assert [*[201] * 501, 422, 422, 409, 422] == [one["status"] for one in results]
+    assert [str(n) for n in range(500)] == Tasks(redis_client, "resize").ids("pending")
+    assert ["tasks[501].type", "tasks[502].options.max_retry", "", "tasks[504].body"] == [
+        one["problem"].get("field", "") for one in results if "problem" in one
+    ]
+
+
+@run_async
+async def test_a_repeated_batch_with_a_key_enqueues_each_task_once(redis_url: str) -> None:
+    """Each task has its own id, also if two are equal."""
+    body = {"tasks": [{"type": "resize"}, {"type": "resize"}]}
+    headers = {"Idempotency-Key": "one"}
+    async with serving(redis_url) as visitor:
+        first, second = [
+            (await visitor.ask("POST", "/v1/tasks:batch", body, headers=headers)).json()["results"]
+            for _ in range(2)
+        ]
+    ids = [one["task"]["id"] for one in first]
+    assert (2, ids) == (len(set(ids)), [one["task"]["id"] for one in second])
+    assert [201, 201, 200, 200] == [one["status"] for one in (*first, *second)]
+
+
+@pytest.mark.parametrize("tasks", [[], [{}] * 1_001, {}])
+@run_async
+async def test_a_batch_has_1_to_1000_tasks(redis_url: str, tasks: Any) -> None:
+    """Others are refused as a whole."""
+    async with serving(redis_url) as visitor:
+        answer = await visitor.ask("POST", "/v1/tasks:batch", {"tasks": tasks})
+        check_problem(answer, 422, "invalid_value", "tasks")

@@ -45,6 +45,12 @@ class NewTask(Body):
     options: TaskOptions = msgspec.field(default_factory=TaskOptions)
 
 
+class NewTaskBatch(Body):
+    """Many tasks, each in one of the forms; each item is checked by itself."""
+
+    tasks: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1_000)]
+
+
 class ShortTask(Body):
     """A task in the short form: a number, a name and params."""
 

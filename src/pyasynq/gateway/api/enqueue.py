@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
@@ -22,7 +23,7 @@ from .call import answer_json
 from .results import answer_result, check_may_read, read_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from starlette.responses import Response
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
     from .call import ServiceCall
+
+    Decode = Callable[[bytes, Any], Any]
 
 _SHORT_FIELDS: Final = frozenset({"task_id", "task_name"})
 _GO_FIELDS: Final = frozenset({"TaskID", "TaskName", "Params"})
@@ -56,31 +59,55 @@ async def serve_enqueue(call: ServiceCall) -> Response:
     if wait:
         check_may_read(call)
     content = await call.content(call.parts.max_body)
-    asked = _read_body(call, content)
-    configuration = await _find_type(call, asked)
-    _check_params(configuration, asked)
-    with _naming_fields(asked):
-        task = _build_task(call, asked, configuration, content)
-        info, is_existing = await (_enqueue_short if asked.is_short else _enqueue)(call, task)
+    info, is_existing = await enqueue_body(
+        call, content, partial(decode_body, call.request), read_key(call.request)
+    )
     location = {"Location": call.address("tasks", info.queue, info.id)}
     if wait:
         return await answer_result(call, info.queue, info.id, wait, headers=location, is_known=True)
     status = 200 if is_existing else 201
-    return answer_json(_describe(info, is_existing=is_existing), status, location)
+    return answer_json(describe_new_task(info, is_existing=is_existing), status, location)
 
 
-def _read_body(call: ServiceCall, content: bytes) -> _Asked:
+async def enqueue_body(call: ServiceCall, content: bytes, decode: Decode, key: str) -> tuple[TaskInfo, bool]:
+    """Enqueue the task of a body; return it, and whether it was there already.
+
+    Args:
+        call: the request.
+        content: the body, or one item of it.
+        decode: reads it as a struct.
+        key: idempotency key; empty for none.
+
+    Raises:
+        ProblemError: for a body that is wrong, or a type that there is not.
+        PyasynqError: as `Client.enqueue` does.
+    """
+    asked = _read_body(decode, content)
+    configuration = await _find_type(call, asked)
+    _check_params(configuration, asked)
+    with _naming_fields(asked):
+        options = {
+            **configuration.options,
+            **asked.options,
+            **_read_options_of_key(call, asked, content, key),
+        }
+        resolve_options(options)
+        task = Task(configuration.name, asked.payload, **cast("EnqueueOptions", options))
+        return await (_enqueue_short if asked.is_short else _enqueue)(call, task)
+
+
+def _read_body(decode: Decode, content: bytes) -> _Asked:
     """Return what the body asks for.
 
     Raises:
         ProblemError: it is not one of the forms.
     """
-    given = decode_body(call.request, content, dict[str, msgspec.Raw])
+    given = decode(content, dict[str, msgspec.Raw])
     if _GO_FIELDS & given.keys():
-        return _of_short(decode_body(call.request, content, GoShortTask), "TaskName")
+        return _of_short(decode(content, GoShortTask), "TaskName")
     if _SHORT_FIELDS & given.keys():
-        return _of_short(decode_body(call.request, content, ShortTask), "task_name")
-    body: NewTask = decode_body(call.request, content, NewTask)
+        return _of_short(decode(content, ShortTask), "task_name")
+    body: NewTask = decode(content, NewTask)
     named = {name: getattr(body, name) for name in _PAYLOADS if getattr(body, name) is not UNSET}
     if len(named) > 1:
         raise wrong_value(list(named)[-1], f"Give one of {', '.join(_PAYLOADS)}.")
@@ -134,21 +161,18 @@ def _check_params(configuration: TaskConfiguration, asked: _Asked) -> None:
     schema.check(params)
 
 
-def _build_task(call: ServiceCall, asked: _Asked, configuration: TaskConfiguration, content: bytes) -> Task:
-    """Return the task of a request: its own options override those of its type.
+def _read_options_of_key(call: ServiceCall, asked: _Asked, content: bytes, key: str) -> dict[str, Any]:
+    """Return the options by which a request with an idempotency key enqueues one task.
 
     Raises:
-        ProblemError: for an idempotency key that cannot be.
-        InvalidOptionError: for an option that cannot be.
+        ProblemError: the short form has such a key.
     """
-    options = {**configuration.options, **asked.options}
-    if key := read_key(call.request):
-        if asked.is_short:
-            remedy = "Leave it out: with a task_id, a repeat does not start a second task."
-            raise wrong_value(KEY_HEADER, remedy)
-        options |= options_of_key(key, call.key.user.name, content, options)
-    resolve_options(options)
-    return Task(configuration.name, asked.payload, **cast("EnqueueOptions", options))
+    if not key:
+        return {}
+    if asked.is_short:
+        remedy = "Leave it out: with a task_id, a repeat does not start a second task."
+        raise wrong_value(KEY_HEADER, remedy)
+    return options_of_key(key, call.key.user.name, content, asked.options)
 
 
 @contextmanager
@@ -187,7 +211,7 @@ async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]
     )
 
 
-def _describe(info: TaskInfo, *, is_existing: bool) -> dict[str, Any]:
+def describe_new_task(info: TaskInfo, *, is_existing: bool) -> dict[str, Any]:
     """Return what is told of an enqueued task: no contents, as another program may have made it."""
     return {
         "id": info.id,

@@ -44,6 +44,8 @@ class ConfigurationFollower:
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._began_at = 0.0
+        """Time of the loop at which the newest look began."""
         self._read_at: float | None = None
         """Time of the loop at which the newest look ended; None before the first."""
 
@@ -78,11 +80,15 @@ class ConfigurationFollower:
     async def refresh(self) -> None:
         """Read what has changed now, such as after a change of this instance.
 
+        Calls that come while one looks share the next look.
+
         Raises:
             RedisError: Redis cannot be reached; the next look tries it again.
         """
+        called_at = asyncio.get_running_loop().time()
         async with self._lock:
-            await self._look()
+            if self._read_at is None or self._began_at < called_at:
+                await self._look()
 
     async def close(self) -> None:
         """End the looks."""
@@ -94,6 +100,7 @@ class ConfigurationFollower:
                 await task
 
     async def _look(self) -> None:
+        self._began_at = asyncio.get_running_loop().time()
         await self._store.refresh()
         self._read_at = asyncio.get_running_loop().time()
 

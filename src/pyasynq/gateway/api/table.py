@@ -6,6 +6,7 @@ from typing import Final
 
 from .call import ServiceRoute
 from .enqueue import serve_enqueue
+from .enqueue_batch import serve_enqueue_batch
 from .results import serve_result
 from .task_types import (
     serve_delete_type,
@@ -23,6 +24,7 @@ _EDIT_TYPES: Final = ("types:write",)
 
 SERVICE_ROUTES: Final = (
     ServiceRoute("POST", "/v1/tasks", _WRITE, serve_enqueue),
+    ServiceRoute("POST", "/v1/tasks:batch", _WRITE, serve_enqueue_batch),
     ServiceRoute("GET", "/v1/tasks/{queue}/{task}", _READ, serve_get_task),
     ServiceRoute("DELETE", "/v1/tasks/{queue}/{task}", _WRITE, serve_delete_task),
     ServiceRoute("GET", "/v1/tasks/{queue}/{task}/result", _READ, serve_result),
