@@ -132,6 +132,7 @@ _GLOBAL_KEYS: dict[str, int | None] = {
     "apikeys": None,
     "audit": None,
     "conf": None,
+    "leaseworkers": 600,
     "marks": 90 * 86_400,
     "op:": 30 * 86_400,
     "ops": None,

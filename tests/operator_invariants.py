@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.api_keys import MAX_API_KEYS
 from pyasynq._broker.operating.configurations import MAX_CONFIGURATIONS
+from pyasynq._broker.operating.lease_workers import MAX_REPORT_BYTES
 from pyasynq._broker.operating.snoozes import MAX_SNOOZES, decode_snooze
 from pyasynq._broker.operating.views import MAX_VIEWS
 from pyasynq._wire.keys import (
     API_KEYS_KEY,
     AUDIT_KEY,
     CONFIGURATIONS_KEY,
+    LEASE_WORKERS_KEY,
     REFUSED_KEY,
     SNOOZED_KEY,
     VIEWS_KEY,
 )
 from pyasynq.operations.api_keys import decode_api_key
 from pyasynq.operations.audit import decode_entry
+from pyasynq.operations.lease_workers import decode_report
 from pyasynq.operations.type_configurations import decode_content
 from pyasynq.operations.views import decode_view
 
@@ -38,6 +41,7 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
     yield from _snooze_violations(client)
     yield from _configuration_violations(client)
     yield from _api_key_violations(client)
+    yield from _lease_worker_violations(client)
     for key, names in _FIELDS.items():
         if client.type(key) != b"stream":
             continue
@@ -83,6 +87,18 @@ def _api_key_violations(client: RedisClient) -> Iterator[str]:
     for key_id, value in found.items():
         if decode_api_key(key_id.decode(), value) is None:
             yield f"{API_KEYS_KEY} says {value!r} of {key_id!r}"
+
+
+def _lease_worker_violations(client: RedisClient) -> Iterator[str]:
+    if client.type(LEASE_WORKERS_KEY) != b"hash":
+        return
+    if client.ttl(LEASE_WORKERS_KEY) < 0:
+        yield f"{LEASE_WORKERS_KEY} never expires"
+    for name, value in client.hgetall(LEASE_WORKERS_KEY).items():
+        second, _, report = value.partition(b" ")
+        read = decode_report(name.decode().partition(".")[0], report)
+        if not second.isdigit() or read is None or len(report) > MAX_REPORT_BYTES:
+            yield f"{LEASE_WORKERS_KEY} says {value!r} of {name!r}"
 
 
 def _view_violations(client: RedisClient) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.attempt_counts import count_attempts
 from pyasynq._broker.operating.api_keys import write_api_key
 from pyasynq._broker.operating.configurations import write_configuration
+from pyasynq._broker.operating.lease_workers import write_reports
 from pyasynq._broker.operating.operations import create_operation, write_tasks
 from pyasynq._broker.operating.views import write_view
 from pyasynq._broker.servers import write_server_state
@@ -14,6 +15,7 @@ from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from pyasynq.operations import Act, OperationOptions, Targets, User
 from pyasynq.operations.api_keys import encode_api_key, make_api_key
+from pyasynq.operations.lease_workers import HeldTask, LeaseWorkerReport, encode_report
 from pyasynq.operations.operation import Scope
 from pyasynq.operations.operation_record import encode_operation, encode_tasks
 from pyasynq.operations.views import encode_view, make_view, view_id
@@ -101,6 +103,11 @@ def fill(client: RedisClient, perform: Perform) -> None:
         )
         perform(write_configuration(queue, b'{"max_run":1}', None, NOW))
         perform(write_view(view.view, encode_view(view)))
+        held = [HeldTask(queue, f"runs-in-{queue}", NOW.seconds + 60)]
+        report = LeaseWorkerReport(
+            f"w{QUEUES.index(queue)}", key_id=KEY.key.id, queues=QUEUES, seen=NOW.seconds, tasks=held
+        )
+        perform(write_reports([(f"{report.id}.one", encode_report(report))], NOW))
     perform(write_api_key(KEY.key.id, b"", encode_api_key(KEY.key)))
     texts = [entry(f"entry-of-{queue}", f'Queue("{queue}")', payload=PAYLOAD) for queue in QUEUES]
     announce(client, "scheduler", *texts, lapses=NOW.seconds + 60)
@@ -120,6 +127,7 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "set_type_configuration": ((queue, {"max_run": 2}), {}),
         "delete_type_configuration": ((queue,), {}),
         "api_keys": ((), {}),
+        "lease_workers": ((), {}),
         "api_key": ((KEY.key.id,), {}),
         "make_api_key": (("billing", ["tasks:write"]), {}),
         "rotate_api_key": ((KEY.key.id,), {}),

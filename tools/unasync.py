@@ -33,6 +33,7 @@ TWINS = {
                 "audit",
                 "bulk",
                 "doctor",
+                "lease_workers",
                 "operations",
                 "queues",
                 "search",

@@ -425,6 +425,7 @@ async def test_exactly_a_thousand_active_tasks_can_be_examined(
         ("asynq:x:views", ""),
         ("asynq:x:conf", ""),
         ("asynq:x:apikeys", ""),
+        ("asynq:x:leaseworkers", ""),
         ("asynq:x:snoozed", ""),
         ("asynq:x:op:o", ""),
         ("asynq:{low}:x:gone:o", "low"),

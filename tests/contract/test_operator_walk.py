@@ -47,6 +47,7 @@ LEAST_ROLE = {
             "errors",
             "types",
             "servers",
+            "lease_workers",
             "schedules",
         ),
         "viewer",

@@ -21,7 +21,15 @@ from pyasynq._wire.keys import queue_keys, scheduler_history_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, ServerInfo, WorkerInfo
 from pyasynq.cli.output.printer import FORMATS, Printer
 from pyasynq.cli.schemas import VIEWS
-from pyasynq.operations import Act, Operator, Targets, User
+from pyasynq.operations import (
+    Act,
+    HeldTask,
+    LeaseWorkerReport,
+    Operator,
+    Targets,
+    User,
+    report_lease_workers,
+)
 from pyasynq.task import TaskState
 from pyasynq.task_types import TaskTypeInfo
 from tests.cli_runner import Cli
@@ -136,6 +144,10 @@ async def act(url: str, text: str) -> str:
         await operator.add_mark(text)
         await operator.share_view(text[:100], "search", "state:archived")
         await operator.make_api_key(text[:100], ["work"], [text], reason=text)
+        held = [HeldTask(text, text, int(time.time()) + 600)]
+        texts: dict[str, Any] = dict.fromkeys(("name", "language", "version", "host", "key_id"), text)
+        report = LeaseWorkerReport("w", **texts, pid=7, queues=(text,), seen=time.time(), tasks=held)
+        assert 0 == await report_lease_workers(operator, text, [report])
         found = await operator.start_operation(Act.ARCHIVE, Targets({text: [text + "3"]}), reason=text)
         return found.operation
 
@@ -150,6 +162,7 @@ COMMANDS: Final = {
     "task run": ("task", "run", "{text}2", "--dry-run"),
     "task export": ("task", "export", "-q", "{text}"),
     "server list": ("server", "ls"),
+    "server elsewhere": ("server", "elsewhere"),
     "server quiet": ("server", "quiet", "{text}"),
     "server stop": ("server", "stop", "no{text}"),
     "cron list": ("cron", "ls"),

@@ -44,6 +44,8 @@ CONFIGURATIONS_KEY = "asynq:x:conf"
 """Hash of pyasynq's own: by task type, the version of its configuration, a space, and JSON."""
 API_KEYS_KEY = "asynq:x:apikeys"
 """Hash of ours: by id, the record of an API key as JSON, with digests of its secrets."""
+LEASE_WORKERS_KEY = "asynq:x:leaseworkers"
+"""Hash of ours: by worker and instance of the task service, Unix second of the report, a space, and JSON."""
 
 _KEPT_QUEUES = 1024
 

@@ -7,6 +7,7 @@ from typing import Final
 from pyasynq._face_records.api_keys import API_KEYS
 from pyasynq._face_records.attention import FINDINGS
 from pyasynq._face_records.fleet import ENTRIES, ENTRY_EVENTS, SERVERS
+from pyasynq._face_records.lease_workers import LEASE_WORKERS
 from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, PREVIEW
 from pyasynq._face_records.queues import GROUPS, HISTORY, QUEUES
 from pyasynq._face_records.reports import AUDIT, ERRORS, EVENTS, TYPES
@@ -20,6 +21,6 @@ from pyasynq.cli.top import TOP_QUEUES, TOP_TYPES
 VIEWS: Final = (
     QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
     LIMITS, OPERATIONS, PREVIEW, EXPLANATION, LATENCY, SERIES, MARKS, TOP_QUEUES, TOP_TYPES,
-    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS, API_KEYS,
+    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS, API_KEYS, LEASE_WORKERS,
 )  # fmt: skip
 """All views, each with its JSON Schema."""

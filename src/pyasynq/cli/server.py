@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pyasynq._face_records.fleet import SERVERS, describe_server
+from pyasynq._face_records.lease_workers import LEASE_WORKERS, describe_lease_worker
 from pyasynq._visible_text import visible
 from pyasynq.cli.actions import for_each, reason_option
 from pyasynq.cli.nouns import NounGroup
@@ -52,6 +53,17 @@ async def list_servers_command(session: Session) -> None:
         return [describe_server(info) for info in sorted(servers, key=lambda one: (one.host, one.pid))]
 
     await session.show(SERVERS, gather)
+
+
+@server_group.command("elsewhere", examples=("pyasynq server elsewhere", "pyasynq server elsewhere --watch"))
+@operator_command
+async def list_lease_workers(session: Session) -> None:
+    """List the workers that lease tasks over HTTP, in any language."""
+
+    async def gather() -> list[Record]:
+        return [describe_lease_worker(worker) for worker in await session.operator.lease_workers()]
+
+    await session.show(LEASE_WORKERS, gather)
 
 
 _names = click.argument("names", metavar="HOST:PID|ID...", nargs=-1, required=True)

@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from .doctoring import Examination
     from .finding import Attention, AttentionFinding, FindingAction
     from .importing import ImportReport, parse_task_line
+    from .lease_workers import (
+        HeldTask,
+        LeaseWorker,
+        LeaseWorkerReport,
+        make_worker_id,
+        report_lease_workers,
+    )
     from .limit_report import LimitReport
     from .operation import (
         MAX_FOUND,
@@ -69,6 +76,13 @@ _EXPORTS_BY_MODULE: Final = {
     "doctoring": ("Examination",),
     "finding": ("Attention", "AttentionFinding", "FindingAction"),
     "importing": ("ImportReport", "parse_task_line"),
+    "lease_workers": (
+        "HeldTask",
+        "LeaseWorker",
+        "LeaseWorkerReport",
+        "make_worker_id",
+        "report_lease_workers",
+    ),
     "limit_report": ("LimitReport",),
     "operation": (
         "Act",
@@ -115,8 +129,11 @@ __all__ = [
     "Budget",
     "Examination",
     "FindingAction",
+    "HeldTask",
     "ImportReport",
     "IssuedApiKey",
+    "LeaseWorker",
+    "LeaseWorkerReport",
     "LimitReport",
     "Node",
     "OperationInfo",
@@ -139,9 +156,11 @@ __all__ = [
     "Verb",
     "Withheld",
     "find_attention",
+    "make_worker_id",
     "needs_reason",
     "parse_task_line",
     "present",
+    "report_lease_workers",
 ]
 
 # Type checkers see the imports above instead: with this function they would accept any name.

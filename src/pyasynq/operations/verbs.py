@@ -53,7 +53,7 @@ _WITHOUT_CONTENTS: Final = frozenset(
         *("queue_locations", "redis_texts"),
         *("type_configurations", "type_configurations_version", "type_configuration"),
         *("set_type_configuration", "delete_type_configuration"),
-        *("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key"),
+        *("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key", "lease_workers"),
         *("redis_info", "views", "save_view", "share_view", "delete_view", "delete_shared_view"),
     }
 )
@@ -198,6 +198,7 @@ _ROWS: Final = (
     _view("refusals", Subject.SHOWN, "read what was refused", Permission.AUDIT_VIEW),
     # Servers and schedules
     _view("servers", Subject.SHOWN, "list the live servers with what they run"),
+    _view("lease_workers", Subject.SHOWN, "list the workers that lease over HTTP"),
     _change("quiet_server", Subject.SERVER, Permission.SERVERS_STOP, "let a server take no more tasks"),
     _change("stop_server", Subject.SERVER, Permission.SERVERS_STOP, "shut a server down with its worker"),
     _view("task_types", Subject.SHOWN, "list the task types that workers describe"),

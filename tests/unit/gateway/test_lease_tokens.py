@@ -12,7 +12,7 @@ from pyasynq.gateway.leases import InvalidTokenError, Keyring, LeaseToken
 from pyasynq.web.auth.secret import SigningSecret
 
 OLD, NEW = b"o" * 32, b"n" * 32
-TOKEN = LeaseToken("resize", "a/ü.\udcff", "server/1/leased/1700000000/1700000600", "key-1")
+TOKEN = LeaseToken("resize", "a/ü.\udcff", "server/1/leased/1700000000/1700000600", "key-1", "worker-1")
 ALPHABET = string.ascii_letters + string.digits + "-_"
 
 

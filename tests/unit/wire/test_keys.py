@@ -43,6 +43,7 @@ EMAIL = queue_keys("email")
         ("asynq:x:views", keys.VIEWS_KEY),
         ("asynq:x:conf", keys.CONFIGURATIONS_KEY),
         ("asynq:x:apikeys", keys.API_KEYS_KEY),
+        ("asynq:x:leaseworkers", keys.LEASE_WORKERS_KEY),
         ("asynq:x:snoozed", keys.SNOOZED_KEY),
         ("asynq:x:op:op", keys.operation_key("op")),
         ("asynq:{email}:t:id:1", EMAIL.task("id:1")),

@@ -19,6 +19,7 @@ from pyasynq.gateway.configurations import ConfigurationStore, ServiceFile
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import missing_scope, no_key
 from pyasynq.gateway.waits import Waits
+from pyasynq.gateway.worker_reports import WorkerReports
 from pyasynq.operations import Operator, User
 from pyasynq.web.api.paths import PathTable, raw_path
 from pyasynq.web.api.problem import ProblemError
@@ -83,6 +84,7 @@ class TaskService:
             queues=self._list_names,
             retry_delay=self._find_retry_delay,
         )
+        self._reports = WorkerReports(self._operator, self._leases.workers)
         self._app = Starlette(
             routes=lease_routes(self._leases, self._admit_worker),
             exception_handlers={HTTPException: _answer_wrong_method},
@@ -116,6 +118,7 @@ class TaskService:
             RedisError: Redis cannot be reached.
         """
         await self._follower.start()
+        self._reports.start()
 
     async def has_keys(self) -> bool:
         """Return whether there is an API key that has not expired.
@@ -141,6 +144,7 @@ class TaskService:
         self.end_waits()
         await self._follower.close()
         await self._leases.close()
+        await self._reports.close()
         await self._client.close()
         await self._operator.close()
 

@@ -24,9 +24,11 @@ class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class WorkerDescription(Body):
-    """Description of a worker, for the log."""
+    """Description of a worker, for lists of workers and the log."""
 
     name: Annotated[str, Meta(max_length=200)] = ""
+    language: Annotated[str, Meta(max_length=200, description="Such as php 8.3.")] = ""
+    host: Annotated[str, Meta(max_length=200, description="The address that asks unless given.")] = ""
     pid: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     version: Annotated[str, Meta(max_length=200)] = ""
 

@@ -30,11 +30,11 @@ def split_by_size(attempts: Sequence[Attempt], max_bytes: int) -> int:
     return len(attempts)
 
 
-def describe_attempt(attempt: Attempt, keyring: Keyring, key_id: str) -> LeasedTask:
+def describe_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: str = "") -> LeasedTask:
     """Return an attempt with a token for the key that leased it."""
     task = attempt.task
     leased = LeasedTask(
-        token=seal_attempt(attempt, keyring, key_id),
+        token=seal_attempt(attempt, keyring, key_id, worker),
         id=_clean(attempt.id),
         type=_clean(task.type),
         queue=_clean(attempt.queue),
@@ -49,9 +49,9 @@ def describe_attempt(attempt: Attempt, keyring: Keyring, key_id: str) -> LeasedT
     return leased
 
 
-def seal_attempt(attempt: Attempt, keyring: Keyring, key_id: str) -> str:
+def seal_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: str = "") -> str:
     """Return the token of an attempt with its current receipt."""
-    return keyring.seal(LeaseToken(attempt.queue, attempt.id, attempt.receipt, key_id))
+    return keyring.seal(LeaseToken(attempt.queue, attempt.id, attempt.receipt, key_id, worker))
 
 
 def _set_payload(leased: LeasedTask, payload: bytes) -> None:

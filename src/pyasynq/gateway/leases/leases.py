@@ -16,6 +16,7 @@ from pyasynq.gateway.leases.leased_tasks import seal_attempt, split_by_size
 from pyasynq.gateway.leases.problems import OutcomeUnknownError
 from pyasynq.gateway.leases.served_queues import ServedQueues
 from pyasynq.gateway.leases.tokens import InvalidTokenError
+from pyasynq.gateway.leases.worker_table import WorkerTable
 from pyasynq.gateway.waits import WaitEndedError, Waits
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Leases:
         retry_delay: DelayOfFailure | None = None,
     ) -> None:
         self.keyring = keyring
+        self.workers = WorkerTable()
         self._queues = queues
         self._config = config if config is not None else ConsumerConfig(concurrency=_MAX_LEASES)
         self._served = ServedQueues(redis, self._config, events)
@@ -110,9 +112,16 @@ class Leases:
         self.put_back(attempts[fitting:])
         return attempts[:fitting]
 
-    def put_back(self, attempts: Sequence[Attempt]) -> None:
-        """Put attempts back to the front of their queues, without waiting for Redis."""
+    def put_back(self, attempts: Sequence[Attempt], worker: str = "") -> None:
+        """Put attempts back to the front of their queues, without waiting for Redis.
+
+        Args:
+            attempts: that were taken.
+            worker: id of the worker that was to have them, if it is known to.
+        """
         if attempts:
+            for attempt in attempts if worker else ():
+                self.workers.note_settled(worker, attempt.queue, attempt.id)
             task = asyncio.create_task(_put_back(attempts), name="pyasynq leases put back")
             self._returns.add(task)
             task.add_done_callback(self._returns.discard)
@@ -138,11 +147,19 @@ class Leases:
             raise
         except TimeoutError:
             raise OutcomeUnknownError from None
+        self._note_act(opened, attempt)
         if attempt is None:
             return None
-        return Extended(
-            seal_attempt(attempt, self.keyring, key.id), attempt.lease_expires_at, attempt.deadline
-        )
+        token = seal_attempt(attempt, self.keyring, key.id, opened.worker)
+        return Extended(token, attempt.lease_expires_at, attempt.deadline)
+
+    def _note_act(self, token: LeaseToken, attempt: Attempt | None) -> None:
+        if not token.worker:
+            return
+        if attempt is None:
+            self.workers.note_settled(token.worker, token.queue, token.task_id)
+        else:
+            self.workers.note_leased(token.worker, [attempt])
 
     async def close(self) -> None:
         """Do as `end_waits`, put back what is to be, and close the connections.

@@ -85,9 +85,11 @@ class _LeaseApi:
         watch.start()
         is_handed_over = False
         try:
-            attempts = await watch.run(self._leases.lease(key, asked), self._leases.put_back)
+            address = request.client.host if request.client else ""
+            with self._leases.workers.waiting(key.id, asked.worker, address, asked.queues) as worker_id:
+                attempts = await watch.run(self._leases.lease(key, asked), self._leases.put_back)
             if attempts:
-                response = self._hand_over(attempts, key, asked.worker, watch)
+                response = self._hand_over(attempts, key, asked.worker, worker_id, watch)
                 is_handed_over = True
                 return response
         except ClientGoneError:
@@ -98,20 +100,26 @@ class _LeaseApi:
         return Response(status_code=204)
 
     def _hand_over(
-        self, attempts: list[Attempt], key: WorkKey, worker: WorkerDescription, watch: HangUpWatch
+        self,
+        attempts: list[Attempt],
+        key: WorkKey,
+        worker: WorkerDescription,
+        worker_id: str,
+        watch: HangUpWatch,
     ) -> Response:
         keyring = self._leases.keyring
         try:
-            tasks = [describe_attempt(attempt, keyring, key.id) for attempt in attempts]
+            tasks = [describe_attempt(attempt, keyring, key.id, worker_id) for attempt in attempts]
             content = msgspec.json.encode(LeaseAnswer(tasks))
         except BaseException:
             self._leases.put_back(attempts)
             raise
+        self._leases.workers.note_leased(worker_id, attempts)
 
         def on_unsent() -> None:
             back = counted(len(attempts), "task")
             _log.info("worker %s hung up before it was sent %s; put back", visible(worker.name), back)
-            self._leases.put_back(attempts)
+            self._leases.put_back(attempts, worker_id)
 
         return ReturnableResponse(content, watch, on_unsent)
 

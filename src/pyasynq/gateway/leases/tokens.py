@@ -39,12 +39,14 @@ class LeaseToken(NamedTuple):
         task_id: the task's id.
         receipt: of the attempt, as for `Consumer.find`.
         key_id: of the API key that leased it.
+        worker: id of the worker that leased it, for reports.
     """
 
     queue: str
     task_id: str
     receipt: str
     key_id: str
+    worker: str = ""
 
 
 class Keyring:

@@ -9,6 +9,7 @@ from .audit import AuditOperator
 from .bulk import BulkOperator
 from .configurations import ConfigurationOperator
 from .doctor import DoctorOperator
+from .lease_workers import LeaseWorkerOperator
 from .operations import OperationOperator
 from .queues import QueueOperator
 from .series import StatisticsOperator
@@ -30,6 +31,7 @@ class Operator(
     ViewOperator,
     ConfigurationOperator,
     ApiKeyOperator,
+    LeaseWorkerOperator,
     DoctorOperator,
     AttentionOperator,
 ):

@@ -1,4 +1,4 @@
--- Writes what a worker says of its task types; forgets old ones among some that it looks at by chance.
+-- Writes descriptions, such as a worker's of its task types; forgets old ones among some that it looks at by chance.
 -- KEYS[1] types: hash of task type, the second at which a worker named it, and behind a space what it said
 -- ARGV[1] now_seconds: Unix time; empty for the clock of Redis
 -- ARGV[2] now_microseconds: of the same second

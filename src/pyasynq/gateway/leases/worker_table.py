@@ -1,0 +1,103 @@
+"""Workers of one instance: who asks, who waits for tasks, and who has leased which."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.operations import HeldTask, LeaseWorkerReport, make_worker_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from pyasynq.consumer import Attempt
+    from pyasynq.gateway.leases.bodies import WorkerDescription
+
+_MOST: Final = 2_000
+"""Number of workers from which the one that asked longest ago is forgotten."""
+_FORGET_SECONDS: Final = 600.0
+"""Seconds after the last request from which a worker without tasks is forgotten."""
+
+
+class WorkerTable:
+    """The workers that have asked this instance for anything. Used by one event loop.
+
+    Args:
+        clock: returns Unix time.
+        most: number of workers that are remembered.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, most: int = _MOST) -> None:
+        self._clock = clock
+        self._most = most
+        self._workers: dict[str, LeaseWorkerReport] = {}
+        """Reports by worker, the one that asked longest ago first."""
+        self._changed: set[str] = set()
+        """Ids of the workers that have changed since `take_changed`."""
+
+    @property
+    def held(self) -> int:
+        """Number of tasks that workers have leased through this instance, and not settled through it."""
+        now = self._clock()
+        return sum(task.until > now for one in self._workers.values() for task in one.tasks)
+
+    @contextmanager
+    def waiting(
+        self, key_id: str, worker: WorkerDescription, address: str, queues: Collection[str]
+    ) -> Iterator[str]:
+        """Count a request of a worker as waiting for the time of a block; the block has the worker's id."""
+        host = worker.host or address
+        report = self._find(make_worker_id(key_id, worker.name, worker.pid, host))
+        report.name, report.language, report.version = worker.name, worker.language, worker.version
+        report.pid, report.host, report.key_id = worker.pid, host, key_id
+        report.queues = tuple(queues)
+        report.parked += 1
+        try:
+            yield report.id
+        finally:
+            report.parked -= 1
+            self._changed.add(report.id)
+
+    def note_leased(self, worker: str, attempts: Sequence[Attempt]) -> None:
+        """Remember that a worker has leased tasks, or extended their leases."""
+        report = self._find(worker)
+        for attempt in attempts:
+            self._drop(report, attempt.queue, attempt.id)
+            until = math.ceil(attempt.lease_expires_at.timestamp())
+            report.tasks.append(HeldTask(attempt.queue, attempt.id, until))
+
+    def note_settled(self, worker: str, queue: str, task_id: str) -> None:
+        """Remember that a worker has settled a task, or lost it."""
+        self._drop(self._find(worker), queue, task_id)
+
+    def take_changed(self) -> list[LeaseWorkerReport]:
+        """Return the reports that have changed since the last call, and forget what is over."""
+        now = self._clock()
+        for worker, report in list(self._workers.items()):
+            if any(task.until <= now for task in report.tasks):
+                report.tasks = [task for task in report.tasks if task.until > now]
+                self._changed.add(worker)
+            if not report.parked and not report.tasks and report.seen < now - _FORGET_SECONDS:
+                del self._workers[worker]
+        changed = [self._workers[one] for one in self._changed if one in self._workers]
+        self._changed.clear()
+        return changed
+
+    def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
+        """Return reports with the next call of `take_changed` too: they could not be stored."""
+        self._changed.update(report.id for report in reports)
+
+    def _find(self, worker: str) -> LeaseWorkerReport:
+        """Return the report of a worker that asks now."""
+        report = self._workers.pop(worker, None) or LeaseWorkerReport(worker)
+        self._workers[worker] = report
+        self._changed.add(worker)
+        report.seen = self._clock()
+        if len(self._workers) > self._most:
+            del self._workers[next(iter(self._workers))]
+        return report
+
+    def _drop(self, report: LeaseWorkerReport, queue: str, task_id: str) -> None:
+        report.tasks = [one for one in report.tasks if (one.queue, one.task_id) != (queue, task_id)]

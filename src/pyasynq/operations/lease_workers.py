@@ -1,0 +1,231 @@
+"""Workers that lease tasks over HTTP: what each instance of the task service reports, and the merged view."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyasynq._broker.operating import lease_workers as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyasynq.operations.operator import Operator
+
+_PARKED_SECONDS: Final = 75
+"""Age of a report from which its parked requests are not believed: a request waits for 55 s at most."""
+_MOST_TASKS: Final = 100
+_MOST_TEXT: Final = 200
+_LONGEST_TASKS: Final = 8_000
+"""Characters of the queues and ids in a report; the newest tasks are kept."""
+_LONGEST_QUEUES: Final = 4_000
+_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWorker:
+    """A worker that leases tasks over HTTP, or has done so within 10 minutes.
+
+    Attributes:
+        id: derived from key, name, process id and host.
+        name: as the worker gives it; empty if it gives none.
+        language: such as `php 8.3`, as the worker gives it.
+        version: of the worker's program or library, as the worker gives it.
+        pid: process id; None if it gives none.
+        host: as the worker gives it, else the address from which it asked.
+        key_id: id of its API key.
+        queues: those that it asked for last, and those of its tasks.
+        parked: requests of it that wait for tasks.
+        at_work: tasks that it has leased, at most 100.
+        seen: when it asked for anything last.
+    """
+
+    id: str
+    name: str
+    language: str
+    version: str
+    pid: int | None
+    host: str
+    key_id: str
+    queues: tuple[str, ...]
+    parked: int
+    at_work: int
+    seen: datetime
+
+    @property
+    def state(self) -> str:
+        """State: `working`, `waiting` for tasks, or `away` if it does neither."""
+        return "working" if self.at_work else "waiting" if self.parked else "away"
+
+
+class HeldTask(NamedTuple):
+    """A task that a worker has leased.
+
+    Attributes:
+        queue: of the task.
+        task_id: the task's id.
+        until: Unix second at which the lease ends.
+    """
+
+    queue: str
+    task_id: str
+    until: int
+
+
+@dataclass(slots=True)
+class LeaseWorkerReport:
+    """A worker, as one instance of the task service knows it. The instance changes it.
+
+    An instance may know only the id: of a worker that leased through another one. The texts are empty then.
+    """
+
+    id: str
+    name: str = ""
+    language: str = ""
+    version: str = ""
+    pid: int | None = None
+    host: str = ""
+    key_id: str = ""
+    queues: tuple[str, ...] = ()
+    parked: int = 0
+    seen: float = 0.0
+    """Unix time of its last request."""
+    tasks: list[HeldTask] = field(default_factory=list)
+    """The tasks that it has leased or extended through this instance, the newest last."""
+
+
+def make_worker_id(key_id: str, name: str, pid: int | None, host: str) -> str:
+    """Return the id of a worker, the same in all instances."""
+    text = json.dumps([key_id, name, pid, host])
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def encode_report(report: LeaseWorkerReport) -> bytes:
+    """Return a report as JSON of at most 16,000 bytes; the oldest tasks are left out."""
+    content = {
+        "name": report.name[:_MOST_TEXT],
+        "language": report.language[:_MOST_TEXT],
+        "version": report.version[:_MOST_TEXT],
+        "pid": report.pid,
+        "host": report.host[:_MOST_TEXT],
+        "key": report.key_id,
+        "queues": _cut(report.queues, _LONGEST_QUEUES, lambda name: len(json.dumps(name))),
+        "parked": report.parked,
+        "seen": round(report.seen, 3),
+        "tasks": _cut(report.tasks[-_MOST_TASKS:][::-1], _LONGEST_TASKS, lambda one: len(json.dumps(one))),
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_report(worker_id: str, data: bytes) -> LeaseWorkerReport | None:
+    """Decode a report from its JSON; return None for anything else."""
+    try:
+        content = json.loads(data)
+        return LeaseWorkerReport(
+            worker_id,
+            **{name: _check(content[name], str) for name in ("name", "language", "version", "host")},
+            pid=None if content["pid"] is None else _check(content["pid"], int),
+            key_id=_check(content["key"], str),
+            queues=tuple(_check(name, str) for name in _check(content["queues"], list)),
+            parked=_check(content["parked"], int),
+            seen=_check_time(content["seen"]),
+            tasks=[_decode_task(one) for one in _check(content["tasks"], list)],
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def merge_reports(
+    reports: Iterable[tuple[int, LeaseWorkerReport]], leased: Mapping[str, set[str]], now: float
+) -> list[LeaseWorker]:
+    """Return the workers of reports from several instances, by name, host and process.
+
+    Args:
+        reports: each with the Unix second at which it was written.
+        leased: ids of the tasks that are leased indeed, by queue; others were settled elsewhere.
+        now: the present, in Unix seconds.
+    """
+    by_worker: dict[str, list[tuple[int, LeaseWorkerReport]]] = {}
+    for at, report in reports:
+        by_worker.setdefault(report.id, []).append((at, report))
+    workers = [_merge(some, leased, now) for some in by_worker.values()]
+    return sorted(workers, key=lambda one: (one.name, one.host, one.pid or 0, one.id))
+
+
+def _merge(
+    reports: list[tuple[int, LeaseWorkerReport]], leased: Mapping[str, set[str]], now: float
+) -> LeaseWorker:
+    """Return the worker of reports: described by the newest that has a description."""
+    reports = sorted(reports, key=lambda one: (bool(one[1].key_id), one[1].seen), reverse=True)
+    told = reports[0][1]
+    tasks = {
+        (task.queue, task.task_id)
+        for _, report in reports
+        for task in report.tasks
+        if task.until > now and task.task_id in leased.get(task.queue, ())
+    }
+    queues = dict.fromkeys((*told.queues, *sorted(queue for queue, _ in tasks)))
+    return LeaseWorker(
+        told.id,
+        name=told.name,
+        language=told.language,
+        version=told.version,
+        pid=told.pid,
+        host=told.host,
+        key_id=told.key_id,
+        queues=tuple(queues),
+        parked=sum(max(0, report.parked) for at, report in reports if at > now - _PARKED_SECONDS),
+        at_work=min(len(tasks), _MOST_TASKS),
+        seen=datetime.fromtimestamp(max(report.seen for _, report in reports), UTC),
+    )
+
+
+def _cut(items: Iterable[Any], most: int, measure: Any) -> list[Any]:
+    """Return the first items that fit into `most` characters together."""
+    kept, left = [], most
+    for one in items:
+        left -= measure(one)
+        if left < 0:
+            break
+        kept.append(one)
+    return kept
+
+
+def _check(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _check_time(value: Any) -> float:
+    seen = float(value if isinstance(value, int) else _check(value, float))
+    datetime.fromtimestamp(seen, UTC)  # raises for a time that cannot be
+    return seen
+
+
+def _decode_task(value: Any) -> HeldTask:
+    queue, task_id, until = _check(value, list)
+    return HeldTask(_check(queue, str), _check(task_id, str), _check(until, int))
+
+
+async def report_lease_workers(
+    operator: Operator, instance: str, reports: Sequence[LeaseWorkerReport]
+) -> int:
+    """Store what an instance of the task service knows of its workers, for 10 minutes.
+
+    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+
+    Args:
+        operator: with which the instance reaches Redis.
+        instance: id of the instance; its next report on a worker replaces this one.
+        reports: on each worker that has changed.
+
+    Returns:
+        The number of reports for which there was no room.
+    """
+    named = [(f"{report.id}.{instance}", encode_report(report)) for report in reports]
+    door = operator._inspector  # noqa: SLF001 - of this package
+    return await door.run(plans.write_reports(named, door.redis_now()))

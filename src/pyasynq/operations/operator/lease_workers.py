@@ -1,0 +1,41 @@
+"""The operator's methods about workers that lease over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.operating import lease_workers as plans
+from pyasynq.operations.lease_workers import decode_report, merge_reports
+
+from .search import SearchOperator
+
+if TYPE_CHECKING:
+    from pyasynq.operations.lease_workers import LeaseWorker
+
+
+class LeaseWorkerOperator(SearchOperator):
+    """Lists the workers that lease over HTTP; instances of the task service report them."""
+
+    async def lease_workers(self) -> list[LeaseWorker]:
+        """Return the workers that leased over HTTP within 10 minutes, by name.
+
+        Queues that the user does not see are left out, and workers that have no others.
+        """
+        now = self._inspector.now()
+        found = await self._inspector.run(plans.read_reports(now))
+        read = [
+            (at, decode_report(name.partition(".")[0], data)) for name, (at, data) in sorted(found.items())
+        ]
+        reports = [(at, report) for at, report in read if report is not None]
+        held: dict[str, set[str]] = {}
+        for _, report in reports:
+            report.queues = tuple(queue for queue in report.queues if self._access.sees(queue))
+            report.tasks = [task for task in report.tasks if self._access.sees(task.queue)]
+            for task in report.tasks:
+                held.setdefault(task.queue, set()).add(task.task_id)
+        leased = {
+            queue: await self._inspector.run(plans.find_leased(queue, sorted(ids), now))
+            for queue, ids in held.items()
+        }
+        workers = merge_reports(reports, leased, now.seconds)
+        return [worker for worker in workers if worker.queues]
