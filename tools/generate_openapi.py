@@ -1,4 +1,4 @@
-"""Write the OpenAPI document of the dashboard's API, and docs/api.md, from the table of routes.
+"""Write the OpenAPI documents of both APIs, and docs/api.md, from their tables of routes.
 
     python tools/generate_openapi.py [--check]
 
@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from pyasynq.gateway.api.openapi import SERVICE_DOCUMENT, render_service_document
 from pyasynq.web.api.openapi import DOCUMENT, render_document, topic_of
 from pyasynq.web.api.table import API_ROUTES, ProgramRoute
 
@@ -160,10 +161,14 @@ def _write_row(route: ProgramRoute) -> str:
 
 def main() -> int:
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description="Write the OpenAPI document and docs/api.md.")
+    parser = argparse.ArgumentParser(description="Write the OpenAPI documents and docs/api.md.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is not current")
     is_check = parser.parse_args().check
-    files = {DOCUMENT: render_document(), PAGE: HEAD + write_table()}
+    files = {
+        DOCUMENT: render_document(),
+        PAGE: HEAD + write_table(),
+        SERVICE_DOCUMENT: render_service_document(),
+    }
     outdated = [path for path, text in files.items() if not path.exists() or path.read_text("utf-8") != text]
     for path in outdated:
         if is_check:

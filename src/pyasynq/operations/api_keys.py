@@ -35,7 +35,9 @@ SCOPES: Final[Mapping[str, frozenset[AnyPermission]]] = MappingProxyType(
             {
                 Permission.TASKS_VIEW,
                 Permission.TASKS_ENQUEUE,
+                Permission.TASKS_RUN,
                 Permission.TASKS_CANCEL,
+                Permission.TASKS_ARCHIVE,
                 Permission.TASKS_DELETE,
             }
         ),

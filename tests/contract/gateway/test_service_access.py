@@ -11,9 +11,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from pyasynq import Client
+from pyasynq import Client, Task
 from pyasynq.gateway.api import TaskService
-from pyasynq.gateway.api.table import SERVICE_ROUTES
+from pyasynq.gateway.api.openapi import list_descriptions
+from pyasynq.gateway.api.table import LEASE_ROUTES, SERVICE_ROUTES
 from pyasynq.gateway.auth import KeyAuthentication
 from pyasynq.gateway.configurations import parse_service_file
 from pyasynq.operations import SCOPES, Operator, User
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
     from tests.fix_proxy import Proxy
 
 pytestmark = pytest.mark.usefixtures("redis_client")
-LEASE_ROUTES = (("POST", "/v1/leases", ("work",)), ("POST", "/v1/attempts:batch", ("work",)))
 ROUTES = (
     *((route.method, route.path, route.scopes) for route in SERVICE_ROUTES),
-    *LEASE_ROUTES,
-    ("POST", "/v1/attempts/{token}:complete", ("work",)),
+    *(("POST", path, ("work",)) for path in LEASE_ROUTES),
 )
 
 
@@ -76,6 +75,54 @@ async def test_a_key_learns_nothing_of_other_queues(redis_url: str, route: Servi
         missing = await visitor.ask(route.method, fill(route.path, "nothing"), {}, key=key)
     assert (404, 404) == (hidden.status_code, missing.status_code)
     assert hidden.text.replace("resize", "nothing") == missing.text
+
+
+@run_async
+async def test_a_key_leases_and_settles_nothing_of_other_queues(redis_url: str) -> None:
+    """Neither the queue nor the token is there for it, alone and in a batch."""
+    async with serving(redis_url, needs_keys=True) as visitor:
+        await visitor.operator.enqueue("resize", Task("resize", queue="resize", task_id="a"))
+        key = await visitor.make_key("work", queues=["resize"], name="one")
+        taken = await visitor.ask("POST", "/v1/leases", {"queues": ["resize"], "lease": 600}, key=key)
+        token = taken.json()["tasks"][0]["token"]
+        other = await visitor.make_key("admin", queues=["deliver"], name="other")
+        refused = await visitor.ask("POST", "/v1/leases", {"queues": ["resize"]}, key=other)
+        assert "resize" not in check_problem(refused, 404, "queue_not_found", "queues")["remedy"]
+        for path in LEASE_ROUTES:
+            if "{token}" in path:
+                body = {"error": "x"} if path.endswith("fail") else {"delay": 1} if "snooze" in path else {}
+                answer = await visitor.ask("POST", path.format(token=token), body, key=other)
+                check_problem(answer, 404, "attempt_not_found", "token")
+        item = {"act": "complete", "token": token}
+        batch = await visitor.ask("POST", "/v1/attempts:batch", {"attempts": [item]}, key=other)
+        assert [404] == [one["status"] for one in batch.json()["results"]]
+        assert 204 == (await visitor.ask("POST", f"/v1/attempts/{token}:complete", {}, key=key)).status_code
+
+
+@run_async
+async def test_a_batch_fills_no_hidden_queue(redis_url: str) -> None:
+    """The type does not exist for the key, in either form."""
+    async with serving(redis_url, needs_keys=True) as visitor:
+        key = await visitor.make_key("tasks:write", queues=["deliver"])
+        items = [{"type": "resize"}, {"task_id": 1, "task_name": "resize"}, {"type": "deliver"}]
+        answer = await visitor.ask("POST", "/v1/tasks:batch", {"tasks": items}, key=key)
+        assert [422, 422, 201] == [one["status"] for one in answer.json()["results"]]
+        assert "resize" not in await visitor.operator.queues()
+
+
+@run_async
+async def test_the_openapi_document_is_there_without_a_key(redis_url: str) -> None:
+    """It has every route, and every path that it has is a route."""
+    async with serving(redis_url, needs_keys=True) as visitor:
+        answer = await visitor.ask("GET", "/openapi.json")
+        described = {
+            (method.upper(), f"/v1{path}")
+            for path, methods in answer.json()["paths"].items()
+            for method in methods
+        }
+        assert {(method, path) for method, path, _ in list_descriptions()} == described
+        for method, path in described:
+            assert 401 == (await visitor.ask(method, fill(path), {})).status_code
 
 
 @run_async
@@ -188,7 +235,7 @@ async def test_a_closed_instance_says_so(redis_url: str) -> None:
         ("GET", "/v1/attempts/x:extend", 405, "method_not_allowed", "POST"),
         ("GET", "/v1/tasks/resize/a/result?wait=56", 422, "invalid_value", None),
         ("GET", "/v1/tasks/resize/a/result?wait=nan", 422, "invalid_value", None),
-        ("GET", "/v1/tasks/resize/a?wiat=5", 422, "invalid_value", None),
+        ("GET", "/v1/tasks/resize/a?wiat=5", 422, "unknown_parameter", None),
     ],
 )
 @run_async

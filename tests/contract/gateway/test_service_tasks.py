@@ -242,6 +242,29 @@ async def test_a_task_is_read_cancelled_and_deleted(redis_url: str) -> None:
         assert ["delete_task", "cancel_task", "delete_task"] == [one for one in verbs if "_task" in one]
 
 
+@run_async
+async def test_a_task_is_run_and_archived(redis_url: str) -> None:
+    """A running one is neither; the answers have no body, as the key may not read."""
+    async with serving(redis_url, needs_keys=True) as visitor:
+        key = await visitor.make_key("tasks:write")
+        body = {"type": "resize", "options": {"task_id": "a", "process_in": 600}}
+        await visitor.ask("POST", "/v1/tasks", body, key=key)
+        states = []
+        for act in ("archive", "run"):
+            answer = await visitor.ask("POST", f"/v1/tasks/resize/a:{act}", {"reason": "late"}, key=key)
+            assert (204, b"") == (answer.status_code, answer.content)
+            states.append(str((await visitor.operator.task("resize", "a")).state))
+        assert ["archived", "pending"] == states
+        again = await visitor.ask("POST", "/v1/tasks/resize/a:run", key=key)
+        check_problem(again, 409, "task_state")
+        gone = await visitor.ask("POST", "/v1/tasks/resize/b:archive", key=key)
+        check_problem(gone, 404, "task_not_found")
+        entries = (await visitor.operator.audit()).entries
+        assert [("run_task", "late"), ("archive_task", "late")] == [
+            (one.verb, one.reason) for one in entries if one.verb in {"run_task", "archive_task"}
+        ][-2:]
+
+
 @pytest.mark.parametrize(("own", "seconds"), [({}, 600), ({"delay": 30}, 30)])
 @run_async
 async def test_a_failed_task_waits_as_its_type_says(

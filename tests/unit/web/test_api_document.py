@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyasynq.gateway.api.openapi import read_service_document
 from pyasynq.web.api.cursors import page_of_names
 from pyasynq.web.api.nesting import is_deeper
 from pyasynq.web.api.openapi import read_document
@@ -17,6 +18,7 @@ from pyasynq.web.api.problem import ProblemError, to_problem
 from pyasynq.web.api.table import API_ROUTES
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())
+DOCUMENTS = {"/api/v1": DOCUMENT, "/v1": json.loads(read_service_document())}
 
 
 def test_the_document_has_every_route() -> None:
@@ -25,18 +27,25 @@ def test_the_document_has_every_route() -> None:
     assert {(route.method, route.path) for route in API_ROUTES} == described
 
 
-def test_every_reference_of_the_document_leads_somewhere() -> None:
-    """To a schema or a response."""
-    for reference in set(re.findall(r'"#/([^"]+)"', json.dumps(DOCUMENT))):
-        place: Any = DOCUMENT
+@pytest.mark.parametrize("prefix", DOCUMENTS)
+def test_every_reference_of_the_document_leads_somewhere(prefix: str) -> None:
+    """To a schema or a response; and every schema is used."""
+    document = DOCUMENTS[prefix]
+    references = set(re.findall(r'"#/([^"]+)"', json.dumps(document)))
+    for reference in references:
+        place: Any = document
         for name in reference.split("/"):
             place = place[name]
+    unused = {f"components/schemas/{name}" for name in document["components"]["schemas"]} - references
+    assert set() == unused
 
 
-def test_operations_of_the_document_have_names_of_their_own() -> None:
+@pytest.mark.parametrize("prefix", DOCUMENTS)
+def test_operations_of_the_document_have_names_of_their_own(prefix: str) -> None:
     """Generated clients make functions of them."""
-    names = [one["operationId"] for methods in DOCUMENT["paths"].values() for one in methods.values()]
-    assert len(names) == len(set(names)) == len(API_ROUTES)
+    paths = DOCUMENTS[prefix]["paths"].values()
+    names = [one["operationId"] for methods in paths for one in methods.values()]
+    assert len(names) == len(set(names)) > 0
 
 
 def test_every_change_can_be_rehearsed() -> None:

@@ -10,9 +10,16 @@ from msgspec import UNSET, Meta, UnsetType
 from pyasynq.gateway.leases.bodies import Body
 
 _Text = Annotated[str, Meta(min_length=1)]
+_Type = Annotated[str, Meta(min_length=1, description="Name of the task type.", examples=["resize"])]
 _Seconds = Annotated[float, Meta(ge=0, le=10**9, description="Seconds.")]
 _Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339, with a zone.")]
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_Params = Annotated[msgspec.Raw, Meta(description="Any JSON, stored as it is sent.")]
+
+
+def _make_empty() -> msgspec.Raw:
+    """Return params that are not given. The schema of a struct cannot have raw JSON as a default."""
+    return msgspec.Raw(b"{}")
 
 
 class TaskOptions(Body):
@@ -37,7 +44,7 @@ class TaskOptions(Body):
 class NewTask(Body):
     """A task to enqueue. At most one of the four payloads is given."""
 
-    type: _Text
+    type: _Type
     params: Annotated[msgspec.Raw | UnsetType, Meta(description="Any JSON, stored as it is sent.")] = UNSET
     payload: Annotated[msgspec.Raw | UnsetType, Meta(description="As params.")] = UNSET
     payload_text: str | UnsetType = UNSET
@@ -48,23 +55,32 @@ class NewTask(Body):
 class NewTaskBatch(Body):
     """Many tasks, each in one of the forms; each item is checked by itself."""
 
-    tasks: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1_000)]
+    tasks: Annotated[
+        list[msgspec.Raw],
+        Meta(min_length=1, max_length=1_000, description="Each as the body of `POST /tasks`."),
+    ]
 
 
 class ShortTask(Body):
     """A task in the short form: a number, a name and params."""
 
     task_id: _Number | _Text
-    task_name: _Text
-    params: msgspec.Raw = msgspec.Raw(b"{}")
+    task_name: _Type
+    params: _Params = msgspec.field(default_factory=_make_empty)
 
 
 class GoShortTask(Body):
     """A `ShortTask` as Go writes a struct without tags."""
 
     task_id: _Number | _Text = msgspec.field(name="TaskID")
-    task_name: _Text = msgspec.field(name="TaskName")
-    params: msgspec.Raw = msgspec.field(name="Params", default=msgspec.Raw(b"{}"))
+    task_name: _Type = msgspec.field(name="TaskName")
+    params: _Params = msgspec.field(name="Params", default_factory=_make_empty)
+
+
+class ChangeTask(Body):
+    """Request to change a task."""
+
+    reason: Annotated[str, Meta(max_length=500, description="Why, for the audit.")] = ""
 
 
 class CancelTask(Body):

@@ -13,7 +13,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import nearest
 from pyasynq.gateway.leases.access import may_use
 from pyasynq.web.api.json_body import decode_body, read_content
-from pyasynq.web.api.problem import ProblemError, wrong_value
+from pyasynq.web.api.problem import ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.waits import Waits
     from pyasynq.operations import Operator
 
+    from .description import RouteDescription
     from .follower import ConfigurationFollower
 
     Handler = Callable[["ServiceCall"], Awaitable[Response]]
@@ -55,6 +56,7 @@ class ServiceRoute:
     scopes: tuple[str, ...]
     """Scopes of which the key needs one."""
     handle: Handler
+    description: RouteDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class ServiceCall:
     key: ServiceKey
     names: Mapping[str, str]
     """Names in the path."""
+    values: Mapping[str, Any]
+    """Values of the route's query parameters."""
     parts: ServiceParts
 
     @property
@@ -79,17 +83,6 @@ class ServiceCall:
     async def body(self, kind: Any) -> Any:
         """Return the body as a struct. Raises `ProblemError` if it is another thing."""
         return decode_body(self.request, await self.content(), kind)
-
-    def query(self, *known: str) -> dict[str, str]:
-        """Return the query's parameters. Raises `ProblemError` for one that is unknown or given twice."""
-        given = self.request.query_params
-        for name in given:
-            if name not in known:
-                expected = f"There is no such parameter{nearest(name, known)}"
-                raise wrong_value(visible(name), expected + ("" if expected.endswith("?") else "."))
-            if len(given.getlist(name)) > 1:
-                raise wrong_value(name, "Give it once.")
-        return dict(given)
 
     def address(self, *names: str) -> str:
         """Return the path of something below `/v1`; each name is a segment."""

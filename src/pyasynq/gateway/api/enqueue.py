@@ -20,7 +20,7 @@ from pyasynq.web.api.problem import ProblemError, wrong_value
 
 from .bodies import GoShortTask, NewTask, ShortTask
 from .call import answer_json
-from .results import answer_result, check_may_read, read_wait
+from .results import answer_result, check_may_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ class _Asked(NamedTuple):
 
 async def serve_enqueue(call: ServiceCall) -> Response:
     """Enqueue a task; with `wait` answer when it has ended."""
-    wait = read_wait(call.query("wait"))
+    wait = call.values["wait"]
     if wait:
         check_may_read(call)
     content = await call.content(call.parts.max_body)

@@ -27,7 +27,6 @@ async def serve_enqueue_batch(call: ServiceCall) -> Response:
 
     The calls leave together, as the client gathers what is enqueued at once (group commit).
     """
-    call.query()
     key = read_key(call.request)
     content = await call.content(_LARGEST_BODY)
     batch: NewTaskBatch = decode_body(call.request, content, NewTaskBatch)

@@ -11,12 +11,11 @@ from starlette.responses import Response
 from pyasynq._visible_text import visible
 from pyasynq.errors import WaitTimeoutError
 from pyasynq.gateway.leases.access import missing_scope
-from pyasynq.gateway.leases.bodies import LONGEST_WAIT
 from pyasynq.gateway.leases.hang_up import ClientGoneError, HangUpWatch
 from pyasynq.gateway.waits import WaitEndedError
 from pyasynq.task import TaskEnd
 from pyasynq.web.api.nesting import is_deeper
-from pyasynq.web.api.problem import ProblemError, wrong_value
+from pyasynq.web.api.problem import ProblemError
 
 from .call import answer_json
 
@@ -35,21 +34,8 @@ _CLIENT_GONE: Final = 499
 
 async def serve_result(call: ServiceCall) -> Response:
     """Answer with the result of a task, or 202 if it has not ended in the time to wait."""
-    wait = read_wait(call.query("wait"))
     queue, task_id = call.check_queue()
-    return await answer_result(call, queue, task_id, wait)
-
-
-def read_wait(query: Mapping[str, str]) -> float:
-    """Return the seconds to wait. Raises `ProblemError` for what is not a number from 0 to 55."""
-    text = query.get("wait", "0")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST_WAIT:
-        raise wrong_value("wait", f"Give seconds, from 0 to {LONGEST_WAIT}.")
-    return seconds
+    return await answer_result(call, queue, task_id, call.values["wait"])
 
 
 def check_may_read(call: ServiceCall) -> None:

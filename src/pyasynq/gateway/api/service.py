@@ -21,12 +21,13 @@ from pyasynq.gateway.leases.access import missing_scope, no_key
 from pyasynq.gateway.waits import Waits
 from pyasynq.gateway.worker_reports import WorkerReports
 from pyasynq.operations import Operator, User
+from pyasynq.web.api.parameters import read_parameters
 from pyasynq.web.api.paths import PathTable, raw_path
 from pyasynq.web.api.problem import ProblemError
 from pyasynq.web.auth.origin import SAFE_METHODS
 from pyasynq.web.auth.secret import SigningSecret
 
-from .call import ServiceCall, ServiceParts
+from .call import ServiceCall, ServiceParts, answer_json
 from .follower import ConfigurationFollower
 from .probes import answer_live, answer_ready
 from .problems import to_service_problem
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
 
 _USER: Final = "task-service"
 _TIMEOUT_SECONDS: Final = 5.0
-_TABLE: Final = PathTable(SERVICE_ROUTES, "docs/service.md lists them.")
+_TABLE: Final = PathTable(SERVICE_ROUTES, "GET /openapi.json lists them.")
 _LIVE: Final = "/live"
 _PROBES: Final = frozenset({_LIVE, "/ready"})
+_DOCUMENT: Final = "/openapi.json"
 
 
 class TaskService:
@@ -174,6 +176,8 @@ class TaskService:
         path = raw_path(request.scope)
         if path in _PROBES and request.method in SAFE_METHODS:
             return await self._probe(path)
+        if path == _DOCUMENT and request.method in SAFE_METHODS:
+            return answer_json(_read_document().rstrip())
         route, names = _TABLE.find(request.method, path)
         key = await self._authenticate(request)
         if key is None:
@@ -181,7 +185,8 @@ class TaskService:
         if key.scopes.isdisjoint(route.scopes):
             raise missing_scope(route.scopes[0])
         await self.start()
-        return await route.handle(ServiceCall(request, key, names, self._parts))
+        values = read_parameters(request.scope["query_string"], route.description.parameters)
+        return await route.handle(ServiceCall(request, key, names, values, self._parts))
 
     async def _probe(self, path: str) -> Response:
         if path == _LIVE:
@@ -195,6 +200,12 @@ class TaskService:
         if key is not None:
             await self.start()
         return key
+
+
+def _read_document() -> bytes:
+    from .openapi import read_service_document  # noqa: PLC0415 - few ask for it
+
+    return read_service_document()
 
 
 async def _answer_wrong_method(request: Request, error: Exception) -> Response:

@@ -13,7 +13,7 @@ from pyasynq.gateway.configurations.field_names import to_snake_case
 from pyasynq.gateway.leases.access import may_use
 from pyasynq.web.api.call import changed_meanwhile
 from pyasynq.web.api.json_body import decode_body
-from pyasynq.web.api.problem import ProblemError, wrong_value
+from pyasynq.web.api.problem import ProblemError
 
 from .call import answer_json
 
@@ -29,14 +29,12 @@ _TRIES: Final = 5
 
 async def serve_list_types(call: ServiceCall) -> Response:
     """Answer with the configurations of all types that the key may use, by name."""
-    call.query()
     found = await call.operator.type_configurations()
     return answer_json({"items": [_describe(one) for one in found if may_use(call.key, one.name)]})
 
 
 async def serve_get_type(call: ServiceCall) -> Response:
     """Answer with the configuration of a type; 304 if the client has this version."""
-    call.query()
     stored = await _read(call)
     tag = _make_tag(stored.version)
     if _names_tag(call.request.headers.get("if-none-match", ""), tag):
@@ -46,7 +44,7 @@ async def serve_get_type(call: ServiceCall) -> Response:
 
 async def serve_put_type(call: ServiceCall) -> Response:
     """Store a configuration whole; with If-Match over this version only, with If-None-Match: * as new."""
-    is_rehearsal = _read_dry_run(call)
+    is_rehearsal = call.values["dry_run"]
     content = await _read_object(call)
     stored = await _find(call)
     configuration = _parse(call, content)
@@ -56,7 +54,7 @@ async def serve_put_type(call: ServiceCall) -> Response:
 
 async def serve_patch_type(call: ServiceCall) -> Response:
     """Change some fields of a configuration, each as a whole; null unsets a field."""
-    is_rehearsal = _read_dry_run(call)
+    is_rehearsal = call.values["dry_run"]
     changes = await _read_object(call)
     for tries_left in reversed(range(_TRIES)):
         stored = await _read(call)
@@ -76,7 +74,7 @@ async def serve_delete_type(call: ServiceCall) -> Response:
 
     A type that the service's file has comes back at the next start.
     """
-    is_rehearsal = _read_dry_run(call)
+    is_rehearsal = call.values["dry_run"]
     stored = await _read(call)
     expected = _read_expected(call, stored)
     if not is_rehearsal:
@@ -162,13 +160,6 @@ def _merge(target: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with some fields replaced; null unsets a field."""
     named = {to_snake_case(name): value for name, value in changes.items()}
     return {name: value for name, value in {**target, **named}.items() if value is not None}
-
-
-def _read_dry_run(call: ServiceCall) -> bool:
-    text = call.query("dry_run").get("dry_run", "false")
-    if text not in {"true", "false"}:
-        raise wrong_value("dry_run", "Give true or false.")
-    return text == "true"
 
 
 def _read_expected(call: ServiceCall, stored: TypeConfiguration | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Handlers of `/v1/tasks/{queue}/{id}`: read, cancel, delete."""
+"""Handlers of `/v1/tasks/{queue}/{id}`: read, run, archive, cancel, delete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyasynq._face_records.tasks import describe_task
 from pyasynq.web.api.call import encode_answer
 from pyasynq.web.api.records import COMPONENTS, describe_cancel, encode_record
 
-from .bodies import CancelTask
+from .bodies import CancelTask, ChangeTask
 from .call import answer_json
 
 if TYPE_CHECKING:
@@ -19,9 +19,24 @@ if TYPE_CHECKING:
 
 async def serve_get_task(call: ServiceCall) -> Response:
     """Answer with a task, as `/api/v1` does."""
-    call.query()
     record = describe_task(await call.operator.task(*call.check_queue()))
     return answer_json(encode_answer(encode_record(COMPONENTS["Task"], record)).rstrip())
+
+
+async def serve_run_task(call: ServiceCall) -> Response:
+    """Run a waiting or finished task now."""
+    queue, task_id = call.check_queue()
+    body: ChangeTask = await call.body(ChangeTask)
+    await call.operator.run_task(queue, task_id, reason=body.reason)
+    return Response(status_code=204)
+
+
+async def serve_archive_task(call: ServiceCall) -> Response:
+    """Archive a task that does not run."""
+    queue, task_id = call.check_queue()
+    body: ChangeTask = await call.body(ChangeTask)
+    await call.operator.archive_task(queue, task_id, reason=body.reason)
+    return Response(status_code=204)
 
 
 async def serve_cancel_task(call: ServiceCall) -> Response:
@@ -34,6 +49,5 @@ async def serve_cancel_task(call: ServiceCall) -> Response:
 
 async def serve_delete_task(call: ServiceCall) -> Response:
     """Delete a task that does not run."""
-    query = call.query("reason")
-    await call.operator.delete_task(*call.check_queue(), reason=query.get("reason", ""))
+    await call.operator.delete_task(*call.check_queue(), reason=call.values["reason"])
     return Response(status_code=204)

@@ -16,6 +16,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 _Amount = Annotated[float, Meta(ge=0, le=1e15)]
 _Delay = Annotated[float, Meta(ge=0, le=_LONGEST_DELAY, description="Seconds.")]
 _Lease = Annotated[float, Meta(ge=1, le=_LONGEST_LEASE, description="Seconds from now.")]
+_Moment = Annotated[datetime, Meta(tz=True)]
 _Token = Annotated[str, Meta(min_length=1, max_length=100_000)]
 
 
@@ -128,7 +129,12 @@ BatchItem = ExtendItem | CompleteItem | FailItem | SnoozeItem | ReleaseItem
 class AttemptBatch(Body):
     """Acts on many attempts; each item is checked by itself."""
 
-    attempts: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1_000)]
+    attempts: Annotated[
+        list[msgspec.Raw],
+        Meta(
+            min_length=1, max_length=1_000, description="Acts with `act`, `token` and the fields of the act."
+        ),
+    ]
 
 
 class LeasedTask(msgspec.Struct, kw_only=True):
@@ -145,8 +151,8 @@ class LeasedTask(msgspec.Struct, kw_only=True):
     attempt: int
     max_retry: int
     crashes: int
-    deadline: datetime
-    lease_until: datetime
+    deadline: _Moment
+    lease_until: _Moment
 
 
 class LeaseAnswer(msgspec.Struct):
@@ -159,8 +165,8 @@ class Extended(msgspec.Struct):
     """A lease that was extended; the token replaces the earlier one."""
 
     token: str
-    lease_until: datetime
-    deadline: datetime
+    lease_until: _Moment
+    deadline: _Moment
 
 
 class ItemResult(msgspec.Struct, omit_defaults=True):

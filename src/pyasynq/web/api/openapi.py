@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from .openapi_parts import (
+    PROBLEM_SCHEMA,
+    build_operation_id,
+    describe_path_names,
+    describe_problems,
+    describe_queries,
+    make_reference,
+    read_schemas,
+    refer_problem,
+    render_json,
+)
 from .records import COMPONENTS
 from .table import API_ROUTES
 
@@ -16,8 +25,6 @@ if TYPE_CHECKING:
     from .table import ProgramRoute
 
 DOCUMENT: Final = Path(__file__).with_name("openapi.json")
-_REFERENCE: Final = "#/components/schemas/{name}"
-_NAME: Final = re.compile(r"\{(\w+)\}")
 _FACTS: Final[dict[str, dict[str, Any]]] = {
     "at": {"type": "string", "format": "date-time", "description": "When it was read."},
     "done": {"type": "integer", "description": "Tasks that it was done for."},
@@ -33,20 +40,6 @@ _FACTS: Final[dict[str, dict[str, Any]]] = {
     "trimmed": {"type": "integer", "description": "Archived tasks that went to make room."},
     "unreadable": {"type": "object", "description": "Queues that could not be read, and why."},
     "without_error": {"type": "integer", "description": "Tasks without an error among them."},
-}
-_PROBLEM: Final = {
-    "type": "object",
-    "description": "Problem details (RFC 9457).",
-    "required": ["type", "title", "status", "code", "detail"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string", "description": "Name of the kind of error, for programs."},
-        "detail": {"type": "string", "description": "What is wrong."},
-        "remedy": {"type": "string", "description": "What to do about it."},
-        "field": {"type": "string", "description": "Parameter, header or field of the body that is wrong."},
-    },
 }
 _PROBLEMS: Final = {
     "400": "The body is not JSON.",
@@ -84,9 +77,8 @@ def build_document() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in API_ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route)
-    structs = sorted({route.body for route in API_ROUTES if route.body}, key=lambda one: one.__name__)
-    _, inputs = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
-    schemas = {name: _describe_view(name) for name in COMPONENTS} | inputs | {"Problem": _PROBLEM}
+    inputs = read_schemas({route.body for route in API_ROUTES if route.body})
+    schemas = {name: _describe_view(name) for name in COMPONENTS} | inputs | {"Problem": PROBLEM_SCHEMA}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -99,13 +91,7 @@ def build_document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": dict(sorted(schemas.items())),
-            "responses": {
-                f"Problem{status}": {
-                    "description": about,
-                    "content": {"application/problem+json": {"schema": _refer("Problem")}},
-                }
-                for status, about in _PROBLEMS.items()
-            },
+            "responses": describe_problems(_PROBLEMS),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "pyasynq web token makes one."},
                 "session": {
@@ -121,7 +107,7 @@ def build_document() -> dict[str, Any]:
 
 def render_document() -> str:
     """Return the document as text."""
-    return json.dumps(build_document(), indent=1, ensure_ascii=False) + "\n"
+    return render_json(build_document())
 
 
 def read_document() -> bytes:
@@ -131,8 +117,7 @@ def read_document() -> bytes:
 
 def name_route(route: ProgramRoute) -> str:
     """Return the id of a route's operation: `get_queues_queue_limits`."""
-    words = re.sub(r"\W+", "_", route.path).strip("_")
-    return f"{route.method.lower()}_{words}"
+    return build_operation_id(route.method, route.path)
 
 
 def topic_of(route: ProgramRoute) -> str:
@@ -146,31 +131,8 @@ def _describe_view(name: str) -> dict[str, Any]:
     return items | {"required": list(items["properties"])}
 
 
-def _refer(name: str) -> dict[str, str]:
-    return {"$ref": _REFERENCE.format(name=name)}
-
-
 def _describe_route(route: ProgramRoute) -> dict[str, Any]:
-    parameters = [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "minLength": 1},
-            "example": _EXAMPLES[name],
-        }
-        for name in _NAME.findall(route.path)
-    ]
-    parameters += [
-        {
-            "name": one.name,
-            "in": "query",
-            "description": one.about,
-            "required": one.is_required,
-            "schema": one.schema(),
-        }
-        for one in route.all_parameters
-    ]
+    parameters = describe_path_names(route.path, _EXAMPLES) + describe_queries(route.all_parameters)
     parameters += [
         {"name": name, "in": "header", "description": _HEADERS[name], "schema": {"type": "string"}}
         for name in route.headers
@@ -185,7 +147,7 @@ def _describe_route(route: ProgramRoute) -> dict[str, Any]:
     if route.verb:
         described["x-verb"] = route.verb
     if route.body is not None:
-        schema = _refer(route.body.__name__)
+        schema = make_reference(route.body.__name__)
         described["requestBody"] = {
             "required": bool(_required_fields(route.body)),
             "content": {"application/json": {"schema": schema}},
@@ -215,7 +177,7 @@ def _describe_responses(route: ProgramRoute) -> dict[str, Any]:
     elif not route.lines:
         responses["304"] = {"description": "It is what If-None-Match names."}
     for status in _problems_of(route):
-        responses[status] = {"$ref": f"#/components/responses/Problem{status}"}
+        responses[status] = refer_problem(status)
     return dict(sorted(responses.items()))
 
 
@@ -230,7 +192,7 @@ def _problems_of(route: ProgramRoute) -> list[str]:
 
 def _describe_success(route: ProgramRoute) -> dict[str, Any]:
     if route.lines:
-        lines = {"application/x-ndjson": {"schema": _refer(route.lines)}}
+        lines = {"application/x-ndjson": {"schema": make_reference(route.lines)}}
         return {"description": "Lines of JSON, one at a time.", "content": lines}
     if not route.returns:
         return {"description": "Done."}
@@ -248,7 +210,7 @@ def _describe_success(route: ProgramRoute) -> dict[str, Any]:
 
 
 def _describe_content(component: str, route: ProgramRoute, *, is_list: bool) -> dict[str, Any]:
-    schema: dict[str, Any] = _refer(component)
+    schema: dict[str, Any] = make_reference(component)
     if is_list:
         facts = {name: _FACTS[name] for name in (*route.facts, *(["dry_run"] if route.changes else []))}
         schema = {
