@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
     from pyasynq.client import Client
     from pyasynq.gateway.auth import ServiceKey
-    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.configurations import ConfigurationFollower, TaskConfiguration
     from pyasynq.gateway.waits import Waits
     from pyasynq.operations import Operator
 
     from .description import RouteDescription
-    from .follower import ConfigurationFollower
 
     Handler = Callable[["ServiceCall"], Awaitable[Response]]
 

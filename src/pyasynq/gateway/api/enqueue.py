@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -11,7 +10,8 @@ import msgspec
 from msgspec import UNSET
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError, TaskIDConflictError, TaskNotFoundError
+from pyasynq.errors import InvalidOptionError, TaskIDConflictError
+from pyasynq.gateway.new_tasks import check_params, enqueue_short, short_form_options
 from pyasynq.options import EnqueueOptions, resolve_options
 from pyasynq.task import EnqueueStatus, Task
 from pyasynq.web.api.idempotency import KEY_HEADER, check_fingerprint, options_of_key, read_key
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 _SHORT_FIELDS: Final = frozenset({"task_id", "task_name"})
 _GO_FIELDS: Final = frozenset({"TaskID", "TaskName", "Params"})
 _PAYLOADS: Final = ("params", "payload", "payload_text", "payload_base64")
-_TRIES: Final = 5
-"""Tries to enqueue a task whose predecessor ends and vanishes in just that moment."""
 
 
 class _Asked(NamedTuple):
@@ -84,7 +82,7 @@ async def enqueue_body(call: ServiceCall, content: bytes, decode: Decode, key: s
     """
     asked = _read_body(decode, content)
     configuration = await _find_type(call, asked)
-    _check_params(configuration, asked)
+    check_params(configuration, asked.payload, is_json=asked.is_json)
     with _naming_fields(asked):
         options = {
             **configuration.options,
@@ -122,7 +120,7 @@ def _read_body(decode: Decode, content: bytes) -> _Asked:
 
 
 def _of_short(body: ShortTask | GoShortTask, field: str) -> _Asked:
-    options = {"task_id": str(body.task_id), "on_conflict": "replace_finished"}
+    options = short_form_options(body.task_id)
     return _Asked(body.task_name, field, bytes(body.params), is_json=True, options=options, is_short=True)
 
 
@@ -141,24 +139,6 @@ async def _find_type(call: ServiceCall, asked: _Asked) -> TaskConfiguration:
         detail = f"There is no task type {visible(asked.type)} for this key."
         raise ProblemError(422, "unknown_task_type", detail, call.nearest_type(asked.type), field=asked.field)
     return found
-
-
-def _check_params(configuration: TaskConfiguration, asked: _Asked) -> None:
-    """Compare a payload with the schema of its type.
-
-    Raises:
-        InvalidOptionError: it does not fit; the error names the place.
-    """
-    schema = configuration.params_schema
-    if schema is None:
-        return
-    if not asked.is_json or asked.payload is None:
-        raise InvalidOptionError("params", type(asked.payload), "this type has a schema: give params in JSON")
-    try:
-        params = json.loads(asked.payload)
-    except ValueError:
-        raise InvalidOptionError("params", bytes, "has a number with too many digits") from None
-    schema.check(params)
 
 
 def _read_options_of_key(call: ServiceCall, asked: _Asked, content: bytes, key: str) -> dict[str, Any]:
@@ -194,21 +174,12 @@ async def _enqueue(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
 
 async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
     """Enqueue a task under its number, unless that task waits or runs; return it, and whether it did."""
-    for _ in range(_TRIES):
-        try:
-            return await call.parts.client.enqueue(task), False
-        except TaskIDConflictError as conflict:
-            try:
-                return await call.parts.operator.task(conflict.queue, conflict.task_id), True
-            except TaskNotFoundError:
-                continue  # it has ended since
-    raise ProblemError(
-        409,
-        "task_id_conflict",
-        "The task ends again and again.",
-        "Send it again.",
-        headers={"Retry-After": "1"},
-    )
+    try:
+        return await enqueue_short(call.parts.client, call.parts.operator, task)
+    except TaskIDConflictError:
+        detail, remedy = "The task ends again and again.", "Send it again."
+        headers = {"Retry-After": "1"}
+        raise ProblemError(409, "task_id_conflict", detail, remedy, headers=headers) from None
 
 
 def describe_new_task(info: TaskInfo, *, is_existing: bool) -> dict[str, Any]:

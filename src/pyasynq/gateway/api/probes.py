@@ -11,7 +11,7 @@ from .call import answer_json
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from .follower import ConfigurationFollower
+    from pyasynq.gateway.configurations import ConfigurationFollower
 
 
 def answer_live() -> Response:

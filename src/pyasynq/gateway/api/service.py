@@ -15,7 +15,7 @@ from pyasynq._visible_text import visible
 from pyasynq.client import Client
 from pyasynq.errors import PyasynqError
 from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
-from pyasynq.gateway.configurations import ConfigurationStore, ServiceFile
+from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import missing_scope, no_key
 from pyasynq.gateway.waits import Waits
@@ -28,7 +28,6 @@ from pyasynq.web.auth.origin import SAFE_METHODS
 from pyasynq.web.auth.secret import SigningSecret
 
 from .call import ServiceCall, ServiceParts, answer_json
-from .follower import ConfigurationFollower
 from .probes import answer_live, answer_ready
 from .problems import to_service_problem
 from .table import SERVICE_ROUTES

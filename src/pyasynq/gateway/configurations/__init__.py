@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from .follower import ConfigurationFollower
 from .service_file import ServiceFile, ServiceSettings, parse_service_file, read_service_file
 from .store import ConfigurationStore
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
 __all__ = [
+    "ConfigurationFollower",
     "ConfigurationStore",
     "ServiceFile",
     "ServiceSettings",

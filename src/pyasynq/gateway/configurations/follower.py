@@ -11,9 +11,10 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError, ServerStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from pyasynq.gateway.configurations import ConfigurationStore, TaskConfiguration
+    from .store import ConfigurationStore
+    from .task_configuration import TaskConfiguration
 
 _log = logging.getLogger("pyasynq.gateway")
 
@@ -29,6 +30,9 @@ class ConfigurationFollower:
         store: of the instance.
         tasks: configurations of the service's file, which are stored at the start.
         rest: seconds between two looks.
+
+    Attributes:
+        on_look: called after each look but that of the start, also if nothing has changed.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class ConfigurationFollower:
         """Time of the loop at which the newest look began."""
         self._read_at: float | None = None
         """Time of the loop at which the newest look ended; None before the first."""
+        self.on_look: Callable[[], Awaitable[None]] | None = None
 
     @property
     def types(self) -> Mapping[str, tuple[TaskConfiguration, int]]:
@@ -110,6 +115,8 @@ class ConfigurationFollower:
             await asyncio.sleep(self._rest)
             try:
                 await self.refresh()
+                if self.on_look is not None:
+                    await self.on_look()
             except PyasynqError as error:
                 if not has_failed:
                     _log.warning("configurations cannot be read: %s; retrying every second", visible(error))

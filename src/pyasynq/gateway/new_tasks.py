@@ -1,0 +1,60 @@
+"""New tasks of configured types, for the HTTP API and the SDK: check of params, and the short form."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.errors import InvalidOptionError, TaskIDConflictError, TaskNotFoundError
+
+if TYPE_CHECKING:
+    from pyasynq.client import Client
+    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.operations import Operator
+    from pyasynq.task import Task, TaskInfo
+
+_TRIES: Final = 5
+"""Tries to enqueue a task whose predecessor ends and vanishes in just that moment."""
+
+
+def short_form_options(task_id: int | str) -> dict[str, Any]:
+    """Return the options of a task with a number of its caller's: a task that has ended is replaced."""
+    return {"task_id": str(task_id), "on_conflict": "replace_finished"}
+
+
+def check_params(configuration: TaskConfiguration, payload: bytes | None, *, is_json: bool) -> None:
+    """Compare a payload with the schema of its type.
+
+    Raises:
+        InvalidOptionError: it does not fit; the error names the place.
+    """
+    schema = configuration.params_schema
+    if schema is None:
+        return
+    if not is_json or payload is None:
+        raise InvalidOptionError("params", type(payload), "this type has a schema: give params in JSON")
+    try:
+        params = json.loads(payload)
+    except ValueError:
+        raise InvalidOptionError("params", bytes, "has a number with too many digits") from None
+    schema.check(params)
+
+
+async def enqueue_short(client: Client, operator: Operator, task: Task) -> tuple[TaskInfo, bool]:
+    """Enqueue a task under its number, unless that task waits or runs; return it, and whether it did.
+
+    Raises:
+        TaskIDConflictError: the task ends, vanishes and comes back again and again.
+        PyasynqError: as `Client.enqueue` does.
+    """
+    tries_left = _TRIES
+    while True:
+        tries_left -= 1
+        try:
+            return await client.enqueue(task), False
+        except TaskIDConflictError as conflict:
+            try:
+                return await operator.task(conflict.queue, conflict.task_id), True
+            except TaskNotFoundError:
+                if not tries_left:
+                    raise conflict from None
