@@ -13,6 +13,7 @@ MAX_NAME_BYTES: Final = 1_000
 """Largest size in bytes of a task's type and id, and of names of queues, groups and locks that we write."""
 _LARGEST_VALUE: Final = 500_000_000
 _MOST_DIGITS: Final = 100
+_LONGEST_TEAM: Final = 100
 
 
 def is_whole(value: object, least: int) -> TypeGuard[int]:
@@ -47,6 +48,13 @@ def check_text(name: str, value: object) -> None:
     """Raise `InvalidOptionError` for a value that is not text."""
     if not isinstance(value, str):
         raise InvalidOptionError(name, value, "must be text")
+
+
+def check_team(team: object) -> None:
+    """Raise `InvalidOptionError` for a team's name that is not text, or has more than 100 characters."""
+    check_text("team", team)
+    if len(str(team)) > _LONGEST_TEAM:
+        raise InvalidOptionError("team", len(str(team)), f"must have at most {_LONGEST_TEAM} characters")
 
 
 def check_function(name: str, value: object) -> None:

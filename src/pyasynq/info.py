@@ -277,6 +277,8 @@ class ServerInfo:
     """The last request of an operator that the server has acknowledged."""
     loop_blocked: timedelta | None = None
     """Time for which the event loop was blocked when the record was written; None if it was not."""
+    team: str = ""
+    """Name of the team that runs the server; empty if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

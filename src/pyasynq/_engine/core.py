@@ -85,6 +85,7 @@ class EngineCore:
     Attributes:
         task_state: the value of `context().state` in handlers.
         ready: whether the start is complete and the shutdown has not begun.
+        team: name of the team that runs it, for its record; set before the start.
         noun: its name in errors.
     """
 
@@ -103,6 +104,7 @@ class EngineCore:
         self.loop = asyncio.get_running_loop()
         self.task_state: Any = None
         self.server_id = str(uuid.uuid4())
+        self.team = ""
         self.ready = False
         self._taking = True
         self._target = target
@@ -278,6 +280,7 @@ class EngineCore:
         self._deadlines = Deadlines(parts, rule)
         watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events, parts.roster.snapshot)
         self._record.blocked_seconds = watch.get_blocked_seconds
+        self._record.team = self.team
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )

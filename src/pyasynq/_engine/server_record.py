@@ -52,6 +52,8 @@ class ServerRecordBuilder:
         """The last request of an operator that was answered; written by the loop, read by the heartbeat."""
         self.blocked_seconds: Callable[[], float] = float
         """Function that returns the seconds of a blocked event loop so far; set before the first record."""
+        self.team = ""
+        """Name of the team that runs the server; set before the first record."""
         self._config = config
         self._board = board
         self._settings = settings
@@ -79,6 +81,7 @@ class ServerRecordBuilder:
                 self._types,
                 self.answer,
                 self.blocked_seconds(),
+                self.team,
             ),
         )
         workers = []

@@ -10,6 +10,10 @@ While its event loop is blocked, a server tells for how many seconds:
 
     pyasynq {"blocked":12.5}
 
+A server may have the name of its team:
+
+    pyasynq {"team":"starmap"}
+
 The name ends at the first space. JSON follows; a reader ignores the parts it does not know.
 """
 
@@ -41,6 +45,7 @@ def encode_engine(
     types: ServedTypes | None = None,
     answer: ServerAnswer | None = None,
     blocked: float = 0.0,
+    team: str = "",
 ) -> str:
     """Return the text; queues without limits are left out, as are types that are unknown or too many."""
     details: dict[str, Any] = {}
@@ -60,6 +65,8 @@ def encode_engine(
         }
     if blocked >= _LEAST_BLOCKED:
         details["blocked"] = round(blocked, 1)
+    if team:
+        details["team"] = team
     return f"{name} {_dump(details)}" if details else name
 
 
@@ -89,6 +96,16 @@ def decode_loop_blocked(text: str) -> timedelta | None:
         return timedelta(seconds=seconds) if seconds > 0 else None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def decode_team(text: str) -> str:
+    """Decode the name of a server's team; empty if it has none."""
+    _, _, details = text.partition(" ")
+    try:
+        team = json.loads(details).get("team", "") if details else ""
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return team if isinstance(team, str) else ""
 
 
 def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:
