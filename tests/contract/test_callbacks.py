@@ -137,6 +137,18 @@ async def test_a_deletion_by_hand_is_told(redis_url: str) -> None:
     await app.close()
 
 
+@run_async
+async def test_a_later_task_with_the_same_id_is_told_too(redis_url: str) -> None:
+    """Also soon after the first one, which is gone."""
+    app, told = app_that(None, plain=False)
+    app.url = redis_url
+    async with serving(redis_url, app, CONFIG):
+        for number in (1, 2):
+            await app.tasks["t"].options(task_id="row-1").enqueue()
+            assert [("row-1", "t", "succeeded", "")] * number == await told.wait(number)
+    await app.close()
+
+
 def test_the_members_of_a_group_are_not_told_and_the_aggregate_is() -> None:
     """The members live on in the aggregate."""
     app = make_app()

@@ -22,7 +22,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "cron": "pyasynq.cli.cron:cron",
     "demo": "pyasynq.cli.demo.command:demo",
     "doctor": "pyasynq.cli.doctor:doctor",
-    "enqueue": "pyasynq.cli.enqueue:enqueue",
+    "enqueue": "pyasynq.cli.enqueue:enqueue_command",
     "errors": "pyasynq.cli.look:errors",
     "events": "pyasynq.cli.look:events",
     "group": "pyasynq.cli.group:group",

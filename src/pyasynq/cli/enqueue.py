@@ -58,6 +58,7 @@ def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(
+    "enqueue",
     cls=OperatorCommand,
     examples=(
         """pyasynq enqueue email:deliver '{"user_id": 42, "template": "welcome"}'""",
@@ -74,7 +75,7 @@ def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @enqueue_options
 @reason_option
 @operator_command
-async def enqueue(
+async def enqueue_command(
     session: Session, task_type: str | None, payload: str | None, queue: str, reason: str, **options: Any
 ) -> None:
     """Enqueue a task of a type, with a payload in JSON."""
