@@ -1,0 +1,57 @@
+"""`SdkClient`: enqueues tasks from a program that has no worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from .endings import name_endings
+from .roads import make_road
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .task_request import AcceptedTask, TaskReq
+
+
+class SdkClient:
+    """Enqueues tasks of configured types, for a program without a worker. Belongs to one event loop.
+
+    It connects with the first call. Close it, or use it as a context manager.
+
+    Args:
+        redis: where Redis is, as for `Client`.
+        team: name of the team, for the audit.
+        tell_endings: tell the ends of the tasks to the `on_finished` of the team's worker.
+
+    Raises:
+        ConfigurationError: for arguments that cannot be.
+    """
+
+    def __init__(self, *, redis: Any = None, team: str = "", tell_endings: bool = False) -> None:
+        self._finished_name = name_endings(team) if tell_endings else ""
+        self._road = make_road(redis=redis, team=team)
+
+    async def enqueue(self, request: TaskReq) -> AcceptedTask:
+        """Enqueue a task.
+
+        Raises:
+            InvalidOptionError: for an unknown task name, and for params that do not fit its schema.
+            PyasynqError: as `Client.enqueue` does.
+        """
+        return await self._road.enqueue(request, self._finished_name)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._road.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()

@@ -1,0 +1,78 @@
+"""Ends of tasks, told to the program that has enqueued them: tasks of the team's own queue.
+
+The core keeps an end in an outbox until its callback is in that queue, and the worker runs `on_finished` for
+it until this succeeds. So an end is told at least once, whatever process dies.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from asyncio import to_thread
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyasynq.context import context
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pyasynq.task import Task
+
+    OnFinished = Callable[["EndedTask"], Awaitable[object] | object]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTask:
+    """The end of a task.
+
+    Attributes:
+        key: the same each time this end is told, and different for any other end.
+        task_id: id of the task, as text.
+        task_name: its name.
+        outcome: `succeeded`; `archived`, after its last attempt or by hand; `cancelled`, by its handler or by
+            an operator; or `deleted`, by hand.
+        error: beginning of the last error; empty for none.
+    """
+
+    key: str
+    task_id: str
+    task_name: str
+    outcome: str
+    error: str = ""
+
+
+def name_endings(team: str) -> str:
+    """Return the task name, and so the queue, under which ends of a team's tasks are told.
+
+    Raises:
+        ConfigurationError: without a team.
+    """
+    if not team:
+        raise ConfigurationError('team: on_finished needs the name of your team, as in team="starmap"')
+    return f"{team}-finished"
+
+
+def make_ending_handler(on_finished: OnFinished) -> Callable[[Task], Awaitable[None]]:
+    """Return a handler that tells the ends of tasks to a function; a plain one runs in a thread.
+
+    An error of the function fails the attempt, so the end is told again later.
+
+    Raises:
+        ConfigurationError: for what is not a function.
+    """
+    if not callable(on_finished):
+        raise ConfigurationError("on_finished must be a function that takes the end of a task")
+    is_plain = not inspect.iscoroutinefunction(on_finished)
+
+    async def tell(task: Task) -> None:
+        told = json.loads(task.payload or b"")
+        ending = EndedTask(
+            context().task_id, told["id"], told["type"], told["outcome"], told.get("error", "")
+        )
+        answer = await to_thread(on_finished, ending) if is_plain else on_finished(ending)
+        if inspect.isawaitable(answer):
+            await answer
+
+    return tell

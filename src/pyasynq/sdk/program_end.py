@@ -1,0 +1,49 @@
+"""End of the process when its worker has died: the Python of Go's `panic(err)`."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Final
+
+from pyasynq._exit_codes import EXIT_START_FAILED
+from pyasynq._visible_text import visible
+
+_log = logging.getLogger("pyasynq.sdk")
+
+_GRACE_SECONDS: Final = 15.0
+"""Time for the program's own shutdown; common servers wait less for their open requests."""
+_has_died = threading.Event()
+"""Set before the signal; read when the interpreter ends."""
+
+
+def end_program(error: BaseException) -> None:
+    """Log the reason, ask this process to stop with SIGTERM, and end it if that takes too long.
+
+    A web server answers its open requests at SIGTERM, and leaves its lifespan. The exit code is not 0, even
+    if the program's own shutdown ends well.
+    """
+    _log.critical("the worker has died, and this process ends with it: %s", visible(error))
+    _has_died.set()
+    threading.Timer(_GRACE_SECONDS, _leave).start()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _leave() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(EXIT_START_FAILED)
+
+
+def _fail_the_exit() -> None:
+    if _has_died.is_set():
+        logging.shutdown()
+        _leave()
+
+
+# Registered early, so that it runs after the functions that programs register.
+atexit.register(_fail_the_exit)

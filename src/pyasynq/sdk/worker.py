@@ -1,0 +1,259 @@
+"""`start_worker`, and the handle of a running worker."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any, Self
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import PyasynqError, ServerStateError
+
+from .endings import make_ending_handler, name_endings
+from .handlers import HandlerTable
+from .program_end import end_program
+from .redis_road import RedisWork
+from .roads import make_road
+from .task_run import task_run
+from .worker_settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from .endings import OnFinished
+    from .redis_road import RedisRoad
+    from .task_request import AcceptedTask, TaskReq
+
+    OnFatal = Callable[[BaseException], Awaitable[object] | object]
+
+_log = logging.getLogger("pyasynq.sdk")
+
+_open_workers: list[RunningWorker] = []
+"""Workers of this process that are not closed, in the order of their starts; written by their loops."""
+
+
+class WorkerEndedError(PyasynqError):
+    """A worker has ended, and was not closed."""
+
+
+async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, by name
+    handlers: Mapping[str, Any],
+    *,
+    middlewares: Iterable[Callable[..., Any]] = (),
+    redis: Any = None,
+    team: str = "",
+    version: str = "",
+    concurrency: int = 100,
+    shutdown_timeout: float = 8.0,
+    overdue_limit: float = 600.0,
+    on_finished: OnFinished | None = None,
+    on_fatal: OnFatal | None = None,
+) -> RunningWorker:
+    """Start a worker next to the other work of this event loop, such as a web application.
+
+    It reads the configurations of its task types, serves their queues, and follows each change.
+
+    If it dies later, the reason is logged at level CRITICAL, and the process ends: with SIGTERM, so that a
+    web server can finish its requests, and with an exit code other than 0.
+
+    Args:
+        handlers: functions by task name, coroutine functions or plain ones. One that takes `(context, task)`
+            gets these; any other one gets the fields of the task's params as its arguments.
+        middlewares: `async def m(task, call_next)` around every handler, the first one outermost.
+        redis: where Redis is, as for `Client`.
+        team: name of the team, shown with the worker and in the audit.
+        version: version of your application, published with its task types.
+        concurrency: number of tasks that run at once in this process, of all types together.
+        shutdown_timeout: seconds that running tasks have after `close`.
+        overdue_limit: seconds past its deadline after which a handler that cannot be stopped kills the
+            worker.
+        on_finished: called with the end of each task that is enqueued through this worker, until it succeeds:
+            at least once for each end, also after a restart, and in any worker of the team that has it.
+        on_fatal: called with the error when the worker dies, and when it cannot start, instead of what is
+            said above and of the error of this call.
+
+    Raises:
+        ConfigurationError: for arguments that cannot be, and when no name of the table is configured.
+        RedisError: Redis cannot be reached.
+    """
+    layers = tuple(middlewares)
+    table = HandlerTable(handlers, layers, version=version)
+    settings = WorkerSettings(
+        concurrency=concurrency,
+        shutdown_timeout=shutdown_timeout,
+        overdue_limit=overdue_limit,
+        publish_events=task_run in layers,
+        team=team,
+    )
+    finished_name = ""
+    if on_finished is not None:
+        finished_name = name_endings(team)
+        table.add_inner(finished_name, make_ending_handler(on_finished))
+    worker = RunningWorker(make_road(redis=redis, team=team), table, settings, finished_name, on_fatal)
+    await worker.start()
+    return worker
+
+
+async def enqueue(request: TaskReq) -> AcceptedTask:
+    """Enqueue a task through the worker of this process; from any thread and event loop.
+
+    Raises:
+        ServerStateError: when this process has no worker.
+        PyasynqError: as `RunningWorker.enqueue` does.
+    """
+    return await _find_worker().enqueue(request)
+
+
+def enqueue_sync(request: TaskReq) -> AcceptedTask:
+    """Enqueue a task through the worker of this process, blocking, from any thread but the worker's own.
+
+    Raises what `enqueue` raises.
+    """
+    return _find_worker().enqueue_sync(request)
+
+
+def _find_worker() -> RunningWorker:
+    if not _open_workers:
+        raise ServerStateError(
+            "this process has no worker to enqueue through: call start_worker() before, or use SdkClient"
+        )
+    return _open_workers[-1]
+
+
+class RunningWorker:
+    """A running worker, made by `start_worker`. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        road: RedisRoad,
+        table: HandlerTable,
+        settings: WorkerSettings,
+        finished_name: str = "",
+        on_fatal: OnFatal | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._road = road
+        self._work = RedisWork(road, table, settings)
+        self._finished_name = finished_name
+        self._on_fatal = on_fatal
+        self._is_closing = False
+        self._ended = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start to take tasks; called by `start_worker`."""
+        try:
+            run = await self._work.start()
+        except BaseException as error:
+            await self._road.close()
+            self._ended.set()
+            if self._on_fatal is None or not isinstance(error, Exception):
+                raise
+            _log.critical("the worker cannot start: %s", visible(error))
+            await _call(self._on_fatal, error)
+            return
+        _open_workers.append(self)
+        self._watch = asyncio.create_task(self._watch_over(run), name="pyasynq sdk watch")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the worker takes tasks, or runs some."""
+        return not self._ended.is_set()
+
+    async def enqueue(self, request: TaskReq) -> AcceptedTask:
+        """Enqueue a task; from any thread and event loop.
+
+        Raises:
+            InvalidOptionError: for an unknown task name, and for params that do not fit its schema.
+            PyasynqError: as `Client.enqueue` does.
+        """
+        if asyncio.get_running_loop() is self._loop:
+            return await self._road.enqueue(request, self._finished_name)
+        future = asyncio.run_coroutine_threadsafe(
+            self._road.enqueue(request, self._finished_name), self._loop
+        )
+        return await asyncio.wrap_future(future)
+
+    def enqueue_sync(self, request: TaskReq) -> AcceptedTask:
+        """Enqueue a task, blocking, from any thread but the worker's own.
+
+        Raises:
+            ServerStateError: on the worker's event loop, which this would block for ever.
+        """
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self._loop:
+            raise ServerStateError("enqueue_sync() would block the worker's event loop: await enqueue()")
+        return asyncio.run_coroutine_threadsafe(
+            self._road.enqueue(request, self._finished_name), self._loop
+        ).result()
+
+    async def wait(self) -> None:
+        """Wait until the worker has ended."""
+        await self._ended.wait()
+
+    async def close(self) -> None:
+        """Take no more tasks, let running ones end within `shutdown_timeout`, and put the rest back.
+
+        Idempotent.
+        """
+        self._is_closing = True
+        if self._watch is None:
+            return
+        await self._work.close()
+        await self._watch
+
+    async def _watch_over(self, run: asyncio.Task[int]) -> None:
+        """Wait for the end of the work, and end the process unless the end was asked for."""
+        await asyncio.wait({run})
+        error = None if self._is_closing else self._read_end(run)
+        if self in _open_workers:
+            _open_workers.remove(self)
+        await self._work.close()
+        await self._road.close()
+        self._ended.set()
+        if error is None:
+            return
+        if self._on_fatal is None:
+            end_program(error)
+            return
+        _log.critical("the worker has died: %s", visible(error))
+        await _call(self._on_fatal, error)
+
+    def _read_end(self, run: asyncio.Task[int]) -> BaseException | None:
+        """Return why the work has ended by itself; None if an operator has asked for it."""
+        if run.cancelled():
+            return WorkerEndedError("its task was cancelled")
+        if run.exception() is not None:
+            return run.exception()
+        reason = self._work.describe_end(run.result())
+        if reason:
+            return WorkerEndedError(reason)
+        _log.warning("an operator has stopped the worker; the program around it goes on")
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+
+async def _call(function: OnFatal, error: BaseException) -> None:
+    """Call the user's function; its error is logged."""
+    try:
+        answer = function(error)
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception:  # noqa: BLE001 - it is logged, and the worker has ended anyway
+        _log.exception("on_fatal has raised")
