@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from pyasynq import Task, TaskContext
-    from pyasynq.sdk import EndedTask
+    from pyasynq.sdk import EndReport
 
     CallNext = Callable[[Task], Awaitable[bytes | str | None]]
 
@@ -60,7 +60,7 @@ async def update_dataset_status(task: Task, call_next: CallNext) -> bytes | str 
     return await call_next(task)
 
 
-def finish_dataset(end: EndedTask) -> None:
+def finish_dataset(end: EndReport) -> None:
     """Note how the task of a data set has ended, by itself or by an operator."""
     if end.task_name == "dumpfeature":
         datasets.end(int(end.task_id), end.outcome, end.error)

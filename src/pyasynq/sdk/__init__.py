@@ -12,14 +12,14 @@ await enqueue(TaskReq(task_id=1, task_name="dumpfeature", params={"path": "/tmp/
 from __future__ import annotations
 
 from .client import SdkClient
-from .endings import EndedTask
-from .task_request import AcceptedTask, TaskReq
+from .endings import EndReport
+from .task_request import RequestedTask, TaskReq
 from .task_run import task_run
 from .worker import RunningWorker, WorkerEndedError, enqueue, enqueue_sync, start_worker
 
 __all__ = [
-    "AcceptedTask",
-    "EndedTask",
+    "EndReport",
+    "RequestedTask",
     "RunningWorker",
     "SdkClient",
     "TaskReq",

@@ -10,7 +10,7 @@ from .roads import make_road
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from .task_request import AcceptedTask, TaskReq
+    from .task_request import RequestedTask, TaskReq
 
 
 class SdkClient:
@@ -31,7 +31,7 @@ class SdkClient:
         self._finished_name = name_endings(team) if tell_endings else ""
         self._road = make_road(redis=redis, team=team)
 
-    async def enqueue(self, request: TaskReq) -> AcceptedTask:
+    async def enqueue(self, request: TaskReq) -> RequestedTask:
         """Enqueue a task.
 
         Raises:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from pyasynq.task import Task
 
-    OnFinished = Callable[["EndedTask"], Awaitable[object] | object]
+    OnFinished = Callable[["EndReport"], Awaitable[object] | object]
 
 
 @dataclass(frozen=True, slots=True)
-class EndedTask:
-    """The end of a task.
+class EndReport:
+    """Report of the end of a task.
 
     Attributes:
         key: the same each time this end is told, and different for any other end.
@@ -68,7 +68,7 @@ def make_ending_handler(on_finished: OnFinished) -> Callable[[Task], Awaitable[N
 
     async def tell(task: Task) -> None:
         told = json.loads(task.payload or b"")
-        ending = EndedTask(
+        ending = EndReport(
             context().task_id, told["id"], told["type"], told["outcome"], told.get("error", "")
         )
         answer = await to_thread(on_finished, ending) if is_plain else on_finished(ending)

@@ -21,7 +21,7 @@ from pyasynq.retry import default_retry_delay
 from pyasynq.server import Server, ServerState
 from pyasynq.task import EnqueueStatus, Task
 
-from .task_request import AcceptedTask
+from .task_request import RequestedTask
 
 if TYPE_CHECKING:
     from pyasynq.gateway.configurations import TaskConfiguration
@@ -71,7 +71,7 @@ class RedisRoad:
         """Return the end of an error about an unknown name."""
         return nearest(name, self.follower.types) or ("" if self.follower.types else _NO_TYPES)
 
-    async def enqueue(self, request: TaskReq, finished_name: str = "") -> AcceptedTask:
+    async def enqueue(self, request: TaskReq, finished_name: str = "") -> RequestedTask:
         """Enqueue a task as the short form of the HTTP API does.
 
         Args:
@@ -101,7 +101,7 @@ class RedisRoad:
         else:
             task = Task(configuration.name, payload, **options, **short_form_options(request.task_id))
             info, existing = await enqueue_short(self._client, self._operator, task)
-        return AcceptedTask(info.id, info.queue, str(info.state), existing)
+        return RequestedTask(info.id, info.queue, str(info.state), existing)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -1,4 +1,4 @@
-"""Request for a task, `TaskReq`, and the answer to it, `AcceptedTask`."""
+"""Request for a task, `TaskReq`, and the answer to it, `RequestedTask`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TaskReq:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedTask:
+class RequestedTask:
     """A task that is in its queue."""
 
     id: str

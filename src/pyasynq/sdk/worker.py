@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .endings import OnFinished
     from .redis_road import RedisRoad
-    from .task_request import AcceptedTask, TaskReq
+    from .task_request import RequestedTask, TaskReq
 
     OnFatal = Callable[[BaseException], Awaitable[object] | object]
 
@@ -96,7 +96,7 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
     return worker
 
 
-async def enqueue(request: TaskReq) -> AcceptedTask:
+async def enqueue(request: TaskReq) -> RequestedTask:
     """Enqueue a task through the worker of this process; from any thread and event loop.
 
     Raises:
@@ -106,7 +106,7 @@ async def enqueue(request: TaskReq) -> AcceptedTask:
     return await _find_worker().enqueue(request)
 
 
-def enqueue_sync(request: TaskReq) -> AcceptedTask:
+def enqueue_sync(request: TaskReq) -> RequestedTask:
     """Enqueue a task through the worker of this process, blocking, from any thread but the worker's own.
 
     Raises what `enqueue` raises.
@@ -162,7 +162,7 @@ class RunningWorker:
         """Whether the worker takes tasks, or runs some."""
         return not self._ended.is_set()
 
-    async def enqueue(self, request: TaskReq) -> AcceptedTask:
+    async def enqueue(self, request: TaskReq) -> RequestedTask:
         """Enqueue a task; from any thread and event loop.
 
         Raises:
@@ -176,7 +176,7 @@ class RunningWorker:
         )
         return await asyncio.wrap_future(future)
 
-    def enqueue_sync(self, request: TaskReq) -> AcceptedTask:
+    def enqueue_sync(self, request: TaskReq) -> RequestedTask:
         """Enqueue a task, blocking, from any thread but the worker's own.
 
         Raises:

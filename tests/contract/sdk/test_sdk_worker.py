@@ -13,7 +13,7 @@ import pytest
 
 from pyasynq import Client, ConfigurationError, Inspector, InvalidOptionError, ServerStateError
 from pyasynq.operations import Operator, User
-from pyasynq.sdk import EndedTask, SdkClient, TaskReq, WorkerEndedError, enqueue, start_worker, task_run
+from pyasynq.sdk import EndReport, SdkClient, TaskReq, WorkerEndedError, enqueue, start_worker, task_run
 from pyasynq.sdk.worker import enqueue_sync
 from tests.run_async import run_async
 
@@ -221,7 +221,7 @@ async def test_every_end_reaches_on_finished(redis_url: str, act: str, outcome: 
     """Also when an operator has killed the task, or has deleted it by hand."""
     ends, started = Notes(), asyncio.Event()
 
-    async def note_end(end: EndedTask) -> None:
+    async def note_end(end: EndReport) -> None:
         ends.add(end)
 
     async def dump(context: TaskContext, task: Task) -> None:
@@ -252,10 +252,10 @@ async def test_every_end_reaches_on_finished(redis_url: str, act: str, outcome: 
 @run_async
 async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: str) -> None:
     """A task that has ended while no worker ran, and a function that failed: same key each time."""
-    told: list[EndedTask] = []
+    told: list[EndReport] = []
     come = asyncio.Event()
 
-    async def fail_once(end: EndedTask) -> None:
+    async def fail_once(end: EndReport) -> None:
         told.append(end)
         if len(told) == 1:
             raise OSError("the database is away")
