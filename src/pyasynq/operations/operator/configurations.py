@@ -13,6 +13,7 @@ from pyasynq._broker.operating.configurations import (
 )
 from pyasynq._checks import check_new_name, check_whole
 from pyasynq.errors import ConfigurationChangedError, InvalidOptionError
+from pyasynq.operations.audit import note_change
 from pyasynq.operations.type_configurations import TypeConfiguration, decode_content, encode_content
 
 from .search import SearchOperator
@@ -61,6 +62,7 @@ class ConfigurationOperator(SearchOperator):
         """
         check_new_name("queue", queue)
         data = encode_content(content, MAX_CONFIGURATION_BYTES)
+        await self._note(queue, data)
         version = await self._write(queue, data, expected)
         return TypeConfiguration(queue, version, dict(content))
 
@@ -72,7 +74,14 @@ class ConfigurationOperator(SearchOperator):
         Raises:
             ConfigurationChangedError: it has another version than the expected one, or there is none.
         """
+        await self._note(queue, b"")
         await self._write(queue, b"", expected)
+
+    async def _note(self, queue: str, after: bytes) -> None:
+        """Let the audit show what is stored now, and what is to be."""
+        found = await self._inspector.run(read_configurations([queue]))
+        before = found[queue][1] if queue in found else b""
+        note_change(before.decode("utf-8", "replace"), after.decode())
 
     async def _write(self, queue: str, data: bytes, expected: int | None) -> int:
         if expected is not None:

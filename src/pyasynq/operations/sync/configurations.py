@@ -14,6 +14,7 @@ from pyasynq._broker.operating.configurations import (
 )
 from pyasynq._checks import check_new_name, check_whole
 from pyasynq.errors import ConfigurationChangedError, InvalidOptionError
+from pyasynq.operations.audit import note_change
 from pyasynq.operations.type_configurations import TypeConfiguration, decode_content, encode_content
 
 from .search import SearchOperator
@@ -62,6 +63,7 @@ class ConfigurationOperator(SearchOperator):
         """
         check_new_name("queue", queue)
         data = encode_content(content, MAX_CONFIGURATION_BYTES)
+        self._note(queue, data)
         version = self._write(queue, data, expected)
         return TypeConfiguration(queue, version, dict(content))
 
@@ -73,7 +75,14 @@ class ConfigurationOperator(SearchOperator):
         Raises:
             ConfigurationChangedError: it has another version than the expected one, or there is none.
         """
+        self._note(queue, b"")
         self._write(queue, b"", expected)
+
+    def _note(self, queue: str, after: bytes) -> None:
+        """Let the audit show what is stored now, and what is to be."""
+        found = self._inspector.run(read_configurations([queue]))
+        before = found[queue][1] if queue in found else b""
+        note_change(before.decode("utf-8", "replace"), after.decode())
 
     def _write(self, queue: str, data: bytes, expected: int | None) -> int:
         if expected is not None:
