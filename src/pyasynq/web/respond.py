@@ -6,6 +6,7 @@ import gzip
 import json
 import time
 import zlib
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -46,9 +47,10 @@ def forget_notices(response: Response) -> None:
 def page_html(
     ask: PageRequest, page: Page, record: RenderedParts, began: float, notices: tuple[Notice, ...] = ()
 ) -> str:
-    """Return the HTML of a page."""
+    """Return the HTML of a page; without `began`, the page is timed from the beginning of its request."""
+    seconds = time.perf_counter() - began if began else (datetime.now(UTC) - ask.now).total_seconds()
     values = {
-        "frame": build_frame(ask, page, time.perf_counter() - began, notices),
+        "frame": build_frame(ask, page, seconds, notices),
         "view": page.view,
         "to": ask.links.to,
         "here": ask.links.here,
