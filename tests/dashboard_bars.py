@@ -48,6 +48,7 @@ PAGES: Final = (
     "types/email:bulk",
     "servers",
     "schedules",
+    "task-types",
     "operations",
     "doctor",
     "audit",

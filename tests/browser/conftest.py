@@ -17,6 +17,7 @@ from pyasynq.embedded import EmbeddedServer
 from pyasynq.web import dashboard
 from tests.ports import free_port
 from tests.shop import fill_shop
+from tests.shop_service import configure_service
 from tests.shop_statistics import fill_statistics, start_operations
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def valkey() -> Iterator[str]:
         fill_shop(connect(server.url), server.url, scale=40)
         fill_statistics(server.url)
         start_operations(server.url)
+        configure_service(server.url)
         yield server.url
 
 

@@ -17,6 +17,7 @@ from pyasynq.web import dashboard
 from tests.browser.conftest import CHROMIUM, FLAGS, connect, serve
 from tests.browser.pages import PAGES, THEMES, WIDTHS, go
 from tests.shop import fill_shop
+from tests.shop_service import configure_service
 from tests.shop_statistics import fill_statistics, start_operations
 
 
@@ -28,6 +29,7 @@ def main(folder: Path, names: list[str]) -> None:
         fill_shop(connect(server.url), server.url, scale=40)
         fill_statistics(server.url)
         start_operations(server.url)
+        configure_service(server.url)
         site = dashboard(server.url, title="shop", environment=("production", "red"))
         with serve(site) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

@@ -17,7 +17,7 @@ from pyasynq.web.fleet_actions import (
 from pyasynq.web.frame import Notice
 from pyasynq.web.limit_form import change_limits
 from pyasynq.web.page import Page
-from pyasynq.web.pages import attention
+from pyasynq.web.pages import attention, task_type_edit
 from pyasynq.web.pages.bulk import preview_page, selected_keys, targets_of
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import page_response, redirect
@@ -225,6 +225,7 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/queues/{queue}/tasks/{task}/{verb}": task_question,
     "/servers/{server}/{verb}": server_question,
     "/schedules/{entry}/{verb}": schedule_question,
+    "/task-types/{type}/delete": task_type_edit.delete_question,
     "/attention/snooze": attention.snooze_question,
     "/attention/act": attention.act_question,
 }
@@ -238,6 +239,9 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/queues/{queue}/tasks/{task}/{verb}": _act_on_task,
     "/servers/{server}/{verb}": act_on_server,
     "/schedules/{entry}/{verb}": act_on_schedule,
+    "/task-types/{type}/edit": task_type_edit.change_type,
+    "/task-types/{type}/delete": task_type_edit.delete_type,
+    "/new-task-type": task_type_edit.make_type,
     "/act": _act_on_selected,
     "/attention/snooze": attention.snooze,
     "/attention/unsnooze": attention.unsnooze,

@@ -109,6 +109,10 @@ _NAVIGATION: Final = (
         ),
     ),
     (
+        "Task service",
+        (("task-types", "Task types", ("task-types",)),),
+    ),
+    (
         "System",
         (
             ("operations", "Operations", ("operations",)),

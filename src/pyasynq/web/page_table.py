@@ -20,6 +20,9 @@ from pyasynq.web.pages.schedules import schedule_page, schedules_page
 from pyasynq.web.pages.servers import server_page, servers_page
 from pyasynq.web.pages.settings import settings_page
 from pyasynq.web.pages.task import task_page
+from pyasynq.web.pages.task_type import task_type_page
+from pyasynq.web.pages.task_type_edit import edit_page, new_page
+from pyasynq.web.pages.task_types import task_types_page
 from pyasynq.web.pages.type import type_page
 from pyasynq.web.pages.types import types_page
 from pyasynq.web.pages.views import new_view_page, views_page
@@ -36,6 +39,8 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/servers": servers_page,
     "/servers/{server}": server_page,
     "/schedules": schedules_page,
+    "/task-types": task_types_page,
+    "/task-types/{type}": task_type_page,
     "/operations": operations_page,
     "/operations/{operation}": operation_page,
     "/doctor": doctor_page,
@@ -51,6 +56,8 @@ STILL_PAGES: dict[str, PageFunction] = {
     "/doctor/repair": repair_question,
     "/enqueue": enqueue_page,
     "/errors": errors_page,
+    "/task-types/{type}/edit": edit_page,
+    "/new-task-type": new_page,
     "/types": types_page,
     "/types/{type}": type_page,
     "/redis": redis_page,

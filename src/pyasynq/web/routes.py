@@ -17,7 +17,8 @@ from pyasynq.web.pages.bulk import start_bulk
 from pyasynq.web.pages.doctor import examine, repair
 from pyasynq.web.pages.enqueue import enqueue_task
 from pyasynq.web.pages.operations import give_order
-from pyasynq.web.pages.search import complete_response, palette_response, search_response
+from pyasynq.web.pages.palette import palette_response
+from pyasynq.web.pages.search import complete_response, search_response
 from pyasynq.web.pages.settings import change_settings, switch_target
 from pyasynq.web.pages.task import task_data
 from pyasynq.web.pages.views import delete_view, save_view

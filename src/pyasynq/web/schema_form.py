@@ -76,10 +76,10 @@ def build_fields(
         errors: what is wrong, by the name in the form.
     """
     root = schema if isinstance(schema, dict) else {}
-    properties = _mapping(_resolve(root, root).get("properties"))
+    properties = _mapping(resolve_schema(root, root).get("properties"))
     if not 0 < len(properties) <= MOST_FIELDS:
         return ()
-    needed = _resolve(root, root).get("required")
+    needed = resolve_schema(root, root).get("required")
     required = {name for name in needed if isinstance(name, str)} if isinstance(needed, list) else set()
     return tuple(
         _build_field(root, name, described, values, errors, required=name in required)
@@ -96,7 +96,7 @@ def _build_field(
     *,
     required: bool,
 ) -> PayloadField:
-    facts, is_nullable = _without_null(root, _resolve(root, described))
+    facts, is_nullable = _without_null(root, resolve_schema(root, described))
     choices = _choices(facts)
     kind = facts.get("type")
     if choices:
@@ -197,7 +197,7 @@ def _check(
 ) -> Iterator[_Problem]:
     if depth > _DEEPEST:
         return
-    facts = _resolve(root, schema)
+    facts = resolve_schema(root, schema)
     parts = facts.get("anyOf")
     if isinstance(parts, list) and parts:
         tries = [next(_check(root, part, value, path, depth + 1), None) for part in parts[:_MOST_ERRORS]]
@@ -264,7 +264,7 @@ def _check_bounds(facts: Mapping[str, Any], value: object, path: tuple[str, ...]
             yield path, f"must be {words.format(bound)}"
 
 
-def _resolve(root: Mapping[str, Any], schema: object) -> Mapping[str, Any]:
+def resolve_schema(root: Mapping[str, Any], schema: object) -> Mapping[str, Any]:
     """Return a schema with its `$ref` to `$defs` resolved."""
     facts = _mapping(schema)
     for _ in range(_DEEPEST):
@@ -279,9 +279,9 @@ def _without_null(root: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[Ma
     """Return a schema without its null alternative, and whether it had one."""
     parts = facts.get("anyOf")
     if isinstance(parts, list):
-        others = [part for part in parts if _resolve(root, part).get("type") != "null"]
+        others = [part for part in parts if resolve_schema(root, part).get("type") != "null"]
         if len(others) == 1 and len(parts) == 2:
-            return _resolve(root, others[0]), True
+            return resolve_schema(root, others[0]), True
         return facts, len(others) < len(parts)
     return facts, facts.get("type") == "null"
 
@@ -341,7 +341,7 @@ def _read_text(field: PayloadField, text: str) -> Any:
 
 
 def _name_type(root: Mapping[str, Any], part: object) -> str:
-    kind = _resolve(root, part).get("type")
+    kind = resolve_schema(root, part).get("type")
     return f"be {_WORDS[kind]}" if isinstance(kind, str) and kind in _WORDS else "fit another form"
 
 

@@ -14,6 +14,7 @@ from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import fill_shop
+from tests.shop_service import configure_service
 from tests.shop_statistics import fill_statistics
 from tests.visiting import heading_of, links_of, visiting
 
@@ -37,6 +38,10 @@ PAGES = {
     "queues/emails?tab=consumers": "emails",
     "queues/emails/pause": "Pause emails?",
     "queues/emails/delete": "Delete the queue emails?",
+    "task-types": "Task types",
+    "task-types/payments": "payments",
+    "task-types/payments/edit": "Edit payments",
+    "new-task-type": "New task type",
     "servers": "Servers",
     "servers/server-1": "worker-1:3900",
     "schedules": "Schedules",
@@ -62,6 +67,7 @@ PAGES = {
 def shop(redis_url: str, redis_client: RedisClient) -> str:
     """The URL of a Redis with the data of a shop."""
     fill_shop(redis_client, redis_url, scale=100)
+    configure_service(redis_url)
     return redis_url
 
 
@@ -128,8 +134,11 @@ def _is_new(address: str, seen: set[str]) -> bool:
 def test_every_page_of_the_table_of_routes_is_tested() -> None:
     """A new page needs a line here."""
     shown = {re.sub(r"^queues/[^/?]+", "queues/{queue}", path.partition("?")[0]) for path in PAGES}
-    shown = {re.sub(r"^(servers|schedules|types)/.+", r"\1/{}", path) for path in shown}
-    known = {re.sub(r"^/(servers|schedules|types)/.+", r"/\1/{}", path) for path in LIVE_PAGES | STILL_PAGES}
+    shown = {re.sub(r"^(servers|schedules|task-types|types)/[^/]+", r"\1/{}", path) for path in shown}
+    known = {
+        re.sub(r"^/(servers|schedules|task-types|types)/[^/]+", r"/\1/{}", path)
+        for path in LIVE_PAGES | STILL_PAGES
+    }
     assert known - {f"/{path}" for path in shown} == {
         "/queues/{queue}/tasks/{task}",
         "/operations/{operation}",

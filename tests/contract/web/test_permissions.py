@@ -65,6 +65,20 @@ ROWS: Final[dict[str, Row]] = {
     "GET /queues": Row("queues", _PAGE),
     "GET /queues/{queue}": Row("queues/emails", _QUEUE),
     "GET /queues/{queue}/tasks/{task}": Row("queues/emails/tasks/a", _QUEUE),
+    "GET /task-types": Row("task-types", _PAGE),
+    "GET /task-types/{type}": Row("task-types/emails", _QUEUE),
+    "GET /task-types/{type}/edit": Row("task-types/emails/edit", "401 403 403 200 404"),
+    "POST /task-types/{type}/edit": Row(
+        "task-types/emails/edit", _ADMIN_FORM, {"version": "{version}", "max_run": "3", "sure": "yes"}
+    ),
+    "GET /task-types/{type}/delete": Row("task-types/emails/delete", "401 403 403 200 404"),
+    "POST /task-types/{type}/delete": Row(
+        "task-types/emails/delete", _ADMIN_FORM, {"version": "{version}", "confirm": "emails"}
+    ),
+    "GET /new-task-type": Row("new-task-type", "401 403 403 200 200"),
+    "POST /new-task-type": Row(
+        "new-task-type", "401 403 403 303 403", {"version": "0", "name": "resize", "sure": "yes"}
+    ),
     "GET /servers": Row("servers", _PAGE),
     "GET /servers/{server}": Row("servers/server-1", _QUEUE),
     "GET /schedules": Row("schedules", _PAGE),
@@ -181,11 +195,13 @@ def test_a_route_answers_each_role_as_its_row_says(
     async def ask() -> None:
         for role, expected in statuses.items():
             redis_client.flushall()
-            path = row.path.replace("{operation}", _fill(redis_client, redis_url))
+            operation, version = _fill(redis_client, redis_url)
+            path = row.path.replace("{operation}", operation)
+            fields = {key: value.replace("{version}", version) for key, value in row.fields.items()}
             before = _state_of(redis_client)
             async with visiting(redis_url, client=ABROAD, auth=role_of) as visitor:
                 visitor.headers["x-role"] = role
-                assert expected == await answer(visitor, replace(row, path=path), method), (
+                assert expected == await answer(visitor, replace(row, path=path, fields=fields), method), (
                     f"{name} for {role}"
                 )
             changed = _state_of(redis_client) != before
@@ -221,8 +237,8 @@ async def answer(visitor: httpx.AsyncClient, row: Row, method: str) -> int:
     return sent.status_code
 
 
-def _fill(client: RedisClient, url: str) -> str:
-    """Put in failed tasks, a paused queue, servers, schedules and an operation, whose id is returned."""
+def _fill(client: RedisClient, url: str) -> tuple[str, str]:
+    """Put in tasks, servers, schedules, a configured type and an operation; return its id and the version."""
     tasks = Tasks(client, "emails")
     tasks.put(TaskState.ARCHIVED, "a", "b", error_msg="boom", last_failed_at=1, payload=b"{}")
     images = Tasks(client, "images")
@@ -231,7 +247,8 @@ def _fill(client: RedisClient, url: str) -> str:
     announce_servers(url)
     announce_schedules(client)
     with Operator(url, User.with_role("mira", "admin")) as operator:
-        return operator.start_operation("archive", Targets({"emails": ["b"]})).operation
+        version = operator.set_type_configuration("emails", {"managed": "api"}).version
+        return operator.start_operation("archive", Targets({"emails": ["b"]})).operation, str(version)
 
 
 def _state_of(client: RedisClient) -> dict[str, Any]:

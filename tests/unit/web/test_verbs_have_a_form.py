@@ -23,8 +23,6 @@ _WITHOUT_A_FORM: Final = {
     "import_tasks": "a file of the command line's export",
     "add_mark": "deployments set marks, by the command line or the API",
     "remove_mark": "as add_mark",
-    "set_type_configuration": "the file and the API of the task service configure types",
-    "delete_type_configuration": "as set_type_configuration",
     "make_api_key": "made, rotated and deleted by the command line",
     "rotate_api_key": "as make_api_key",
     "delete_api_key": "as make_api_key",

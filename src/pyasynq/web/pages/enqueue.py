@@ -12,10 +12,12 @@ from pyasynq._visible_text import visible
 from pyasynq.operations import Withheld
 from pyasynq.operations.redaction import MASK
 from pyasynq.task import Task
+from pyasynq.web.configured_types import describe_configured_type, find_param_problem
 from pyasynq.web.enqueue_options import DECLARED, OptionField, build_option_fields, read_options
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_queues
+from pyasynq.web.pages.task_types import read_configured_types
 from pyasynq.web.question import LONGEST_REASON, read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.schema_form import (
@@ -28,6 +30,7 @@ from pyasynq.web.schema_form import (
     read_json,
     write_fields,
 )
+from pyasynq.web.schema_sample import make_sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +96,9 @@ async def enqueue_page(ask: PageRequest) -> Page:
     info = await _find_type(ask, form["type"])
     if not form["queue"] and info is not None:
         form["queue"] = info.queue
+    if ask.query.get("sample") == "yes" and info is not None and info.schema is not None:
+        form["payload"] = json.dumps(make_sample(info.schema), indent=_INDENTED, ensure_ascii=False)
+        note = "The payload is a sample from the schema. The task is a real one: workers run it."
     return await _page(ask, _show_fields(form, info), {}, note=note)
 
 
@@ -114,12 +120,14 @@ async def enqueue_task(ask: PageRequest, form: dict[str, str]) -> Response:
     payload, wrong = _read_payload(form, info)
     options, wrong_options = read_options(form, ask.preferences.time_zone)
     wrong |= wrong_options
+    queue = form["queue"] or (info.queue if info else "") or _DEFAULT_QUEUE
     if not form["type"]:
         wrong["type"] = "is required"
+    if not wrong:
+        wrong = await _check_configured(ask, form, queue, payload)
     if wrong:
         return page_response(ask, await _page(ask, form, wrong, 400), 0.0)
     declared = {name: info.options[name] for name in DECLARED if name in info.options} if info else {}
-    queue = form["queue"] or (info.queue if info else "") or _DEFAULT_QUEUE
     try:
         task = Task(form["type"], payload, **{**declared, **options})
         made = await ask.operator.enqueue(queue, task, reason=read_reason(form))
@@ -130,6 +138,21 @@ async def enqueue_task(ask: PageRequest, form: dict[str, str]) -> Response:
         return page_response(ask, await _page(ask, form, {place: sentence}, status), 0.0)
     there = ask.links.to("queues", queue, "tasks", made.id)
     return redirect(ask, there, Notice("good", "The task was enqueued."))
+
+
+async def _check_configured(
+    ask: PageRequest, form: Mapping[str, str], queue: str, payload: bytes
+) -> dict[str, str]:
+    """Return why the task service would refuse a payload of one of its types, by field."""
+    if queue != form["type"]:
+        return {}
+    problem = find_param_problem(await read_configured_types(ask), queue, payload)
+    if problem is None:
+        return {}
+    place, sentence = problem
+    if form.get("mode") != "fields":
+        return {"payload": f"{place} {sentence}".strip()}
+    return {PREFIX + place: sentence} if PREFIX + place in form else {"": f"{place} {sentence}".strip()}
 
 
 def _explain(error: failures.PyasynqError, form: Mapping[str, str]) -> tuple[int, str, str]:
@@ -233,7 +256,17 @@ def _copy(task: TaskInfo) -> tuple[dict[str, str], str]:
 
 
 async def _find_type(ask: PageRequest, name: str) -> TaskTypeInfo | None:
-    return next((one for one in await _published(ask) if one.type == name and not one.is_prefix), None)
+    """Return what workers publish of a type; without a schema, what the task service has configured."""
+    found = next((one for one in await _published(ask) if one.type == name and not one.is_prefix), None)
+    stored = next((one for one in await read_configured_types(ask) if one.name == name), None)
+    if stored is None or (found is not None and found.schema is not None):
+        return found
+    return describe_configured_type(stored)
+
+
+async def _read_type_names(ask: PageRequest) -> set[str]:
+    published = {one.type for one in await _published(ask) if not one.is_prefix}
+    return published | {one.name for one in await read_configured_types(ask)}
 
 
 async def _published(ask: PageRequest) -> list[TaskTypeInfo]:
@@ -260,7 +293,7 @@ async def _page(
         queue=form.get("queue", ""),
         type=form.get("type", ""),
         queues=tuple(sorted(one.queue for one in await read_queues(ask)))[:_MOST_NAMES],
-        types=tuple(sorted(one.type for one in await _published(ask) if not one.is_prefix))[:_MOST_NAMES],
+        types=tuple(sorted(await _read_type_names(ask)))[:_MOST_NAMES],
         summary=visible(info.summary) if info is not None else "",
         mode=mode,
         fields=fields,

@@ -14,7 +14,7 @@ from pyasynq.operations.query import Known
 from pyasynq.web.page import PAGE_SIZE, Page
 from pyasynq.web.pages.bulk import act_choices
 from pyasynq.web.pages.queue_tabs import VerbButton, quoted
-from pyasynq.web.pages.queues import read_queues, read_servers
+from pyasynq.web.pages.queues import read_servers
 from pyasynq.web.pages.views import SEARCH, ViewLink, new_view_href, view_links
 from pyasynq.web.rendering import Moments, RenderedParts, jinja_environment, render_template
 from pyasynq.web.respond import forget_notices, html_stream, page_html, page_response, read_notices
@@ -161,31 +161,6 @@ async def complete_response(ask: PageRequest) -> Response:
     except QueryError as error:
         explanation = error.sentence
     return JSONResponse({"offers": offers, "explain": explanation})
-
-
-async def palette_response(ask: PageRequest) -> Response:
-    """Answer `/palette.json`: queues whose names contain the text."""
-    text = ask.query.get("q", "").strip().lower()[:200]
-    names = [info.queue for info in await read_queues(ask) if text in info.queue.lower()]
-    names.sort(key=lambda name: (not name.lower().startswith(text), len(name), name))
-    root = ask.links.to()
-    commands = [
-        {"label": f"Go to queue {visible(name)}", "href": ask.links.to("queues", name).removeprefix(root)}
-        for name in names[:6]
-    ]
-    if ask.may("enqueue"):
-        published = await ask.target.recent(ask.user, "task types", ask.operator.task_types, 30.0)
-        types = sorted(one.type for one in published if text in one.type.lower() and not one.is_prefix)
-        commands += [
-            {
-                "label": f"Enqueue {visible(name)}",
-                "href": ask.links.to("enqueue", type=name).removeprefix(root),
-            }
-            for name in types[:3]
-        ]
-        if text in "enqueue a task":
-            commands.append({"label": "Enqueue a task", "href": "enqueue"})
-    return JSONResponse({"commands": commands})
 
 
 async def _stream(ask: PageRequest, text: str, view: SearchView, head: str, rest: str) -> AsyncIterator[str]:
