@@ -46,7 +46,8 @@ def write_file(folder: Path, listen: str, more: str = "", redis: str = "redis://
 @contextmanager
 def running(*arguments: str, port: int) -> Iterator[subprocess.Popen[str]]:
     """Run the service in a process of its own until the end of a block."""
-    command = [sys.executable, "-m", "pyasynq", "service", *arguments, "--no-logging"]
+    log = [] if "--log-format" in " ".join(arguments) else ["--no-logging"]
+    command = [sys.executable, "-m", "pyasynq", "service", *arguments, *log]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             wait_until(lambda: is_ready(port) or process.poll() is not None)
@@ -76,6 +77,11 @@ def test_the_example_is_right() -> None:
         ("127.0.0.1:8080", "max_bdoy = 5", "service.max_bdoy"),
         ("0.0.0.0:8080", "keys = false", "service.keys"),
         ("nowhere", "", "service.listen"),
+        ("0.0.0.0:8080", "dashboard = true", "service.dashboard"),
+        ("127.0.0.1:8080", "dashboard = 1", "service.dashboard"),
+        ("127.0.0.1:8080", 'people = "no-such-file"', "no-such-file"),
+        ("127.0.0.1:8080", 'drain = "1d"', "service.drain"),
+        ("127.0.0.1:8080", 'health = "9090"', "service.health"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_place(tmp_path: Path, listen: str, more: str, place: str) -> None:

@@ -3,129 +3,122 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import signal
+import os
+import secrets
+import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pyasynq._exit_codes import EXIT_FAILED, EXIT_UNREACHABLE
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.cli.nouns import OperatorCommand
-from pyasynq.errors import ConfigurationError, RedisError
+from pyasynq.cli.processes import SUPERVISED, inherited_socket, process_name
+from pyasynq.supervisor import Supervisor, SupervisorLink, SupervisorSettings, leave_process_1
 
 if TYPE_CHECKING:
-    import uvicorn
+    from collections.abc import Mapping, Sequence
 
-    from pyasynq.gateway.api import TaskService
-    from pyasynq.gateway.configurations import ServiceFile, ServiceSettings
+    from pyasynq.gateway.configurations import ServiceFile
 
-_GRACE_SECONDS: Final = 30
-"""Time for open requests at a shutdown: longer than an act waits for Redis."""
-_NO_KEY: Final = """\
-{address} asks for API keys, and there is none yet. Make one:
-  pyasynq key make admin --scope admin"""
-_UNSIGNED: Final = """\
-PYASYNQ_SECRET is not set: leases end with this process, and a second instance cannot settle them."""
+PARTS: Final = ("api", "dashboard")
+_LISTENER: Final = "--listener"
+_SECRET: Final = "PYASYNQ_SECRET"  # noqa: S105 - a name
+_MOST_PROCESSES: Final = 256
+_LOG_FLAGS: Final = ("log_level", "log_format", "log_config")
 
 
 @click.command(
     cls=OperatorCommand,
-    examples=("pyasynq service service.toml", "pyasynq service service.toml --check"),
+    examples=(
+        "pyasynq service service.toml",
+        "pyasynq service service.toml --check",
+        "pyasynq service service.toml --processes 4",
+        "pyasynq service service.toml --only api",
+    ),
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--redis", metavar="URL", help="Where Redis is, in place of what the file says.")
+@click.option("--only", type=click.Choice(PARTS), help="Run one part of the service alone.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, _MOST_PROCESSES),
+    help="Serve with this many processes; one that dies is replaced.",
+)
 @click.option("--check", is_flag=True, help="Read the file, say what is wrong with it, and exit.")
+@click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
+@click.option(_LISTENER, type=int, callback=inherited_socket, hidden=True)
 @log_options
-def service(file: Path, redis: str | None, *, check: bool, **options: Any) -> None:
-    """Serve tasks over HTTP to programs and workers in any language.
+def service(file: Path, redis: str | None, only: str | None, *, check: bool, **options: Any) -> None:
+    """Serve tasks over HTTP to programs and workers in any language, and the dashboard to people.
 
     An address that other machines reach asks for API keys; `pyasynq key make` makes them.
+    HUP reads the file again. TERM ends waiting requests and lets others finish; a second one cuts them off.
 
-    Exit codes: 0 stopped; 1 it could not start; 2 wrong usage; 5 Redis does not answer.
+    Exit codes: 0 stopped; 1 it could not start; 2 wrong usage; 5 Redis does not answer, or the processes of
+    --processes keep dying.
     """
-    from pyasynq.gateway.configurations import read_service_file  # noqa: PLC0415 - of the extra `service`
+    # Before anything that takes time: the supervisor may end meanwhile.
+    link = SupervisorLink(options["supervised"]) if options["supervised"] is not None else None
+    from pyasynq.cli import service_server as server  # noqa: PLC0415 - of the extra `service`
+    from pyasynq.gateway.configurations import read_service_file  # noqa: PLC0415 - as above
 
-    read = read_service_file(file)
-    if redis:
-        read = dataclasses.replace(read, service=dataclasses.replace(read.service, redis=redis))
+    read = server.replace_redis(read_service_file(file), redis)
+    parts = server.choose_parts(read.service, only)
     if check:
-        _tell_checked(file, read)
+        _tell_checked(file, read, parts)
         return
-    set_up_logging(options)
-    raise SystemExit(asyncio.run(_serve(read)))
+    set_up_logging(options, process=process_name() if link is not None else "")
+    if options["processes"] is not None:
+        raise SystemExit(_supervise(file, read, options, {"redis": redis, "only": only}))
+    if link is None:
+        leave_process_1()
+    listener = None if options["listener"] is None else socket.socket(fileno=options["listener"])
+    raise SystemExit(asyncio.run(server.serve(server.ServiceRun(file, read, parts, listener, link))))
 
 
-def _tell_checked(file: Path, read: ServiceFile) -> None:
-    from pyasynq.gateway.api import task_service  # noqa: PLC0415 - as above
+def _tell_checked(file: Path, read: ServiceFile, parts: frozenset[str]) -> None:
+    from pyasynq.cli import service_server as server  # noqa: PLC0415 - as above
 
-    task_service(read)
+    server.build_site(read, parts)
     who = "with an API key" if read.service.keys else "from this machine, without a key"
     types = counted(len(read.tasks), "task type")
-    click.echo(f"{visible(file)} is right: {types}, on {_format_address(read.service)}, {who}.")
+    address = server.format_url(read.service.host, read.service.port)
+    click.echo(f"{visible(file)} is right: {types}, on {address}, {who}.")
 
 
-async def _serve(read: ServiceFile) -> int:
-    import uvicorn  # noqa: PLC0415 - as above
+def _supervise(
+    file: Path, read: ServiceFile, options: Mapping[str, Any], typed: Mapping[str, str | None]
+) -> int:
+    """Run several processes that share the socket; return the exit code."""
+    from pyasynq.cli import service_server as server  # noqa: PLC0415 - as above
 
-    from pyasynq.cli.web_server import make_server  # noqa: PLC0415 - as above
-    from pyasynq.gateway.api import task_service  # noqa: PLC0415 - as above
-    from pyasynq.web.auth.secret import SigningSecret  # noqa: PLC0415 - as above
-
-    site = task_service(read, needs_keys=read.service.keys)
-    config = uvicorn.Config(
-        site,
-        host=read.service.host,
-        port=read.service.port,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+    if not os.environ.get(_SECRET):
+        # Any of the processes settles what another has leased.
+        os.environ[_SECRET] = secrets.token_hex(32)
+        click.echo(f"{_SECRET} is not set: leases end with these processes", err=True)
+    listener = server.open_listener(read.service)
+    listener.set_inheritable(True)
+    host, port = listener.getsockname()[:2]
+    click.echo(f"The task service is at {server.format_url(host, port)}  (Ctrl-C stops it)", err=True)
+    arguments = [str(file), f"{_LISTENER}={listener.fileno()}", *_repeat_options(options, typed)]
+    settings = SupervisorSettings(
+        options["processes"],
+        end_timeout=server.GRACE_SECONDS + read.service.drain + 2,
+        health=server.probe_settings(read.service),
     )
-    server = make_server(config)
-    try:
-        await _check_keys(site, read.service)
-        await site.start()
-        if SigningSecret().is_generated:
-            click.echo(_UNSIGNED, err=True)
-        click.echo(f"The task service is at {_format_address(read.service)}  (Ctrl-C stops it)", err=True)
-        _stop_at_signals(server, site)
-        await server.serve()
-    except RedisError as error:
-        click.echo(f"Error: {visible(error)}", err=True)
-        return EXIT_UNREACHABLE
-    finally:
-        await site.close()
-    return 0 if server.started else EXIT_FAILED
+
+    def command(link: int) -> Sequence[str]:
+        return [sys.executable, "-m", "pyasynq.cli", "service", *arguments, f"{SUPERVISED}={link}"]
+
+    return Supervisor(lambda link: list(command(link)), settings).run()
 
 
-async def _check_keys(site: TaskService, settings: ServiceSettings) -> None:
-    """Refuse an address that asks for keys while there is none.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
-    if settings.keys and not await site.has_keys():
-        raise ConfigurationError(_NO_KEY.format(address=_format_address(settings)))
-
-
-def _stop_at_signals(server: uvicorn.Server, site: TaskService) -> None:
-    """End at INT and TERM: waiting requests are answered, others go on; a second signal waits for none."""
-
-    def stop() -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
-        site.end_waits()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-
-
-def _format_address(settings: ServiceSettings) -> str:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}"
+def _repeat_options(options: Mapping[str, Any], typed: Mapping[str, str | None]) -> list[str]:
+    """Return the options of the command line that each process needs too."""
+    given = {**typed, **{name: options[name] for name in _LOG_FLAGS}}
+    repeated = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
+    return [*repeated, "--no-logging"] if options["no_logging"] else repeated

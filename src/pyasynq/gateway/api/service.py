@@ -121,6 +121,20 @@ class TaskService:
         await self._follower.start()
         self._reports.start()
 
+    async def reload(self, tasks: Mapping[str, TaskConfiguration]) -> None:
+        """Store the task types of a file that has changed, and take them over.
+
+        Raises:
+            RedisError: Redis cannot be reached; what was stored stays, and the call may be repeated.
+        """
+        await ConfigurationStore(self._operator).write_file(tasks)
+        await self._follower.refresh()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this instance has read the task types from Redis within some seconds."""
+        return self._follower.is_current
+
     async def has_keys(self) -> bool:
         """Return whether there is an API key that has not expired.
 

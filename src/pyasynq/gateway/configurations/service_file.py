@@ -6,7 +6,8 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from pyasynq._checks import check_switch, check_text, parse_whole_number
 from pyasynq._settings import Size
@@ -14,10 +15,8 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 
 from .field_names import join_path, read_table
+from .retry_rule import parse_duration
 from .task_configuration import TaskConfiguration, parse_task_configuration
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _DEFAULT_REDIS: Final = "redis://localhost:6379/0"
 _DEFAULT_MAX_BODY: Final = 1_000_000
@@ -25,8 +24,10 @@ _MOST_MAX_BODY: Final = 8_000_000
 MAX_TASK_TYPES: Final = 2_000
 """Number of task types of a service, as of types that workers publish."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_LONGEST_DRAIN: Final = 600
 _HIGHEST_PORT: Final = 65_535
 _LATER_TABLES: Final = frozenset({"doors", "hosts"})
+_SETTINGS: Final = ("redis", "listen", "max_body", "keys", "dashboard", "people", "health", "drain")
 _LATER_SETTINGS: Final = frozenset({"middlewares"})
 
 
@@ -40,6 +41,11 @@ class ServiceSettings:
         port: port to listen on; 0 takes a free one.
         max_body: largest body of a request in bytes.
         keys: whether requests need an API key; without the setting, unless only this machine reaches it.
+        dashboard: whether the dashboard is served too; without the setting, if people sign in or only this
+            machine reaches it.
+        people: file of passwords and tokens for the dashboard; None for no sign-in.
+        health: host and port of probes and metrics for all processes together; None for no such address.
+        drain: seconds after a signal to end in which new requests are taken, while `/ready` says 503.
     """
 
     redis: str = _DEFAULT_REDIS
@@ -47,6 +53,15 @@ class ServiceSettings:
     port: int = 8080
     max_body: int = _DEFAULT_MAX_BODY
     keys: bool = False
+    dashboard: bool = True
+    people: Path | None = None
+    health: tuple[str, int] | None = None
+    drain: float = 0.0
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other machines reach the address."""
+        return self.host.lower() not in _LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ def parse_service_file(content: object, *, folder: Path | None = None) -> Servic
     if isinstance(content, list):
         content = {"tasks": content}
     tables = read_table("", content, ("service", "tasks"), later=_LATER_TABLES)
-    service = _parse_settings(tables.get("service", {}))
+    service = _parse_settings(tables.get("service", {}), folder)
     return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder))
 
 
@@ -117,14 +132,50 @@ def _iterate_tables(value: object) -> Iterator[tuple[str, str | None, Any]]:
         raise InvalidOptionError("tasks", type(value), remedy)
 
 
-def _parse_settings(value: object) -> ServiceSettings:
-    fields = read_table("service", value, ("redis", "listen", "max_body", "keys"), later=_LATER_SETTINGS)
+def _parse_settings(value: object, folder: Path | None) -> ServiceSettings:
+    fields = read_table("service", value, _SETTINGS, later=_LATER_SETTINGS)
     redis = fields.get("redis", _DEFAULT_REDIS)
     check_text("service.redis", redis)
     host, port = parse_listen("service.listen", fields.get("listen", "127.0.0.1:8080"))
     max_body = fields.get("max_body", _DEFAULT_MAX_BODY)
     keys = _parse_keys("service.keys", fields.get("keys"), host)
-    return ServiceSettings(redis, host, port, _parse_max_body("service.max_body", max_body), keys)
+    people = _parse_people("service.people", fields.get("people"), folder)
+    return ServiceSettings(
+        redis,
+        host,
+        port,
+        max_body=_parse_max_body("service.max_body", max_body),
+        keys=keys,
+        dashboard=_parse_dashboard("service.dashboard", fields.get("dashboard"), host, people),
+        people=people,
+        health=parse_listen("service.health", fields["health"]) if "health" in fields else None,
+        drain=_parse_drain("service.drain", fields.get("drain", 0)),
+    )
+
+
+def _parse_drain(path: str, value: object) -> float:
+    seconds = parse_duration(path, value)
+    if seconds > _LONGEST_DRAIN:
+        raise InvalidOptionError(path, value, f"must be {_LONGEST_DRAIN} s at most")
+    return seconds
+
+
+def _parse_people(path: str, value: object, folder: Path | None) -> Path | None:
+    if value is None:
+        return None
+    check_text(path, value)
+    return (folder or Path()) / str(value)
+
+
+def _parse_dashboard(path: str, value: object, host: str, people: Path | None) -> bool:
+    is_guarded = people is not None or host.lower() in _LOOPBACK
+    if value is None:
+        return is_guarded
+    check_switch(path, value)
+    if value and not is_guarded:
+        remedy = 'other machines reach this address: name a file of passwords, people = "people"'
+        raise InvalidOptionError(path, value, f"{remedy}, which pyasynq web passwd writes")
+    return bool(value)
 
 
 def _parse_keys(path: str, value: object, host: str) -> bool:

@@ -1,0 +1,296 @@
+"""One process of the task service: its parts, its HTTP server, its signals, and its link to a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final
+
+import click
+import uvicorn
+
+from pyasynq._exit_codes import EXIT_FAILED, EXIT_UNREACHABLE
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+from pyasynq.cli.web_server import make_server
+from pyasynq.config import ServerConfig
+from pyasynq.errors import ConfigurationError, PyasynqError, RedisError
+from pyasynq.events import Events, QueuesAsked, ServerStateChanged, SignOfLife
+from pyasynq.gateway.api import TaskService
+from pyasynq.gateway.api.site import ServiceSite
+from pyasynq.gateway.configurations import read_service_file
+from pyasynq.supervisor import Health, HealthSettings, SupervisorLink, Vitals
+from pyasynq.web import CredentialsFile, dashboard
+from pyasynq.web.auth.secret import SigningSecret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyasynq.gateway.configurations import ServiceFile, ServiceSettings
+
+_log = logging.getLogger("pyasynq.gateway")
+
+GRACE_SECONDS: Final = 30
+"""Time for open requests at a shutdown: longer than an act waits for Redis."""
+_NAME: Final = "service"
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_BEAT_SECONDS: Final = 1.0
+_BACKLOG: Final = 2_048
+_NO_KEY: Final = """\
+{address} asks for API keys, and there is none yet. Make one:
+  pyasynq key make admin --scope admin"""
+_UNSIGNED: Final = """\
+PYASYNQ_SECRET is not set: leases end with this process, and a second instance cannot settle them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRun:
+    """What one process runs.
+
+    Attributes:
+        path: of the file, which is read again at HUP.
+        file: its content, with the options of the command line.
+        parts: names of the parts: `api`, `dashboard`.
+        listener: socket that processes share; None to open one.
+        link: of a process under a supervisor.
+    """
+
+    path: Path
+    file: ServiceFile
+    parts: frozenset[str]
+    listener: socket.socket | None = None
+    link: SupervisorLink | None = None
+
+
+def choose_parts(settings: ServiceSettings, only: str | None) -> frozenset[str]:
+    """Return the names of the parts that a process runs.
+
+    Raises:
+        ConfigurationError: the dashboard alone is asked for, and would be open to the network.
+    """
+    if only == "dashboard" and settings.is_public and settings.people is None:
+        address = format_url(settings.host, settings.port)
+        raise ConfigurationError(
+            f"{address} can be reached from other machines, and nothing would ask who they are: "
+            'name a file of passwords in service.people = "people", which pyasynq web passwd writes'
+        )
+    if only is not None:
+        return frozenset({only})
+    return frozenset({"api", "dashboard"} if settings.dashboard else {"api"})
+
+
+def build_site(file: ServiceFile, parts: frozenset[str]) -> ServiceSite:
+    """Return the parts of a service as one application.
+
+    Raises:
+        ConfigurationError: for a URL, a secret or a file of passwords that cannot be.
+    """
+    settings = file.service
+    api = TaskService(file, needs_keys=settings.keys) if "api" in parts else None
+    people = None if settings.people is None else CredentialsFile(settings.people)
+    site = dashboard(settings.redis, auth=people) if "dashboard" in parts else None
+    return ServiceSite(api, site)
+
+
+def open_listener(settings: ServiceSettings) -> socket.socket:
+    """Return a socket that listens at the service's address.
+
+    Raises:
+        ConfigurationError: the address is in use, or not of this machine.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        address = format_url(settings.host, settings.port)
+        raise ConfigurationError(f"{address} cannot be opened: {visible(error)}") from None
+    return listener
+
+
+def format_url(host: str, port: int) -> str:
+    """Return the address as a URL."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def probe_settings(settings: ServiceSettings) -> HealthSettings:
+    """Return where probes and metrics of all processes together are answered."""
+    if settings.health is None:
+        return HealthSettings()
+    host, port = settings.health
+    return HealthSettings(port, host)
+
+
+async def serve(run: ServiceRun) -> int:
+    """Serve until a signal; return the exit code."""
+    site = build_site(run.file, run.parts)
+    with ExitStack() as held:
+        try:
+            if site.api is not None:
+                await _check_keys(site.api, run.file.service)
+                await site.api.start()
+            listener = run.listener or held.enter_context(open_listener(run.file.service))
+            return await _Process(run, site, held).serve(listener)
+        except RedisError as error:
+            click.echo(f"Error: {visible(error)}", err=True)
+            return EXIT_UNREACHABLE
+        finally:
+            await site.close()
+            _ignore_signals()
+
+
+async def _check_keys(api: TaskService, settings: ServiceSettings) -> None:
+    """Refuse an address that asks for keys while there is none.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if settings.keys and not await api.has_keys():
+        raise ConfigurationError(_NO_KEY.format(address=format_url(settings.host, settings.port)))
+
+
+def _ignore_signals() -> None:
+    """Let no further signal end this process with another code than its own: it is about to end."""
+    for number in _SIGNALS:
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+
+
+class _Process:
+    """Serves a site, and obeys signals and the supervisor. Also what a supervisor's link steers."""
+
+    def __init__(self, run: ServiceRun, site: ServiceSite, held: ExitStack) -> None:
+        self.events = Events()
+        drain = run.file.service.drain
+        self.config = ServerConfig(shutdown_timeout=GRACE_SECONDS + drain, cancel_timeout=2)
+        self._run = run
+        self._site = site
+        self._loop = asyncio.get_running_loop()
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._is_ending = False
+        self._server = make_server(
+            uvicorn.Config(
+                site,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        if run.link is not None:
+            run.link.attach(self, run.file.service.redis, {})
+        else:
+            vitals = Vitals(1, os.getpid())
+            vitals.watch(self.events)
+            held.enter_context(Health(probe_settings(run.file.service), lambda: [vitals]))
+
+    async def serve(self, listener: socket.socket) -> int:
+        """Serve until a signal; return the exit code."""
+        settings = self._run.file.service
+        host, port = listener.getsockname()[:2]
+        address = format_url(host, port)
+        if self._run.link is None:
+            if SigningSecret().is_generated:
+                click.echo(_UNSIGNED, err=True)
+            click.echo(f"The task service is at {address}  (Ctrl-C stops it)", err=True)
+        beats = asyncio.create_task(self._beat(), name="pyasynq service beats")
+        self.events.emit(ServerStateChanged(_NAME, "active"))
+        _log.info("the service is at %s with %s", address, " and ".join(sorted(self._run.parts)))
+        asked = settings.host.replace("localhost", host)
+        if self._run.listener is not None and settings.port and (asked, settings.port) != (host, port):
+            _log.warning("service.listen is another address now: restart the service to move it")
+        for number, handler in zip(_SIGNALS, (self._stop, self._stop, self._begin_reload), strict=True):
+            self._loop.add_signal_handler(number, handler)
+        await self._server.serve(sockets=[listener])
+        beats.cancel()
+        await asyncio.wait({beats, *self._reloads})
+        if not self._server.started:
+            return EXIT_FAILED
+        _log.info("the service has ended")
+        return 0
+
+    # What a supervisor asks for, from its thread.
+
+    def request_shutdown(self, *, when_idle: bool = False) -> None:  # noqa: ARG002 - requests always end first
+        """End as at a signal."""
+        self._loop.call_soon_threadsafe(self._stop_once)
+
+    def request_stop(self) -> None:
+        """Go on: a service without new requests is one that ends."""
+
+    def request_hooks(self, event: object) -> None:
+        """Do nothing: no task runs in here."""
+
+    def _stop(self) -> None:
+        """Answer waiting requests, and let others end; the second time wait for none."""
+        if self._is_ending:
+            _log.warning("a second signal: open requests are cut off")
+            self._server.force_exit = self._server.should_exit = True
+        self._stop_once()
+
+    def _stop_once(self) -> None:
+        if self._is_ending:
+            return
+        self._is_ending = True
+        api = self._site.api
+        waiting = counted(api.waiting if api is not None else 0, "waiting request")
+        _log.info("the service ends: %s answered, others get %d s", waiting, GRACE_SECONDS)
+        self._site.end_waits()
+        self.events.emit(ServerStateChanged(_NAME, "stopped"))
+        self._loop.call_later(self._run.file.service.drain, self._close_listener)
+
+    def _close_listener(self) -> None:
+        self._server.should_exit = True
+
+    def _begin_reload(self) -> None:
+        task = asyncio.create_task(self._reload(), name="pyasynq service reload")
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self) -> None:
+        """Read the file again, and take over its task types; a wrong file changes nothing."""
+        shown = visible(self._run.path)
+        try:
+            read = await asyncio.to_thread(read_service_file, self._run.path)
+            if self._site.api is not None:
+                await self._site.api.reload(read.tasks)
+        except ConfigurationError as error:
+            _log.error("not reloaded, and nothing has changed: %s", visible(error))
+        except PyasynqError as error:
+            _log.error("not reloaded as a whole; send HUP again: %s", visible(error))
+        else:
+            _log.info("reloaded %s: %s", shown, counted(len(read.tasks), "task type"))
+            if changed := find_changed_settings(self._run.file.service, read.service):
+                _log.warning("%s changed: restart the service for that", ", ".join(changed))
+
+    async def _beat(self) -> None:
+        """Tell the probes and the supervisor that the loop turns, and whether Redis answers."""
+        while True:
+            api = self._site.api
+            is_current = api is None or api.is_current
+            self.events.emit(SignOfLife(_NAME))
+            self.events.emit(QueuesAsked(_NAME, 1, () if is_current else ("redis",)))
+            await asyncio.sleep(_BEAT_SECONDS)
+
+
+def find_changed_settings(before: ServiceSettings, after: ServiceSettings) -> list[str]:
+    """Return the names of the settings in a file that differ; all of them need a new process."""
+    names = [one.name for one in fields(before) if getattr(before, one.name) != getattr(after, one.name)]
+    shown = dict.fromkeys("listen" if name in {"host", "port"} else name for name in names)
+    return [f"service.{name}" for name in shown]
+
+
+def replace_redis(file: ServiceFile, redis: str | None) -> ServiceFile:
+    """Return a file's content with the URL of the command line, if it has one."""
+    if not redis:
+        return file
+    return replace(file, service=replace(file.service, redis=redis))

@@ -1,0 +1,99 @@
+"""The parts of the service behind one address: the API of programs, and the dashboard of people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from starlette.websockets import WebSocketClose
+
+from pyasynq.gateway.waits import WaitEndedError, Waits
+from pyasynq.web.api.problem import ProblemError
+from pyasynq.web.locations import route_path
+
+from .call import answer_json
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import Message, Receive, Scope, Send
+
+    from pyasynq.web import Dashboard
+
+    from .service import TaskService
+
+PROBES: Final = frozenset({"/live", "/ready"})
+_OF_API: Final = PROBES | {"/v1", "/metrics", "/openapi.json"}
+
+
+class ServiceSite:
+    """Both parts as one ASGI application: `/v1` and the probes are the API's, all else is the dashboard's.
+
+    Args:
+        api: None to serve people alone.
+        dashboard: None to serve programs alone.
+    """
+
+    def __init__(self, api: TaskService | None, dashboard: Dashboard | None) -> None:
+        self.api = api
+        self.dashboard = dashboard
+        self._streams = Waits()
+        """Live pages, each of which lasts until its reader leaves."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        path = route_path(scope) if scope["type"] == "http" else ""
+        if self.dashboard is not None and path == "/live" and _wants_events(scope):
+            await self._stream(self.dashboard, scope, receive, send)
+        elif self.api is not None and (self.dashboard is None or path.startswith("/v1/") or path in _OF_API):
+            await self.api(scope, receive, send)
+        elif scope["type"] != "http":
+            await WebSocketClose()(scope, receive, send)
+        elif path in PROBES:
+            await self._probe(path)(scope, receive, send)
+        elif self.dashboard is not None:
+            await self.dashboard(scope, receive, send)
+
+    def end_waits(self) -> None:
+        """Answer the requests that wait, and say that this instance ends."""
+        self._streams.end()
+        if self.api is not None:
+            self.api.end_waits()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self.api is not None:
+            await self.api.close()
+        if self.dashboard is not None:
+            await self.dashboard.aclose()
+
+    def _probe(self, path: str) -> Response:
+        """Answer a probe of an instance without the API."""
+        if path == "/ready" and self._streams.is_ending:
+            return _closing().response()
+        return answer_json({"status": path[1:]})
+
+    async def _stream(self, dashboard: Dashboard, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the events of a live page until the reader leaves or the instance ends."""
+        has_started = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        try:
+            await self._streams.run(dashboard(scope, receive, send_noted))
+        except WaitEndedError:
+            if has_started:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            else:
+                await _closing().response()(scope, receive, send)
+
+
+def _wants_events(scope: Scope) -> bool:
+    """Return whether a request is of a live page: the probe has the same path, and no program asks so."""
+    return any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"])
+
+
+def _closing() -> ProblemError:
+    headers = {"Retry-After": "1"}
+    return ProblemError(503, "shutting_down", "This instance is closing.", headers=headers)
