@@ -16,8 +16,11 @@ from pyasynq.client import Client
 from pyasynq.errors import PyasynqError
 from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
+from pyasynq.gateway.hosted import HostedWorker
+from pyasynq.gateway.hosted.http.delivery import Deliveries
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
-from pyasynq.gateway.leases.access import missing_scope, no_key
+from pyasynq.gateway.leases.access import CALLBACK_KEY, missing_scope, no_key
+from pyasynq.gateway.leases.leased_tasks import seal_attempt
 from pyasynq.gateway.waits import Waits
 from pyasynq.gateway.worker_reports import WorkerReports
 from pyasynq.operations import Operator, User
@@ -38,12 +41,14 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-    from pyasynq.gateway.auth import ServiceKey
     from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.leases.access import WorkKey
 
 _USER: Final = "task-service"
 _TIMEOUT_SECONDS: Final = 5.0
 _TABLE: Final = PathTable(SERVICE_ROUTES, "GET /openapi.json lists them.")
+_SHUTDOWN_SECONDS: Final = 10.0
+"""Seconds that the running tasks of hosted types get at the end."""
 _LIVE: Final = "/live"
 _PROBES: Final = frozenset({_LIVE, "/ready"})
 _DOCUMENT: Final = "/openapi.json"
@@ -60,6 +65,7 @@ class TaskService:
         secret: signs lease tokens, and must be the same for all instances; `PYASYNQ_SECRET` unless given.
         needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
         timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
+        runs_hosted: whether this instance runs the tasks of hosted types, such as those of the kind `http`.
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class TaskService:
         secret: SigningSecret | None = None,
         needs_keys: bool = True,
         timeout: float = _TIMEOUT_SECONDS,
+        runs_hosted: bool = True,
     ) -> None:
         redis = file.service.redis
+        keyring = Keyring.derive(secret or SigningSecret())
         self._operator = Operator(redis, User.with_role(_USER, "admin", login="service"), timeout=timeout)
         self._client = Client(redis, client_name="pyasynq-service", timeout=timeout)
         self._authenticate = KeyAuthentication(self._operator) if needs_keys else LoopbackAuthentication()
@@ -81,11 +89,12 @@ class TaskService:
         )
         self._leases = Leases(
             redis,
-            Keyring.derive(secret or SigningSecret()),
+            keyring,
             queues=self._list_names,
             retry_delay=self._find_retry_delay,
         )
         self._reports = WorkerReports(self._operator, self._leases.workers)
+        self._hosted = self._make_hosted_worker(file, keyring) if runs_hosted else None
         self._app = Starlette(
             routes=lease_routes(self._leases, self._admit_worker),
             exception_handlers={HTTPException: _answer_wrong_method},
@@ -104,8 +113,24 @@ class TaskService:
         """Configuration of each task type, by name, as this instance knows it."""
         return {name: one for name, (one, _) in self._follower.types.items()}
 
+    def _make_hosted_worker(self, file: ServiceFile, keyring: Keyring) -> HostedWorker:
+        deliveries = Deliveries(
+            file.hosts,
+            redis=file.service.redis,
+            own_ports={file.service.port},
+            seal=lambda attempt: seal_attempt(attempt, keyring, CALLBACK_KEY.id),
+        )
+        return HostedWorker(
+            file.service.redis,
+            lambda: self.types,
+            deliveries,
+            retry_delay=self._find_retry_delay,
+            pause_queue=lambda queue, reason: self._operator.pause_queue(queue, reason=reason),
+        )
+
     def _list_names(self) -> Collection[str]:
-        return self._follower.types.keys()
+        """Return the names of the types whose tasks are leased to workers elsewhere."""
+        return [name for name, (one, _) in self._follower.types.items() if one.kind == "worker"]
 
     def _find_retry_delay(self, queue: str, retried: int) -> float | None:
         found = self._follower.types.get(queue)
@@ -120,6 +145,8 @@ class TaskService:
         """
         await self._follower.start()
         self._reports.start()
+        if self._hosted is not None and not self._waits.is_ending:
+            self._hosted.start()
 
     async def reload(self, tasks: Mapping[str, TaskConfiguration]) -> None:
         """Store the task types of a file that has changed, and take them over.
@@ -153,10 +180,14 @@ class TaskService:
         """Answer the requests that wait, and lease nothing more: the first step of a shutdown."""
         self._waits.end()
         self._leases.end_waits()
+        if self._hosted is not None:
+            self._hosted.stop()
 
     async def close(self) -> None:
         """Do as `end_waits`, and close the connections. Leases live on, for other instances."""
         self.end_waits()
+        if self._hosted is not None:
+            await self._hosted.close(_SHUTDOWN_SECONDS)
         await self._follower.close()
         await self._leases.close()
         await self._reports.close()
@@ -208,8 +239,11 @@ class TaskService:
             await self.start()
         return answer_ready(self._follower, is_ending=self._waits.is_ending)
 
-    async def _admit_worker(self, request: Request) -> ServiceKey | None:
-        key = await self._authenticate(request)
+    async def _admit_worker(self, request: Request) -> WorkKey | None:
+        """Return the key of a worker. One that was handed a task over needs none: its token is enough."""
+        key: WorkKey | None = await self._authenticate(request)
+        if key is None and self._leases.is_callback(request.path_params.get("token", "")):
+            key = CALLBACK_KEY
         if key is not None:
             await self.start()
         return key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .follower import ConfigurationFollower
+from .host_rule import HostRule, find_host_rule, parse_host_rules
 from .service_file import ServiceFile, ServiceSettings, parse_service_file, read_service_file
 from .store import ConfigurationStore
 from .task_configuration import TaskConfiguration, parse_task_configuration
@@ -10,9 +11,12 @@ from .task_configuration import TaskConfiguration, parse_task_configuration
 __all__ = [
     "ConfigurationFollower",
     "ConfigurationStore",
+    "HostRule",
     "ServiceFile",
     "ServiceSettings",
     "TaskConfiguration",
+    "find_host_rule",
+    "parse_host_rules",
     "parse_service_file",
     "parse_task_configuration",
     "read_service_file",

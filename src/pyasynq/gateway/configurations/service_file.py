@@ -15,6 +15,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 
 from .field_names import join_path, read_table
+from .host_rule import HostRule, parse_host_rules
 from .retry_rule import parse_duration
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
@@ -26,7 +27,7 @@ MAX_TASK_TYPES: Final = 2_000
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _LONGEST_DRAIN: Final = 600
 _HIGHEST_PORT: Final = 65_535
-_LATER_TABLES: Final = frozenset({"doors", "hosts"})
+_LATER_TABLES: Final = frozenset({"doors"})
 _SETTINGS: Final = ("redis", "listen", "max_body", "keys", "dashboard", "people", "health", "drain")
 _LATER_SETTINGS: Final = frozenset({"middlewares"})
 
@@ -71,10 +72,12 @@ class ServiceFile:
     Attributes:
         service: settings of the service.
         tasks: configuration of each task type, by name.
+        hosts: rule of each host that tasks of the kind `http` call, by name.
     """
 
     service: ServiceSettings = ServiceSettings()
     tasks: Mapping[str, TaskConfiguration] = field(default_factory=dict)
+    hosts: Mapping[str, HostRule] = field(default_factory=dict)
 
 
 def read_service_file(file: Path) -> ServiceFile:
@@ -102,9 +105,10 @@ def parse_service_file(content: object, *, folder: Path | None = None) -> Servic
     """
     if isinstance(content, list):
         content = {"tasks": content}
-    tables = read_table("", content, ("service", "tasks"), later=_LATER_TABLES)
+    tables = read_table("", content, ("service", "tasks", "hosts"), later=_LATER_TABLES)
     service = _parse_settings(tables.get("service", {}), folder)
-    return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder))
+    hosts = parse_host_rules("hosts", tables.get("hosts", {}))
+    return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder), hosts)
 
 
 def _parse_tasks(value: object, folder: Path | None) -> dict[str, TaskConfiguration]:

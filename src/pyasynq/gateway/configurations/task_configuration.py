@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ from pyasynq.limits import Queue, QueueLimits
 from pyasynq.options import resolve_options
 
 from .field_names import join_path, read_table
+from .http_fields import HTTP_FIELDS, check_http_fields
 from .params_schema import ParamsSchema, read_schema_file
 from .retry_rule import RetryRule, parse_duration, parse_retry_rule
 
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-_KINDS: Final = ("worker",)
-"""Kinds of task types: `worker` is run by workers elsewhere."""
+    from .url_template import UrlTemplate
+
+_KINDS: Final = ("worker", "http")
+"""Kinds of task types: `worker` is run by workers elsewhere, `http` by the service, as a request."""
 _MANAGERS: Final = ("file", "api")
 """Owners of a configuration: the service's file, or the API, which then alone changes it."""
 MAX_NAME_CHARACTERS: Final = 200
-_LATER_KINDS: Final = ("cmd", "http", "list")
-_LATER_FIELDS: Final = frozenset({"argv", "env", "headers", "method", "stdin", "url"})
+_LATER_KINDS: Final = ("cmd", "list")
+_LATER_FIELDS: Final = frozenset({"argv", "env", "stdin"})
 _ALIASES: Final = {"task_name": "name"}
 
 
@@ -49,6 +52,16 @@ class TaskConfiguration:
     retention: float | None = None
     schema: dict[str, Any] | None = None
     managed: str = "file"
+    url: UrlTemplate | None = None
+    """Template of the requests of the kind `http`, to which the following fields belong, too."""
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    retry_on: tuple[int, ...] = ()
+    """Statuses that are retried, whatever they mean otherwise."""
+    archive_on: tuple[int, ...] = ()
+    """Statuses after which a task is archived."""
+    callback: bool = False
+    """Whether the host may take a task over, and settle it by its lease token."""
 
     @cached_property
     def params_schema(self) -> ParamsSchema | None:
@@ -81,6 +94,12 @@ class TaskConfiguration:
             "retention": self.retention,
             "schema": self.schema,
             "managed": self.managed,
+            "url": None if self.url is None else self.url.text,
+            "method": self.method if self.kind == "http" else None,
+            "headers": dict(self.headers) or None,
+            "retry_on": list(self.retry_on) or None,
+            "archive_on": list(self.archive_on) or None,
+            "callback": self.callback or None,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -116,6 +135,7 @@ def parse_task_configuration(
     if isinstance(fields.get("schema"), str) and folder is not None:
         fields["schema"] = read_schema_file(join_path(path, "schema"), fields["schema"], folder)
     read = {field: _READERS[field](join_path(path, field), content) for field, content in fields.items()}
+    check_http_fields(path, read)
     if read.get("ordered") and read.get("max_run", 1) != 1:
         remedy = "an ordered type runs one task at a time: leave it out"
         raise InvalidOptionError(join_path(path, "max_run"), read["max_run"], remedy)
@@ -204,5 +224,6 @@ _READERS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "retention": parse_duration,
     "schema": _read_schema,
     "managed": _read_managed,
+    **HTTP_FIELDS,
 }
 """Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""

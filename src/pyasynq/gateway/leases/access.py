@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from pyasynq._visible_text import visible
@@ -34,6 +35,19 @@ class WorkKey(Protocol):
     @property
     def queues(self) -> Iterable[str]:
         """Patterns of the queues that it may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CallbackKey:
+    """Key of the hosts that settle tasks by the tokens of their requests."""
+
+    id: str = "callback"
+    scopes: frozenset[str] = frozenset({WORK_SCOPE})
+    queues: tuple[str, ...] = ("*",)
+
+
+CALLBACK_KEY: Final[WorkKey] = _CallbackKey()
+"""Its tokens are enough to settle their attempts, with or without an API key."""
 
 
 async def admit(request: Request, authenticate: Authenticate) -> WorkKey:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._visible_text import visible
 from pyasynq.consumer import ConsumerConfig
 from pyasynq.errors import LeaseExpiredError, PyasynqError, ServerStateError, TaskTimeoutError
-from pyasynq.gateway.leases.access import check_queue, may_use
+from pyasynq.gateway.leases.access import CALLBACK_KEY, check_queue, may_use
 from pyasynq.gateway.leases.acts import perform_act
 from pyasynq.gateway.leases.bodies import Extended
 from pyasynq.gateway.leases.leased_tasks import seal_attempt, split_by_size
@@ -134,9 +134,7 @@ class Leases:
             OutcomeUnknownError: when Redis has not confirmed it in time.
             PyasynqError: as `Consumer.find` and the settles of an attempt do.
         """
-        opened = self.keyring.open(token, key.id)
-        if not may_use(key, opened.queue):
-            raise InvalidTokenError
+        opened = self._open(key, token)
         try:
             async with (
                 asyncio.timeout(self._settle_seconds),
@@ -150,7 +148,7 @@ class Leases:
         self._note_act(opened, attempt)
         if attempt is None:
             return None
-        token = seal_attempt(attempt, self.keyring, key.id, opened.worker)
+        token = seal_attempt(attempt, self.keyring, opened.key_id, opened.worker)
         return Extended(token, attempt.lease_expires_at, attempt.deadline)
 
     def _note_act(self, token: LeaseToken, attempt: Attempt | None) -> None:
@@ -160,6 +158,22 @@ class Leases:
             self.workers.note_settled(token.worker, token.queue, token.task_id)
         else:
             self.workers.note_leased(token.worker, [attempt])
+
+    def is_callback(self, token: str) -> bool:
+        """Return whether a token was handed over with the request of a task: it needs no API key."""
+        try:
+            self.keyring.open(token, CALLBACK_KEY.id)
+        except InvalidTokenError:
+            return False
+        return True
+
+    def _open(self, key: WorkKey, token: str) -> LeaseToken:
+        if self.is_callback(token):
+            return self.keyring.open(token, CALLBACK_KEY.id)
+        opened = self.keyring.open(token, key.id)
+        if not may_use(key, opened.queue):
+            raise InvalidTokenError
+        return opened
 
     async def close(self) -> None:
         """Do as `end_waits`, put back what is to be, and close the connections.

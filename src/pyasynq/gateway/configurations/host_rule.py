@@ -1,0 +1,175 @@
+"""Rule of a host that tasks of the kind `http` call: addresses, ports, limits, and what only it gets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pyasynq._checks import parse_whole_number
+from pyasynq.errors import InvalidOptionError
+
+from .field_names import join_path, read_table
+from .secret_reference import SecretReference, parse_secret_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+DEFAULT_PORTS: Final = frozenset({80, 443})
+_HIGHEST_PORT: Final = 65_535
+_MOST_ENTRIES: Final = 100
+_MOST_CONCURRENCY: Final = 10_000
+_FIELDS: Final = ("addresses", "ports", "concurrency", "signing_secrets", "secret_headers", "ca_file")
+_HOST: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]+\]")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_OWN_HEADERS: Final = (
+    "connection",
+    "content-length",
+    "host",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+)
+_OWN_PREFIXES: Final = ("webhook-", "x-pyasynq-", "proxy-")
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """Rule of a host; the default is that of hosts that the file does not list.
+
+    Attributes:
+        name: of the host, in lower case; with a port if the rule is for that port alone.
+        addresses: networks that it may have although they are private or loopback.
+        ports: that may be called.
+        concurrency: requests at once, in all instances together; None means unlimited.
+        signing_secrets: sign its requests by Standard Webhooks; several while they are rotated.
+        secret_headers: headers that this host alone gets, by name.
+        ca_file: file with the certificates that its own must be signed by; empty uses those of the system.
+    """
+
+    name: str = ""
+    addresses: tuple[Network, ...] = ()
+    ports: frozenset[int] = DEFAULT_PORTS
+    concurrency: int | None = None
+    signing_secrets: tuple[SecretReference, ...] = ()
+    secret_headers: tuple[tuple[str, SecretReference], ...] = ()
+    ca_file: str = ""
+
+
+def parse_host_rules(path: str, value: object) -> dict[str, HostRule]:
+    """Return the rules of a table, by host.
+
+    Raises:
+        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+    """
+    if not isinstance(value, dict):
+        raise InvalidOptionError(
+            path, type(value), 'must be a table for each host, as in [hosts."a.example"]'
+        )
+    rules = (_parse_host_rule(join_path(path, f'"{name}"'), name, table) for name, table in value.items())
+    return {rule.name: rule for rule in rules}
+
+
+def find_host_rule(rules: Mapping[str, HostRule], host: str, port: int) -> HostRule:
+    """Return the rule for a host and port: that of the port, of the host, or the default."""
+    name = host.lower().rstrip(".")
+    return rules.get(f"{name}:{port}") or rules.get(name) or HostRule(name)
+
+
+def check_header_name(path: str, name: object) -> str:
+    """Return the name of a header that a request may have besides those that the service sets.
+
+    Raises:
+        InvalidOptionError: for another one.
+    """
+    if not isinstance(name, str) or not _HEADER.fullmatch(name):
+        raise InvalidOptionError(path, type(name), "must be the name of a header, such as X-Team")
+    low = name.lower()
+    if low in _OWN_HEADERS or low.startswith(_OWN_PREFIXES):
+        raise InvalidOptionError(path, name, "is set by the service: leave it out")
+    return name
+
+
+def _parse_host_rule(path: str, given: str, value: object) -> HostRule:
+    name, port = _parse_name(path, given)
+    fields = read_table(path, value, _FIELDS, later=("rate", "oauth2", "client_certificate"))
+    ports = frozenset({port}) if port is not None else DEFAULT_PORTS
+    if "ports" in fields:
+        if port is not None:
+            raise InvalidOptionError(join_path(path, "ports"), list, "the host's name has a port already")
+        ports = frozenset(_parse_list(join_path(path, "ports"), fields["ports"], _parse_port))
+    return HostRule(
+        name=name if port is None else f"{name}:{port}",
+        addresses=_parse_list(join_path(path, "addresses"), fields.get("addresses", []), _parse_network),
+        ports=ports,
+        concurrency=_parse_concurrency(join_path(path, "concurrency"), fields.get("concurrency")),
+        signing_secrets=_parse_list(
+            join_path(path, "signing_secrets"), fields.get("signing_secrets", []), parse_secret_reference
+        ),
+        secret_headers=_parse_secret_headers(
+            join_path(path, "secret_headers"), fields.get("secret_headers", {})
+        ),
+        ca_file=_parse_file(join_path(path, "ca_file"), fields.get("ca_file", "")),
+    )
+
+
+def _parse_name(path: str, given: str) -> tuple[str, int | None]:
+    name, port = given.lower(), None
+    if not name.endswith("]") and ":" in name:
+        name, _, digits = name.rpartition(":")
+        port = _parse_port(path, parse_whole_number(digits))
+    name = name.rstrip(".")
+    if not _HOST.fullmatch(name):
+        remedy = 'must be the name of a host, such as [hosts."a.example"] or [hosts."a.example:8443"]'
+        raise InvalidOptionError(path, str, remedy)
+    return name, port
+
+
+def _parse_list(path: str, value: object, parse: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise InvalidOptionError(path, type(value), "must be a list")
+    if len(value) > _MOST_ENTRIES:
+        raise InvalidOptionError(path, len(value), f"must have {_MOST_ENTRIES} entries at most")
+    return tuple(parse(f"{path}[{place}]", one) for place, one in enumerate(value))
+
+
+def _parse_network(path: str, value: object) -> Network:
+    if isinstance(value, str):
+        try:
+            return ip_network(value)
+        except ValueError:
+            pass
+    raise InvalidOptionError(path, type(value), "must be a network or an address, such as 10.1.0.0/16")
+
+
+def _parse_port(path: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _HIGHEST_PORT:
+        raise InvalidOptionError(path, value, f"must be a port from 1 to {_HIGHEST_PORT:,}")
+    return value
+
+
+def _parse_concurrency(path: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CONCURRENCY:
+        raise InvalidOptionError(path, value, f"must be a number from 1 to {_MOST_CONCURRENCY:,}")
+    return value
+
+
+def _parse_secret_headers(path: str, value: object) -> tuple[tuple[str, SecretReference], ...]:
+    if not isinstance(value, dict):
+        raise InvalidOptionError(path, type(value), 'must be a table: { Authorization = "env:BILLING" }')
+    return tuple(
+        (check_header_name(join_path(path, name), name), parse_secret_reference(join_path(path, name), one))
+        for name, one in value.items()
+    )
+
+
+def _parse_file(path: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidOptionError(path, type(value), "must be the name of a file")
+    return value

@@ -1,0 +1,60 @@
+"""Reference to a secret: the name of an environment variable or of a file, never the secret itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyasynq.errors import ConfigurationError, InvalidOptionError
+
+_LONGEST_BYTES: Final = 100_000
+_SCHEMES: Final = ("env", "file")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """Where a secret is: `env:NAME` or `file:/run/secrets/name`.
+
+    Attributes:
+        path: place of the reference in the service's file, for errors.
+        scheme: `env` or `file`.
+        name: of the variable or file.
+    """
+
+    path: str
+    scheme: str
+    name: str
+
+    def read(self) -> str:
+        """Return the secret, without white space at its ends. A file is read each time.
+
+        Raises:
+            ConfigurationError: there is none; the error names the field and the place, never a content.
+        """
+        try:
+            if self.scheme == "env":
+                text = os.environ[self.name]
+            else:
+                with Path(self.name).open("rb") as file:
+                    text = file.read(_LONGEST_BYTES).decode()
+        except (KeyError, OSError, ValueError) as error:
+            reason = "is not set" if self.scheme == "env" else f"cannot be read ({type(error).__name__})"
+            raise ConfigurationError(f"{self.path}: {self.scheme}:{self.name} {reason}") from None
+        if not text.strip():
+            raise ConfigurationError(f"{self.path}: {self.scheme}:{self.name} is empty")
+        return text.strip()
+
+
+def parse_secret_reference(path: str, value: object) -> SecretReference:
+    """Return the reference that a text is.
+
+    Raises:
+        InvalidOptionError: for anything else; a secret itself is not repeated in the error.
+    """
+    scheme, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if scheme not in _SCHEMES or not name or (scheme == "file" and not name.startswith("/")):
+        remedy = "must name where the secret is: env:NAME or file:/run/secrets/name"
+        raise InvalidOptionError(path, type(value), remedy)
+    return SecretReference(path, scheme, name)

@@ -1,0 +1,220 @@
+"""Worker of one instance of the service: it runs the tasks of the types whose kind is `http`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.consumer import Consumer, ConsumerConfig
+from pyasynq.control import Archive, Retry
+from pyasynq.errors import PyasynqError, QueuePausedError
+from pyasynq.rate import Semaphore
+
+from .http.outcomes import Gone, Throttled
+from .lane import Lane
+from .outcome import PutBack
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from pyasynq.consumer import Attempt
+    from pyasynq.gateway.configurations import HostRule, TaskConfiguration
+
+    from .http.delivery import Deliveries
+    from .outcome import DelayOfFailure, Outcome
+
+    ListTypes = Callable[[], Mapping[str, TaskConfiguration]]
+    PauseQueue = Callable[[str, str], Awaitable[None]]
+
+_log = logging.getLogger("pyasynq.gateway")
+
+_REST_SECONDS: Final = 1.0
+_SLOTS: Final = 100
+"""Tasks at once of a host without a limit, in one instance."""
+_MOST_ATTEMPTS: Final = 10_000
+_FULL_SECONDS: Final = 0.5
+"""Seconds until the next look at a host whose slots are taken, by other instances as well."""
+_SCOPE: Final = "pyasynq:host:"
+
+
+class HostedWorker:
+    """Runs the tasks of hosted types, and follows changes of their configurations. Belongs to one event loop.
+
+    Args:
+        redis: where Redis is, as for `Consumer`.
+        list_types: returns the configuration of each type, by name.
+        deliveries: sends requests; closed with the worker.
+        retry_delay: delay of a failed task.
+        pause_queue: pauses a queue for a reason, when a host says that an endpoint is gone for good.
+        rest: seconds between two looks at the types.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        list_types: ListTypes,
+        deliveries: Deliveries,
+        *,
+        retry_delay: DelayOfFailure,
+        pause_queue: PauseQueue,
+        rest: float = _REST_SECONDS,
+    ) -> None:
+        self._redis = redis
+        self._list_types = list_types
+        self._deliveries = deliveries
+        self._retry_delay = retry_delay
+        self._pause_queue = pause_queue
+        self._rest = rest
+        self._consumer: Consumer | None = None
+        self._served: set[str] = set()
+        self._lanes: dict[HostRule, Lane] = {}
+        self._semaphores: dict[HostRule, Semaphore] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._has_failed = False
+        self._is_stopped = False
+
+    @property
+    def running(self) -> int:
+        """Number of tasks that run now."""
+        return sum(lane.running for lane in self._lanes.values())
+
+    def start(self) -> None:
+        """Begin to follow the types and to run their tasks. Idempotent."""
+        if self._following is None and not self._is_stopped:
+            self._following = asyncio.create_task(self._follow(), name="pyasynq hosted types")
+
+    def stop(self) -> None:
+        """Take no more tasks: the first step of a shutdown. Running tasks go on until `close`."""
+        self._is_stopped = True
+        if self._following is not None:
+            self._following.cancel()
+        for lane in self._lanes.values():
+            lane.stop()
+
+    async def close(self, timeout: float) -> None:
+        """Do as `stop`, wait for the tasks that run, put back the others, and close the connections.
+
+        Args:
+            timeout: seconds to wait.
+        """
+        self.stop()
+        if self._following is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._following
+        await asyncio.gather(*(lane.close(timeout) for lane in self._lanes.values()))
+        await self._deliveries.close()
+        for semaphore in self._semaphores.values():
+            await semaphore.close()
+        if self._consumer is not None:
+            await self._consumer.close()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._serve_types()
+            except PyasynqError as error:
+                if not self._has_failed:
+                    _log.warning("hosted types cannot be served: %s; retrying every second", visible(error))
+                self._has_failed = True
+            except Exception:  # noqa: BLE001 - without looks the instance would serve what is stale
+                _log.exception("hosted types were not served; retrying every second")
+            else:
+                self._has_failed = False
+            await asyncio.sleep(self._rest)
+
+    async def _serve_types(self) -> None:
+        """Serve the queue of each hosted type, and lease from those of a host together.
+
+        Raises:
+            RedisError: Redis cannot be reached, or refuses a queue.
+        """
+        types = self._list_types()
+        hosted = {name: one for name, one in types.items() if one.kind == "http"}
+        lanes: defaultdict[HostRule, list[str]] = defaultdict(list)
+        for name in hosted:
+            await self._serve(name)
+        for name, one in hosted.items():
+            assert one.url is not None  # noqa: S101 - the kind http has one
+            lanes[self._deliveries.rule_of(one.url)].append(name)
+        for rule, lane in self._lanes.items():
+            lane.set_queues(lanes.pop(rule, ()))
+        for rule, names in lanes.items():
+            self._lanes[rule] = self._make_lane(rule)
+            self._lanes[rule].set_queues(names)
+        await self._drop(self._served - hosted.keys())
+
+    async def _serve(self, name: str) -> None:
+        if name in self._served:
+            return
+        if self._consumer is None:
+            await self._deliveries.start()
+            config = ConsumerConfig(queues={name: 1}, concurrency=_MOST_ATTEMPTS)
+            consumer = Consumer(self._redis, config)
+            await consumer.start()
+            self._consumer = consumer
+        else:
+            await self._consumer.serve(name)
+        self._served.add(name)
+
+    async def _drop(self, names: set[str]) -> None:
+        """Drop queues of types that are hosted no more; a consumer serves one at least, so the last stays."""
+        for name in names:
+            if self._consumer is not None and len(self._served) > 1:
+                await self._consumer.unserve(name)
+                self._served.discard(name)
+
+    def _make_lane(self, rule: HostRule) -> Lane:
+        assert self._consumer is not None  # noqa: S101 - it serves the queues of the lane
+
+        async def handle(attempt: Attempt) -> Outcome:
+            return await self._handle(attempt, rule, lane)
+
+        slots = min(_SLOTS, rule.concurrency or _SLOTS)
+        lane = Lane(rule.name, self._consumer, handle, retry_delay=self._retry_delay, slots=slots)
+        return lane
+
+    async def _handle(self, attempt: Attempt, rule: HostRule, lane: Lane) -> Outcome:
+        """Send an attempt's request while a slot of its host is held."""
+        configuration = self._list_types().get(attempt.queue)
+        if configuration is None or configuration.kind != "http":
+            return PutBack()  # the type was changed in this moment
+        if rule.concurrency is None:
+            return await self._deliver(attempt, configuration, lane)
+        semaphore = self._semaphore_of(rule, rule.concurrency)
+        holder = f"{attempt.queue}/{attempt.id}"
+        if not await semaphore.acquire(task_id=holder, deadline=attempt.deadline):
+            lane.throttle(_FULL_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - spreads load
+            return PutBack()
+        try:
+            return await self._deliver(attempt, configuration, lane)
+        finally:
+            with contextlib.suppress(PyasynqError):
+                await semaphore.release(task_id=holder)
+
+    async def _deliver(self, attempt: Attempt, configuration: TaskConfiguration, lane: Lane) -> Outcome:
+        outcome = await self._deliveries.deliver(attempt, configuration)
+        if isinstance(outcome, Throttled):
+            lane.throttle(outcome.seconds)
+            return Retry(outcome.seconds, reason=outcome.reason, spend=False)
+        if isinstance(outcome, Gone):
+            with contextlib.suppress(QueuePausedError):
+                await self._pause_queue(attempt.queue, outcome.reason)
+            return Archive(outcome.reason)
+        return outcome
+
+    def _semaphore_of(self, rule: HostRule, concurrency: int) -> Semaphore:
+        semaphore = self._semaphores.get(rule)
+        if semaphore is None:
+            semaphore = Semaphore(
+                self._redis,
+                scope=f"{_SCOPE}{rule.name}",
+                max_tokens=concurrency,
+                client_name="pyasynq-hosted",
+            )
+            self._semaphores[rule] = semaphore
+        return semaphore

@@ -1,0 +1,245 @@
+"""Handler of the kind `http`: one request for each attempt, and the outcome that its answer means."""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+from yarl import URL
+
+from pyasynq._visible_text import visible
+from pyasynq.control import Archive, Retry
+from pyasynq.errors import ConfigurationError
+from pyasynq.gateway.configurations import HostRule, find_host_rule
+from pyasynq.gateway.configurations.url_template import TemplateError, UrlTemplate
+from pyasynq.gateway.hosted.outcome import HandedOver
+
+from .guard import Guard, RefusedAddressError, guarded_connector
+from .outcomes import Throttled, judge_answer
+from .redis_addresses import find_redis_addresses
+from .signature import message_id, read_signing_secret, signature_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from pyasynq.consumer import Attempt
+    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.hosted.outcome import Outcome
+
+    from .addresses import Address
+
+_log = logging.getLogger("pyasynq.gateway")
+
+_CONNECT_SECONDS: Final = 5.0
+_CALLBACK_SECONDS: Final = 20.0
+"""Seconds for an answer that hands the task over: its token is valid for the first lease only."""
+_CALLBACK_LEASE: Final = 40.0
+"""Seconds until the host must have extended the lease; the token of the request is valid that long."""
+_CALLBACK_HEADER: Final = "Pyasynq-Callback"
+_TOKEN_HEADER: Final = "X-Pyasynq-Token"  # noqa: S105 - the name of a header
+_ACCEPTED: Final = 202
+_LARGEST_HEAD: Final = 64_000
+_RESULT_BYTES: Final = 20_000
+"""Bytes of an answer that are kept as the result."""
+_CHUNK_BYTES: Final = 16_384
+_TRACE_HEADERS: Final = ("traceparent", "tracestate", "baggage")
+_METHODS_WITHOUT_BODY: Final = frozenset({"GET", "DELETE"})
+
+
+class Deliveries:
+    """Sends the requests of an instance. Belongs to one event loop.
+
+    Args:
+        rules: rule of each host that the file lists.
+        redis: URL of Redis, whose servers are never called.
+        own_ports: ports of this machine that are never called: those of the service.
+        seal: returns the lease token of an attempt, for types with callbacks.
+        version: of the program, for `User-Agent`.
+    """
+
+    def __init__(
+        self,
+        rules: Mapping[str, HostRule],
+        *,
+        redis: str = "",
+        own_ports: Collection[int] = (),
+        seal: Callable[[Attempt], str] | None = None,
+        version: str = "",
+    ) -> None:
+        self._rules = rules
+        self._redis = redis
+        self._forbidden: Collection[tuple[Address, int]] = ()
+        self._own_ports = own_ports
+        self._seal = seal
+        self._agent = f"pyasynq/{version}" if version else "pyasynq"
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        """Session of each host rule, by its name; that of unlisted hosts is under the empty one."""
+
+    async def start(self) -> None:
+        """Learn the addresses of Redis. Each call learns the current ones."""
+        self._forbidden = await find_redis_addresses(self._redis)
+
+    def rule_of(self, template: UrlTemplate) -> HostRule:
+        """Return the rule for a type's host."""
+        return find_host_rule(self._rules, template.host, template.port)
+
+    async def deliver(self, attempt: Attempt, configuration: TaskConfiguration) -> Outcome | Throttled:
+        """Send the request of an attempt; return what its answer means.
+
+        Cancelled, it closes the connection; the host may have taken the request.
+        """
+        template = configuration.url
+        assert template is not None  # noqa: S101 - the kind http has one
+        rule = self.rule_of(template)
+        body = attempt.task.payload or b""
+        try:
+            url = template.fill(_read_params(body))
+            headers = self._headers_of(attempt, configuration, rule, body)
+            session = self._session_of(rule)
+        except TemplateError as error:
+            return Archive(str(error))
+        except ConfigurationError as error:
+            _log.error("host %s cannot be called: %s", visible(template.host), visible(error))
+            return Retry(reason="the service cannot read a secret of the host; its log says which")
+        left = max(0.0, attempt.deadline.timestamp() - time.time())
+        total = min(left, _CALLBACK_SECONDS) if configuration.callback else left
+        try:
+            async with session.request(
+                configuration.method,
+                URL(url, encoded=True),
+                data=None if configuration.method in _METHODS_WITHOUT_BODY else body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=total, sock_connect=_CONNECT_SECONDS),
+                allow_redirects=False,
+            ) as answer:
+                return await _judge(answer, configuration)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            return _judge_error(error, template.host)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+    def _headers_of(
+        self, attempt: Attempt, configuration: TaskConfiguration, rule: HostRule, body: bytes
+    ) -> dict[str, str]:
+        """Return the headers of a request; those of the service win."""
+        headers = {
+            "User-Agent": self._agent,
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+            **configuration.headers,
+        }
+        if configuration.method not in _METHODS_WITHOUT_BODY:
+            headers.setdefault("Content-Type", "application/json")
+        for name in _TRACE_HEADERS:
+            value = attempt.task.headers.get(name, "")
+            if value and value.isascii() and value.isprintable():
+                headers[name] = value
+        headers.update({name: one.read() for name, one in rule.secret_headers})
+        secrets = [read_signing_secret(one.path, one.read()) for one in rule.signing_secrets]
+        signed = b"" if configuration.method in _METHODS_WITHOUT_BODY else body
+        name = message_id(attempt.queue, attempt.id)
+        headers.update(signature_headers(secrets, name, int(time.time()), signed))
+        headers.update(
+            {
+                "X-Pyasynq-Queue": _to_header(attempt.queue),
+                "X-Pyasynq-Task-Id": _to_header(attempt.id),
+                "X-Pyasynq-Attempt": str(attempt.retried + 1),
+                "X-Pyasynq-Max-Retry": str(attempt.max_retry),
+                "X-Pyasynq-Deadline": attempt.deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            }
+        )
+        if configuration.callback and self._seal is not None:
+            headers[_TOKEN_HEADER] = self._seal(attempt)
+        return headers
+
+    def _session_of(self, rule: HostRule) -> aiohttp.ClientSession:
+        name = rule.name if rule.name in self._rules else ""
+        session = self._sessions.get(name)
+        if session is None:
+            tls = ssl.create_default_context(cafile=rule.ca_file or None)
+            tls.minimum_version = ssl.TLSVersion.TLSv1_2
+            guard = Guard(rule, lambda: self._forbidden, self._own_ports)
+            session = self._sessions[name] = aiohttp.ClientSession(
+                connector=guarded_connector(guard, tls),
+                # An answer must set no cookie for the next task.
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # Settings of the environment would lead around the guard.
+                trust_env=False,
+                # A small compressed answer may be a huge one.
+                auto_decompress=False,
+                max_line_size=_LARGEST_HEAD,
+                max_field_size=_LARGEST_HEAD,
+            )
+        return session
+
+
+async def _judge(answer: aiohttp.ClientResponse, configuration: TaskConfiguration) -> Outcome | Throttled:
+    """Return the outcome of an answer; its body becomes the result of a task that is done."""
+    if configuration.callback and answer.status == _ACCEPTED:
+        said = answer.headers.get(_CALLBACK_HEADER, "").strip().lower()
+        if said == "lease":
+            return HandedOver(_CALLBACK_LEASE)
+    outcome = judge_answer(
+        answer.status,
+        answer.headers,
+        retry_on=configuration.retry_on,
+        archive_on=configuration.archive_on,
+    )
+    if outcome is not None:
+        return outcome
+    return await _read_result(answer)
+
+
+async def _read_result(answer: aiohttp.ClientResponse) -> bytes | None:
+    """Return the first bytes of the body; a longer one ends the connection instead of being read."""
+    kept = bytearray()
+    async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
+        kept += chunk
+        if len(kept) > _RESULT_BYTES:
+            answer.close()
+            break
+    return bytes(kept[:_RESULT_BYTES]) or None
+
+
+_REASONS: Final = (
+    (aiohttp.ClientConnectorDNSError, "host {} cannot be resolved"),
+    (aiohttp.ClientSSLError, "TLS with host {} failed"),
+    (aiohttp.ClientConnectorError, "host {} cannot be reached"),
+    (TimeoutError, "host {} did not answer in time"),
+)
+"""Reasons of requests without an answer, by the class of the error; the first one counts."""
+
+
+def _judge_error(error: BaseException, host: str) -> Outcome:
+    """Return the outcome of a request without an answer."""
+    cause = getattr(error, "os_error", None) or error.__cause__
+    if isinstance(cause, RefusedAddressError):
+        remedy = f'list its addresses and ports under [hosts."{host}"] in the service\'s file'
+        return Archive(f"host {host} has an address or port that may not be called: {remedy}")
+    if isinstance(error, aiohttp.InvalidURL):
+        return Archive("the URL of the type cannot be called with these params")
+    for kind, reason in _REASONS:
+        if isinstance(error, kind):
+            return Retry(reason=reason.format(host))
+    return Retry(reason=f"the connection to host {host} broke: {type(error).__name__}")
+
+
+def _read_params(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _to_header(name: str) -> str:
+    """Return a name for a header: all but visible ASCII percent-encoded."""
+    data = name.encode("utf-8", "surrogateescape")
+    return "".join(chr(byte) if 0x21 <= byte <= 0x7E and byte != 0x25 else f"%{byte:02X}" for byte in data)

@@ -1,0 +1,141 @@
+"""Guard against requests to this machine and its networks (SSRF), at each connection.
+
+aiohttp asks the resolver for names alone, not for addresses within a URL; it asks the socket factory
+for each new connection, but shows it no name. So both check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from .addresses import is_allowed, is_own, parse_address, plain_address
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Collection
+
+    from pyasynq.gateway.configurations import HostRule
+
+    from .addresses import Address
+
+_MOST_CONNECTIONS: Final = 1_000
+_KEPT_SECONDS: Final = 15.0
+"""Seconds for which an idle connection is kept: servers close theirs after a minute or so."""
+
+
+class RefusedAddressError(OSError):
+    """The host has an address, or the URL a port, that may not be called."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EACCES, "the address may not be called")
+
+
+class Guard:
+    """Decides on the addresses of one host rule.
+
+    Args:
+        rule: of the host; also decides on the ports.
+        list_forbidden: returns addresses and ports that are never called, whatever the rule says: those of
+            Redis.
+        own_ports: ports of this machine that are never called: those of the service.
+    """
+
+    def __init__(
+        self,
+        rule: HostRule,
+        list_forbidden: Callable[[], Collection[tuple[Address, int]]] = tuple,
+        own_ports: Collection[int] = (),
+    ) -> None:
+        self._rule = rule
+        self._list_forbidden = list_forbidden
+        self._own_ports = own_ports
+
+    def check(self, text: str, port: int) -> None:
+        """Check an address and a port.
+
+        Raises:
+            RefusedAddressError: they may not be called.
+        """
+        address = parse_address(text)
+        if address is None or port not in self._rule.ports or not self._admits(address, port):
+            raise RefusedAddressError
+
+    def _admits(self, address: Address, port: int) -> bool:
+        plain = plain_address(address)
+        if (plain, port) in self._list_forbidden() or (port in self._own_ports and is_own(plain)):
+            return False
+        return is_allowed(address, self._rule.addresses)
+
+    def open_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        """Return a socket for an address of `getaddrinfo`: the socket factory of a connector.
+
+        Raises:
+            RefusedAddressError: it may not be called.
+        """
+        family, kind, protocol, _, endpoint = address
+        self.check(endpoint[0], endpoint[1])
+        return socket.socket(family, kind, protocol)
+
+
+class GuardedResolver(AbstractResolver):
+    """Resolves names, and refuses those with any address that may not be called.
+
+    Args:
+        guard: decides.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name.
+
+        Raises:
+            RefusedAddressError: one of them may not be called.
+            OSError: the name cannot be resolved.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(
+            host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+        )
+        for *_, endpoint in found:
+            self._guard.check(str(endpoint[0]), port)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(endpoint[0]),
+                port=port,
+                family=one_family,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for one_family, _, protocol, _, endpoint in found
+        ]
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
+def guarded_connector(guard: Guard, tls: ssl.SSLContext | bool = True) -> TCPConnector:  # noqa: FBT001, FBT002 - aiohttp's
+    """Return a connector of which each connection is checked.
+
+    A connection in its pool is not checked again, so each host rule needs a connector of its own.
+    """
+    return TCPConnector(
+        resolver=GuardedResolver(guard),
+        socket_factory=guard.open_socket,
+        ssl=tls,
+        limit=_MOST_CONNECTIONS,
+        limit_per_host=0,
+        keepalive_timeout=_KEPT_SECONDS,
+        # A name may get another address at any time, so each connection resolves it again.
+        use_dns_cache=False,
+    )

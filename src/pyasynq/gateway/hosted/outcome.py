@@ -1,0 +1,61 @@
+"""Outcomes of hosted attempts: what a handler returns, and how it settles the attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyasynq.control import Archive, Cancel, ControlFlow, Retry, Snooze
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.consumer import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The target goes on by itself, and settles the attempt by its lease token.
+
+    Attributes:
+        lease: seconds until the target must have extended the lease or settled the attempt.
+    """
+
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """The attempt was not made: the task goes back to the front of its queue."""
+
+
+Outcome: TypeAlias = bytes | ControlFlow | HandedOver | PutBack | None
+"""Return value of a handler: the result of a task that is done, or another outcome."""
+
+DelayOfFailure: TypeAlias = "Callable[[str, int], float | None]"
+"""Returns the seconds until a failed task's next attempt, by queue and number of failures before it."""
+
+
+async def settle(attempt: Attempt, outcome: Outcome, retry_delay: DelayOfFailure) -> None:
+    """Settle an attempt as its handler said.
+
+    Raises:
+        PyasynqError: as the methods of an attempt do.
+    """
+    match outcome:
+        case HandedOver():
+            await attempt.extend(outcome.lease)
+        case PutBack():
+            await attempt.requeue()
+        case Snooze():
+            await attempt.snooze(outcome.delay)
+        case Archive():
+            await attempt.archive(outcome.reason)
+        case Cancel():
+            await attempt.cancel(outcome.reason)
+        case Retry() if outcome.spend and outcome.after is None:
+            await attempt.retry(outcome, retry_delay(attempt.queue, attempt.retried))
+        case ControlFlow():
+            await attempt.retry(outcome)
+        case _:
+            await attempt.done(outcome)
