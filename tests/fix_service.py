@@ -82,12 +82,16 @@ async def serving(
     types: Any = None,
     *,
     settings: Mapping[str, Any] | None = None,
+    hosts: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[Visitor]:
     """Run an instance for the time of a block; it asks for no keys unless told."""
-    file = parse_service_file(
-        {"service": {"redis": url, **(settings or {})}, "tasks": TYPES if types is None else types}
-    )
+    tables = {
+        "service": {"redis": url, **(settings or {})},
+        "tasks": TYPES if types is None else types,
+        "hosts": hosts or {},
+    }
+    file = parse_service_file(tables)
     service = TaskService(file, secret=SigningSecret(SECRET), **{"needs_keys": False, **options})
     admin = User.with_role("admin", "admin")
     try:
