@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from pyasynq.gateway.configurations import HostRule
-from pyasynq.gateway.hosted.http.addresses import is_allowed, is_own, is_public
+from pyasynq.gateway.hosted.http.addresses import is_allowed, is_public, is_this_machine
 from pyasynq.gateway.hosted.http.guard import Guard, GuardedResolver, RefusedAddressError, guarded_connector
 from pyasynq.gateway.hosted.http.redis_addresses import find_redis_addresses, list_redis_hosts
 from tests.run_async import run_async
@@ -65,8 +65,8 @@ def test_a_listed_network_allows_its_addresses_only() -> None:
 
 def test_addresses_of_this_machine_are_known() -> None:
     """Whatever interface they are of."""
-    assert is_own(ip_address("127.0.0.1"))
-    assert not is_own(ip_address("192.0.2.1"))
+    assert is_this_machine(ip_address("127.0.0.1"))
+    assert not is_this_machine(ip_address("192.0.2.1"))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from .url_template import parse_url_template
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-METHODS: Final = ("POST", "PUT", "PATCH", "GET", "DELETE")
+_METHODS: Final = ("POST", "PUT", "PATCH", "GET", "DELETE")
 _MOST_HEADERS: Final = 50
 _LONGEST_VALUE: Final = 2_000
 _LOWEST_STATUS: Final = 100
@@ -22,10 +22,10 @@ _HIGHEST_STATUS: Final = 599
 
 
 def _read_method(path: str, value: object) -> str:
-    if isinstance(value, str) and value.upper() in METHODS:
+    if isinstance(value, str) and value.upper() in _METHODS:
         return value.upper()
-    hint = nearest(value.upper(), METHODS) if isinstance(value, str) else ""
-    raise InvalidOptionError(path, type(value), f"must be one of {', '.join(METHODS)}{hint}")
+    hint = nearest(value.upper(), _METHODS) if isinstance(value, str) else ""
+    raise InvalidOptionError(path, type(value), f"must be one of {', '.join(_METHODS)}{hint}")
 
 
 def _read_headers(path: str, value: object) -> dict[str, str]:

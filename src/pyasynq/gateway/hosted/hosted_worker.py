@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from pyasynq.consumer import Attempt
     from pyasynq.gateway.configurations import HostRule, TaskConfiguration
+    from pyasynq.gateway.leases.acts import DelayOfFailure
 
     from .http.delivery import Deliveries
-    from .outcome import DelayOfFailure, Outcome
+    from .outcome import HostedOutcome
 
     ListTypes = Callable[[], Mapping[str, TaskConfiguration]]
     PauseQueue = Callable[[str, str], Awaitable[None]]
@@ -171,14 +172,14 @@ class HostedWorker:
     def _make_lane(self, rule: HostRule) -> Lane:
         assert self._consumer is not None  # noqa: S101 - it serves the queues of the lane
 
-        async def handle(attempt: Attempt) -> Outcome:
+        async def handle(attempt: Attempt) -> HostedOutcome:
             return await self._handle(attempt, rule, lane)
 
         slots = min(_SLOTS, rule.concurrency or _SLOTS)
         lane = Lane(rule.name, self._consumer, handle, retry_delay=self._retry_delay, slots=slots)
         return lane
 
-    async def _handle(self, attempt: Attempt, rule: HostRule, lane: Lane) -> Outcome:
+    async def _handle(self, attempt: Attempt, rule: HostRule, lane: Lane) -> HostedOutcome:
         """Send an attempt's request while a slot of its host is held."""
         configuration = self._list_types().get(attempt.queue)
         if configuration is None or configuration.kind != "http":
@@ -196,7 +197,7 @@ class HostedWorker:
             with contextlib.suppress(PyasynqError):
                 await semaphore.release(task_id=holder)
 
-    async def _deliver(self, attempt: Attempt, configuration: TaskConfiguration, lane: Lane) -> Outcome:
+    async def _deliver(self, attempt: Attempt, configuration: TaskConfiguration, lane: Lane) -> HostedOutcome:
         outcome = await self._deliveries.deliver(attempt, configuration)
         if isinstance(outcome, Throttled):
             lane.throttle(outcome.seconds)

@@ -28,16 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from pyasynq.consumer import Attempt, Consumer
+    from pyasynq.gateway.leases.acts import DelayOfFailure
 
-    from .outcome import DelayOfFailure, Outcome
+    from .outcome import HostedOutcome
 
-    Handle = Callable[[Attempt], Awaitable[Outcome]]
+    Handle = Callable[[Attempt], Awaitable[HostedOutcome]]
 
 _log = logging.getLogger("pyasynq.gateway")
 
-LEASE_SECONDS: Final = 30.0
+_LEASE_SECONDS: Final = 30.0
 """Seconds of a lease: after a crash, a task runs again that much later at most."""
-_RENEW_SECONDS: Final = LEASE_SECONDS / 3
+_RENEW_SECONDS: Final = _LEASE_SECONDS / 3
 _WAIT_SECONDS: Final = 20.0
 """Longest time of one call for tasks."""
 _PAUSE_SECONDS: Final = 1.0
@@ -143,7 +144,7 @@ class Lane:
                 continue
             try:
                 attempts = await self._consumer.lease(
-                    *self._queues, limit=min(free, _BATCH), wait=_WAIT_SECONDS, duration=LEASE_SECONDS
+                    *self._queues, limit=min(free, _BATCH), wait=_WAIT_SECONDS, duration=_LEASE_SECONDS
                 )
             except ServerStateError:
                 return
@@ -181,7 +182,7 @@ class Lane:
         except PyasynqError as error:
             _log.warning("task %s was not settled: %s", visible(attempt.id), visible(error))
 
-    async def _handle_leased(self, attempt: Attempt) -> Outcome:
+    async def _handle_leased(self, attempt: Attempt) -> HostedOutcome:
         """Return the outcome of the handler.
 
         Raises:
@@ -214,7 +215,7 @@ async def _hold(attempt: Attempt) -> None:
                 reason = cancelled.result()
                 raise reason if reason is not None else LeaseExpiredError
             try:
-                await attempt.extend(LEASE_SECONDS)
+                await attempt.extend(_LEASE_SECONDS)
             except (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, AttemptSettledError):
                 raise
             except PyasynqError as error:

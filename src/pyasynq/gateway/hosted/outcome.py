@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyasynq.control import Archive, Cancel, ControlFlow, Retry, Snooze
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyasynq.consumer import Attempt
+    from pyasynq.gateway.leases.acts import DelayOfFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +28,11 @@ class PutBack:
     """The attempt was not made: the task goes back to the front of its queue."""
 
 
-Outcome: TypeAlias = bytes | ControlFlow | HandedOver | PutBack | None
+HostedOutcome: TypeAlias = bytes | ControlFlow | HandedOver | PutBack | None
 """Return value of a handler: the result of a task that is done, or another outcome."""
 
-DelayOfFailure: TypeAlias = "Callable[[str, int], float | None]"
-"""Returns the seconds until a failed task's next attempt, by queue and number of failures before it."""
 
-
-async def settle(attempt: Attempt, outcome: Outcome, retry_delay: DelayOfFailure) -> None:
+async def settle(attempt: Attempt, outcome: HostedOutcome, retry_delay: DelayOfFailure) -> None:
     """Settle an attempt as its handler said.
 
     Raises:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyasynq.gateway.configurations.host_rule import Network
 
-Address: TypeAlias = IPv4Address | IPv6Address
+NetworkAddress: TypeAlias = IPv4Address | IPv6Address
 
 _REFUSED_4: Final = tuple(
     IPv4Network(block)
@@ -55,7 +55,7 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 _IPV4_MASK: Final = 0xFFFF_FFFF
 
 
-def plain_address(address: Address) -> Address:
+def plain_address(address: NetworkAddress) -> NetworkAddress:
     """Return the IPv4 address within an IPv4-mapped or NAT64 address, and every other as it is."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
@@ -65,7 +65,7 @@ def plain_address(address: Address) -> Address:
     return address
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: NetworkAddress) -> bool:
     """Return whether an address belongs to the public internet."""
     plain = plain_address(address)
     if isinstance(plain, IPv4Address):
@@ -73,15 +73,15 @@ def is_public(address: Address) -> bool:
     return plain in _GLOBAL_6 and not any(plain in block for block in _REFUSED_6)
 
 
-def is_allowed(address: Address, allowed: Iterable[Network]) -> bool:
+def is_allowed(address: NetworkAddress, allowed: Iterable[Network]) -> bool:
     """Return whether an address may be called: it is public and another machine's, or it is listed."""
     plain = plain_address(address)
     if any(plain in network for network in allowed):
         return True
-    return is_public(address) and not is_own(plain)
+    return is_public(address) and not is_this_machine(plain)
 
 
-def is_own(address: Address) -> bool:
+def is_this_machine(address: NetworkAddress) -> bool:
     """Return whether an address is one of this machine's: only to those can a socket be bound."""
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     try:
@@ -92,7 +92,7 @@ def is_own(address: Address) -> bool:
     return True
 
 
-def parse_address(text: str) -> Address | None:
+def parse_address(text: str) -> NetworkAddress | None:
     """Return the address that a text is; None for a name. A scope (`fe80::1%eth0`) is left out."""
     try:
         return ip_address(text.partition("%")[0])

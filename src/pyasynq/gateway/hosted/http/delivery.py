@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from pyasynq.consumer import Attempt
     from pyasynq.gateway.configurations import TaskConfiguration
-    from pyasynq.gateway.hosted.outcome import Outcome
+    from pyasynq.gateway.hosted.outcome import HostedOutcome
 
-    from .addresses import Address
+    from .addresses import NetworkAddress
 
 _log = logging.getLogger("pyasynq.gateway")
 
@@ -72,7 +72,7 @@ class Deliveries:
     ) -> None:
         self._rules = rules
         self._redis = redis
-        self._forbidden: Collection[tuple[Address, int]] = ()
+        self._forbidden: Collection[tuple[NetworkAddress, int]] = ()
         self._own_ports = own_ports
         self._seal = seal
         self._agent = f"pyasynq/{version}" if version else "pyasynq"
@@ -87,7 +87,7 @@ class Deliveries:
         """Return the rule for a type's host."""
         return find_host_rule(self._rules, template.host, template.port)
 
-    async def deliver(self, attempt: Attempt, configuration: TaskConfiguration) -> Outcome | Throttled:
+    async def deliver(self, attempt: Attempt, configuration: TaskConfiguration) -> HostedOutcome | Throttled:
         """Send the request of an attempt; return what its answer means.
 
         Cancelled, it closes the connection; the host may have taken the request.
@@ -181,7 +181,9 @@ class Deliveries:
         return session
 
 
-async def _judge(answer: aiohttp.ClientResponse, configuration: TaskConfiguration) -> Outcome | Throttled:
+async def _judge(
+    answer: aiohttp.ClientResponse, configuration: TaskConfiguration
+) -> HostedOutcome | Throttled:
     """Return the outcome of an answer; its body becomes the result of a task that is done."""
     if configuration.callback and answer.status == _ACCEPTED:
         said = answer.headers.get(_CALLBACK_HEADER, "").strip().lower()
@@ -218,7 +220,7 @@ _REASONS: Final = (
 """Reasons of requests without an answer, by the class of the error; the first one counts."""
 
 
-def _judge_error(error: BaseException, host: str) -> Outcome:
+def _judge_error(error: BaseException, host: str) -> HostedOutcome:
     """Return the outcome of a request without an answer."""
     cause = getattr(error, "os_error", None) or error.__cause__
     if isinstance(cause, RefusedAddressError):

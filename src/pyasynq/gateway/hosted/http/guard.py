@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from .addresses import is_allowed, is_own, parse_address, plain_address
+from .addresses import is_allowed, is_this_machine, parse_address, plain_address
 
 if TYPE_CHECKING:
     import ssl
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyasynq.gateway.configurations import HostRule
 
-    from .addresses import Address
+    from .addresses import NetworkAddress
 
 _MOST_CONNECTIONS: Final = 1_000
 _KEPT_SECONDS: Final = 15.0
@@ -49,7 +49,7 @@ class Guard:
     def __init__(
         self,
         rule: HostRule,
-        list_forbidden: Callable[[], Collection[tuple[Address, int]]] = tuple,
+        list_forbidden: Callable[[], Collection[tuple[NetworkAddress, int]]] = tuple,
         own_ports: Collection[int] = (),
     ) -> None:
         self._rule = rule
@@ -66,9 +66,9 @@ class Guard:
         if address is None or port not in self._rule.ports or not self._admits(address, port):
             raise RefusedAddressError
 
-    def _admits(self, address: Address, port: int) -> bool:
+    def _admits(self, address: NetworkAddress, port: int) -> bool:
         plain = plain_address(address)
-        if (plain, port) in self._list_forbidden() or (port in self._own_ports and is_own(plain)):
+        if (plain, port) in self._list_forbidden() or (port in self._own_ports and is_this_machine(plain)):
             return False
         return is_allowed(address, self._rule.addresses)
 

@@ -10,15 +10,15 @@ from urllib.parse import unquote, urlsplit
 from .addresses import parse_address, plain_address
 
 if TYPE_CHECKING:
-    from .addresses import Address
+    from .addresses import NetworkAddress
 
 _DEFAULT_PORTS: Final = {"redis-sentinel": 26_379, "rediss-sentinel": 26_379}
 _REDIS_PORT: Final = 6_379
 
 
-async def find_redis_addresses(url: str) -> set[tuple[Address, int]]:
+async def find_redis_addresses(url: str) -> set[tuple[NetworkAddress, int]]:
     """Return the addresses of the servers that a URL names; a name that cannot be resolved has none."""
-    found: set[tuple[Address, int]] = set()
+    found: set[tuple[NetworkAddress, int]] = set()
     for host, port in list_redis_hosts(url):
         try:
             answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
