@@ -60,7 +60,7 @@ class Host:
         return answer
 
     async def wait_for(self, number: int) -> list[Request]:
-        """Return the requests when there are so many."""
+        """Return the requests when there is this number of them."""
         async with self.arrived:
             await self.arrived.wait_for(lambda: len(self.requests) >= number)
         return self.requests
@@ -335,7 +335,7 @@ async def test_tasks_of_a_hosted_type_are_not_leased(redis_url: str) -> None:
 
 
 @run_async
-async def test_a_host_has_at_most_so_many_requests_over_all_instances(redis_url: str) -> None:
+async def test_the_concurrency_of_a_host_holds_over_all_instances(redis_url: str) -> None:
     """Two instances, twenty tasks, three at once."""
     at_once: list[int] = []
     now = 0
