@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq.callbacks import Callback
 from pyasynq.errors import InvalidOptionError, TaskIDConflictError, TaskNotFoundError
+from pyasynq.options import DEFAULT_TIMEOUT_SECONDS, resolve_options
 
 if TYPE_CHECKING:
     from pyasynq.client import Client
@@ -20,6 +22,18 @@ _TRIES: Final = 5
 def short_form_options(task_id: int | str) -> dict[str, Any]:
     """Return the options of a task with a number of its caller's: a task that has ended is replaced."""
     return {"task_id": str(task_id), "on_conflict": "replace_finished"}
+
+
+def make_callback(configuration: TaskConfiguration) -> Callback:
+    """Return the callback that enqueues a task of a configured type when another task has ended."""
+    options = resolve_options(configuration.options)
+    return Callback(
+        configuration.name,
+        configuration.name,
+        max_retry=options.max_retry,
+        timeout=options.timeout or DEFAULT_TIMEOUT_SECONDS,
+        retention=options.retention,
+    )
 
 
 def check_params(configuration: TaskConfiguration, payload: bytes | None, *, is_json: bool) -> None:

@@ -15,7 +15,7 @@ from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError, nearest
 from pyasynq.events import ServerStateChanged
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore
-from pyasynq.gateway.new_tasks import check_params, enqueue_short, short_form_options
+from pyasynq.gateway.new_tasks import check_params, enqueue_short, make_callback, short_form_options
 from pyasynq.operations import Operator, User
 from pyasynq.retry import default_retry_delay
 from pyasynq.server import Server, ServerState
@@ -94,7 +94,9 @@ class RedisRoad:
         check_params(configuration, payload, is_json=True)
         options = dict(configuration.options)
         if finished_name:
-            options["on_finished"] = Callback(finished_name, finished_name)
+            told = self.find(finished_name)
+            plain = Callback(finished_name, finished_name)
+            options["on_finished"] = plain if told is None else make_callback(told)
         if request.task_id is None:
             info = await self._client.enqueue(Task(configuration.name, payload, **options))
             existing = info.enqueue_status not in {None, EnqueueStatus.ENQUEUED}

@@ -174,6 +174,38 @@ async def test_a_key_for_repeats_starts_one_task(redis_url: str) -> None:
         check_problem(short, 422, "invalid_value", "Idempotency-Key")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"task_id": 7, "task_name": "resize", "on_finished": "deliver"},
+        {"TaskID": 7, "TaskName": "resize", "OnFinished": "deliver"},
+        {"type": "resize", "options": {"task_id": "7", "on_finished": "deliver"}},
+    ],
+)
+@run_async
+async def test_the_end_of_a_task_enqueues_one_of_another_type(redis_url: str, body: dict[str, Any]) -> None:
+    """Which a worker in any language leases."""
+    async with serving(redis_url) as visitor:
+        assert 201 == (await visitor.ask("POST", "/v1/tasks", body)).status_code
+        await visitor.settle(await visitor.take("resize"), "fail", error="broken", retry=False)
+        told = (await visitor.take("deliver"))["payload"]
+        error = told.pop("error")
+    assert {"id": "7", "type": "resize", "outcome": "archived"} == told
+    assert "broken" in error
+
+
+@run_async
+async def test_an_end_is_told_to_a_type_that_there_is(redis_url: str) -> None:
+    """The error names the field, and the most similar type."""
+    async with serving(redis_url) as visitor:
+        short = {"task_id": 7, "task_name": "resize", "on_finished": "delliver"}
+        long = {"type": "resize", "options": {"on_finished": "delliver"}}
+        for body, field in ((short, "on_finished"), (long, "options.on_finished")):
+            answer = await visitor.ask("POST", "/v1/tasks", body)
+            problem = check_problem(answer, 422, "unknown_task_type", field)
+            assert "'deliver'" in problem["remedy"]
+
+
 @run_async
 async def test_a_used_task_id_is_a_conflict_in_the_long_form(redis_url: str) -> None:
     """The short form alone answers with the task."""

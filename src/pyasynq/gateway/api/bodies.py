@@ -14,6 +14,9 @@ _Type = Annotated[str, Meta(min_length=1, description="Name of the task type.", 
 _Seconds = Annotated[float, Meta(ge=0, le=10**9, description="Seconds.")]
 _Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339, with a zone.")]
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_ToldType = Annotated[
+    str, Meta(min_length=1, description="Task type of which a task is enqueued when this one has ended.")
+]
 _Params = Annotated[msgspec.Raw, Meta(description="Any JSON, stored as it is sent.")]
 
 
@@ -39,6 +42,7 @@ class TaskOptions(Body):
     on_conflict: Literal["raise", "replace_finished"] | UnsetType = UNSET
     group: _Text | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
+    on_finished: _ToldType | UnsetType = UNSET
 
 
 class NewTask(Body):
@@ -67,6 +71,7 @@ class ShortTask(Body):
     task_id: _Number | _Text
     task_name: _Type
     params: _Params = msgspec.field(default_factory=_make_empty)
+    on_finished: _ToldType | UnsetType = UNSET
 
 
 class GoShortTask(Body):
@@ -75,6 +80,7 @@ class GoShortTask(Body):
     task_id: _Number | _Text = msgspec.field(name="TaskID")
     task_name: _Type = msgspec.field(name="TaskName")
     params: _Params = msgspec.field(name="Params", default_factory=_make_empty)
+    on_finished: _ToldType | UnsetType = msgspec.field(name="OnFinished", default=UNSET)
 
 
 class ChangeTask(Body):

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, TaskIDConflictError
-from pyasynq.gateway.new_tasks import check_params, enqueue_short, short_form_options
+from pyasynq.gateway.new_tasks import check_params, enqueue_short, make_callback, short_form_options
 from pyasynq.options import EnqueueOptions, resolve_options
 from pyasynq.task import EnqueueStatus, Task
 from pyasynq.web.api.idempotency import KEY_HEADER, check_fingerprint, options_of_key, read_key
@@ -81,12 +81,13 @@ async def enqueue_body(call: ServiceCall, content: bytes, decode: Decode, key: s
         PyasynqError: as `Client.enqueue` does.
     """
     asked = _read_body(decode, content)
-    configuration = await _find_type(call, asked)
+    configuration = await _find_type(call, asked.type, asked.field)
     check_params(configuration, asked.payload, is_json=asked.is_json)
     with _naming_fields(asked):
         options = {
             **configuration.options,
             **asked.options,
+            **await _read_callback(call, asked),
             **_read_options_of_key(call, asked, content, key),
         }
         resolve_options(options)
@@ -121,23 +122,38 @@ def _read_body(decode: Decode, content: bytes) -> _Asked:
 
 def _of_short(body: ShortTask | GoShortTask, field: str) -> _Asked:
     options = short_form_options(body.task_id)
+    if body.on_finished is not UNSET:
+        options["on_finished"] = body.on_finished
     return _Asked(body.task_name, field, bytes(body.params), is_json=True, options=options, is_short=True)
 
 
-async def _find_type(call: ServiceCall, asked: _Asked) -> TaskConfiguration:
-    """Return the configuration of a task's type.
+async def _read_callback(call: ServiceCall, asked: _Asked) -> dict[str, Any]:
+    """Return the option by which the end of the task enqueues a task of the type that the body names.
 
     Raises:
         ProblemError: there is no such type for this key.
     """
-    found = call.find_type(asked.type)
+    name = asked.options.get("on_finished")
+    if name is None:
+        return {}
+    field = "on_finished" if asked.is_short else "options.on_finished"
+    return {"on_finished": make_callback(await _find_type(call, name, field))}
+
+
+async def _find_type(call: ServiceCall, name: str, field: str) -> TaskConfiguration:
+    """Return the configuration of a task type, which a field of the body names.
+
+    Raises:
+        ProblemError: there is no such type for this key.
+    """
+    found = call.find_type(name)
     if found is None:
         # Another instance may have made it within this second.
         await call.parts.follower.refresh()
-        found = call.find_type(asked.type)
+        found = call.find_type(name)
     if found is None:
-        detail = f"There is no task type {visible(asked.type)} for this key."
-        raise ProblemError(422, "unknown_task_type", detail, call.nearest_type(asked.type), field=asked.field)
+        detail = f"There is no task type {visible(name)} for this key."
+        raise ProblemError(422, "unknown_task_type", detail, call.nearest_type(name), field=field)
     return found
 
 

@@ -173,6 +173,9 @@ LEASE_ROUTES: Final = {
     "/v1/attempts/{token}:fail": RouteDescription(
         "Settle an attempt: it failed.", {204: None}, (lease_bodies.FailAttempt,)
     ),
+    "/v1/attempts/{token}:cancel": RouteDescription(
+        "Settle an attempt: the task is not wanted any more.", {204: None}, (lease_bodies.CancelAttempt,)
+    ),
     "/v1/attempts/{token}:snooze": RouteDescription(
         "Settle an attempt: the task runs later.", {204: None}, (lease_bodies.SnoozeAttempt,)
     ),

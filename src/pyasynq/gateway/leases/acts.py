@@ -1,4 +1,4 @@
-"""Acts of workers on their attempts: extend, complete, fail, snooze, release."""
+"""Acts of workers on their attempts: extend, complete, fail, cancel, snooze, release."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import UNSET
 from pyasynq.control import Retry
 from pyasynq.gateway.leases.bodies import (
     AttemptAct,
+    CancelAttempt,
     CompleteAttempt,
     ExtendAttempt,
     FailAttempt,
@@ -49,6 +50,8 @@ async def perform_act(
             await attempt.done(_read_result(act))
         case FailAttempt():
             await _fail(attempt, act, retry_delay)
+        case CancelAttempt():
+            await attempt.cancel(act.reason)
         case SnoozeAttempt():
             await attempt.snooze(act.delay)
         case ReleaseAttempt():

@@ -79,6 +79,12 @@ class FailAttempt(Body):
     spend: Annotated[bool, Meta(description="Whether a retry is spent.")] = True
 
 
+class CancelAttempt(Body):
+    """Settle: not wanted any more. The task is deleted; the reason is for the log."""
+
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
 class SnoozeAttempt(Body):
     """Settle: not yet. No retry is spent."""
 
@@ -89,7 +95,7 @@ class ReleaseAttempt(Body):
     """Settle: back to the front of the queue, as if it had not been leased."""
 
 
-AttemptAct = ExtendAttempt | CompleteAttempt | FailAttempt | SnoozeAttempt | ReleaseAttempt
+AttemptAct = ExtendAttempt | CompleteAttempt | FailAttempt | CancelAttempt | SnoozeAttempt | ReleaseAttempt
 """What a worker does with an attempt."""
 
 
@@ -111,6 +117,12 @@ class FailItem(FailAttempt, kw_only=True, tag_field="act", tag="fail"):
     token: _Token
 
 
+class CancelItem(CancelAttempt, kw_only=True, tag_field="act", tag="cancel"):
+    """A `CancelAttempt` of a batch."""
+
+    token: _Token
+
+
 class SnoozeItem(SnoozeAttempt, kw_only=True, tag_field="act", tag="snooze"):
     """A `SnoozeAttempt` of a batch."""
 
@@ -123,7 +135,7 @@ class ReleaseItem(ReleaseAttempt, kw_only=True, tag_field="act", tag="release"):
     token: _Token
 
 
-BatchItem = ExtendItem | CompleteItem | FailItem | SnoozeItem | ReleaseItem
+BatchItem = ExtendItem | CompleteItem | FailItem | CancelItem | SnoozeItem | ReleaseItem
 
 
 class AttemptBatch(Body):

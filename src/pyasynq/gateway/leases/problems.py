@@ -12,6 +12,7 @@ _ACT_OF_VERDICT: Final = {
     "done": "complete",
     "retry": "fail",
     "archive": "fail",
+    "cancel": "cancel",
     "snooze": "snooze",
     "requeue": "release",
 }

@@ -18,6 +18,7 @@ from pyasynq.gateway.leases.bodies import (
     AttemptBatch,
     BatchAnswer,
     BatchItem,
+    CancelAttempt,
     CompleteAttempt,
     ExtendAttempt,
     FailAttempt,
@@ -52,6 +53,7 @@ _ACTS: Final[dict[str, type[AttemptAct]]] = {
     "extend": ExtendAttempt,
     "complete": CompleteAttempt,
     "fail": FailAttempt,
+    "cancel": CancelAttempt,
     "snooze": SnoozeAttempt,
     "release": ReleaseAttempt,
 }
