@@ -61,6 +61,7 @@ class TaskTypeFields(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="Only the name in the path.")] | UnsetType = UNSET
     kind: str | UnsetType | None = UNSET
     max_run: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType | None = UNSET
+    max_pending: Annotated[int, Meta(ge=1, le=1_000_000_000)] | UnsetType | None = UNSET
     rate: Annotated[str, Meta(description="As 50/s or 100/m+10.")] | UnsetType | None = UNSET
     ordered: bool | UnsetType | None = UNSET
     timeout: float | str | UnsetType | None = UNSET
@@ -78,6 +79,7 @@ class StoredTaskType(msgspec.Struct):
     version: int
     kind: str | UnsetType = UNSET
     max_run: int | UnsetType = UNSET
+    max_pending: int | UnsetType = UNSET
     rate: str | UnsetType = UNSET
     ordered: bool | UnsetType = UNSET
     timeout: float | UnsetType = UNSET

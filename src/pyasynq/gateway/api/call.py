@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.waits import Waits
     from pyasynq.operations import Operator
 
+    from .back_pressure import BackPressure
     from .description import RouteDescription
 
     Handler = Callable[["ServiceCall"], Awaitable[Response]]
@@ -43,6 +44,7 @@ class ServiceParts:
     """The operator of the service itself; `ServiceCall.operator` is that of the request's key."""
     follower: ConfigurationFollower
     waits: Waits
+    back_pressure: BackPressure
     max_body: int
 
 

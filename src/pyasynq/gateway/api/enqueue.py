@@ -39,7 +39,7 @@ _GO_FIELDS: Final = frozenset({"TaskID", "TaskName", "Params"})
 _PAYLOADS: Final = ("params", "payload", "payload_text", "payload_base64")
 
 
-class _Asked(NamedTuple):
+class AskedTask(NamedTuple):
     """What a body asks for, in either form."""
 
     type: str
@@ -51,15 +51,22 @@ class _Asked(NamedTuple):
     is_short: bool
 
 
+class PreparedTask(NamedTuple):
+    """A task that was checked, and the body that asks for it."""
+
+    task: Task
+    asked: AskedTask
+
+
 async def serve_enqueue(call: ServiceCall) -> Response:
     """Enqueue a task; with `wait` answer when it has ended."""
     wait = call.values["wait"]
     if wait:
         check_may_read(call)
     content = await call.content(call.parts.max_body)
-    info, is_existing = await enqueue_body(
-        call, content, partial(decode_body, call.request), read_key(call.request)
-    )
+    decode = partial(decode_body, call.request)
+    prepared = await prepare_task(call, content, decode, read_key(call.request))
+    info, is_existing = await enqueue_prepared(call, prepared)
     location = {"Location": call.address("tasks", info.queue, info.id)}
     if wait:
         return await answer_result(call, info.queue, info.id, wait, headers=location, is_known=True)
@@ -67,8 +74,8 @@ async def serve_enqueue(call: ServiceCall) -> Response:
     return answer_json(describe_new_task(info, is_existing=is_existing), status, location)
 
 
-async def enqueue_body(call: ServiceCall, content: bytes, decode: Decode, key: str) -> tuple[TaskInfo, bool]:
-    """Enqueue the task of a body; return it, and whether it was there already.
+async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: str) -> PreparedTask:
+    """Return the task of a body, checked and counted in by its type's `max_pending`.
 
     Args:
         call: the request.
@@ -77,13 +84,13 @@ async def enqueue_body(call: ServiceCall, content: bytes, decode: Decode, key: s
         key: idempotency key; empty for none.
 
     Raises:
-        ProblemError: for a body that is wrong, or a type that there is not.
-        PyasynqError: as `Client.enqueue` does.
+        ProblemError: for a body that is wrong, a type that there is not, or a queue that is full.
+        PyasynqError: for options that cannot be.
     """
     asked = _read_body(decode, content)
     configuration = await _find_type(call, asked.type, asked.field)
     check_params(configuration, asked.payload, is_json=asked.is_json)
-    with _naming_fields(asked):
+    with naming_fields(asked):
         options = {
             **configuration.options,
             **asked.options,
@@ -92,10 +99,23 @@ async def enqueue_body(call: ServiceCall, content: bytes, decode: Decode, key: s
         }
         resolve_options(options)
         task = Task(configuration.name, asked.payload, **cast("EnqueueOptions", options))
-        return await (_enqueue_short if asked.is_short else _enqueue)(call, task)
+    await call.parts.back_pressure.admit(configuration)
+    return PreparedTask(task, asked)
 
 
-def _read_body(decode: Decode, content: bytes) -> _Asked:
+async def enqueue_prepared(call: ServiceCall, prepared: PreparedTask) -> tuple[TaskInfo, bool]:
+    """Enqueue a task; return it, and whether it was there already.
+
+    Raises:
+        ProblemError: for a key that was used for another task.
+        PyasynqError: as `Client.enqueue` does.
+    """
+    with naming_fields(prepared.asked):
+        enqueue = _enqueue_short if prepared.asked.is_short else _enqueue
+        return await enqueue(call, prepared.task)
+
+
+def _read_body(decode: Decode, content: bytes) -> AskedTask:
     """Return what the body asks for.
 
     Raises:
@@ -117,17 +137,17 @@ def _read_body(decode: Decode, content: bytes) -> _Asked:
         for option in body.options.__struct_fields__
         if getattr(body.options, option) is not UNSET
     }
-    return _Asked(body.type, "type", payload, name in {"params", "payload"}, options, is_short=False)
+    return AskedTask(body.type, "type", payload, name in {"params", "payload"}, options, is_short=False)
 
 
-def _of_short(body: ShortTask | GoShortTask, field: str) -> _Asked:
+def _of_short(body: ShortTask | GoShortTask, field: str) -> AskedTask:
     options = short_form_options(body.task_id)
     if body.on_finished is not UNSET:
         options["on_finished"] = body.on_finished
-    return _Asked(body.task_name, field, bytes(body.params), is_json=True, options=options, is_short=True)
+    return AskedTask(body.task_name, field, bytes(body.params), is_json=True, options=options, is_short=True)
 
 
-async def _read_callback(call: ServiceCall, asked: _Asked) -> dict[str, Any]:
+async def _read_callback(call: ServiceCall, asked: AskedTask) -> dict[str, Any]:
     """Return the option by which the end of the task enqueues a task of the type that the body names.
 
     Raises:
@@ -157,7 +177,7 @@ async def _find_type(call: ServiceCall, name: str, field: str) -> TaskConfigurat
     return found
 
 
-def _read_options_of_key(call: ServiceCall, asked: _Asked, content: bytes, key: str) -> dict[str, Any]:
+def _read_options_of_key(call: ServiceCall, asked: AskedTask, content: bytes, key: str) -> dict[str, Any]:
     """Return the options by which a request with an idempotency key enqueues one task.
 
     Raises:
@@ -172,7 +192,7 @@ def _read_options_of_key(call: ServiceCall, asked: _Asked, content: bytes, key: 
 
 
 @contextmanager
-def _naming_fields(asked: _Asked) -> Iterator[None]:
+def naming_fields(asked: AskedTask) -> Iterator[None]:
     """Let an error of an option name its field in the body."""
     try:
         yield

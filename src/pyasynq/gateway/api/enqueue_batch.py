@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq.web.api.idempotency import read_key
+from pyasynq.errors import TaskIDConflictError
+from pyasynq.task import EnqueueStatus, TaskState
+from pyasynq.web.api.idempotency import check_fingerprint, read_key
 from pyasynq.web.api.json_body import decode_body, decode_text
 
 from .bodies import NewTaskBatch
 from .call import answer_json
-from .enqueue import describe_new_task, enqueue_body
+from .enqueue import PreparedTask, describe_new_task, enqueue_prepared, naming_fields, prepare_task
 from .problems import to_service_problem
 
 if TYPE_CHECKING:
-    import msgspec
+    from collections.abc import Sequence
+
     from starlette.responses import Response
+
+    from pyasynq.task import EnqueueResult, Task
 
     from .call import ServiceCall
 
@@ -23,27 +28,104 @@ _LARGEST_BODY: Final = 8_000_000
 
 
 async def serve_enqueue_batch(call: ServiceCall) -> Response:
-    """Enqueue many tasks; an error of one of them affects no other.
-
-    The calls leave together, as the client gathers what is enqueued at once (group commit).
-    """
+    """Enqueue many tasks; an error of one of them affects no other."""
     key = read_key(call.request)
     content = await call.content(_LARGEST_BODY)
     batch: NewTaskBatch = decode_body(call.request, content, NewTaskBatch)
-    results = await asyncio.gather(
-        *(_enqueue_item(call, at, raw, f"{key} {at}" if key else "") for at, raw in enumerate(batch.tasks))
-    )
-    return answer_json({"results": results})
+    return answer_json({"results": await enqueue_in_order(call, list(map(bytes, batch.tasks)), key)})
 
 
-async def _enqueue_item(call: ServiceCall, at: int, raw: msgspec.Raw, key: str) -> dict[str, Any]:
-    """Return the status that a request of its own would have had, and the task or the problem."""
+async def enqueue_in_order(
+    call: ServiceCall, items: Sequence[bytes], key: str, *, first: int = 0
+) -> list[dict[str, Any]]:
+    """Enqueue tasks in the order in which they are given; return a result for each.
+
+    Args:
+        call: the request.
+        items: the body of each task, in JSON.
+        key: idempotency key of the whole batch; empty for none.
+        first: place of the first item in the batch.
+
+    Returns:
+        for each the status that a request of its own would have had, and the task or the problem.
+    """
+    places = range(first, first + len(items))
+    found = [
+        await _prepare(call, item, f"{key} {at}" if key else "")
+        for at, item in zip(places, items, strict=True)
+    ]
+    tasks = [one.task for one in found if isinstance(one, PreparedTask)]
+    # One call keeps the order, which calls for each task would not: two batches may be under way at once.
+    enqueued = iter(await call.parts.client.enqueue_many(tasks, on_error="return"))
+    return [
+        await _describe(call, one, next(enqueued), at)
+        if isinstance(one, PreparedTask)
+        else _describe_error(one, at)
+        for at, one in zip(places, found, strict=True)
+    ]
+
+
+async def _prepare(call: ServiceCall, item: bytes, key: str) -> PreparedTask | Exception:
+    """Return the task of an item, or why there is none."""
     try:
-        info, is_existing = await enqueue_body(call, bytes(raw), decode_text, key)
+        return await prepare_task(call, item, decode_text, key)
     except Exception as error:  # noqa: BLE001 - every error becomes a problem
-        problem = to_service_problem(error)
-        if problem.field:
-            problem.field = f"tasks[{at}].{problem.field}"
-        return {"status": problem.status, "problem": problem.content()}
-    task = describe_new_task(info, is_existing=is_existing)
-    return {"status": 200 if is_existing else 201, "task": task}
+        return error
+
+
+async def _describe(
+    call: ServiceCall, prepared: PreparedTask, result: EnqueueResult, at: int
+) -> dict[str, Any]:
+    """Return the result of an item whose task was sent."""
+    try:
+        with naming_fields(prepared.asked):
+            if prepared.asked.is_short and isinstance(result.error, TaskIDConflictError):
+                info, is_existing = await enqueue_prepared(call, prepared)
+                task = describe_new_task(info, is_existing=is_existing)
+            else:
+                task = _describe_sent(prepared.task, result)
+    except Exception as error:  # noqa: BLE001 - every error becomes a problem
+        return _describe_error(error, at)
+    return {"status": 200 if task["existing"] else 201, "task": task}
+
+
+def _describe_sent(task: Task, result: EnqueueResult) -> dict[str, Any]:
+    """Return an enqueued task, or the one that was there already.
+
+    Raises:
+        PyasynqError: it was not enqueued.
+        ProblemError: its key was used for another task.
+    """
+    if result.error is not None:
+        raise result.error
+    if result.holder is not None:
+        check_fingerprint(task, result.holder)
+        return describe_new_task(result.holder, is_existing=True)
+    state, process_at = _find_due(task)
+    return {
+        "id": result.task_id,
+        "queue": result.queue,
+        "type": task.type,
+        "state": str(state),
+        "process_at": process_at,
+        "existing": result.status is not EnqueueStatus.ENQUEUED,
+    }
+
+
+def _find_due(task: Task) -> tuple[TaskState, datetime | None]:
+    """Return the state of a new task, and when it is due; one of a group is not due yet."""
+    options = task.options
+    if options.get("group"):
+        return TaskState.AGGREGATING, None
+    now = datetime.now(UTC)
+    due = options.get("process_at")
+    if due is None:
+        due = now + timedelta(seconds=options.get("process_in", 0))
+    return (TaskState.SCHEDULED, due) if due > now else (TaskState.PENDING, now)
+
+
+def _describe_error(error: Exception, at: int) -> dict[str, Any]:
+    problem = to_service_problem(error)
+    if problem.field:
+        problem.field = f"tasks[{at}].{problem.field}"
+    return {"status": problem.status, "problem": problem.content()}

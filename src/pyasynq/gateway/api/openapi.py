@@ -37,9 +37,11 @@ _PROBLEMS: Final = {
     "409": "Its state does not allow it.",
     "410": "The attempt is over: stop working on it.",
     "412": "It has changed meanwhile.",
+    "408": "The body took too long.",
     "413": "The body is too large.",
     "415": "The body must be JSON, and not compressed.",
     "422": "A parameter or field is wrong.",
+    "429": "Too many tasks wait: send it again after Retry-After.",
     "503": "Redis does not answer, or has not confirmed it: send it again after Retry-After.",
 }
 _ALWAYS: Final = ("401", "403", "404", "409", "413", "422", "503")
@@ -149,7 +151,9 @@ def _describe_responses(path: str, description: RouteDescription) -> dict[str, A
 def _list_problems(path: str, description: RouteDescription) -> list[str]:
     statuses = list(_ALWAYS)
     if description.bodies:
-        statuses += ["400", "415"]
+        statuses += ["400", "408", "415"]
+    if path.startswith("/tasks") and description.headers:
+        statuses.append("429")
     if "{token}" in path:
         statuses.append("410")
     if "If-Match" in description.headers:

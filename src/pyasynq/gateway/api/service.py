@@ -30,7 +30,9 @@ from pyasynq.web.api.problem import ProblemError
 from pyasynq.web.auth.origin import SAFE_METHODS
 from pyasynq.web.auth.secret import SigningSecret
 
+from .back_pressure import BackPressure
 from .call import ServiceCall, ServiceParts, answer_json
+from .load import LoadGate
 from .probes import answer_live, answer_ready
 from .problems import to_service_problem
 from .table import SERVICE_ROUTES
@@ -52,6 +54,10 @@ _SHUTDOWN_SECONDS: Final = 10.0
 _LIVE: Final = "/live"
 _PROBES: Final = frozenset({_LIVE, "/ready"})
 _DOCUMENT: Final = "/openapi.json"
+_FREE: Final = _PROBES | {_DOCUMENT}
+"""Paths that are answered from memory, whatever the load."""
+_ACTS: Final = "/v1/attempts"
+_MAX_INFLIGHT: Final = 1_000
 
 
 class TaskService:
@@ -66,6 +72,7 @@ class TaskService:
         needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
         timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
         runs_hosted: whether this instance runs the tasks of hosted types, such as those of the kind `http`.
+        max_inflight: number of requests that are worked on at once; those that only wait do not count.
     """
 
     def __init__(
@@ -76,7 +83,9 @@ class TaskService:
         needs_keys: bool = True,
         timeout: float = _TIMEOUT_SECONDS,
         runs_hosted: bool = True,
+        max_inflight: int = _MAX_INFLIGHT,
     ) -> None:
+        self._gate = LoadGate(max_inflight, lambda: self.waiting)
         redis = file.service.redis
         keyring = Keyring.derive(secret or SigningSecret())
         self._operator = Operator(redis, User.with_role(_USER, "admin", login="service"), timeout=timeout)
@@ -85,7 +94,12 @@ class TaskService:
         self._follower = ConfigurationFollower(ConfigurationStore(self._operator), file.tasks)
         self._waits = Waits()
         self._parts = ServiceParts(
-            self._client, self._operator, self._follower, self._waits, file.service.max_body
+            self._client,
+            self._operator,
+            self._follower,
+            self._waits,
+            BackPressure(self._operator),
+            file.service.max_body,
         )
         self._leases = Leases(
             redis,
@@ -106,7 +120,22 @@ class TaskService:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or follow the lifespan of the server."""
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        with self._gate.counting():
+            refusal = self._find_refusal(raw_path(scope))
+            await (refusal or self._app)(scope, receive, send)
+
+    def _find_refusal(self, path: str) -> Response | None:
+        """Return the answer to a request that comes while there is too much work; None to work on it."""
+        if path in _FREE:
+            return None
+        try:
+            self._gate.check(is_urgent=path.startswith(_ACTS))
+        except ProblemError as problem:
+            return problem.response()
+        return None
 
     @property
     def types(self) -> Mapping[str, TaskConfiguration]:
@@ -147,6 +176,7 @@ class TaskService:
         self._reports.start()
         if self._hosted is not None and not self._waits.is_ending:
             self._hosted.start()
+        self._gate.lag.start()
 
     async def reload(self, tasks: Mapping[str, TaskConfiguration]) -> None:
         """Store the task types of a file that has changed, and take them over.
@@ -188,6 +218,7 @@ class TaskService:
         self.end_waits()
         if self._hosted is not None:
             await self._hosted.close(_SHUTDOWN_SECONDS)
+        self._gate.lag.stop()
         await self._follower.close()
         await self._leases.close()
         await self._reports.close()

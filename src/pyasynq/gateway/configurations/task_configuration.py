@@ -31,6 +31,7 @@ _MANAGERS: Final = ("file", "api")
 MAX_NAME_CHARACTERS: Final = 200
 _LATER_KINDS: Final = ("cmd", "list")
 _LATER_FIELDS: Final = frozenset({"argv", "env", "stdin"})
+_MOST_PENDING: Final = 1_000_000_000
 _ALIASES: Final = {"task_name": "name"}
 
 
@@ -42,6 +43,8 @@ class TaskConfiguration:
     kind: str = "worker"
     max_run: int | None = None
     """Number of the type's tasks that run at once, in all workers together; None means unlimited."""
+    max_pending: int | None = None
+    """Number of waiting tasks from which the service takes no more; None means unlimited."""
     rate: str | None = None
     """Starts per time, in all workers together, such as `50/s+10`; None means unlimited."""
     ordered: bool = False
@@ -86,6 +89,7 @@ class TaskConfiguration:
             "name": self.name,
             "kind": self.kind,
             "max_run": self.max_run,
+            "max_pending": self.max_pending,
             "rate": self.rate,
             "ordered": self.ordered or None,
             "timeout": self.timeout,
@@ -180,6 +184,13 @@ def _read_max_run(path: str, value: object) -> int:
         raise InvalidOptionError(path, error.value, remedy) from None
 
 
+def _read_max_pending(path: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_PENDING:
+        remedy = f"must be a whole number from 1 to {_MOST_PENDING:,}, or left out for no limit"
+        raise InvalidOptionError(path, value, remedy)
+    return value
+
+
 def _read_rate(path: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidOptionError(path, value, 'must be text, such as "50/s" or "100/m+10"')
@@ -216,6 +227,7 @@ _READERS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "name": _read_name,
     "kind": _read_kind,
     "max_run": _read_max_run,
+    "max_pending": _read_max_pending,
     "rate": _read_rate,
     "ordered": _read_ordered,
     "timeout": _read_timeout,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 from starlette.requests import ClientDisconnect
 
+from pyasynq._checks import parse_whole_number
 from pyasynq.errors import nearest
 
 from .nesting import is_deeper
@@ -16,6 +18,8 @@ from .problem import ProblemError, wrong_value
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+BODY_SECONDS: Final = 30.0
+"""Time for a body to come: a client that sends it byte by byte (slow loris) holds no request open."""
 _JSON: Final = "application/json"
 _DEEPEST: Final = 64
 _PLACE: Final = re.compile(r" - at `(.+)`$")
@@ -26,18 +30,29 @@ async def read_content(request: Request, largest: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        ProblemError: it has more bytes than allowed, or its client hung up.
+        ProblemError: it has more bytes than allowed, came too slowly, or its client hung up.
     """
     content = bytearray()
+    # Refused before it is read; the header may lie, so what is read is counted too.
+    _check_size(parse_whole_number(request.headers.get("content-length", "")) or 0, largest)
     try:
-        async for chunk in request.stream():
-            content += chunk
-            if len(content) > largest:
-                remedy = f"Send at most {largest:,} bytes."
-                raise ProblemError(413, "body_too_large", "The body is too large.", remedy)
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                content += chunk
+                _check_size(len(content), largest)
+    except TimeoutError:
+        remedy = f"Send all of it within {BODY_SECONDS:g} seconds."
+        headers = {"Connection": "close"}
+        raise ProblemError(408, "body_too_slow", "The body is incomplete.", remedy, headers=headers) from None
     except ClientDisconnect:
         raise ProblemError(400, "body_incomplete", "The body is incomplete.", "Send all of it.") from None
     return bytes(content)
+
+
+def _check_size(size: int, largest: int) -> None:
+    if size > largest:
+        remedy = f"Send at most {largest:,} bytes."
+        raise ProblemError(413, "body_too_large", "The body is too large.", remedy)
 
 
 def decode_body(request: Request, content: bytes, kind: Any) -> Any:

@@ -46,6 +46,7 @@ _PROBLEMS: Final = {
     "401": "The request does not say who asks, or its token is wrong.",
     "403": "A permission is missing, the dashboard is read-only, or another site has asked.",
     "404": "There is no such thing that you see.",
+    "408": "The body took too long.",
     "409": "Its state does not allow it.",
     "412": "It has changed meanwhile.",
     "413": "The body is too large.",
@@ -184,7 +185,7 @@ def _describe_responses(route: ProgramRoute) -> dict[str, Any]:
 def _problems_of(route: ProgramRoute) -> list[str]:
     statuses = ["401", "403", "404", "409", "413", "414", "422", "429", "503"]
     if route.body is not None:
-        statuses += ["400", "415"]
+        statuses += ["400", "408", "415"]
     if "If-Match" in route.headers:
         statuses.append("412")
     return statuses

@@ -1,0 +1,86 @@
+"""Back-pressure: a type whose queue has `max_pending` waiting tasks takes no more for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import QueueNotFoundError
+from pyasynq.web.api.problem import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.operations import Operator
+
+_FRESH_SECONDS: Final = 1.0
+"""Age from which a number of waiting tasks is read again."""
+
+
+class _Reading:
+    """Number of waiting tasks of a type: as it was read, and the tasks that came through here since."""
+
+    def __init__(self, count: int, at: float) -> None:
+        self.count = count
+        self.at = at
+
+
+class BackPressure:
+    """Refuses tasks of types that have too many waiting. Belongs to one event loop.
+
+    The number is read from Redis once a second and type, and only for types with `max_pending`. In between,
+    an instance counts what it lets in itself. So the limit may be exceeded by what other instances let in
+    within a second.
+
+    Args:
+        operator: reads the queues.
+        monotonic: clock of the readings, in seconds.
+    """
+
+    def __init__(self, operator: Operator, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._operator = operator
+        self._monotonic = monotonic
+        self._readings: dict[str, _Reading] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        """Locks of the types that are read; requests that come meanwhile share the reading."""
+
+    async def admit(self, configuration: TaskConfiguration) -> None:
+        """Count a new task in, unless its type has too many.
+
+        Raises:
+            ProblemError: it has too many.
+            RedisError: the number cannot be read.
+        """
+        if configuration.max_pending is None:
+            return
+        reading = await self._read(configuration.name)
+        if reading.count >= configuration.max_pending:
+            detail = f"The queue {visible(configuration.name)} is full: max_pending tasks wait in it."
+            headers = {"Retry-After": "1"}
+            remedy = "Send it again after Retry-After."
+            raise ProblemError(429, "queue_full", detail, remedy, headers=headers)
+        reading.count += 1
+
+    async def _read(self, name: str) -> _Reading:
+        reading = self._find_fresh(name)
+        if reading is not None:
+            return reading
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            reading = self._find_fresh(name)
+            if reading is None:
+                now = self._monotonic()
+                reading = self._readings[name] = _Reading(await self._count(name), now)
+        return reading
+
+    def _find_fresh(self, name: str) -> _Reading | None:
+        reading = self._readings.get(name)
+        return reading if reading is not None and self._monotonic() - reading.at < _FRESH_SECONDS else None
+
+    async def _count(self, name: str) -> int:
+        try:
+            return (await self._operator.queue(name)).pending
+        except QueueNotFoundError:
+            return 0

@@ -1,0 +1,96 @@
+"""Load shedding: requests are refused before work is begun while an instance has too much of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.web.api.problem import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_TICK_SECONDS: Final = 0.05
+_LAG_SECONDS: Final = 0.1
+"""Delay of a tick from which the loop counts as late."""
+_LATE_TICKS: Final = 3
+"""Number of late ticks in a row that are overload: one alone may be a pause of the machine."""
+
+
+class LoopLag:
+    """Lag of the event loop, measured by a timer (one callback every 50 ms). Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._lags: deque[float] = deque(maxlen=_LATE_TICKS)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether several ticks in a row came more than 100 ms late."""
+        return len(self._lags) == _LATE_TICKS and min(self._lags) > _LAG_SECONDS
+
+    def start(self) -> None:
+        """Begin to measure. Idempotent."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            due = loop.time() + _TICK_SECONDS
+            self._timer = loop.call_at(due, self._tick, loop, due)
+
+    def stop(self) -> None:
+        """End the measurement."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def note(self, lag: float) -> None:
+        """Take a lag in, in seconds."""
+        self._lags.append(lag)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        now = loop.time()
+        self.note(now - due)
+        due = now + _TICK_SECONDS
+        self._timer = loop.call_at(due, self._tick, loop, due)
+
+
+class LoadGate:
+    """Admission control of one instance.
+
+    Args:
+        max_inflight: number of requests that are worked on at once; those that only wait do not count.
+        count_waiting: returns the number of requests that wait.
+    """
+
+    def __init__(self, max_inflight: int, count_waiting: Callable[[], int]) -> None:
+        self._max_inflight = max_inflight
+        self._count_waiting = count_waiting
+        self.lag = LoopLag()
+        self.inflight = 0
+        """Number of requests that have come and are not answered."""
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count a request while a block runs."""
+        self.inflight += 1
+        try:
+            yield
+        finally:
+            self.inflight -= 1
+
+    def check(self, *, is_urgent: bool = False) -> None:
+        """Raise `ProblemError` if there is too much work to begin a request, which is counted already.
+
+        Args:
+            is_urgent: whether the request ends work, so that a busy instance gets rid of it too.
+        """
+        if self.inflight - self._count_waiting() > self._max_inflight:
+            raise _refuse("Too many requests are worked on here.")
+        if self.lag.is_overloaded and not is_urgent:
+            raise _refuse("This instance is busy.")
+
+
+def _refuse(detail: str) -> ProblemError:
+    remedy = "Nothing was done: send it again after Retry-After."
+    return ProblemError(503, "overloaded", detail, remedy, headers={"Retry-After": "1"})

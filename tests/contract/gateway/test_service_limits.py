@@ -1,0 +1,201 @@
+"""Limits of the task service: full queues, too much work, and bodies that are too large or too slow."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+
+from pyasynq.gateway.api.load import LoopLag
+from tests.contract.gateway.test_leases import check_problem
+from tests.fix_leases import until
+from tests.fix_service import serving
+from tests.ports import HOST, free_port
+from tests.run_async import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fix_service import Visitor
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+FULL = {"resize": {"max_pending": 3}, "deliver": {}}
+
+
+async def enqueue(visitor: Visitor, name: str = "resize", **options: Any) -> int:
+    """Enqueue a task; return the status."""
+    answer = await visitor.ask("POST", "/v1/tasks", {"type": name, "options": options})
+    return answer.status_code
+
+
+@run_async
+async def test_a_full_queue_takes_no_more_until_it_is_shorter(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance counts what it lets in, and looks once a second; other types are not full."""
+    now = [100.0]
+    async with serving(redis_url, FULL) as visitor:
+        monkeypatch.setattr(visitor.service._parts.back_pressure, "_monotonic", lambda: now[0])
+        assert [201] * 3 == [await enqueue(visitor) for _ in range(3)]
+        answer = await visitor.ask("POST", "/v1/tasks", {"type": "resize"})
+        check_problem(answer, 429, "queue_full")
+        assert "1" == answer.headers["retry-after"]
+        assert 201 == await enqueue(visitor, "deliver")
+        await visitor.take("resize")
+        assert 429 == await enqueue(visitor)
+        now[0] += 1.1
+        assert [201, 429] == [await enqueue(visitor) for _ in range(2)]
+
+
+@run_async
+async def test_all_instances_see_a_full_queue_and_batches_are_cut(redis_url: str) -> None:
+    """The tasks of a batch that fit are enqueued, and each of the others is told."""
+    async with serving(redis_url, FULL) as one, serving(redis_url, FULL) as two:
+        items = [{"type": "resize"}, {"type": "deliver"}] * 4
+        answer = await one.ask("POST", "/v1/tasks:batch", {"tasks": items})
+        results = answer.json()["results"]
+        assert [201, 201, 201, 201, 201, 201, 429, 201] == [result["status"] for result in results]
+        assert 429 == await enqueue(two)
+
+
+@run_async
+async def test_requests_above_the_number_that_is_worked_on_are_refused(redis_url: str) -> None:
+    """Long polls do not count, and probes are always answered."""
+    async with serving(redis_url, max_inflight=2) as visitor:
+        await visitor.ask("GET", "/v1/task-types")
+        go = asyncio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            await go.wait()
+            yield b'{"type": "deliver"}'
+
+        headers = {"content-type": "application/json"}
+        waits = []
+        for count in range(1, 6):
+            wait = visitor.ask("POST", "/v1/leases", {"queues": ["resize"], "wait": 50})
+            waits.append(asyncio.create_task(wait))
+            await until(lambda count=count: visitor.service.waiting == count)  # type: ignore[misc]
+        gate = visitor.service._gate
+        works = [
+            asyncio.create_task(visitor.client.post("/v1/tasks", content=body(), headers=headers))
+            for _ in range(2)
+        ]
+        await until(lambda: gate.inflight == 7)
+        answer = await visitor.ask("GET", "/v1/task-types")
+        check_problem(answer, 503, "overloaded")
+        assert "1" == answer.headers["retry-after"]
+        assert [200, 200] == [(await visitor.ask("GET", path)).status_code for path in ("/live", "/ready")]
+        go.set()
+        assert [201, 201] == [(await work).status_code for work in works]
+        assert 200 == (await visitor.ask("GET", "/v1/task-types")).status_code
+        visitor.service.end_waits()
+        assert [204] * 5 == [(await wait).status_code for wait in waits]
+        assert 0 == gate.inflight
+
+
+@run_async
+async def test_a_busy_instance_begins_nothing_but_ends_what_it_has(redis_url: str) -> None:
+    """So its work gets less; one late tick is a pause, and not overload."""
+    async with serving(redis_url) as visitor:
+        await enqueue(visitor)
+        task = await visitor.take("resize")
+        lag = visitor.service._gate.lag
+        lag.stop()
+        for late in (0.0, 0.2, 0.2):
+            lag.note(late)
+        assert 200 == (await visitor.ask("GET", "/v1/task-types")).status_code
+        lag.note(0.2)
+        check_problem(await visitor.ask("GET", "/v1/task-types"), 503, "overloaded")
+        await visitor.settle(task, "complete")
+        lag.note(0.01)
+        assert 200 == (await visitor.ask("GET", "/v1/task-types")).status_code
+
+
+@run_async
+async def test_a_blocked_loop_is_noticed() -> None:
+    """By a timer that comes late each time."""
+    lag = LoopLag()
+    lag.start()
+    try:
+        seen = [lag.is_overloaded]
+        for _ in range(6):
+            time.sleep(0.17)  # noqa: ASYNC251 - the loop is to be blocked
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        seen.append(lag.is_overloaded)
+        assert [False, True] == seen
+        await until(lambda: not lag.is_overloaded)
+    finally:
+        lag.stop()
+
+
+@asynccontextmanager
+async def connecting(visitor: Visitor) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Serve an instance on a port for the time of a block, and connect to it."""
+    port = free_port()
+    config = uvicorn.Config(visitor.service, host=HOST, port=port, log_level="critical", lifespan="off")
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    try:
+        await until(lambda: server.started)
+        reader, writer = await asyncio.open_connection(HOST, port)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+    finally:
+        server.should_exit = True
+        await task
+
+
+BODY = json.dumps({"type": "deliver", "params": "x" * 100}).encode()
+HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def chunk(content: bytes) -> bytes:
+    """Return a chunk of a body whose length is not told."""
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (HEAD + b"Content-Length: 99999999\r\n\r\n", 413, "body_too_large"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b" " * 3_000), 413, "body_too_large"),
+        (HEAD + b"Content-Length: 500\r\n\r\n" + BODY, 408, "body_too_slow"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(BODY), 408, "body_too_slow"),
+        (
+            HEAD
+            + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(gzip.compress(BODY, mtime=0))
+            + gzip.compress(BODY, mtime=0),
+            415,
+            "unsupported_encoding",
+        ),
+        (HEAD + b"Content-Length: 10\r\n\r\n" + BODY, 400, "malformed_json"),
+    ],
+    ids=["announced", "chunked", "too little", "no end", "compressed", "too much"],
+)
+@run_async
+async def test_a_body_that_lies_is_refused(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int, code: str
+) -> None:
+    """The connection is closed, and nothing is enqueued, whatever length was told."""
+    monkeypatch.setattr("pyasynq.web.api.json_body.BODY_SECONDS", 0.2)
+    async with (
+        serving(redis_url, settings={"max_body": 2_000}) as visitor,
+        connecting(visitor) as (reader, writer),
+    ):
+        writer.write(sent)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length:")[2].split()[0])
+        problem = json.loads(await reader.readexactly(length))
+        assert (status, code) == (problem["status"], problem["code"])
+        if status != 415:
+            await reader.read()
+        assert "deliver" not in await visitor.operator.queues()
