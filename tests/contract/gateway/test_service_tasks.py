@@ -363,6 +363,63 @@ async def test_a_repeated_batch_with_a_key_enqueues_each_task_once(redis_url: st
     assert [201, 201, 200, 200] == [one["status"] for one in (*first, *second)]
 
 
+@run_async
+async def test_a_batch_answers_as_requests_of_their_own_do(redis_url: str) -> None:
+    """For new tasks, for those that are there already, and for what cannot be."""
+    variants: list[dict[str, Any]] = [
+        {},
+        {"process_in": 600},
+        {"process_at": "2100-01-01T00:00:00Z"},
+        {"process_at": "2000-01-01T00:00:00Z"},
+        {"group": "g"},
+        {"unique": 600, "unique_key": "k"},
+        {"unique": 600, "unique_key": "k", "on_duplicate": "ignore"},
+        {"unique": 600, "unique_key": "k", "on_duplicate": "return_existing"},
+        {"unique": 600, "unique_key": "k", "on_duplicate": "replace_payload"},
+        {"unique": 600, "unique_key": "k"},
+        {"task_id": "a"},
+        {"task_id": "a"},
+        {"until": "start"},
+    ]
+
+    def make_bodies(name: str) -> list[dict[str, Any]]:
+        short = [{"task_id": 5, "task_name": name}] * 2
+        return [*({"type": name, "options": one} for one in variants), *short]
+
+    def simplify(status: int, answer: dict[str, Any]) -> tuple[Any, ...]:
+        due = answer.get("process_at") or ""
+        return (
+            *(status, answer.get("state"), answer.get("existing"), answer.get("code")),
+            *(answer.get("field", "").rpartition("].")[2], due[:4]),
+        )
+
+    async with serving(redis_url, {"one": {}, "two": {}}) as visitor:
+        sent = [await visitor.ask("POST", "/v1/tasks", body) for body in make_bodies("one")]
+        alone = [simplify(one.status_code, one.json()) for one in sent]
+        batch = await visitor.ask("POST", "/v1/tasks:batch", {"tasks": make_bodies("two")})
+        results = batch.json()["results"]
+    together = [simplify(one["status"], one.get("task") or one["problem"]) for one in results]
+    assert alone == together
+    assert {200, 201, 409, 422} == {status for status, *_ in together}
+
+
+@run_async
+async def test_a_key_of_a_batch_is_for_the_same_tasks(redis_url: str) -> None:
+    """Another task at a place is told there."""
+    headers = {"Idempotency-Key": "one"}
+    async with serving(redis_url) as visitor:
+        answers = [
+            await visitor.ask("POST", "/v1/tasks:batch", {"tasks": tasks}, headers=headers)
+            for tasks in (
+                [{"type": "resize", "params": 1}, {"type": "resize"}],
+                [{"type": "resize", "params": 2}, {"type": "resize"}],
+            )
+        ]
+    assert [[201, 201], [422, 200]] == [[one["status"] for one in a.json()["results"]] for a in answers]
+    problem = answers[1].json()["results"][0]["problem"]
+    assert "idempotency_key_reused" == problem["code"]
+
+
 @pytest.mark.parametrize("tasks", [[], [{}] * 1_001, {}])
 @run_async
 async def test_a_batch_has_1_to_1000_tasks(redis_url: str, tasks: Any) -> None:

@@ -110,6 +110,8 @@ def test_a_json_file_is_read(tmp_path: Path) -> None:
     [
         ("max_run = 0", "max_run=0", "to stop a type, pause its queue"),
         ("max_run = -1", "max_run=-1", "whole number from 1"),
+        ("max_pending = 0", "max_pending=0", "whole number from 1"),
+        ("max_pending = true", "max_pending=True", "whole number from 1"),
         ("max_run = true", "max_run=True", "whole number from 1"),
         ('max_run = "3"', "max_run=<str>", "whole number from 1"),
         ("MaxRun = 1\nmax_run = 2", "max_run", "given twice, in two spellings"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyasynq.errors import TaskIDConflictError
 from pyasynq.task import EnqueueStatus, TaskState
@@ -120,7 +120,7 @@ def _find_due(task: Task) -> tuple[TaskState, datetime | None]:
     now = datetime.now(UTC)
     due = options.get("process_at")
     if due is None:
-        due = now + timedelta(seconds=options.get("process_in", 0))
+        due = now + timedelta(seconds=cast("float", options.get("process_in", 0)))
     return (TaskState.SCHEDULED, due) if due > now else (TaskState.PENDING, now)
 
 
