@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyasynq.gateway.api.openapi import read_service_document
+from pyasynq.gateway.configurations import TaskConfiguration
 from pyasynq.web.api.cursors import page_of_names
 from pyasynq.web.api.nesting import is_deeper
 from pyasynq.web.api.openapi import read_document
@@ -46,6 +48,14 @@ def test_operations_of_the_document_have_names_of_their_own(prefix: str) -> None
     paths = DOCUMENTS[prefix]["paths"].values()
     names = [one["operationId"] for methods in paths for one in methods.values()]
     assert len(names) == len(set(names)) > 0
+
+
+def test_the_document_has_every_field_of_a_task_type() -> None:
+    """In requests, and in answers, which also have the version."""
+    fields = {one.name for one in dataclasses.fields(TaskConfiguration)}
+    schemas = DOCUMENTS["/v1"]["components"]["schemas"]
+    assert fields == set(schemas["TaskTypeFields"]["properties"])
+    assert fields | {"version"} == set(schemas["StoredTaskType"]["properties"])
 
 
 def test_every_change_can_be_rehearsed() -> None:

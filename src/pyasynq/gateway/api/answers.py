@@ -70,6 +70,12 @@ class TaskTypeFields(msgspec.Struct, forbid_unknown_fields=True):
     retention: float | str | UnsetType | None = UNSET
     schema: Annotated[dict[str, Any], Meta(description="JSON Schema of params.")] | UnsetType | None = UNSET
     managed: str | UnsetType | None = UNSET
+    url: Annotated[str, Meta(description="Target of the kind http.")] | UnsetType | None = UNSET
+    method: str | UnsetType | None = UNSET
+    headers: dict[str, str] | UnsetType | None = UNSET
+    retry_on: list[int] | UnsetType | None = UNSET
+    archive_on: list[int] | UnsetType | None = UNSET
+    callback: bool | UnsetType | None = UNSET
 
 
 class StoredTaskType(msgspec.Struct):
@@ -88,6 +94,12 @@ class StoredTaskType(msgspec.Struct):
     retention: float | UnsetType = UNSET
     schema: dict[str, Any] | UnsetType = UNSET
     managed: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    retry_on: list[int] | UnsetType = UNSET
+    archive_on: list[int] | UnsetType = UNSET
+    callback: bool | UnsetType = UNSET
 
 
 class StoredTaskTypes(msgspec.Struct):
