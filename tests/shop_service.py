@@ -46,5 +46,12 @@ def configure_service(url: str) -> None:
             admin.set_type_configuration(
                 name, {"name": name, "kind": "worker", **content}, reason="the service's file"
             )
+        admin.make_api_key(
+            "billing", ["tasks:write", "tasks:read"], ["payments", "billing*"], expires_in=5 * 86_400
+        )
+        admin.make_api_key("label printer of the packing station", ["work"], ["shipping-labels"])
+        shop = admin.make_api_key("shop", ["tasks:write", "types:write"], expires_in=90 * 86_400)
+        admin.rotate_api_key(shop.key.id)
+        admin.make_api_key("trial", ["tasks:read"], ["emails"], expires_in=0.001)
         changed = {"name": "exports", "kind": "worker", **TYPES["exports"], "max_run": 3}
         admin.set_type_configuration("exports", changed, reason="the month ends")

@@ -120,6 +120,8 @@ def press_button(page: Page, label: str) -> None:
         ("servers/server-1", "Stop…"),
         ("schedules/entry-cart.remind", "Run now…"),
         ("queues/shipping-labels", "Pause…"),
+        ("task-types/payments", "Delete…"),
+        ("keys", "Rotate…"),
         ("queues/journey-dialogs/tasks/s", "Reschedule…"),
         ("queues/journey-dialogs/tasks/s", "Edit payload…"),
         ("queues/journey-dialogs/tasks/s", "Enqueue again…"),

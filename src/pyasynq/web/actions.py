@@ -17,7 +17,7 @@ from pyasynq.web.fleet_actions import (
 from pyasynq.web.frame import Notice
 from pyasynq.web.limit_form import change_limits
 from pyasynq.web.page import Page
-from pyasynq.web.pages import attention, task_type_edit
+from pyasynq.web.pages import api_keys, attention, task_type_edit
 from pyasynq.web.pages.bulk import preview_page, selected_keys, targets_of
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import page_response, redirect
@@ -226,6 +226,7 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/servers/{server}/{verb}": server_question,
     "/schedules/{entry}/{verb}": schedule_question,
     "/task-types/{type}/delete": task_type_edit.delete_question,
+    "/keys/{key}/{verb}": api_keys.key_question,
     "/attention/snooze": attention.snooze_question,
     "/attention/act": attention.act_question,
 }
@@ -242,6 +243,8 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/task-types/{type}/edit": task_type_edit.change_type,
     "/task-types/{type}/delete": task_type_edit.delete_type,
     "/new-task-type": task_type_edit.make_type,
+    "/keys/new": api_keys.make_key,
+    "/keys/{key}/{verb}": api_keys.change_key,
     "/act": _act_on_selected,
     "/attention/snooze": attention.snooze,
     "/attention/unsnooze": attention.unsnooze,

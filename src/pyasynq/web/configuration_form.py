@@ -78,8 +78,8 @@ class Difference:
     """The value of each side."""
     lines: tuple[tuple[str, str], ...] = ()
     """Lines of a long value: `+`, `-` or empty, and the text."""
-    is_both: bool = False
-    """Whether both users have changed the field, each to another value."""
+    by: str = ""
+    """Author of the change since both began: `you`, `the other`, `both`, or `both, alike`."""
 
 
 def is_editable(content: Mapping[str, Any]) -> bool:
@@ -227,7 +227,7 @@ def show_field(name: str, content: Mapping[str, Any]) -> str:
 
 
 def find_differences(*sides: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the fields that differ between two configurations; between three, whether both have changed.
+    """Return the fields that differ between two configurations; between three, also who has changed them.
 
     Three sides are what both users began with, what is stored now, and what is to be stored.
     """
@@ -237,10 +237,16 @@ def find_differences(*sides: Mapping[str, Any]) -> tuple[Difference, ...]:
         if all(value == values[0] for value in values):
             continue
         texts = tuple(show_field(one.name, side) for side in sides)
-        is_both = len({json.dumps(value, sort_keys=True) for value in values}) > 2
+        by = _find_author(*values) if len(values) > 2 else ""
         lines = _compare_lines(texts[-2], texts[-1]) if one.kind == "area" else ()
-        found.append(Difference(one.label, texts, lines, is_both))
+        found.append(Difference(one.label, texts, lines, by))
     return tuple(found)
+
+
+def _find_author(base: object, theirs: object, mine: object) -> str:
+    if theirs == mine:
+        return "both, alike"
+    return "the other" if mine == base else "you" if theirs == base else "both"
 
 
 def _compare_lines(before: str, after: str) -> tuple[tuple[str, str], ...]:

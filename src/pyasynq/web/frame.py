@@ -110,7 +110,10 @@ _NAVIGATION: Final = (
     ),
     (
         "Task service",
-        (("task-types", "Task types", ("task-types",)),),
+        (
+            ("task-types", "Task types", ("task-types",)),
+            ("keys", "API keys", ("keys",)),
+        ),
     ),
     (
         "System",
@@ -123,6 +126,9 @@ _NAVIGATION: Final = (
         ),
     ),
 )
+
+_VERBS_OF_ITEMS: Final = {"keys": "api_keys"}
+"""Pages that are named only to users who may use a verb."""
 
 
 def build_frame(
@@ -177,6 +183,7 @@ def _navigation(ask: PageRequest, section: str) -> tuple[NavigationGroup, ...]:
             tuple(
                 NavigationItem(name, label, ask.links.to(*path), name == section, *counts.get(name, ("", "")))
                 for name, label, path in items
+                if name not in _VERBS_OF_ITEMS or ask.may(_VERBS_OF_ITEMS[name])
             ),
         )
         for heading, items in _NAVIGATION

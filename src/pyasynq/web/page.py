@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup
 
 from pyasynq.operations import VERBS
-from pyasynq.operations.guard import denied, require_for_queue, require_somewhere
+from pyasynq.operations.guard import denied, require_everywhere, require_for_queue, require_somewhere
+from pyasynq.operations.verbs import Subject
 from pyasynq.web.auth.origin import FORM_FIELD, form_token
 from pyasynq.web.locations import from_segment
 
@@ -57,8 +58,9 @@ class PageRequest:
         return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, token)
 
     def may(self, verb: str, queue: str = "") -> bool:
-        """Return whether the user has the permissions for a verb, in a queue, or in any if none is named.
+        """Return whether the user has the permissions for a verb: in a queue, or else in any or all of them.
 
+        Without a queue, a verb that concerns everything needs them for all queues, any other for some.
         Decides whether a button is shown; the operator checks the permissions again on submit.
         """
         row, access = VERBS.get(verb), self.operator.access
@@ -66,7 +68,8 @@ class PageRequest:
             return False
         if queue:
             return all(access.may(permission, queue) for permission in row.needed)
-        return all(access.may_somewhere(permission) for permission in row.needed)
+        may = access.may_everywhere if row.subject is Subject.EVERYTHING else access.may_somewhere
+        return all(may(permission) for permission in row.needed)
 
     def require(self, verb: str, queue: str) -> None:
         """Check a permission before showing a confirmation form; the operator checks again on submit.
@@ -88,6 +91,17 @@ class PageRequest:
         """
         row, access = VERBS[verb], self.operator.access
         require_somewhere(access, row)
+        if row.changes and access.read_only:
+            raise denied(access, row, "")
+
+    def require_everywhere(self, verb: str) -> None:
+        """Check that the user may use this verb for all queues.
+
+        Raises:
+            PermissionDeniedError: the user may not, or the dashboard is read-only.
+        """
+        row, access = VERBS[verb], self.operator.access
+        require_everywhere(access, row)
         if row.changes and access.read_only:
             raise denied(access, row, "")
 

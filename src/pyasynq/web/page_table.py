@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq.web.pages.api_keys import api_keys_page, new_key_page
 from pyasynq.web.pages.attention import attention_page
 from pyasynq.web.pages.audit import audit_page
 from pyasynq.web.pages.bulk import bulk_page
@@ -41,6 +42,7 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/schedules": schedules_page,
     "/task-types": task_types_page,
     "/task-types/{type}": task_type_page,
+    "/keys": api_keys_page,
     "/operations": operations_page,
     "/operations/{operation}": operation_page,
     "/doctor": doctor_page,
@@ -58,6 +60,7 @@ STILL_PAGES: dict[str, PageFunction] = {
     "/errors": errors_page,
     "/task-types/{type}/edit": edit_page,
     "/new-task-type": new_page,
+    "/keys/new": new_key_page,
     "/types": types_page,
     "/types/{type}": type_page,
     "/redis": redis_page,

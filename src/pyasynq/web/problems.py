@@ -81,6 +81,9 @@ def _gone(ask: PageRequest, error: errors.PyasynqError) -> Trouble:
         case errors.ServerNotFoundError():
             text = "Its record in Redis lapses ten seconds after its last heartbeat."
             return Trouble("This server is gone", text, (NextStep("All servers", to("servers")),))
+        case errors.ApiKeyNotFoundError():
+            text = "It was deleted, or there never was a key with this id."
+            return Trouble("This key is gone", text, (NextStep("All keys", to("keys")),))
         case errors.ScheduleNotFoundError():
             text = "Its scheduler has stopped, or it is not in the scheduler's list any more."
             return Trouble("This schedule is gone", text, (NextStep("All schedules", to("schedules")),))

@@ -42,6 +42,8 @@ PAGES = {
     "task-types/payments": "payments",
     "task-types/payments/edit": "Edit payments",
     "new-task-type": "New task type",
+    "keys": "API keys",
+    "keys/new": "New API key",
     "servers": "Servers",
     "servers/server-1": "worker-1:3900",
     "schedules": "Schedules",

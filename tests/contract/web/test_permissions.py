@@ -79,6 +79,15 @@ ROWS: Final[dict[str, Row]] = {
     "POST /new-task-type": Row(
         "new-task-type", "401 403 403 303 403", {"version": "0", "name": "resize", "sure": "yes"}
     ),
+    "GET /keys": Row("keys", "401 403 403 200 403"),
+    "GET /keys/new": Row("keys/new", "401 403 403 200 403"),
+    "POST /keys/new": Row(
+        "keys/new",
+        "401 403 403 200 403",
+        {"name": "x", "scope:work": "yes", "queues": "*", "end": "", "opened": "99999999999"},
+    ),
+    "GET /keys/{key}/{verb}": Row("keys/0123/delete", "401 403 403 404 403"),
+    "POST /keys/{key}/{verb}": Row("keys/0123/delete", "401 403 403 404 403", {"confirm": "x"}),
     "GET /servers": Row("servers", _PAGE),
     "GET /servers/{server}": Row("servers/server-1", _QUEUE),
     "GET /schedules": Row("schedules", _PAGE),

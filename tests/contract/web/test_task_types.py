@@ -207,8 +207,8 @@ async def test_someone_who_was_quicker_is_shown_with_both_changes(redis_url: str
         late = await _confirm(visitor, question)
         assert (409, "Someone else was quicker with exports") == (late.status_code, heading_of(late))
         assert "changed meanwhile by mira" in late.text
-        assert ["At once", "3", "3", "9", "one of you"] == _cells(late.text)[:5]
-        assert ["Timeout", "2h", "1m", "2h", "one of you"] == _cells(late.text)[5:10]
+        assert ["At once", "3", "3", "9", "you"] == _cells(late.text)[:5]
+        assert ["Timeout", "2h", "1m", "2h", "the other"] == _cells(late.text)[5:10]
         assert theirs == dict(_stored(admin).content)
         assert 303 == (await _confirm(visitor, late)).status_code
     assert {**theirs, "max_run": 9} == dict(_stored(admin).content)

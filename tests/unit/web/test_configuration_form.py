@@ -97,4 +97,6 @@ def test_changes_are_put_over_those_of_someone_else() -> None:
     mine = {"max_run": 2, "timeout": 60.0}
     assert {"max_run": 2, "timeout": 90.0} == merge_changes(base, theirs, mine)
     found = find_differences(base, theirs, mine)
-    assert {"At once": False, "Rate": True, "Timeout": False} == {one.label: one.is_both for one in found}
+    assert {"At once": "you", "Rate": "both", "Timeout": "the other"} == {one.label: one.by for one in found}
+    [same] = find_differences(base, {**base, "rate": "7/s"}, {**base, "rate": "7/s"})
+    assert "both, alike" == same.by

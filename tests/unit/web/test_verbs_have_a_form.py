@@ -23,9 +23,6 @@ _WITHOUT_A_FORM: Final = {
     "import_tasks": "a file of the command line's export",
     "add_mark": "deployments set marks, by the command line or the API",
     "remove_mark": "as add_mark",
-    "make_api_key": "made, rotated and deleted by the command line",
-    "rotate_api_key": "as make_api_key",
-    "delete_api_key": "as make_api_key",
     "set_wait_objective": "set by the command line or the API",
 }
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MOST_QUEUES = 6
 _MOST_TYPES = 3
 _FORMS = (
+    ("Make an API key", "make_api_key", "keys/new"),
     ("Enqueue a task", "enqueue", "enqueue"),
     ("Make a task type", "set_type_configuration", "new-task-type"),
 )
@@ -46,9 +47,7 @@ async def palette_response(ask: PageRequest) -> Response:
             (f"Enqueue {visible(name)}", ask.links.to("enqueue", type=name))
             for name in sorted(name for name in types if text in name.lower())[:_MOST_TYPES]
         ]
-    found += [
-        (label, ask.links.to(path)) for label, verb, path in _FORMS if text in label.lower() and ask.may(verb)
-    ]
+    found += [(label, root + path) for label, verb, path in _FORMS if text in label.lower() and ask.may(verb)]
     return JSONResponse(
         {"commands": [{"label": label, "href": href.removeprefix(root)} for label, href in found]}
     )
