@@ -243,7 +243,7 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/task-types/{type}/edit": task_type_edit.change_type,
     "/task-types/{type}/delete": task_type_edit.delete_type,
     "/new-task-type": task_type_edit.make_type,
-    "/keys/new": api_keys.make_key,
+    "/keys/new": api_keys.make_program_key,
     "/keys/{key}/{verb}": api_keys.change_key,
     "/act": _act_on_selected,
     "/attention/snooze": attention.snooze,

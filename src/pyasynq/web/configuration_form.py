@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _KIND: Final = "worker"
+_KINDS: Final = frozenset({_KIND, "http"})
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 _DURATIONS: Final = frozenset({"timeout", "retention"})
-_NUMBERS: Final = frozenset({"max_run", "max_retry"})
+_NUMBERS: Final = frozenset({"max_run", "max_pending", "max_retry"})
 _LONGEST_SCHEMA: Final = 64_000
 _LONGEST_TEXT: Final = 1_000
 _MOST_LINES: Final = 2_000
@@ -44,6 +45,13 @@ class ConfigurationField:
 FORM_FIELDS: Final = (
     ConfigurationField(
         "max_run", "At once", "Tasks that run at once, in all workers together.", "numeric", "no limit"
+    ),
+    ConfigurationField(
+        "max_pending",
+        "Waiting",
+        "Waiting tasks from which the service takes no more.",
+        "numeric",
+        "no limit",
     ),
     ConfigurationField(
         "rate", "Rate", "Starts per time, in all workers together: 50/s, 100/m+10.", unset="no limit"
@@ -83,9 +91,15 @@ class Difference:
 
 
 def is_editable(content: Mapping[str, Any]) -> bool:
-    """Return whether the form shows every field of a stored configuration."""
+    """Return whether this version knows the kind and every field of a stored configuration."""
     known = {one.name for one in fields(TaskConfiguration)}
-    return content.keys() <= known and content.get("kind", _KIND) == _KIND
+    return content.keys() <= known and content.get("kind", _KIND) in tuple(_KINDS)
+
+
+def select_fields(content: Mapping[str, Any], *, shown: bool = True) -> dict[str, Any]:
+    """Return the fields of a configuration that the form shows, or those that it leaves as they are."""
+    names = {one.name for one in FORM_FIELDS}
+    return {name: value for name, value in content.items() if (name in names) == shown}
 
 
 def write_field(name: str, value: object) -> str:
@@ -149,10 +163,17 @@ def build_form(texts: Mapping[str, str], errors: Mapping[str, str]) -> tuple[Con
     )
 
 
-def read_form(name: str, texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the configuration that was typed, as it is stored, and what is wrong by field.
+def read_form(
+    name: str, texts: Mapping[str, str], stored: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the configuration that was typed, as it is to be stored, and what is wrong by field.
 
     An empty field is not set. The service's own reader checks each field.
+
+    Args:
+        name: of the type.
+        texts: what was typed, by field.
+        stored: what is stored now; fields that the form does not show stay.
     """
     content: dict[str, Any] = {}
     errors: dict[str, str] = {}
@@ -172,8 +193,9 @@ def read_form(name: str, texts: Mapping[str, str]) -> tuple[dict[str, Any], dict
             errors[one.name] = str(error)
     if errors:
         return {}, errors
+    others = select_fields(stored, shown=False)
     try:
-        whole = parse_task_configuration("", {**content, "managed": "api"}, name=name)
+        whole = parse_task_configuration("", {**others, **content, "managed": "api"}, name=name)
     except InvalidOptionError as error:
         place = error.option.partition(".")[0]
         return {}, {place: _sentence(place, error)}

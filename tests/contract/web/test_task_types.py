@@ -336,6 +336,30 @@ async def test_stored_values_of_others_are_shown_and_not_edited(redis_url: str, 
 
 
 @run_async
+async def test_fields_of_requests_are_shown_without_secrets_and_stay_as_they_are(
+    redis_url: str, admin: Operator
+) -> None:
+    """The form edits the limits of a type of the kind `http`, and leaves its URL and headers."""
+    fields = {
+        "kind": "http",
+        "url": "https://example.org/{id}",
+        "method": "PUT",
+        "headers": {"X-Team": "maps", "X-Api-Key": "k-314159"},
+        "managed": "api",
+    }
+    admin.set_type_configuration("call", fields)
+    async with visiting(redis_url) as visitor:
+        page = html.unescape((await visitor.get("task-types/call")).text)
+        assert ("https://example.org/{id}" in page, "maps" in page, "k-314159" in page) == (True, True, False)
+        path = "task-types/call/edit"
+        assert "k-314159" not in (await visitor.get(path)).text
+        question = await _preview(visitor, {"max_run": "2", "max_pending": "9"}, path)
+        assert "k-314159" not in question.text
+        assert 303 == (await _confirm(visitor, question, path)).status_code
+    assert {**fields, "name": "call", "max_run": 2, "max_pending": 9} == dict(_stored(admin, "call").content)
+
+
+@run_async
 async def test_a_viewer_reads_and_a_read_only_dashboard_changes_nothing(
     redis_url: str, admin: Operator
 ) -> None:

@@ -25,12 +25,13 @@ from pyasynq.web.configuration_form import (
         {"ordered": True, "retry": ["0s", "5s", "1h30m"], "schema": {"type": "object"}},
         {"retry": {"first": "5s", "factor": 3, "most": "1h", "jitter": 0.2}, "schema": {}},
         {"timeout": 90_061.0, "retention": 0.25},
+        {"kind": "http", "url": "https://example.org/{id}", "method": "PUT", "headers": {"X-Team": "maps"}},
     ],
 )
 def test_what_is_written_into_the_form_is_read_from_it_again(content: dict[str, Any]) -> None:
     """An edit that changes nothing stores nothing else."""
     stored = parse_task_configuration("", {**content, "managed": "api"}, name="resize").to_json()
-    assert (stored, {}) == read_form("resize", write_form(stored))
+    assert (stored, {}) == read_form("resize", write_form(stored), stored)
     assert () == find_differences(stored, stored)
 
 
@@ -62,15 +63,15 @@ def test_seconds_are_written_as_they_are_typed(seconds: float, text: str) -> Non
 )
 def test_a_wrong_text_has_a_sentence_at_its_field(field: str, text: str, said: str) -> None:
     """It names the part, and shows no value."""
-    content, errors = read_form("resize", {field: text})
+    content, errors = read_form("resize", {field: text}, {})
     assert ({}, [field]) == (content, list(errors))
     assert said in errors[field]
 
 
 def test_a_wrong_name_is_told_at_the_name() -> None:
     """As the service tells it."""
-    assert ["name"] == list(read_form("a/b", {})[1])
-    assert ["name"] == list(read_form("", {})[1])
+    assert ["name"] == list(read_form("a/b", {}, {})[1])
+    assert ["name"] == list(read_form("", {}, {})[1])
 
 
 def test_a_configuration_with_fields_of_a_later_version_is_not_edited() -> None:

@@ -197,7 +197,7 @@ async def new_key_page(ask: PageRequest) -> Page:
     return _form_page(ask, {"queues": "*", "end": _ENDS[0][0]}, {})
 
 
-async def make_key(ask: PageRequest, fields: dict[str, str]) -> Response:
+async def make_program_key(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Make a key and show its text, or return the form with errors.
 
     A browser that loads the answer again sends the form again: a form makes one key.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._visible_text import visible, visible_lines
+from pyasynq.operations import Redactor
 from pyasynq.operations.audit import AuditFilters
 from pyasynq.web import formats
-from pyasynq.web.configuration_form import FORM_FIELDS, is_editable, show_field, write_field
+from pyasynq.web.configuration_form import FORM_FIELDS, is_editable, select_fields, show_field, write_field
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_queues, read_servers
 from pyasynq.web.pages.task_types import SECTION, TaskTypeRow, build_type_row, read_configured_types
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _CHANGES: Final = ("set_type_configuration", "delete_type_configuration")
 _MOST_CHANGES: Final = 10
 _SECONDS: Final = 10.0
+_NOT_OTHERS: Final = frozenset({"name", "kind", "managed"})
+_LONGEST_TEXT: Final = 1_000
 _LONGEST_SCHEMA: Final = 20_000
 _MOST_MILLISECONDS: Final = 253_402_300_799_000
 """The end of the year 9999."""
@@ -57,6 +60,8 @@ class TaskTypeView:
     """View model of the page."""
 
     row: TaskTypeRow
+    others: tuple[tuple[str, str], ...]
+    """Name and value of each field that the form does not show, such as the URL of the kind `http`."""
     fields: tuple[tuple[str, str, bool], ...]
     """Label and value of each field but the schema, and whether it is set."""
     schema: str
@@ -87,12 +92,18 @@ async def task_type_page(ask: PageRequest) -> Page:
     stored = next((one for one in await read_configured_types(ask) if one.name == name), None)
     if stored is None:
         return missing_type_page(ask, name)
+    stored = _redact(ask, stored)
     info = next((one for one in await read_queues(ask) if one.queue == name), None)
     servers = [one for one in await read_servers(ask) if name in one.queues]
     may_edit = ask.may("set_type_configuration", name)
     locked = explain_lock(stored)
     view = TaskTypeView(
         row=build_type_row(ask, stored, info, len(servers)),
+        others=tuple(
+            (visible(key), visible(value if isinstance(value, str) else json.dumps(value))[:_LONGEST_TEXT])
+            for key, value in select_fields(stored.content, shown=False).items()
+            if key not in _NOT_OTHERS
+        ),
         fields=tuple(
             (one.label, show_field(one.name, stored.content), bool(stored.content.get(one.name)))
             for one in FORM_FIELDS
@@ -129,6 +140,16 @@ async def task_type_page(ask: PageRequest) -> Page:
     )
     waiting = f"({view.row.waiting:,}) " if view.row.is_unserved else ""
     return Page("task_type.html", f"{waiting}{visible(name)} · Task types", SECTION, view, is_live=True)
+
+
+def _redact(ask: PageRequest, stored: TypeConfiguration) -> TypeConfiguration:
+    """Return a configuration without the values of headers that are secrets by their names."""
+    headers = stored.content.get("headers")
+    if not isinstance(headers, dict):
+        return stored
+    redactor = ask.settings.redactor or Redactor()
+    texts = {name: text if isinstance(text, str) else json.dumps(text) for name, text in headers.items()}
+    return replace(stored, content={**stored.content, "headers": dict(redactor.headers(texts))})
 
 
 def missing_type_page(ask: PageRequest, name: str) -> Page:
@@ -232,8 +253,10 @@ def write_toml(stored: TypeConfiguration) -> str:
         value = stored.content.get(one.name)
         if one.name == "schema" and value:
             lines.append(f'schema = "schemas/{stored.name if _is_plain(stored.name) else "params"}.json"')
-        elif value not in (None, False):
+        elif value is not None and value is not False:
             lines.append(f"{one.name} = {_toml_value(one.name, value)}")
+    others = select_fields(stored.content, shown=False).items()
+    lines += [f"{key} = {_toml_value(key, value)}" for key, value in others if key not in {"name", "managed"}]
     return visible_lines("\n".join([*lines, 'managed = "api"'] if _is_of_api(stored) else lines))
 
 

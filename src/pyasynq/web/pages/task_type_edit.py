@@ -18,6 +18,7 @@ from pyasynq.web.configuration_form import (
     find_differences,
     merge_changes,
     read_form,
+    select_fields,
     write_form,
 )
 from pyasynq.web.frame import Notice
@@ -171,11 +172,13 @@ async def delete_type(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 async def _change(ask: PageRequest, form: _Form, fields: Mapping[str, str]) -> Response:
     refusal = _find_refusal(ask, form)
-    wanted, wrong = ({}, {"name": refusal}) if refusal else read_form(form.name, form.texts)
+    stored = await ask.operator.type_configuration(form.name) if form.name and not refusal else None
+    before = stored.content if stored else {}
+    wanted, wrong = ({}, {"name": refusal}) if refusal else read_form(form.name, form.texts, before)
     if wrong or fields.get("step") == "edit":
         status = 403 if refusal else 400 if wrong else 200
         return page_response(ask, _form_page(ask, form, wrong, status), 0.0)
-    question = await _find_question(ask, form, wanted, is_sure=fields.get("sure") == "yes")
+    question = await _find_question(ask, form, stored, wanted, is_sure=fields.get("sure") == "yes")
     if question is not None:
         return page_response(ask, question, 0.0)
     try:
@@ -191,14 +194,18 @@ async def _change(ask: PageRequest, form: _Form, fields: Mapping[str, str]) -> R
 
 
 async def _find_question(
-    ask: PageRequest, form: _Form, wanted: Mapping[str, Any], *, is_sure: bool
+    ask: PageRequest,
+    form: _Form,
+    stored: TypeConfiguration | None,
+    wanted: Mapping[str, Any],
+    *,
+    is_sure: bool,
 ) -> Page | None:
     """Return what is to be asked before a configuration is stored; None if nothing is.
 
     Raises:
         InvalidOptionError: the stored one is not edited here.
     """
-    stored = await ask.operator.type_configuration(form.name)
     if form.is_new and stored is not None and not is_sure:
         return _form_page(ask, form, {"name": "is taken: there is such a type already"}, 409)
     if stored is not None:
@@ -235,11 +242,11 @@ def _check_lock(stored: TypeConfiguration) -> None:
 
 
 def _normalize(stored: TypeConfiguration) -> dict[str, Any]:
-    """Return a stored configuration as the service writes it; as it is if the service cannot read it."""
+    """Return the fields of the form as the service writes them; as they are if it cannot read them."""
     try:
-        return parse_task_configuration("", dict(stored.content), name=stored.name).to_json()
+        return select_fields(parse_task_configuration("", dict(stored.content), name=stored.name).to_json())
     except (failures.InvalidOptionError, ImportError):
-        return dict(stored.content)
+        return select_fields(stored.content)
 
 
 def _read(fields: Mapping[str, str], name: str, *, is_new: bool) -> _Form:
@@ -354,7 +361,7 @@ async def _describe_effect(
     if all(before.get(limit) == after.get(limit) for limit in _LIMITS):
         return ""
     try:
-        limits = parse_task_configuration("", {**after, "schema": None}, name=name).limits
+        limits = parse_task_configuration("", {**select_fields(after), "schema": None}, name=name).limits
         report = await ask.operator.queue_limits(name)
     except (failures.QueueNotFoundError, failures.InvalidOptionError):
         return ""
