@@ -14,6 +14,7 @@ from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import page_response, redirect
+from pyasynq.web.schema_form import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 _NAMES = ("max_run", "rate", "period", "burst")
+_KINDS_OF_LIMITS = (int | None, float | int | None, float | int, int, bool | None)
+"""Types of the fields of `QueueLimits`, in their order."""
+_MOST = 1e15
+"""Limit of the numbers that are taken from a form; stored ones are far below."""
 
 
 async def change_limits(ask: PageRequest, fields: dict[str, str]) -> Response:
@@ -127,6 +132,17 @@ def _read_before(fields: Mapping[str, str]) -> QueueLimits | None:
     if not fields.get("before"):
         return None
     try:
-        return QueueLimits(*json.loads(fields["before"]))
-    except (ValueError, TypeError, RecursionError):
-        raise InvalidOptionError("before", None, "is not what the preview has shown; begin again") from None
+        values = read_json(fields["before"])
+    except ValueError:
+        values = None
+    if not isinstance(values, list) or not _are_limits(values):
+        raise InvalidOptionError("before", None, "is not what the preview has shown; begin again")
+    return QueueLimits(*values)
+
+
+def _are_limits(values: list[Any]) -> bool:
+    """Return whether values from a browser have the types of the limits of a queue."""
+    if len(values) != len(_KINDS_OF_LIMITS) or not all(map(isinstance, values, _KINDS_OF_LIMITS)):
+        return False
+    numbers = [value for value in values[:4] if value is not None]
+    return not any(isinstance(value, bool) or not -_MOST < value < _MOST for value in numbers)

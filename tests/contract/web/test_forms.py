@@ -133,6 +133,48 @@ async def test_limits_are_stored_and_shown(redis_url: str, tasks: Tasks) -> None
         assert (400, True) == (wrong.status_code, "must be a number" in wrong.text)
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "{",
+        "7",
+        '"text"',
+        "{}",
+        '{"max_run": 3}',
+        "[]",
+        "[1]",
+        "[1, 2, 3, 4, true, 6]",
+        '["x", null, 1.0, 1, null]',
+        "[true, null, 1.0, 1, null]",
+        "[1.5, null, 1.0, 1, null]",
+        "[null, [], 1.0, 1, null]",
+        "[null, null, null, 1, null]",
+        "[null, null, {}, 1, null]",
+        "[null, null, 1.0, 1.5, null]",
+        "[null, null, 1.0, 1, 0]",
+        "[null, NaN, 1.0, 1, null]",
+        "[null, 1e999, 1.0, 1, null]",
+        "[null, null, 1.0, " + "9" * 400 + ", null]",
+        "[" * 100_000,
+    ],
+)
+def test_limits_over_a_preview_that_was_never_shown_are_refused(
+    redis_url: str, tasks: Tasks, before: str
+) -> None:
+    """A hidden field may hold anything: it is told in a sentence, and nothing is stored."""
+
+    @run_async
+    async def send() -> None:
+        async with visiting(redis_url) as visitor:
+            fields = {"max_run": "3", "sure": "yes", "before": before}
+            answer = await send_form(visitor, "queues/emails/limits", fields, page="queues/emails?tab=limits")
+            assert 400 == answer.status_code
+            assert "is not what the preview has shown; begin again" in answer.text
+        assert {} == tasks.client.hgetall("asynq:{emails}:x:limits")
+
+    send()
+
+
 @run_async
 async def test_limits_that_changed_since_the_preview_are_previewed_again(
     redis_url: str, tasks: Tasks
