@@ -251,6 +251,9 @@ def test_several_processes_share_the_address(tmp_path: Path, redis_url: str) -> 
         os.kill(min(before), signal.SIGKILL)
         wait_until(lambda: len(pids()) == 2 and min(before) not in pids())
         assert 201 == httpx.post(f"{service.address}/v1/tasks", json={"type": "resize"}).status_code
+        assert 404 == service.status("/metrics"), "one process knows its own numbers alone"
+        counted = 'pyasynq_service_requests_total{route="/v1/tasks",method="POST",status="201"} 1'
+        wait_until(lambda: counted in httpx.get(f"http://127.0.0.1:{health}/metrics").text)
         port = int(service.address.rpartition(":")[2])
         kept = pids()
         write(service.file, port, redis_url, tasks="max_rnu = 7")

@@ -50,7 +50,7 @@ async def list_keys(session: Session) -> None:
     "scopes",
     multiple=True,
     required=True,
-    help="What it may do: tasks:write, tasks:read, work, types:write, or admin; repeat it for more.",
+    help="One of tasks:write, tasks:read, work, types:write, metrics:read, admin; repeat it for more.",
 )
 @click.option(
     "--queue",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -20,7 +21,7 @@ from pyasynq.cli.processes import SUPERVISED, inherited_socket, process_name
 from pyasynq.supervisor import Supervisor, SupervisorLink, SupervisorSettings, leave_process_1
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyasynq.gateway.configurations import ServiceFile
 
@@ -48,6 +49,12 @@ _LOG_FLAGS: Final = ("log_level", "log_format", "log_config")
     type=click.IntRange(1, _MOST_PROCESSES),
     help="Serve with this many processes; one that dies is replaced.",
 )
+@click.option(
+    "--access-log/--no-access-log",
+    default=True,
+    show_default=True,
+    help="Write a line for each request of a program.",
+)
 @click.option("--check", is_flag=True, help="Read the file, say what is wrong with it, and exit.")
 @click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
 @click.option(_LISTENER, type=int, callback=inherited_socket, hidden=True)
@@ -72,6 +79,8 @@ def service(file: Path, redis: str | None, only: str | None, *, check: bool, **o
         _tell_checked(file, read, parts)
         return
     set_up_logging(options, process=process_name() if link is not None else "")
+    if not options["access_log"]:
+        logging.getLogger("pyasynq.access").setLevel(logging.WARNING)
     if options["processes"] is not None:
         raise SystemExit(_supervise(file, read, options, {"redis": redis, "only": only}))
     if link is None:
@@ -95,6 +104,7 @@ def _supervise(
 ) -> int:
     """Run several processes that share the socket; return the exit code."""
     from pyasynq.cli import service_server as server  # noqa: PLC0415 - as above
+    from pyasynq.metrics import FleetMetrics  # noqa: PLC0415 - as above
 
     if not os.environ.get(_SECRET):
         # Any of the processes settles what another has leased.
@@ -105,20 +115,22 @@ def _supervise(
     host, port = listener.getsockname()[:2]
     click.echo(f"The task service is at {server.format_url(host, port)}  (Ctrl-C stops it)", err=True)
     arguments = [str(file), f"{_LISTENER}={listener.fileno()}", *_repeat_options(options, typed)]
+    has_metrics = read.service.health is not None
     settings = SupervisorSettings(
         options["processes"],
         end_timeout=server.GRACE_SECONDS + read.service.drain + 2,
         health=server.probe_settings(read.service),
     )
 
-    def command(link: int) -> Sequence[str]:
+    def command(link: int) -> list[str]:
         return [sys.executable, "-m", "pyasynq.cli", "service", *arguments, f"{SUPERVISED}={link}"]
 
-    return Supervisor(lambda link: list(command(link)), settings).run()
+    return Supervisor(command, settings, FleetMetrics() if has_metrics else None).run()
 
 
 def _repeat_options(options: Mapping[str, Any], typed: Mapping[str, str | None]) -> list[str]:
     """Return the options of the command line that each process needs too."""
     given = {**typed, **{name: options[name] for name in _LOG_FLAGS}}
     repeated = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
-    return [*repeated, "--no-logging"] if options["no_logging"] else repeated
+    flags = {"--no-logging": options["no_logging"], "--no-access-log": not options["access_log"]}
+    return [*repeated, *(flag for flag, is_set in flags.items() if is_set)]

@@ -31,6 +31,7 @@ from pyasynq.web.auth.secret import SigningSecret
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyasynq.client import ClientMiddleware
     from pyasynq.gateway.configurations import ServiceFile, ServiceSettings
 
 _log = logging.getLogger("pyasynq.gateway")
@@ -39,6 +40,8 @@ GRACE_SECONDS: Final = 30
 """Time for open requests at a shutdown: longer than an act waits for Redis."""
 _NAME: Final = "service"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TRACED: Final = "PYASYNQ_OTEL_AUTO"
+"""Environment variable that our instrumentor sets under `opentelemetry-instrument`."""
 _BEAT_SECONDS: Final = 1.0
 _BACKLOG: Final = 2_048
 _NO_KEY: Final = """\
@@ -91,10 +94,22 @@ def build_site(file: ServiceFile, parts: frozenset[str]) -> ServiceSite:
         ConfigurationError: for a URL, a secret or a file of passwords that cannot be.
     """
     settings = file.service
-    api = TaskService(file, needs_keys=settings.keys) if "api" in parts else None
+    api = None
+    if "api" in parts:
+        api = TaskService(file, needs_keys=settings.keys, client_middleware=_find_tracing())
     people = None if settings.people is None else CredentialsFile(settings.people)
     site = dashboard(settings.redis, auth=people) if "dashboard" in parts else None
     return ServiceSite(api, site)
+
+
+def _find_tracing() -> list[ClientMiddleware]:
+    """Return the tracing of new tasks under `opentelemetry-instrument`."""
+    if not os.environ.get(_TRACED):
+        return []
+    from pyasynq.contrib.otel import ClientTracing  # noqa: PLC0415 - of the extra `otel`
+    from pyasynq.contrib.otel.client import join_trace  # noqa: PLC0415 - as above
+
+    return [join_trace, ClientTracing()]
 
 
 def open_listener(settings: ServiceSettings) -> socket.socket:
@@ -186,12 +201,15 @@ class _Process:
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
+        metrics = None if site.api is None else site.api.metrics
         if run.link is not None:
-            run.link.attach(self, run.file.service.redis, {})
+            site.has_metrics = False
+            run.link.attach(self, run.file.service.redis, {}, metrics.take_rows if metrics else None)
         else:
             vitals = Vitals(1, os.getpid())
             vitals.watch(self.events)
-            held.enter_context(Health(probe_settings(run.file.service), lambda: [vitals]))
+            render = None if metrics is None else metrics.render
+            held.enter_context(Health(probe_settings(run.file.service), lambda: [vitals], render))
 
     async def serve(self, listener: socket.socket) -> int:
         """Serve until a signal; return the exit code."""
@@ -277,6 +295,8 @@ class _Process:
         while True:
             api = self._site.api
             is_current = api is None or api.is_current
+            if api is not None:
+                api.measure()
             self.events.emit(SignOfLife(_NAME))
             self.events.emit(QueuesAsked(_NAME, 1, () if is_current else ("redis",)))
             await asyncio.sleep(_BEAT_SECONDS)

@@ -29,6 +29,7 @@ class Origin(enum.Enum):
     SUPERVISOR = "a worker with `--metrics` and `--processes`"
     SCHEDULER = "a worker with `--metrics` and `--with-scheduler`"
     CLIENT = "a program that enqueues, with `EnqueueMetrics`"
+    SERVICE = "`pyasynq service`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ RUN_SECONDS: Final = tuple(one for one in ATTEMPT_SECONDS if 0.005 <= one <= 600
 WAIT_SECONDS: Final = tuple(one for one in ATTEMPT_SECONDS if 0.05 <= one <= 1_800 and one != 1_200)
 """Bounds for waits: 50 ms to 30 minutes."""
 _SHORT_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_REQUEST_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 _SIZES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0)
 
 
@@ -258,5 +260,74 @@ _OTHERS: Final = (
     ),
 )
 
-FAMILIES: Final = {one.name: one for one in (*_ASYNQ, *_QUEUES, *_WORKERS, *_SUPERVISOR, *_OTHERS)}
+_SERVICE: Final = (
+    _counter(
+        "pyasynq_service_requests_total",
+        "Number of requests that were answered, by the pattern of their path.",
+        "route",
+        "method",
+        "status",
+        origin=Origin.SERVICE,
+    ),
+    Family(
+        "pyasynq_service_request_seconds",
+        MetricType.HISTOGRAM,
+        "Time until requests were answered, waiting included.",
+        ("route",),
+        Origin.SERVICE,
+        _REQUEST_SECONDS,
+    ),
+    _gauge(
+        "pyasynq_service_parked_polls",
+        "Number of lease requests that wait for tasks.",
+        origin=Origin.SERVICE,
+    ),
+    _gauge(
+        "pyasynq_service_leases_held",
+        "Number of tasks that workers have leased through this process, and not settled through it.",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_leases_total",
+        "Number of tasks that were leased over HTTP.",
+        "queue",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_leases_lapsed_total",
+        "Number of tasks that this process put back because their lease had ended.",
+        "queue",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_extends_total",
+        "Number of leases that were extended.",
+        "queue",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_settles_total",
+        "Number of attempts that were settled, by act: complete, fail, snooze, release.",
+        "queue",
+        "act",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_acts_refused_total",
+        "Number of acts on attempts that were refused, by the code of their problem, such as lease_lost.",
+        "act",
+        "reason",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_tasks_total",
+        "Number of tasks that were sent to be enqueued, by outcome: enqueued, existing, conflict, failed.",
+        "queue",
+        "type",
+        "outcome",
+        origin=Origin.SERVICE,
+    ),
+)
+
+FAMILIES: Final = {one.name: one for one in (*_ASYNQ, *_QUEUES, *_WORKERS, *_SUPERVISOR, *_OTHERS, *_SERVICE)}
 """All families by name, in the order in which they are exposed."""

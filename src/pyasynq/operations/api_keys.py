@@ -46,6 +46,7 @@ SCOPES: Final[Mapping[str, frozenset[AnyPermission]]] = MappingProxyType(
         ),
         "work": frozenset({ProgramPermission.WORK_LEASE}),
         "types:write": frozenset({Permission.TASKS_VIEW, ProgramPermission.TYPES_EDIT}),
+        "metrics:read": frozenset({ProgramPermission.METRICS_READ}),
         "admin": ROLES["admin"] | frozenset(ProgramPermission),
     }
 )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.supervisor.vitals import Vitals
 
 _log = logging.getLogger("pyasynq")
+_ACTIVE: Final = "active"
 _LOOK_SECONDS: Final = 1.0
 """Interval for checks of memory and limits."""
 _PAUSE_SECONDS: Final = 5.0
@@ -300,7 +301,7 @@ class Supervisor:
             return
         self._asked_at = now
         for child in self._children.values():
-            if child.facts is not None:
+            if child.facts is not None or child.vitals.state == _ACTIVE:
                 child.say(MEASURE)
         self._note_processes()
 

@@ -12,7 +12,7 @@ from opentelemetry.trace import Link, SpanKind, StatusCode
 
 from pyasynq.context import current_batch
 from pyasynq.contrib.otel import conventions as names
-from pyasynq.contrib.otel.propagation import inject
+from pyasynq.contrib.otel.propagation import extract, inject
 from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task import Task
 
@@ -160,3 +160,17 @@ def _fail(span: Span, error: BaseException) -> None:
     span.set_attribute(names.ERROR_TYPE, names.name_error(error))
     span.record_exception(error)
     span.set_status(StatusCode.ERROR, type(error).__name__)
+
+
+async def join_trace(task: Task, call_next: CallNext) -> TaskInfo:
+    """Enqueue a task within the trace of its headers, unless there is a span already.
+
+    For programs that enqueue for others, in front of `ClientTracing`.
+    """
+    if not task.headers or trace.get_current_span().get_span_context().is_valid:
+        return await call_next(task)
+    token = context_api.attach(extract(task.headers, ()))
+    try:
+        return await call_next(task)
+    finally:
+        context_api.detach(token)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.websockets import WebSocketClose
 
 from pyasynq._visible_text import visible
 from pyasynq.client import Client
 from pyasynq.errors import PyasynqError
+from pyasynq.events import Events, TaskRecovered
 from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
 from pyasynq.gateway.hosted import HostedWorker
@@ -21,6 +23,8 @@ from pyasynq.gateway.hosted.http.delivery import Deliveries
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import CALLBACK_KEY, missing_scope, no_key
 from pyasynq.gateway.leases.leased_tasks import seal_attempt
+from pyasynq.gateway.request_trace import carry_trace, tracing
+from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.gateway.waits import Waits
 from pyasynq.gateway.worker_reports import WorkerReports
 from pyasynq.operations import Operator, User
@@ -35,14 +39,16 @@ from .call import ServiceCall, ServiceParts, answer_json
 from .load import LoadGate
 from .probes import answer_live, answer_ready
 from .problems import to_service_problem
+from .request_log import NOTE
 from .table import SERVICE_ROUTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
-    from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
+    from pyasynq.client import ClientMiddleware
+    from pyasynq.gateway.auth import ServiceKey
     from pyasynq.gateway.configurations import TaskConfiguration
     from pyasynq.gateway.leases.access import WorkKey
 
@@ -52,6 +58,7 @@ _TABLE: Final = PathTable(SERVICE_ROUTES, "GET /openapi.json lists them.")
 _SHUTDOWN_SECONDS: Final = 10.0
 """Seconds that the running tasks of hosted types get at the end."""
 _LIVE: Final = "/live"
+_METRICS_SCOPE: Final = "metrics:read"
 _PROBES: Final = frozenset({_LIVE, "/ready"})
 _DOCUMENT: Final = "/openapi.json"
 _FREE: Final = _PROBES | {_DOCUMENT}
@@ -73,6 +80,7 @@ class TaskService:
         timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
         runs_hosted: whether this instance runs the tasks of hosted types, such as those of the kind `http`.
         max_inflight: number of requests that are worked on at once; those that only wait do not count.
+        client_middleware: of the client that enqueues, such as `ClientTracing()`.
     """
 
     def __init__(
@@ -84,13 +92,16 @@ class TaskService:
         timeout: float = _TIMEOUT_SECONDS,
         runs_hosted: bool = True,
         max_inflight: int = _MAX_INFLIGHT,
+        client_middleware: Sequence[ClientMiddleware] = (),
     ) -> None:
         self._gate = LoadGate(max_inflight, lambda: self.waiting)
         redis = file.service.redis
         keyring = Keyring.derive(secret or SigningSecret())
         self._operator = Operator(redis, User.with_role(_USER, "admin", login="service"), timeout=timeout)
-        self._client = Client(redis, client_name="pyasynq-service", timeout=timeout)
-        self._authenticate = KeyAuthentication(self._operator) if needs_keys else LoopbackAuthentication()
+        self.metrics = ServiceMetrics()
+        middleware = (carry_trace, *client_middleware, self.metrics.count_enqueued)
+        self._client = Client(redis, client_name="pyasynq-service", timeout=timeout, middleware=middleware)
+        self._authenticator = KeyAuthentication(self._operator) if needs_keys else LoopbackAuthentication()
         self._follower = ConfigurationFollower(ConfigurationStore(self._operator), file.tasks)
         self._waits = Waits()
         self._parts = ServiceParts(
@@ -106,6 +117,8 @@ class TaskService:
             keyring,
             queues=self._list_names,
             retry_delay=self._find_retry_delay,
+            events=count_lapses(self.metrics),
+            metrics=self.metrics,
         )
         self._reports = WorkerReports(self._operator, self._leases.workers)
         self._hosted = self._make_hosted_worker(file, keyring) if runs_hosted else None
@@ -123,9 +136,13 @@ class TaskService:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with self._gate.counting():
+        with tracing(scope), self._gate.counting():
             refusal = self._find_refusal(raw_path(scope))
             await (refusal or self._app)(scope, receive, send)
+
+    def measure(self) -> None:
+        """Set the metrics of what holds now."""
+        self.metrics.measure(parked=self._leases.waiting, held=self._leases.workers.held)
 
     def _find_refusal(self, path: str) -> Response | None:
         """Return the answer to a request that comes while there is too much work; None to work on it."""
@@ -270,6 +287,28 @@ class TaskService:
             await self.start()
         return answer_ready(self._follower, is_ending=self._waits.is_ending)
 
+    async def answer_metrics(self, request: Request) -> Response:
+        """Answer a scrape of this process."""
+        try:
+            key = await self._authenticate(request)
+        except Exception as error:  # noqa: BLE001 - every error becomes a problem
+            return to_service_problem(error).response()
+        if key is None:
+            return no_key().response()
+        if _METRICS_SCOPE not in key.scopes:
+            return missing_scope(_METRICS_SCOPE).response()
+        self.measure()
+        kind, body = self.metrics.render(request.headers.get("accept", ""))
+        return Response(body, headers={"Content-Type": kind, "Cache-Control": "no-store"})
+
+    async def _authenticate(self, request: Request) -> ServiceKey | None:
+        """Return the key of a request, which its line in the log names."""
+        key = await self._authenticator(request)
+        note = request.scope.get(NOTE)
+        if key is not None and note is not None:
+            note.key_id = key.id
+        return key
+
     async def _admit_worker(self, request: Request) -> WorkKey | None:
         """Return the key of a worker. One that was handed a task over needs none: its token is enough."""
         key: WorkKey | None = await self._authenticate(request)
@@ -284,6 +323,13 @@ def _read_document() -> bytes:
     from .openapi import read_service_document  # noqa: PLC0415 - few ask for it
 
     return read_service_document()
+
+
+def count_lapses(metrics: ServiceMetrics) -> Events:
+    """Return events of a consumer that count the leases that have lapsed."""
+    events = Events()
+    events.subscribe(TaskRecovered, metrics.note_lapsed)
+    return events
 
 
 async def _answer_wrong_method(request: Request, error: Exception) -> Response:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from starlette.requests import Request
 from starlette.websockets import WebSocketClose
 
 from pyasynq.gateway.waits import WaitEndedError, Waits
 from pyasynq.web.api.problem import ProblemError
+from pyasynq.web.auth.origin import SAFE_METHODS
 from pyasynq.web.locations import route_path
 
 from .call import answer_json
+from .request_log import RequestLog
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -34,15 +37,24 @@ class ServiceSite:
 
     def __init__(self, api: TaskService | None, dashboard: Dashboard | None) -> None:
         self.api = api
+        self._answer = RequestLog(self._dispatch, None if api is None else api.metrics)
+        self.has_metrics = True
+        """Whether `/metrics` is answered; not by one of several processes, whose supervisor has the sum."""
         self.dashboard = dashboard
         self._streams = Waits()
         """Live pages, each of which lasts until its reader leaves."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, log it and count it."""
+        await self._answer(scope, receive, send)
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = route_path(scope) if scope["type"] == "http" else ""
         if self.dashboard is not None and path == "/live" and _wants_events(scope):
             await self._stream(self.dashboard, scope, receive, send)
+        elif self.api is not None and path == "/metrics" and scope["method"] in SAFE_METHODS:
+            response = await self._scrape(self.api, scope)
+            await response(scope, receive, send)
         elif self.api is not None and (self.dashboard is None or path.startswith("/v1/") or path in _OF_API):
             await self.api(scope, receive, send)
         elif scope["type"] != "http":
@@ -64,6 +76,13 @@ class ServiceSite:
             await self.api.close()
         if self.dashboard is not None:
             await self.dashboard.aclose()
+
+    async def _scrape(self, api: TaskService, scope: Scope) -> Response:
+        if self.has_metrics:
+            return await api.answer_metrics(Request(scope))
+        detail = "Several processes serve this address; each knows its own numbers alone."
+        remedy = "Set service.health to an address: there /metrics has the sum of all."
+        return ProblemError(404, "metrics_elsewhere", detail, remedy).response()
 
     def _probe(self, path: str) -> Response:
         """Answer a probe of an instance without the API."""

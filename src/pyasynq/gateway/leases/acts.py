@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from msgspec import UNSET
 
@@ -19,11 +19,21 @@ from pyasynq.gateway.leases.bodies import (
 from pyasynq.web.api.problem import wrong_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyasynq.consumer import Attempt
 
 
+ATTEMPT_ACTS: Final[Mapping[str, type[AttemptAct]]] = {
+    "extend": ExtendAttempt,
+    "complete": CompleteAttempt,
+    "fail": FailAttempt,
+    "cancel": CancelAttempt,
+    "snooze": SnoozeAttempt,
+    "release": ReleaseAttempt,
+}
+"""Classes of acts by their names in paths."""
+_NAMES: Final = {kind: name for name, kind in ATTEMPT_ACTS.items()}
 DelayOfFailure: TypeAlias = "Callable[[str, int], float | None]"
 """Returns the seconds until a failed task's next attempt, by queue and number of failures before it."""
 
@@ -59,6 +69,12 @@ async def perform_act(
         case _:
             assert_never(act)
     return None
+
+
+def name_act(act: AttemptAct) -> str:
+    """Return the name of an act, as its path has it."""
+    # An act of a batch is of a class of its own below these.
+    return next(_NAMES[kind] for kind in type(act).__mro__ if kind in _NAMES)
 
 
 async def _extend(attempt: Attempt, act: ExtendAttempt) -> None:

@@ -10,10 +10,10 @@ from pyasynq._visible_text import visible
 from pyasynq.consumer import ConsumerConfig
 from pyasynq.errors import LeaseExpiredError, PyasynqError, ServerStateError, TaskTimeoutError
 from pyasynq.gateway.leases.access import CALLBACK_KEY, check_queue, may_use
-from pyasynq.gateway.leases.acts import perform_act
+from pyasynq.gateway.leases.acts import name_act, perform_act
 from pyasynq.gateway.leases.bodies import Extended
 from pyasynq.gateway.leases.leased_tasks import seal_attempt, split_by_size
-from pyasynq.gateway.leases.problems import OutcomeUnknownError
+from pyasynq.gateway.leases.problems import OutcomeUnknownError, to_lease_problem
 from pyasynq.gateway.leases.served_queues import ServedQueues
 from pyasynq.gateway.leases.tokens import InvalidTokenError
 from pyasynq.gateway.leases.worker_table import WorkerTable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.leases.acts import DelayOfFailure
     from pyasynq.gateway.leases.bodies import AttemptAct, LeaseRequest
     from pyasynq.gateway.leases.tokens import Keyring, LeaseToken
+    from pyasynq.gateway.service_metrics import ServiceMetrics
 
 _log = logging.getLogger("pyasynq.gateway")
 
@@ -49,6 +50,7 @@ class Leases:
         settle_seconds: time that a request waits until Redis has confirmed an act.
         retry_delay: seconds until the next attempt of a failed task, by queue and failures before; None is
             the back-off of Asynq. A worker's own `delay` wins.
+        metrics: count leases and acts.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Leases:
         events: Events | None = None,
         settle_seconds: float = _SETTLE_SECONDS,
         retry_delay: DelayOfFailure | None = None,
+        metrics: ServiceMetrics | None = None,
     ) -> None:
         self.keyring = keyring
         self.workers = WorkerTable()
@@ -70,6 +73,7 @@ class Leases:
         self._settle_seconds = settle_seconds
         self._waits = Waits()
         self._retry_delay = retry_delay
+        self._metrics = metrics
         self._returns: set[asyncio.Task[None]] = set()
         """Tasks that put attempts back; each removes itself."""
 
@@ -110,6 +114,8 @@ class Leases:
                 return []
         fitting = split_by_size(attempts, request.max_bytes)
         self.put_back(attempts[fitting:])
+        if self._metrics is not None:
+            self._metrics.note_leased(attempt.queue for attempt in attempts[:fitting])
         return attempts[:fitting]
 
     def put_back(self, attempts: Sequence[Attempt], worker: str = "") -> None:
@@ -134,6 +140,14 @@ class Leases:
             OutcomeUnknownError: when Redis has not confirmed it in time.
             PyasynqError: as `Consumer.find` and the settles of an attempt do.
         """
+        try:
+            return await self._act(key, token, act)
+        except Exception as error:
+            if self._metrics is not None:
+                self._metrics.note_refused(name_act(act), to_lease_problem(error).code)
+            raise
+
+    async def _act(self, key: WorkKey, token: str, act: AttemptAct) -> Extended | None:
         opened = self._open(key, token)
         try:
             async with (
@@ -146,6 +160,8 @@ class Leases:
         except TimeoutError:
             raise OutcomeUnknownError from None
         self._note_act(opened, attempt)
+        if self._metrics is not None:
+            self._metrics.note_act(opened.queue, name_act(act))
         if attempt is None:
             return None
         token = seal_attempt(attempt, self.keyring, opened.key_id, opened.worker)

@@ -14,19 +14,15 @@ from starlette.routing import Route
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.gateway.leases.access import admit
+from pyasynq.gateway.leases.acts import ATTEMPT_ACTS
 from pyasynq.gateway.leases.bodies import (
     AttemptBatch,
     BatchAnswer,
     BatchItem,
-    CancelAttempt,
     CompleteAttempt,
-    ExtendAttempt,
-    FailAttempt,
     ItemResult,
     LeaseAnswer,
     LeaseRequest,
-    ReleaseAttempt,
-    SnoozeAttempt,
 )
 from pyasynq.gateway.leases.hang_up import ClientGoneError, HangUpWatch, ReturnableResponse
 from pyasynq.gateway.leases.leased_tasks import describe_attempt
@@ -49,14 +45,6 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _LARGEST_BODY: Final = 1_000_000
 _LARGEST_RESULT: Final = 8_000_000
-_ACTS: Final[dict[str, type[AttemptAct]]] = {
-    "extend": ExtendAttempt,
-    "complete": CompleteAttempt,
-    "fail": FailAttempt,
-    "cancel": CancelAttempt,
-    "snooze": SnoozeAttempt,
-    "release": ReleaseAttempt,
-}
 
 
 def lease_routes(leases: Leases, authenticate: Authenticate) -> list[Route]:
@@ -70,7 +58,10 @@ def lease_routes(leases: Leases, authenticate: Authenticate) -> list[Route]:
     return [
         _make_route("/v1/leases", api.lease),
         _make_route("/v1/attempts:batch", api.act_on_many),
-        *(_make_route(f"/v1/attempts/{{token}}:{name}", api.make_act(act)) for name, act in _ACTS.items()),
+        *(
+            _make_route(f"/v1/attempts/{{token}}:{name}", api.make_act(act))
+            for name, act in ATTEMPT_ACTS.items()
+        ),
     ]
 
 

@@ -1,0 +1,125 @@
+"""Access log and metrics of requests: each by the pattern of its route, never by a path with a token."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._visible_text import visible
+from pyasynq.gateway.leases.acts import ATTEMPT_ACTS
+from pyasynq.web.api.paths import raw_path
+
+from .table import SERVICE_ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from pyasynq.gateway.service_metrics import ServiceMetrics
+
+_log = logging.getLogger("pyasynq.access")
+
+NOTE: Final = "pyasynq.request"
+_OTHER: Final = "other"
+_DASHBOARD: Final = "dashboard"
+_ROOT: Final = re.compile(r"/v1(/.*)?")
+_SEGMENT: Final = re.compile(r"\{\w+\}")
+_LEASE_PATHS: Final = (
+    "/v1/leases",
+    "/v1/attempts:batch",
+    *(f"/v1/attempts/{{token}}:{act}" for act in ATTEMPT_ACTS),
+)
+_OTHER_PATHS: Final = ("/live", "/ready", "/metrics", "/openapi.json")
+_QUIET: Final = frozenset({"/live", "/ready", "/metrics", _DASHBOARD})
+"""Routes whose requests are logged at the level debug: they are many, and say little."""
+_HUNG_UP: Final = 499
+"""Status of a request whose client hung up before the answer, as nginx logs it."""
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@dataclass(slots=True)
+class RequestNote:
+    """Facts about a request that become known while it is answered.
+
+    Attributes:
+        key_id: of its API key; empty before it is known.
+    """
+
+    key_id: str = ""
+
+
+class RequestLog:
+    """Logs and counts the requests of an application.
+
+    Args:
+        app: answers them.
+        metrics: counts them; None only logs.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics | None) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        note = RequestNote()
+        status, size = _HUNG_UP, 0
+
+        async def send_noted(message: Message) -> None:
+            nonlocal status, size
+            await send(message)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                size += len(message.get("body", b""))
+
+        try:
+            await self._app({**scope, NOTE: note}, receive, send_noted)
+        finally:
+            self._note(scope, status, size, time.perf_counter() - began, note)
+
+    def _note(self, scope: Scope, status: int, size: int, seconds: float, note: RequestNote) -> None:
+        route = find_pattern(raw_path(scope))
+        method = scope["method"] if scope["method"] in _METHODS else _OTHER
+        if self._metrics is not None:
+            self._metrics.note_request(route, method, status, seconds)
+        level = logging.DEBUG if route in _QUIET else logging.INFO
+        if not _log.isEnabledFor(level):
+            return
+        milliseconds = round(seconds * 1000, 1)
+        fields = {"method": method, "route": route, "status": status, "milliseconds": milliseconds}
+        client = scope["client"][0] if scope.get("client") else ""
+        fields |= {"bytes": size, "key": note.key_id, "client": client}
+        _log.log(
+            level,
+            "%s %s %d in %.1f ms, %d bytes, key %s, from %s",
+            *(method, route, status, milliseconds, size, visible(note.key_id) or "none", visible(client)),
+            extra=fields,
+        )
+
+
+def find_pattern(path: str) -> str:
+    """Return the pattern of a path, such as `/v1/attempts/{token}:extend`."""
+    for pattern, name in _PATTERNS:
+        if pattern.fullmatch(path):
+            return name
+    return _OTHER if _ROOT.fullmatch(path) else _DASHBOARD
+
+
+def _compile(paths: Iterable[str]) -> list[tuple[re.Pattern[str], str]]:
+    """Return each path as a regular expression; those that end in an act come first."""
+    return [
+        (re.compile("[^/]+".join(map(re.escape, _SEGMENT.split(path)))), path)
+        for path in sorted(dict.fromkeys(paths), key=lambda one: ":" not in one)
+    ]
+
+
+_PATTERNS: Final = _compile((*(route.path for route in SERVICE_ROUTES), *_LEASE_PATHS, *_OTHER_PATHS))

@@ -1,0 +1,91 @@
+"""Metrics of one process of the task service."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pyasynq.errors import DuplicateTaskError, PyasynqError, TaskIDConflictError
+from pyasynq.metrics.store import MetricStore
+from pyasynq.metrics.text import render
+from pyasynq.options import DEFAULT_QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyasynq.client import CallNext
+    from pyasynq.events import TaskRecovered
+    from pyasynq.metrics.text import Samples
+    from pyasynq.supervisor import MetricRow
+    from pyasynq.task import Task, TaskInfo
+
+
+class ServiceMetrics:
+    """Counts requests, leases and new tasks. Any thread may read it."""
+
+    def __init__(self) -> None:
+        self._store = MetricStore()
+
+    def note_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._store.add("pyasynq_service_requests_total", (route, method, str(status)))
+        self._store.observe("pyasynq_service_request_seconds", seconds, (route,))
+
+    def note_leased(self, queues: Iterable[str]) -> None:
+        """Count leased tasks, each by its queue."""
+        for queue, tasks in Counter(queues).items():
+            self._store.add("pyasynq_service_leases_total", (queue,), tasks)
+
+    def note_act(self, queue: str, act: str) -> None:
+        """Count what a worker did with an attempt."""
+        if act == "extend":
+            self._store.add("pyasynq_service_extends_total", (queue,))
+        else:
+            self._store.add("pyasynq_service_settles_total", (queue, act))
+
+    def note_refused(self, act: str, reason: str) -> None:
+        """Count an act that was refused, by the code of its problem."""
+        self._store.add("pyasynq_service_acts_refused_total", (act, reason))
+
+    def note_lapsed(self, event: TaskRecovered) -> None:
+        """Count a task that is put back because its lease has ended."""
+        self._store.add("pyasynq_service_leases_lapsed_total", (event.queue,))
+
+    def measure(self, *, parked: int, held: int) -> None:
+        """Set what holds now.
+
+        Args:
+            parked: requests that wait for tasks.
+            held: tasks that workers have leased through this process, and not settled through it.
+        """
+        self._store.set_gauges("pyasynq_service_parked_polls", {(): parked})
+        self._store.set_gauges("pyasynq_service_leases_held", {(): held})
+
+    async def count_enqueued(self, task: Task, call_next: CallNext) -> TaskInfo:
+        """Enqueue a task, and count it; middleware of a client."""
+        queue = task.options.get("queue", DEFAULT_QUEUE)
+        outcome = "failed"
+        try:
+            info = await call_next(task)
+            outcome = "enqueued" if info.is_enqueued else "existing"
+        except (DuplicateTaskError, TaskIDConflictError):
+            outcome = "conflict"
+            raise
+        except PyasynqError:
+            raise
+        else:
+            return info
+        finally:
+            self._store.add("pyasynq_service_tasks_total", (queue, task.type, outcome))
+
+    def samples(self) -> list[Samples]:
+        """Return all values."""
+        return self._store.samples()
+
+    def take_rows(self) -> list[MetricRow]:
+        """Return what changed since the last call, for the sum of a supervisor."""
+        return self._store.take_rows()
+
+    def render(self, accept: str = "") -> tuple[str, bytes]:
+        """Return content type and body for a header `Accept`."""
+        return render(self.samples(), accept)
