@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from .client import SdkClient
 from .endings import EndReport
+from .errors import ServiceError, WorkerEndedError
 from .task_request import RequestedTask, TaskReq
 from .task_run import task_run
-from .worker import RunningWorker, WorkerEndedError, enqueue, enqueue_sync, start_worker
+from .worker import RunningWorker, enqueue, enqueue_sync, start_worker
 
 __all__ = [
     "EndReport",
     "RequestedTask",
     "RunningWorker",
     "SdkClient",
+    "ServiceError",
     "TaskReq",
     "WorkerEndedError",
     "enqueue",

@@ -20,6 +20,8 @@ class SdkClient:
 
     Args:
         redis: where Redis is, as for `Client`.
+        service: address of the task service, such as `http://task-queue:8080`. Give this or `redis`.
+        key: API key for `service`, with the scope `tasks:write`.
         team: name of the team, for the audit.
         tell_endings: tell the ends of the tasks to the `on_finished` of the team's worker.
 
@@ -27,9 +29,17 @@ class SdkClient:
         ConfigurationError: for arguments that cannot be.
     """
 
-    def __init__(self, *, redis: Any = None, team: str = "", tell_endings: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        redis: Any = None,
+        service: str | None = None,
+        key: str = "",
+        team: str = "",
+        tell_endings: bool = False,
+    ) -> None:
         self._finished_name = name_endings(team) if tell_endings else ""
-        self._road = make_road(redis=redis, team=team)
+        self._road = make_road(redis=redis, service=service, key=key, team=team)
 
     async def enqueue(self, request: TaskReq) -> RequestedTask:
         """Enqueue a task.

@@ -12,7 +12,7 @@ from pyasynq._visible_text import visible
 from pyasynq.callbacks import Callback
 from pyasynq.client import Client
 from pyasynq.config import ServerConfig
-from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError, nearest
+from pyasynq.errors import InvalidOptionError, ServerStateError, nearest
 from pyasynq.events import ServerStateChanged
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore
 from pyasynq.gateway.new_tasks import check_params, enqueue_short, make_callback, short_form_options
@@ -21,6 +21,7 @@ from pyasynq.retry import default_retry_delay
 from pyasynq.server import Server, ServerState
 from pyasynq.task import EnqueueStatus, Task
 
+from .served_names import find_configured, select_names
 from .task_request import RequestedTask
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class RedisRoad:
         """Return the configuration of a task name."""
         found = self.follower.types.get(name)
         return None if found is None else found[0]
+
+    def find_kind(self, name: str) -> str:
+        """Return the kind of a task name; empty if it is not configured."""
+        found = self.find(name)
+        return "" if found is None else found.kind
 
     def nearest(self, name: str) -> str:
         """Return the end of an error about an unknown name."""
@@ -139,7 +145,7 @@ class RedisWork:
             PyasynqError: as `Server.start` does; nothing is left running.
         """
         await self._road.start()
-        self._served = self._select_names()
+        self._served = select_names(self._table, self._road)
         config = ServerConfig(
             queues=dict.fromkeys([*self._served, *self._inner], 1),
             concurrency=self._settings.concurrency,
@@ -187,27 +193,10 @@ class RedisWork:
         if self._run is not None:
             await asyncio.wait({self._run})
 
-    def _select_names(self) -> set[str]:
-        """Return the table's names that are configured, and tell of the others.
-
-        Raises:
-            ConfigurationError: when none of them is.
-        """
-        found = {name for name in self._table.names if self._road.find(name) is not None}
-        unknown = [
-            f"{visible(name)!r} is not a configured task type{self._road.nearest(name)}"
-            for name in sorted(self._table.names - found)
-        ]
-        if not found:
-            raise ConfigurationError(f"handlers: {unknown[0]}")
-        for one in unknown:
-            _log.warning("handlers: %s; it is served as soon as it is configured", one)
-        return found
-
     async def _follow(self) -> None:
         """Serve the types that were configured meanwhile, and no longer those that were deleted."""
         assert self._server is not None  # noqa: S101 - it is called after the start
-        wanted = {name for name in self._table.names if self._road.find(name) is not None}
+        wanted = find_configured(self._table, self._road)
         with suppress(ServerStateError):
             for name in sorted(wanted - self._served):
                 await self._server.add_queue(name)

@@ -1,22 +1,47 @@
-"""Choice of the road that tasks take: over Redis."""
+"""Choice of the road that tasks take: over Redis, or over HTTP."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._checks import check_team
 from pyasynq.errors import ConfigurationError
 
-from .redis_road import RedisRoad
+from .http_road import HttpRoad
+from .http_work import HttpWork
+from .redis_road import RedisRoad, RedisWork
+
+if TYPE_CHECKING:
+    from .handlers import HandlerTable
+    from .worker_settings import WorkerSettings
+
+Road: TypeAlias = "RedisRoad | HttpRoad"
+Work: TypeAlias = "RedisWork | HttpWork"
 
 
-def make_road(*, redis: Any = None, team: str = "") -> RedisRoad:
+def make_road(*, redis: Any = None, service: str | None = None, key: str = "", team: str = "") -> Road:
     """Return the road that the arguments name.
 
     Raises:
-        ConfigurationError: when they name none.
+        ConfigurationError: when they name none or two, and for values that cannot be.
     """
     check_team(team)
+    if redis is not None and service is not None:
+        raise ConfigurationError("redis, service: these are two roads for tasks; give one of them")
+    if service is not None:
+        return HttpRoad(service, key)
     if redis is None:
-        raise ConfigurationError('redis: give the URL of Redis, as in redis="redis://localhost:6379/0"')
+        raise ConfigurationError(
+            'redis, service: give one of them, as in redis="redis://localhost:6379/0" or '
+            'service="http://task-queue:8080"'
+        )
+    if key:
+        raise ConfigurationError("key: it is for service=; the password of Redis is in its URL")
     return RedisRoad(redis, team)
+
+
+def make_work(road: Road, table: HandlerTable, settings: WorkerSettings) -> Work:
+    """Return the work of a table over a road."""
+    if isinstance(road, RedisRoad):
+        return RedisWork(road, table, settings)
+    return HttpWork(road, table, settings)

@@ -8,13 +8,13 @@ import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import PyasynqError, ServerStateError
+from pyasynq.errors import ServerStateError
 
 from .endings import make_ending_handler, name_endings
+from .errors import WorkerEndedError
 from .handlers import HandlerTable
 from .program_end import end_program
-from .redis_road import RedisWork
-from .roads import make_road
+from .roads import make_road, make_work
 from .task_run import task_run
 from .worker_settings import WorkerSettings
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .endings import OnFinished
-    from .redis_road import RedisRoad
+    from .roads import Road, Work
     from .task_request import RequestedTask, TaskReq
 
     OnFatal = Callable[[BaseException], Awaitable[object] | object]
@@ -34,15 +34,13 @@ _open_workers: list[RunningWorker] = []
 """Workers of this process that are not closed, in the order of their starts; written by their loops."""
 
 
-class WorkerEndedError(PyasynqError):
-    """A worker has ended, and was not closed."""
-
-
 async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, by name
     handlers: Mapping[str, Any],
     *,
     middlewares: Iterable[Callable[..., Any]] = (),
     redis: Any = None,
+    service: str | None = None,
+    key: str = "",
     team: str = "",
     version: str = "",
     concurrency: int = 100,
@@ -62,7 +60,10 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
         handlers: functions by task name, coroutine functions or plain ones. One that takes `(context, task)`
             gets these; any other one gets the fields of the task's params as its arguments.
         middlewares: `async def m(task, call_next)` around every handler, the first one outermost.
-        redis: where Redis is, as for `Client`.
+        redis: where Redis is, as for `Client`: the worker takes its tasks there.
+        service: address of the task service, such as `http://task-queue:8080`: the worker leases its tasks
+            over HTTP, and needs no Redis. Give this or `redis`.
+        key: API key for `service`, with the scopes `work` and `tasks:write`.
         team: name of the team, shown with the worker and in the audit.
         version: version of your application, published with its task types.
         concurrency: number of tasks that run at once in this process, of all types together.
@@ -77,6 +78,7 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
     Raises:
         ConfigurationError: for arguments that cannot be, and when no name of the table is configured.
         RedisError: Redis cannot be reached.
+        ServiceError: the task service does not answer, or refuses the key.
     """
     layers = tuple(middlewares)
     table = HandlerTable(handlers, layers, version=version)
@@ -86,12 +88,14 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
         overdue_limit=overdue_limit,
         publish_events=task_run in layers,
         team=team,
+        version=version,
     )
     finished_name = ""
     if on_finished is not None:
         finished_name = name_endings(team)
         table.add_inner(finished_name, make_ending_handler(on_finished))
-    worker = RunningWorker(make_road(redis=redis, team=team), table, settings, finished_name, on_fatal)
+    road = make_road(redis=redis, service=service, key=key, team=team)
+    worker = RunningWorker(road, make_work(road, table, settings), finished_name, on_fatal)
     await worker.start()
     return worker
 
@@ -127,15 +131,14 @@ class RunningWorker:
 
     def __init__(
         self,
-        road: RedisRoad,
-        table: HandlerTable,
-        settings: WorkerSettings,
+        road: Road,
+        work: Work,
         finished_name: str = "",
         on_fatal: OnFatal | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._road = road
-        self._work = RedisWork(road, table, settings)
+        self._work = work
         self._finished_name = finished_name
         self._on_fatal = on_fatal
         self._is_closing = False
@@ -207,7 +210,7 @@ class RunningWorker:
         await self._work.close()
         await self._watch
 
-    async def _watch_over(self, run: asyncio.Task[int]) -> None:
+    async def _watch_over(self, run: asyncio.Task[Any]) -> None:
         """Wait for the end of the work, and end the process unless the end was asked for."""
         await asyncio.wait({run})
         error = None if self._is_closing else self._read_end(run)
@@ -224,7 +227,7 @@ class RunningWorker:
         _log.critical("the worker has died: %s", visible(error))
         await _call(self._on_fatal, error)
 
-    def _read_end(self, run: asyncio.Task[int]) -> BaseException | None:
+    def _read_end(self, run: asyncio.Task[Any]) -> BaseException | None:
         """Return why the work has ended by itself; None if an operator has asked for it."""
         if run.cancelled():
             return WorkerEndedError("its task was cancelled")

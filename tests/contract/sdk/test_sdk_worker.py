@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq import Client, ConfigurationError, Inspector, InvalidOptionError, ServerStateError
-from pyasynq.operations import Operator, User
+from pyasynq import (
+    Client,
+    ConfigurationError,
+    Inspector,
+    InvalidOptionError,
+    ServerStateError,
+)
+from pyasynq.operations import Operator
 from pyasynq.sdk import EndReport, SdkClient, TaskReq, WorkerEndedError, enqueue, start_worker, task_run
 from pyasynq.sdk.worker import enqueue_sync
+from tests.fix_sdk import ADMIN, ROADS, configure, over
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -23,7 +30,6 @@ if TYPE_CHECKING:
     from pyasynq import Task, TaskContext
 
 pytestmark = pytest.mark.usefixtures("redis_client")
-ADMIN = User.with_role("admin", "admin")
 
 
 class Notes:
@@ -50,15 +56,9 @@ class Notes:
         return self.seen
 
 
-async def configure(redis_url: str, **types: dict[str, Any]) -> None:
-    """Store configurations of task types."""
-    async with Operator(redis_url, ADMIN) as operator:
-        for name, content in types.items():
-            await operator.set_type_configuration(name, {"name": name, **content})
-
-
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_the_articles_table_runs_inside_its_middlewares_in_order(redis_url: str) -> None:
+async def test_the_articles_table_runs_inside_its_middlewares_in_order(redis_url: str, road: str) -> None:
     """The first one is outermost; a handler is async or plain, takes (context, task) or fields of params."""
     notes = Notes()
     loop = asyncio.get_running_loop()
@@ -82,12 +82,14 @@ async def test_the_articles_table_runs_inside_its_middlewares_in_order(redis_url
     async def deliver(order_id: int, note: str = "") -> None:
         notes.add((order_id, note))
 
-    await configure(redis_url, dumpfeature={}, resize={}, deliver={})
-    async with await start_worker(
-        {"dumpfeature": dump_feature, "resize": resize, "deliver": deliver},
-        middlewares=[middleware("a"), middleware("b"), task_run],
-        redis=redis_url,
-        team="starmap",
+    async with (
+        over(road, redis_url, dumpfeature={}, resize={}, deliver={}) as bed,
+        await start_worker(
+            {"dumpfeature": dump_feature, "resize": resize, "deliver": deliver},
+            middlewares=[middleware("a"), middleware("b"), task_run],
+            team="starmap",
+            **bed.arguments,
+        ),
     ):
         await enqueue(TaskReq(task_id=1, task_name="dumpfeature", params={"path": "/tmp/1", "id": 1}))
         seen = await notes.wait(5)
@@ -100,8 +102,9 @@ async def test_the_articles_table_runs_inside_its_middlewares_in_order(redis_url
     assert ("r", b"{}") in notes.seen
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_a_number_is_one_task_until_it_has_ended(redis_url: str) -> None:
+async def test_a_number_is_one_task_until_it_has_ended(redis_url: str, road: str) -> None:
     """As the short form of the HTTP API: a repeat finds it, and starts it again once it is completed."""
     notes, go_on = Notes(), asyncio.Event()
 
@@ -109,8 +112,11 @@ async def test_a_number_is_one_task_until_it_has_ended(redis_url: str) -> None:
         notes.add(task.payload)
         await go_on.wait()
 
-    await configure(redis_url, dump={"retention": 3600.0, "max_retry": 3})
-    async with await start_worker({"dump": dump}, redis=redis_url) as worker, Client(redis_url) as client:
+    async with (
+        over(road, redis_url, dump={"retention": 3600.0, "max_retry": 3}) as bed,
+        await start_worker({"dump": dump}, **bed.arguments) as worker,
+        Client(redis_url) as client,
+    ):
         first = await worker.enqueue(TaskReq(task_id=1, task_name="dump", params=[1]))
         await notes.wait()
         second = await worker.enqueue(TaskReq(task_id=1, task_name="dump", params=[2]))
@@ -127,8 +133,9 @@ async def test_a_number_is_one_task_until_it_has_ended(redis_url: str) -> None:
         assert [b"[1]", b"[3]"] == await notes.wait(2)
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: str) -> None:
+async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: str, road: str) -> None:
     """MaxRun rises from 1 to 3: the worker stores the limit, which every worker of the queue obeys."""
     notes, go_on = Notes(), asyncio.Event()
 
@@ -136,9 +143,9 @@ async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: s
         notes.add(context.task_id)
         await go_on.wait()
 
-    await configure(redis_url, dump={"max_run": 1})
     async with (
-        await start_worker({"dump": dump}, redis=redis_url) as worker,
+        over(road, redis_url, dump={"max_run": 1}) as bed,
+        await start_worker({"dump": dump}, **bed.arguments) as worker,
         Inspector(redis_url) as inspector,
     ):
         for number in range(6):
@@ -152,8 +159,9 @@ async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: s
         await notes.wait(6)
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_the_newest_retry_rule_decides(redis_url: str) -> None:
+async def test_the_newest_retry_rule_decides(redis_url: str, road: str) -> None:
     """Also for tasks that were enqueued under another one."""
     notes = Notes()
 
@@ -161,23 +169,21 @@ async def test_the_newest_retry_rule_decides(redis_url: str) -> None:
         notes.add(context.retried)
         if not context.retried:
             await configure(redis_url, dump={"retry": [0.0]})
-            await wait_for_rule()
+            await bed.refresh(worker)
             raise ValueError("not yet")
 
-    async def wait_for_rule() -> None:
-        async with Operator(redis_url, ADMIN):
-            while worker._road.find("dump").retry.delays != (0.0,):  # type: ignore[union-attr]
-                await worker._road.follower.refresh()
-
-    await configure(redis_url, dump={"retry": [3600.0]})
-    async with await start_worker({"dump": dump}, redis=redis_url) as worker:
+    async with (
+        over(road, redis_url, dump={"retry": [3600.0]}) as bed,
+        await start_worker({"dump": dump}, **bed.arguments) as worker,
+    ):
         await worker.enqueue(TaskReq(task_name="dump"))
         assert [0, 1] == await notes.wait(2)
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
 async def test_a_type_that_is_configured_later_is_taken_up_and_a_deleted_one_is_dropped(
-    redis_url: str, caplog: pytest.LogCaptureFixture
+    redis_url: str, road: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a restart; the start names it, with the most similar name."""
     caplog.set_level(logging.INFO, "pyasynq.sdk")
@@ -186,20 +192,19 @@ async def test_a_type_that_is_configured_later_is_taken_up_and_a_deleted_one_is_
     async def note(context: TaskContext, task: Task) -> None:
         notes.add(task.type)
 
-    await configure(redis_url, dump={})
     async with (
-        await start_worker({"dump": note, "dumb": note}, redis=redis_url) as worker,
+        over(road, redis_url, dump={}) as bed,
+        await start_worker({"dump": note, "dumb": note}, **bed.arguments) as worker,
         Operator(redis_url, ADMIN) as operator,
     ):
         assert "'dumb' is not a configured task type; did you mean 'dump'?" in caplog.text
-        with pytest.raises(InvalidOptionError, match="there is no such task type; did you mean 'dump'"):
+        with pytest.raises(InvalidOptionError, match=r"task_name.*[Dd]id you mean 'dump'"):
             await worker.enqueue(TaskReq(task_name="dumb"))
         await configure(redis_url, dumb={})
         await worker.enqueue(TaskReq(task_name="dumb"))
         assert ["dumb"] == await notes.wait()
         await operator.delete_type_configuration("dumb")
-        await worker._road.follower.refresh()
-        await worker._work._follow()
+        await bed.refresh(worker)
         await enqueue_by_hand(redis_url, "dumb")
         assert "dumb is configured no longer" in caplog.text
         async with Inspector(redis_url) as inspector:
@@ -212,12 +217,13 @@ async def enqueue_by_hand(redis_url: str, queue: str) -> None:
         await client.enqueue(queue, queue=queue)
 
 
+@pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize(
     ("act", "outcome"),
     [("succeed", "succeeded"), ("fail", "archived"), ("kill", "archived"), ("delete", "deleted")],
 )
 @run_async
-async def test_every_end_reaches_on_finished(redis_url: str, act: str, outcome: str) -> None:
+async def test_every_end_reaches_on_finished(redis_url: str, road: str, act: str, outcome: str) -> None:
     """Also when an operator has killed the task, or has deleted it by hand."""
     ends, started = Notes(), asyncio.Event()
 
@@ -231,9 +237,10 @@ async def test_every_end_reaches_on_finished(redis_url: str, act: str, outcome: 
         if act == "kill":
             await asyncio.Event().wait()
 
-    await configure(redis_url, dump={"max_retry": 0})
+    types: dict[str, dict[str, Any]] = {"dump": {"max_retry": 0}, "t-finished": {}}
     async with (
-        await start_worker({"dump": dump}, redis=redis_url, team="t", on_finished=note_end) as worker,
+        over(road, redis_url, **types) as bed,
+        await start_worker({"dump": dump}, team="t", on_finished=note_end, **bed.arguments) as worker,
         Operator(redis_url, ADMIN) as operator,
     ):
         if act == "delete":
@@ -249,8 +256,9 @@ async def test_every_end_reaches_on_finished(redis_url: str, act: str, outcome: 
     assert ("broken" in end.error) == (act == "fail")
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: str) -> None:
+async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: str, road: str) -> None:
     """A task that has ended while no worker ran, and a function that failed: same key each time."""
     told: list[EndReport] = []
     come = asyncio.Event()
@@ -264,31 +272,33 @@ async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: s
     async def dump(context: TaskContext, task: Task) -> None:
         return None
 
-    await configure(redis_url, dump={})
-    await configure(redis_url, **{"t-finished": {"retry": [0.0]}})
-    async with (
-        SdkClient(redis=redis_url, team="t", tell_endings=True) as client,
-        Operator(redis_url, ADMIN) as operator,
-    ):
-        await client.enqueue(TaskReq(task_id=3, task_name="dump"))
-        await operator.delete_task("dump", "3")
-    async with await start_worker({"dump": dump}, redis=redis_url, team="t", on_finished=fail_once):
-        await asyncio.wait_for(come.wait(), 30)
+    types: dict[str, dict[str, Any]] = {"dump": {}, "t-finished": {"retry": [0.0]}}
+    async with over(road, redis_url, **types) as bed:
+        async with (
+            SdkClient(team="t", tell_endings=True, **bed.arguments) as client,
+            Operator(redis_url, ADMIN) as operator,
+        ):
+            await client.enqueue(TaskReq(task_id=3, task_name="dump"))
+            await operator.delete_task("dump", "3")
+        async with await start_worker({"dump": dump}, team="t", on_finished=fail_once, **bed.arguments):
+            await asyncio.wait_for(come.wait(), 30)
     assert told[0] == told[1]
     assert told[0].key
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_a_worker_that_cannot_start_raises_the_reason(redis_url: str) -> None:
+async def test_a_worker_that_cannot_start_raises_the_reason(redis_url: str, road: str) -> None:
     """With `on_fatal` it is called instead; both times nothing is left running."""
     heard: list[BaseException] = []
 
     async def dump(context: TaskContext, task: Task) -> None:
         return None
 
-    with pytest.raises(ConfigurationError, match="'dump' is not a configured task type; no types are stored"):
-        await start_worker({"dump": dump}, redis=redis_url)
-    worker = await start_worker({"dump": dump}, redis=redis_url, on_fatal=heard.append)
+    async with over(road, redis_url) as bed:
+        with pytest.raises(ConfigurationError, match=r"'dump' is not a configured task type; .* types"):
+            await start_worker({"dump": dump}, **bed.arguments)
+        worker = await start_worker({"dump": dump}, on_fatal=heard.append, **bed.arguments)
     assert [ConfigurationError] == [type(one) for one in heard]
     assert not worker.is_running
     await worker.close()
@@ -296,8 +306,9 @@ async def test_a_worker_that_cannot_start_raises_the_reason(redis_url: str) -> N
         await enqueue(TaskReq(task_name="dump"))
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_a_worker_that_dies_later_tells_the_reason(redis_url: str) -> None:
+async def test_a_worker_that_dies_later_tells_the_reason(redis_url: str, road: str) -> None:
     """Here a plain handler that hangs far beyond its time holds the worker's only slot."""
     heard: list[BaseException] = []
     died, go_on = asyncio.Event(), threading.Event()
@@ -309,24 +320,24 @@ async def test_a_worker_that_dies_later_tells_the_reason(redis_url: str) -> None
     def hang(context: TaskContext, task: Task) -> None:
         go_on.wait(60)
 
-    await configure(redis_url, dump={"timeout": 1.0})
-    worker = await start_worker(
-        {"dump": hang},
-        redis=redis_url,
-        concurrency=1,
-        overdue_limit=0.1,
-        shutdown_timeout=0.1,
-        on_fatal=note_death,
-    )
-    try:
-        await worker.enqueue(TaskReq(task_name="dump"))
-        await worker.wait()
-        await died.wait()
-    finally:
-        go_on.set()
-        await worker.close()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*left, return_exceptions=True)  # the handler ends in its thread
+    async with over(road, redis_url, dump={"timeout": 1.0}) as bed:
+        worker = await start_worker(
+            {"dump": hang},
+            concurrency=1,
+            overdue_limit=0.1,
+            shutdown_timeout=0.1,
+            on_fatal=note_death,
+            **bed.arguments,
+        )
+        try:
+            await worker.enqueue(TaskReq(task_name="dump"))
+            await worker.wait()
+            await died.wait()
+        finally:
+            go_on.set()
+            await worker.close()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*left, return_exceptions=True)  # the handler ends in its thread
     [error] = heard
     assert isinstance(error, WorkerEndedError)
     assert "hold its slots" in str(error)
@@ -360,16 +371,19 @@ async def test_operators_see_the_team_and_the_types_that_it_serves(redis_url: st
     assert ["order_id"] == (types["deliver"].schema or {})["required"]
 
 
+@pytest.mark.parametrize("road", ROADS)
 @run_async
-async def test_blocking_code_enqueues_from_its_thread(redis_url: str) -> None:
+async def test_blocking_code_enqueues_from_its_thread(redis_url: str, road: str) -> None:
     """As a view of Django does; on the worker's loop it would block for ever, and is refused."""
     notes = Notes()
 
     async def dump(context: TaskContext, task: Task) -> None:
         notes.add(context.task_id)
 
-    await configure(redis_url, dump={})
-    async with await start_worker({"dump": dump}, redis=redis_url):
+    async with (
+        over(road, redis_url, dump={}) as bed,
+        await start_worker({"dump": dump}, **bed.arguments),
+    ):
         with pytest.raises(ServerStateError, match="await enqueue"):
             enqueue_sync(TaskReq(task_name="dump"))
         await asyncio.to_thread(enqueue_sync, TaskReq(task_id=5, task_name="dump"))
@@ -387,9 +401,9 @@ async def test_task_run_records_begin_and_end(redis_url: str, caplog: pytest.Log
     async def dump(context: TaskContext, task: Task) -> None:
         raise ValueError("broken")
 
-    await configure(redis_url, dump={"max_retry": 0})
     async with (
-        await start_worker({"dump": dump}, middlewares=[task_run], redis=redis_url) as worker,
+        over("redis", redis_url, dump={"max_retry": 0}) as bed,
+        await start_worker({"dump": dump}, middlewares=[task_run], **bed.arguments) as worker,
         Operator(redis_url, ADMIN) as operator,
     ):
 

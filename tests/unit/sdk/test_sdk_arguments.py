@@ -42,7 +42,13 @@ async def middleware(task: Task, call_next: Any) -> Any:
         ({"handlers": {1: handle}}, "handlers: a task name is text"),
         ({"handlers": {"dump": "handle"}}, r"handlers\['dump'\] must be a function"),
         ({"middlewares": [handle, print]}, "middleware is `async def m"),
-        ({"redis": None}, "redis: give the URL"),
+        ({"redis": None}, "redis, service: give one of them"),
+        ({"service": "http://localhost"}, "redis, service: these are two roads"),
+        ({"key": "pq_1"}, "key: it is for service="),
+        ({"redis": None, "service": "localhost:8080"}, "service: give the address"),
+        ({"redis": None, "service": "http://localhost:x"}, "service: give the address"),
+        ({"redis": None, "service": "http://me:key@localhost"}, "service: .* given as key="),
+        ({"redis": None, "service": "http://localhost", "key": "a\nb"}, "key: give an API key"),
         ({"redis": "http://example.org"}, "redis"),
         ({"team": 3}, "team"),
         ({"team": "t" * 101}, "team"),
@@ -60,7 +66,7 @@ async def test_what_cannot_be_is_refused(arguments: dict[str, Any], message: str
 
 def test_a_client_needs_a_road_and_a_team_for_endings() -> None:
     """As a worker does."""
-    with pytest.raises(ConfigurationError, match="redis: give"):
+    with pytest.raises(ConfigurationError, match="redis, service: give one"):
         SdkClient()
     with pytest.raises(ConfigurationError, match="team"):
         SdkClient(redis=NOWHERE, tell_endings=True)

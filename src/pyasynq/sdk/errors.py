@@ -1,0 +1,23 @@
+"""Errors of the SDK."""
+
+from __future__ import annotations
+
+from pyasynq.errors import PyasynqError
+
+
+class WorkerEndedError(PyasynqError):
+    """A worker has ended, and was not closed."""
+
+
+class ServiceError(PyasynqError):
+    """The task service has refused a request, or does not answer.
+
+    Attributes:
+        status: status of HTTP; 0 if there was no answer.
+        code: what is wrong, as the service names it, such as `missing_scope`.
+    """
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code

@@ -1,0 +1,54 @@
+"""Names of the worker's table that are configured for workers, and so are served."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyasynq._visible_text import visible
+from pyasynq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from .handlers import HandlerTable
+
+_log = logging.getLogger("pyasynq.sdk")
+
+_KIND: Final = "worker"
+"""Kind of the task types that workers run."""
+
+
+class KnowsTypes(Protocol):
+    """A road, as far as its task types matter."""
+
+    def find_kind(self, name: str) -> str:
+        """Return the kind of a task name, such as `worker`; empty if it is not configured."""
+
+    def nearest(self, name: str) -> str:
+        """Return the end of an error about an unknown name."""
+
+
+def find_configured(table: HandlerTable, road: KnowsTypes) -> set[str]:
+    """Return the table's names that are configured for workers now."""
+    return {name for name in table.names if road.find_kind(name) == _KIND}
+
+
+def select_names(table: HandlerTable, road: KnowsTypes) -> set[str]:
+    """Return the table's names that are configured, and tell of the others.
+
+    Raises:
+        ConfigurationError: when none of them is.
+    """
+    found = find_configured(table, road)
+    unknown = [_describe_unknown(name, road) for name in sorted(table.names - found)]
+    if not found:
+        raise ConfigurationError(f"handlers: {unknown[0]}")
+    for one in unknown:
+        _log.warning("handlers: %s; it is served as soon as it is configured", one)
+    return found
+
+
+def _describe_unknown(name: str, road: KnowsTypes) -> str:
+    kind = road.find_kind(name)
+    if kind:
+        return f"{visible(name)!r} is run by the service itself, as its kind is {visible(kind)!r}"
+    return f"{visible(name)!r} is not a configured task type{road.nearest(name)}"
