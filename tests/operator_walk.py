@@ -124,6 +124,7 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "type_configurations": ((), {}),
         "type_configurations_version": ((), {}),
         "type_configuration": ((queue,), {}),
+        "type_configuration_versions": ((queue,), {}),
         "set_type_configuration": ((queue, {"max_run": 2}), {}),
         "delete_type_configuration": ((queue,), {}),
         "api_keys": ((), {}),

@@ -424,6 +424,7 @@ async def test_exactly_a_thousand_active_tasks_can_be_examined(
         ("asynq:x:types", ""),
         ("asynq:x:views", ""),
         ("asynq:x:conf", ""),
+        ("asynq:x:conf:resize", ""),
         ("asynq:x:apikeys", ""),
         ("asynq:x:leaseworkers", ""),
         ("asynq:x:snoozed", ""),

@@ -75,6 +75,7 @@ LEAST_ROLE = {
     **dict.fromkeys(("snooze_finding", "unsnooze_finding", "set_wait_objective"), "operator"),
     "attention": "viewer",
     **dict.fromkeys(("type_configurations", "type_configurations_version", "type_configuration"), "viewer"),
+    "type_configuration_versions": "viewer",
     **dict.fromkeys(("set_type_configuration", "delete_type_configuration"), "admin"),
     **dict.fromkeys(("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key"), "admin"),
     **dict.fromkeys(("delete_queue", "redis_info", "delete_shared_view"), "admin"),

@@ -230,6 +230,11 @@ def scheduler_history_key(entry_id: str) -> str:
     return f"asynq:scheduler_history:{entry_id}"
 
 
+def configuration_versions_key(name: str) -> str:
+    """Return the sorted set of versions of a task type's configuration: JSON, scored with the version."""
+    return f"{CONFIGURATIONS_KEY}:{name}"
+
+
 def operation_key(operation: str) -> str:
     """Return the key of the hash that holds an operation on many tasks."""
     return f"asynq:x:op:{operation}"

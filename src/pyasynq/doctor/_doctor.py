@@ -21,7 +21,12 @@ from pyasynq._human_text import counted
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_LIMIT
-from pyasynq._wire.keys import ALL_QUEUES, operation_key, scheduler_history_key
+from pyasynq._wire.keys import (
+    ALL_QUEUES,
+    configuration_versions_key,
+    operation_key,
+    scheduler_history_key,
+)
 from pyasynq.errors import QueueNotFoundError, RedisReplyError
 
 from ._checks import QueueChecks, ServerChecks
@@ -48,6 +53,7 @@ _RECORD: Final = (
     b"asynq:workers:{",
     b"asynq:schedulers:{",
     operation_key("").encode(),
+    configuration_versions_key("").encode(),
 )
 _HISTORY: Final = scheduler_history_key("").encode()
 _ORDER: Final = tuple(Severity)

@@ -23,7 +23,7 @@ from .presentation import Node, Presentation, ShowHook, present
 from .redaction import MASK, RedactHook, Redactor, Withheld
 from .thresholds import DEFAULT_THRESHOLDS, Thresholds
 from .selection import Budget
-from .type_configurations import TypeConfiguration
+from .type_configurations import TypeConfiguration, TypeVersion
 from .verbs import VERBS, Subject, Verb
 from .views import SavedView
 A name is imported when it is first used, so that a command line that only needs a word of it starts quickly.
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from .redaction import MASK, RedactHook, Redactor, Withheld
     from .selection import Budget
     from .thresholds import DEFAULT_THRESHOLDS, Thresholds
-    from .type_configurations import TypeConfiguration
+    from .type_configurations import TypeConfiguration, TypeVersion
     from .verbs import VERBS, Subject, Verb
     from .views import SavedView
 
@@ -101,7 +101,7 @@ _EXPORTS_BY_MODULE: Final = {
     "redaction": ("MASK", "RedactHook", "Redactor", "Withheld"),
     "selection": ("Budget",),
     "thresholds": ("DEFAULT_THRESHOLDS", "Thresholds"),
-    "type_configurations": ("TypeConfiguration",),
+    "type_configurations": ("TypeConfiguration", "TypeVersion"),
     "verbs": ("Subject", "VERBS", "Verb"),
     "views": ("SavedView",),
 }
@@ -152,6 +152,7 @@ __all__ = [
     "Targets",
     "Thresholds",
     "TypeConfiguration",
+    "TypeVersion",
     "User",
     "Verb",
     "Withheld",

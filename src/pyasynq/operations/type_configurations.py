@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyasynq.errors import InvalidOptionError
@@ -25,6 +26,49 @@ class TypeConfiguration:
     name: str
     version: int
     content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeVersion:
+    """One version of a task type's configuration.
+
+    Attributes:
+        version: of the configuration.
+        at: time of the change; None if it is not known.
+        by: name of the user who made it; empty if it is not known.
+        reason: why, for the audit.
+        content: the fields of the configuration; None for a deletion.
+    """
+
+    version: int
+    at: datetime | None
+    by: str
+    reason: str
+    content: Mapping[str, Any] | None
+
+
+def encode_version(version: TypeVersion) -> bytes:
+    """Return a version as JSON, without its number."""
+    facts = {
+        "at": None if version.at is None else version.at.timestamp(),
+        "by": version.by,
+        "reason": version.reason,
+        "content": version.content,
+    }
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def decode_version(number: int, data: bytes) -> TypeVersion | None:
+    """Decode a version from its JSON; return None for anything else."""
+    try:
+        facts = json.loads(data)
+        content = facts["content"]
+        at = None if facts["at"] is None else datetime.fromtimestamp(float(facts["at"]), UTC)
+        if content is not None and not isinstance(content, dict):
+            return None
+        return TypeVersion(number, at, str(facts["by"]), str(facts["reason"]), content)
+    except (ValueError, TypeError, LookupError, OverflowError, OSError, RecursionError):
+        return None
 
 
 def encode_content(content: Mapping[str, Any], largest: int) -> bytes:

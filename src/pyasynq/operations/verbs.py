@@ -52,7 +52,7 @@ _WITHOUT_CONTENTS: Final = frozenset(
         *("attempt_series", "marks", "add_mark", "remove_mark", "examine", "repair", "replicas"),
         *("queue_locations", "redis_texts"),
         *("type_configurations", "type_configurations_version", "type_configuration"),
-        *("set_type_configuration", "delete_type_configuration"),
+        *("set_type_configuration", "delete_type_configuration", "type_configuration_versions"),
         *("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key", "lease_workers"),
         *("redis_info", "views", "save_view", "share_view", "delete_view", "delete_shared_view"),
     }
@@ -164,6 +164,11 @@ _ROWS: Final = (
     _view("type_configurations", Subject.SHOWN, "list the configurations of task types"),
     _view("type_configurations_version", Subject.SHOWN, "show whether a task type was configured"),
     _view("type_configuration", Subject.QUEUE, "show the configuration of a task type"),
+    _view(
+        "type_configuration_versions",
+        Subject.QUEUE,
+        "list the versions of a task type's configuration",
+    ),
     _change("set_type_configuration", Subject.QUEUE, ProgramPermission.TYPES_EDIT, "configure a task type"),
     _change(
         "delete_type_configuration",

@@ -42,6 +42,7 @@ EMAIL = queue_keys("email")
         ("asynq:x:refused", keys.REFUSED_KEY),
         ("asynq:x:views", keys.VIEWS_KEY),
         ("asynq:x:conf", keys.CONFIGURATIONS_KEY),
+        ("asynq:x:conf:resize", keys.configuration_versions_key("resize")),
         ("asynq:x:apikeys", keys.API_KEYS_KEY),
         ("asynq:x:leaseworkers", keys.LEASE_WORKERS_KEY),
         ("asynq:x:snoozed", keys.SNOOZED_KEY),

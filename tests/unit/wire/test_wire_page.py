@@ -71,6 +71,7 @@ FUNCTIONS = {
     "semaphore_key": ("SCOPE",),
     "server_request_key": ("SERVER",),
     "operation_key": ("OPERATION",),
+    "configuration_versions_key": ("TYPE",),
 }
 
 

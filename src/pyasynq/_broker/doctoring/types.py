@@ -23,6 +23,7 @@ from pyasynq._wire.keys import (
     TASK_TYPES_KEY,
     VIEWS_KEY,
     WORKERS_KEY,
+    configuration_versions_key,
     operation_key,
     queue_keys,
     scheduler_history_key,
@@ -76,6 +77,7 @@ _OF_GLOBAL_PREFIXES: Final = (
     (scheduler_history_key("").encode(), b"zset"),
     (server_request_key("").encode(), b"hash"),
     (operation_key("").encode(), b"hash"),
+    (configuration_versions_key("").encode(), b"zset"),
 )
 INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
 """Expected types of the global keys that other checks read, so that they fail if a type is wrong."""

@@ -8,7 +8,7 @@ from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.scripts import TYPE_CONFIGURE
 from pyasynq._broker.stored import decode_name, parse_number
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import CONFIGURATIONS_KEY
+from pyasynq._wire.keys import CONFIGURATIONS_KEY, configuration_versions_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,10 @@ MAX_CONFIGURATION_BYTES: Final = 80_000
 NEWEST: Final = ""
 """Hash field of the highest version, which tells readers of a change; no type has an empty name."""
 _AT_ONCE: Final = 50
+MAX_VERSIONS: Final = 20
+"""Number of versions of a configuration that are kept, the newest ones."""
+_VERSION_SECONDS: Final = 400 * 86_400
+"""Time after the last change for which the versions are kept, also those of a deleted type."""
 
 
 class ConfigurationChange(NamedTuple):
@@ -47,6 +51,22 @@ def write_configuration(
     args = (*head, MAX_CONFIGURATIONS, content)
     outcome, version = yield ScriptCall(TYPE_CONFIGURE, (CONFIGURATIONS_KEY,), args, Replay.SAFE)
     return ConfigurationChange(outcome.decode(), version)
+
+
+def note_version(name: str, version: int, record: bytes) -> Plan[None]:
+    """Keep a record of a version, which was stored before. Idempotent; older ones make room."""
+    key = configuration_versions_key(name)
+    yield CommandCall(("ZADD", key, version, record), key, Replay.SAFE)
+    yield CommandCall(("ZREMRANGEBYRANK", key, 0, -MAX_VERSIONS - 1), key, Replay.SAFE)
+    yield CommandCall(("EXPIRE", key, _VERSION_SECONDS), key, Replay.SAFE)
+
+
+def read_versions(name: str) -> Plan[list[tuple[int, bytes]]]:
+    """Return the kept versions of a configuration with their records, the newest first."""
+    key = configuration_versions_key(name)
+    command = ("ZREVRANGE", key, 0, MAX_VERSIONS - 1, "WITHSCORES")
+    reply: Sequence[bytes] = yield CommandCall(command, key, Replay.SAFE)
+    return [(int(float(score)), record) for record, score in zip(reply[::2], reply[1::2], strict=True)]
 
 
 def read_newest_version() -> Plan[int]:

@@ -108,6 +108,22 @@ class StoredTaskTypes(msgspec.Struct):
     items: list[StoredTaskType]
 
 
+class FormerTaskType(msgspec.Struct):
+    """A version of a task type: who made it, when, and what it said."""
+
+    version: int
+    at: Annotated[datetime, Meta(tz=True, description="Null if it is not known.")] | None
+    by: Annotated[str, Meta(description="Name of the user; empty if it is not known.")]
+    reason: str
+    content: Annotated[dict[str, Any], Meta(description="Null for a deletion.")] | None
+
+
+class FormerTaskTypes(msgspec.Struct):
+    """Versions of a task type, the newest first."""
+
+    items: list[FormerTaskType]
+
+
 class TypeRehearsal(msgspec.Struct):
     """What a change of a task type would store; nothing was stored."""
 

@@ -89,6 +89,13 @@ class ChangeTask(Body):
     reason: Annotated[str, Meta(max_length=500, description="Why, for the audit.")] = ""
 
 
+class RollBackType(Body):
+    """Request to store a former version of a task type again."""
+
+    version: Annotated[int, Meta(ge=1, le=2**53)]
+    reason: Annotated[str, Meta(max_length=500, description="Why, for the audit.")] = ""
+
+
 class CancelTask(Body):
     """Request to cancel a task, with its outcome."""
 

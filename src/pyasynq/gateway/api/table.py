@@ -26,11 +26,13 @@ from .tasks import (
     serve_get_task,
     serve_run_task,
 )
+from .type_versions import serve_list_versions, serve_roll_back_type
 
 if TYPE_CHECKING:
     from .call import Handler
 
 _READ: Final = ("tasks:read",)
+_EDIT_TYPES: Final = ("types:write",)
 _SEE_TYPES: Final = ("tasks:write", "tasks:read", "types:write")
 _TASK: Final = "/v1/tasks/{queue}/{task}"
 _TYPE: Final = "/v1/task-types/{name}"
@@ -42,7 +44,7 @@ def _post_task(path: str, handle: Handler, description: RouteDescription) -> Ser
 
 
 def _edit_type(method: str, handle: Handler, description: RouteDescription) -> ServiceRoute:
-    return ServiceRoute(method, _TYPE, ("types:write",), handle, description)
+    return ServiceRoute(method, _TYPE, _EDIT_TYPES, handle, description)
 
 
 SERVICE_ROUTES: Final = (
@@ -145,6 +147,29 @@ SERVICE_ROUTES: Final = (
             "Change fields of a task type.",
             {200: _CHANGED[200]},
             (answers.TaskTypeFields,),
+            (DRY_RUN,),
+            ("If-Match",),
+        ),
+    ),
+    ServiceRoute(
+        "GET",
+        f"{_TYPE}/versions",
+        _EDIT_TYPES,
+        serve_list_versions,
+        RouteDescription(
+            "List the newest versions of a task type, with who made them and when.",
+            {200: answers.FormerTaskTypes},
+        ),
+    ),
+    ServiceRoute(
+        "POST",
+        f"{_TYPE}:rollback",
+        _EDIT_TYPES,
+        serve_roll_back_type,
+        RouteDescription(
+            "Store a former version of a task type again.",
+            _CHANGED,
+            (bodies.RollBackType,),
             (DRY_RUN,),
             ("If-Match",),
         ),

@@ -46,10 +46,10 @@ async def serve_put_type(call: ServiceCall) -> Response:
     """Store a configuration whole; with If-Match over this version only, with If-None-Match: * as new."""
     is_rehearsal = call.values["dry_run"]
     content = await _read_object(call)
-    stored = await _find(call)
-    configuration = _parse(call, content)
-    expected = _read_expected(call, stored)
-    return await _store(call, stored, configuration, expected, is_rehearsal=is_rehearsal)
+    stored = await find_stored(call)
+    configuration = parse_fields(call, content)
+    expected = read_expected(call, stored)
+    return await store_configuration(call, stored, configuration, expected, is_rehearsal=is_rehearsal)
 
 
 async def serve_patch_type(call: ServiceCall) -> Response:
@@ -58,11 +58,13 @@ async def serve_patch_type(call: ServiceCall) -> Response:
     changes = await _read_object(call)
     for tries_left in reversed(range(_TRIES)):
         stored = await _read(call)
-        configuration = _parse(call, _merge(dict(stored.content), changes))
+        configuration = parse_fields(call, _merge(dict(stored.content), changes))
         if call.request.headers.get("if-match"):
-            _read_expected(call, stored)
+            read_expected(call, stored)
         try:
-            return await _store(call, stored, configuration, stored.version, is_rehearsal=is_rehearsal)
+            return await store_configuration(
+                call, stored, configuration, stored.version, is_rehearsal=is_rehearsal
+            )
         except ConfigurationChangedError:
             if not tries_left or call.request.headers.get("if-match"):
                 raise
@@ -70,33 +72,43 @@ async def serve_patch_type(call: ServiceCall) -> Response:
 
 
 async def serve_delete_type(call: ServiceCall) -> Response:
-    """Delete a configuration: the type takes no more tasks; those that wait stay.
+    """Delete a configuration: the type takes no more tasks; those that wait stay, without its limits.
 
     A type that the service's file has comes back at the next start.
     """
     is_rehearsal = call.values["dry_run"]
     stored = await _read(call)
-    expected = _read_expected(call, stored)
+    expected = read_expected(call, stored)
     if not is_rehearsal:
         await call.operator.delete_type_configuration(stored.name, expected=expected)
         await call.parts.follower.refresh()
+        await call.parts.follower.clear_limits(stored)
     return Response(status_code=204)
 
 
-async def _store(
+async def store_configuration(
     call: ServiceCall,
     stored: TypeConfiguration | None,
     configuration: TaskConfiguration,
     expected: int | None,
     *,
     is_rehearsal: bool,
+    reason: str = "",
 ) -> Response:
+    """Store a configuration, or rehearse it; return the answer.
+
+    Raises:
+        ProblemError: the service's file manages the type.
+        ConfigurationChangedError: another version than the expected one is stored.
+    """
     _check_manager(stored, configuration)
     content = configuration.to_json()
     if is_rehearsal:
         before = None if stored is None else dict(stored.content)
         return answer_json({"dry_run": True, "before": before, "after": content})
-    new = await call.operator.set_type_configuration(configuration.name, content, expected=expected)
+    new = await call.operator.set_type_configuration(
+        configuration.name, content, expected=expected, reason=reason
+    )
     await call.parts.follower.refresh()
     headers = {"ETag": _make_tag(new.version)}
     if stored is None:
@@ -117,7 +129,7 @@ def _check_manager(stored: TypeConfiguration | None, new: TaskConfiguration) -> 
         raise ProblemError(409, "managed_by_file", detail, remedy, field="managed")
 
 
-async def _find(call: ServiceCall) -> TypeConfiguration | None:
+async def find_stored(call: ServiceCall) -> TypeConfiguration | None:
     """Return the stored configuration of the path's type; None if there is none.
 
     Raises:
@@ -125,19 +137,20 @@ async def _find(call: ServiceCall) -> TypeConfiguration | None:
     """
     name = call.names["name"]
     if not may_use(call.key, name):
-        raise _not_found(call, name)
+        raise type_not_found(call, name)
     return await call.operator.type_configuration(name)
 
 
 async def _read(call: ServiceCall) -> TypeConfiguration:
     """Return the stored configuration of the path's type. Raises `ProblemError` if there is none."""
-    stored = await _find(call)
+    stored = await find_stored(call)
     if stored is None:
-        raise _not_found(call, call.names["name"])
+        raise type_not_found(call, call.names["name"])
     return stored
 
 
-def _not_found(call: ServiceCall, name: str) -> ProblemError:
+def type_not_found(call: ServiceCall, name: str) -> ProblemError:
+    """Return the problem of a type that does not exist for the key."""
     detail = f"There is no task type {visible(name)} for this key."
     return ProblemError(404, "task_type_not_found", detail, call.nearest_type(name))
 
@@ -147,7 +160,7 @@ async def _read_object(call: ServiceCall) -> dict[str, Any]:
     return content
 
 
-def _parse(call: ServiceCall, content: dict[str, Any]) -> TaskConfiguration:
+def parse_fields(call: ServiceCall, content: dict[str, Any]) -> TaskConfiguration:
     """Return the configuration of a body; one that does not say so is managed by the API.
 
     Raises:
@@ -162,7 +175,7 @@ def _merge(target: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**target, **named}.items() if value is not None}
 
 
-def _read_expected(call: ServiceCall, stored: TypeConfiguration | None) -> int | None:
+def read_expected(call: ServiceCall, stored: TypeConfiguration | None) -> int | None:
     """Return the version that a change needs to find: 0 for none, None for any.
 
     Raises:

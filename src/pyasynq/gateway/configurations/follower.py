@@ -13,6 +13,8 @@ from pyasynq.errors import PyasynqError, ServerStateError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from pyasynq.operations import TypeConfiguration
+
     from .store import ConfigurationStore
     from .task_configuration import TaskConfiguration
 
@@ -94,6 +96,10 @@ class ConfigurationFollower:
         async with self._lock:
             if self._read_at is None or self._began_at < called_at:
                 await self._look()
+
+    async def clear_limits(self, deleted: TypeConfiguration) -> None:
+        """Clear the limits that a deleted type had set. Raises `RedisError` if Redis cannot be reached."""
+        await self._store.clear_limits(deleted)
 
     async def close(self) -> None:
         """End the looks."""

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError, QueueNotFoundError
+from pyasynq.errors import InvalidOptionError, QueueLimitsChangedError, QueueNotFoundError
+from pyasynq.limits import QueueLimits
 
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyasynq.limits import LimitChanges, QueueLimits
+    from pyasynq.limits import LimitChanges
     from pyasynq.operations import Operator, TypeConfiguration
 
 _log = logging.getLogger("pyasynq.gateway")
 
 _REASON: Final = "configuration of the task type"
+_DELETED: Final = "the task type was deleted"
 
 
 class ConfigurationStore:
@@ -64,6 +67,21 @@ class ConfigurationStore:
                 await self._set_limits(one)
         self.types, self._version = found, newest
         return True
+
+    async def clear_limits(self, deleted: TypeConfiguration) -> None:
+        """Clear the limits of a deleted type's queue, unless others have been set since.
+
+        Raises:
+            RedisError: Redis cannot be reached; the limits stay.
+        """
+        one = _parse(deleted)
+        limits = None if one is None else one.limits
+        if limits is None or limits == QueueLimits() or deleted.name in self.types:
+            return
+        with suppress(QueueNotFoundError, QueueLimitsChangedError):
+            await self._operator.set_queue_limits(
+                deleted.name, expected=limits, reason=_DELETED, max_run=None, rate=None, ordered=None
+            )
 
     async def _set_limits(self, one: TaskConfiguration) -> None:
         """Set the limits of a type's queue, which every worker obeys, unless they are stored already."""

@@ -3,19 +3,30 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.operating.configurations import (
     MAX_CONFIGURATION_BYTES,
     MAX_CONFIGURATIONS,
+    MAX_VERSIONS,
+    note_version,
     read_configurations,
     read_newest_version,
+    read_versions,
     write_configuration,
 )
 from pyasynq._checks import check_new_name, check_whole
-from pyasynq.errors import ConfigurationChangedError, InvalidOptionError
+from pyasynq.errors import ConfigurationChangedError, InvalidOptionError, RedisError
 from pyasynq.operations.audit import note_change
-from pyasynq.operations.type_configurations import TypeConfiguration, decode_content, encode_content
+from pyasynq.operations.type_configurations import (
+    TypeConfiguration,
+    TypeVersion,
+    decode_content,
+    decode_version,
+    encode_content,
+    encode_version,
+)
 
 from .search import SearchOperator
 
@@ -44,6 +55,21 @@ class ConfigurationOperator(SearchOperator):
         found = self._inspector.run(read_configurations([queue]))
         return _decode(queue, *found[queue]) if queue in found else None
 
+    def type_configuration_versions(self, queue: str) -> list[TypeVersion]:
+        """Return the newest 20 versions of a task type's configuration, the newest first, with who and when.
+
+        They are kept for 400 days after the last change, also if the type was deleted. The present version
+        is always among them; who made it is not known if its record was lost.
+        """
+        kept = self._inspector.run(read_versions(queue))
+        found = {number: version for number, data in kept if (version := decode_version(number, data))}
+        current = self.type_configuration(queue)
+        if current is not None:
+            found.setdefault(
+                current.version, TypeVersion(current.version, None, "", "", dict(current.content))
+            )
+        return [found[number] for number in sorted(found, reverse=True)][:MAX_VERSIONS]
+
     def set_type_configuration(
         self, queue: str, content: Mapping[str, Any], *, expected: int | None = None, reason: str = ""
     ) -> TypeConfiguration:
@@ -63,8 +89,10 @@ class ConfigurationOperator(SearchOperator):
         """
         check_new_name("queue", queue)
         data = encode_content(content, MAX_CONFIGURATION_BYTES)
-        self._note(queue, data)
+        before = self._note(queue, data)
         version = self._write(queue, data, expected)
+        if version != before:
+            self._keep(queue, version, dict(content), reason)
         return TypeConfiguration(queue, version, dict(content))
 
     def delete_type_configuration(
@@ -76,13 +104,22 @@ class ConfigurationOperator(SearchOperator):
             ConfigurationChangedError: it has another version than the expected one, or there is none.
         """
         self._note(queue, b"")
-        self._write(queue, b"", expected)
+        version = self._write(queue, b"", expected)
+        self._keep(queue, version, None, reason)
 
-    def _note(self, queue: str, after: bytes) -> None:
-        """Let the audit show what is stored now, and what is to be."""
+    def _note(self, queue: str, after: bytes) -> int:
+        """Let the audit show what is stored now, and what is to be; return the version that is stored now."""
         found = self._inspector.run(read_configurations([queue]))
-        before = found[queue][1] if queue in found else b""
+        version, before = found.get(queue, (0, b""))
         note_change(before.decode("utf-8", "replace"), after.decode())
+        return version
+
+    def _keep(self, queue: str, version: int, content: dict[str, Any] | None, reason: str) -> None:
+        """Keep who has made a version. The change is stored already, so an outage here is not an error."""
+        now = self._inspector.now().to_datetime()
+        record = encode_version(TypeVersion(version, now, self.user.name, reason, content))
+        with contextlib.suppress(RedisError):
+            self._inspector.run(note_version(queue, version, record))
 
     def _write(self, queue: str, data: bytes, expected: int | None) -> int:
         if expected is not None:
