@@ -42,7 +42,12 @@ _LOG_FLAGS: Final = ("log_level", "log_format", "log_config")
     ),
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--redis", metavar="URL", help="Where Redis is, in place of what the file says.")
+@click.option(
+    "--redis",
+    envvar="PYASYNQ_REDIS_URL",
+    metavar="URL",
+    help="Where Redis is, in place of what the file says.",
+)
 @click.option("--only", type=click.Choice(PARTS), help="Run one part of the service alone.")
 @click.option(
     "--processes",
