@@ -49,6 +49,7 @@ PAGES: Final = (
     "servers",
     "schedules",
     "task-types",
+    "workers",
     "keys",
     "operations",
     "doctor",

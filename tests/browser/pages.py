@@ -37,6 +37,8 @@ PAGES = {
     "task-type-edit": "task-types/shipping-labels/edit",
     "task-type-new": "new-task-type",
     "task-type-delete": "task-types/payments/delete",
+    "workers": "workers",
+    "workers-none": "workers?f=nothing",
     "keys": "keys",
     "key-new": "keys/new",
     "servers": "servers",

@@ -48,7 +48,7 @@ FORM_FIELDS: Final = (
     ),
     ConfigurationField(
         "max_pending",
-        "Waiting",
+        "Waiting at most",
         "Waiting tasks from which the service takes no more.",
         "numeric",
         "no limit",

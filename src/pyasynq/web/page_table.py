@@ -12,6 +12,7 @@ from pyasynq.web.pages.doctor import doctor_page, repair_question
 from pyasynq.web.pages.enqueue import enqueue_page
 from pyasynq.web.pages.errors import errors_page
 from pyasynq.web.pages.help import help_page
+from pyasynq.web.pages.lease_workers import lease_workers_page
 from pyasynq.web.pages.operations import operation_page, operations_page
 from pyasynq.web.pages.overview import overview_page
 from pyasynq.web.pages.queue import queue_page
@@ -42,6 +43,7 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/schedules": schedules_page,
     "/task-types": task_types_page,
     "/task-types/{type}": task_type_page,
+    "/workers": lease_workers_page,
     "/keys": api_keys_page,
     "/operations": operations_page,
     "/operations/{operation}": operation_page,

@@ -42,6 +42,7 @@ PAGES = {
     "task-types/payments": "payments",
     "task-types/payments/edit": "Edit payments",
     "new-task-type": "New task type",
+    "workers": "Workers elsewhere",
     "keys": "API keys",
     "keys/new": "New API key",
     "servers": "Servers",

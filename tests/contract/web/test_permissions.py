@@ -79,6 +79,7 @@ ROWS: Final[dict[str, Row]] = {
     "POST /new-task-type": Row(
         "new-task-type", "401 403 403 303 403", {"version": "0", "name": "resize", "sure": "yes"}
     ),
+    "GET /workers": Row("workers", _PAGE),
     "GET /keys": Row("keys", "401 403 403 200 403"),
     "GET /keys/new": Row("keys/new", "401 403 403 200 403"),
     "POST /keys/new": Row(

@@ -14,6 +14,7 @@ from pyasynq.operations.audit import AuditFilters
 from pyasynq.web import formats
 from pyasynq.web.configuration_form import FORM_FIELDS, is_editable, select_fields, show_field, write_field
 from pyasynq.web.page import Page
+from pyasynq.web.pages.lease_workers import LeaseWorkerRow, build_lease_worker_rows, read_lease_workers
 from pyasynq.web.pages.queues import read_queues, read_servers
 from pyasynq.web.pages.task_types import SECTION, TaskTypeRow, build_type_row, read_configured_types
 from pyasynq.web.problems import NextStep, Trouble, trouble_page
@@ -70,6 +71,8 @@ class TaskTypeView:
     """None for a user who may not read the audit."""
     changes_href: str
     workers: tuple[TypeWorker, ...]
+    elsewhere: tuple[LeaseWorkerRow, ...]
+    """Workers that lease tasks of the type over HTTP."""
     worker_command: str
     figures: tuple[tuple[str, str, str], ...]
     """Label, number and address of tasks in each state."""
@@ -95,10 +98,12 @@ async def task_type_page(ask: PageRequest) -> Page:
     stored = _redact(ask, stored)
     info = next((one for one in await read_queues(ask) if one.queue == name), None)
     servers = [one for one in await read_servers(ask) if name in one.queues]
+    elsewhere = [one for one in await read_lease_workers(ask) if name in one.queues]
+    present = sum(one.state != "away" for one in elsewhere)
     may_edit = ask.may("set_type_configuration", name)
     locked = explain_lock(stored)
     view = TaskTypeView(
-        row=build_type_row(ask, stored, info, len(servers)),
+        row=build_type_row(ask, stored, info, len(servers) + present),
         others=tuple(
             (visible(key), visible(value if isinstance(value, str) else json.dumps(value))[:_LONGEST_TEXT])
             for key, value in select_fields(stored.content, shown=False).items()
@@ -123,6 +128,7 @@ async def task_type_page(ask: PageRequest) -> Page:
             )
             for one in servers
         ),
+        elsewhere=build_lease_worker_rows(ask, elsewhere),
         worker_command=f"pyasynq worker MODULE:APP --queues {shlex.quote(visible(name))}",
         figures=_figures(ask, name, info),
         queue_href=ask.links.to("queues", name) if info is not None else "",

@@ -11,6 +11,7 @@ from pyasynq._visible_text import visible
 from pyasynq.web import formats
 from pyasynq.web.configuration_form import write_field
 from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.pages.lease_workers import read_lease_workers
 from pyasynq.web.pages.queues import Chip, QueueHealth, queue_state, read_queues, read_servers
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class TaskTypeRow:
     fail: float | None
     """Share of today's attempts that failed."""
     workers: int
-    """Live servers that take tasks of the type."""
+    """Live servers, and workers over HTTP, that take tasks of the type."""
 
     @property
     def is_unserved(self) -> bool:
@@ -148,8 +149,11 @@ def forget_configurations(ask: PageRequest) -> None:
 
 
 async def count_workers(ask: PageRequest) -> Counter[str]:
-    """Return the number of live servers by the queue that they take from."""
-    return Counter(queue for server in await read_servers(ask) for queue in server.queues)
+    """Return the number of live servers, and of workers over HTTP, by the queue that they take from."""
+    counts = Counter(queue for server in await read_servers(ask) for queue in server.queues)
+    elsewhere = [one for one in await read_lease_workers(ask) if one.state != "away"]
+    counts.update(queue for one in elsewhere for queue in one.queues)
+    return counts
 
 
 def build_type_row(
