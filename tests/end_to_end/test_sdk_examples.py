@@ -29,6 +29,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 APPLICATIONS = {
     "fastapi": ("uvicorn", "service_fastapi.application:app", "--host", "127.0.0.1"),
+    "django": ("uvicorn", "service_django.asgi:application", "--host", "127.0.0.1"),
 }
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -68,17 +69,20 @@ def store_types(operator: blocking.Operator, **types: dict[str, Any]) -> None:
 def starting(name: str, folder: Path, redis_url: str, **environment: str) -> Iterator[Website]:
     """Start an application, and kill it at the end of a block if it still runs."""
     port = free_port()
-    path = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    settings = {
+        "PYTHONPATH": os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")]),
+        "PYASYNQ_REDIS_URL": redis_url,
+        "DATASETS_DATABASE": str(folder / "datasets.sqlite"),
+        "DJANGO_SETTINGS_MODULE": "service_django.settings",
+        **environment,
+    }
     module, *arguments = APPLICATIONS[name]
+    if name == "django":
+        with Program(sys.executable, "-m", "django", "migrate", **settings) as migration:
+            assert 0 == migration.end(), migration.text
     with (
         blocking.Operator(redis_url, User.with_role("admin", "admin")) as operator,
-        Program(
-            *(sys.executable, "-m", module, *arguments, "--port", str(port)),
-            PYTHONPATH=path,
-            PYASYNQ_REDIS_URL=redis_url,
-            DATASETS_DATABASE=str(folder / "datasets.sqlite"),
-            **environment,
-        ) as program,
+        Program(*(sys.executable, "-m", module, *arguments, "--port", str(port)), **settings) as program,
     ):
         yield Website(program, port, operator)
 
@@ -169,7 +173,8 @@ def test_the_process_ends_with_the_reason_when_the_worker_dies_later(
     pipe = make_pipe(tmp_path, "pipe")
     settings = {"WORKER_CONCURRENCY": "1", "WORKER_OVERDUE_LIMIT": "0.1"}
     with running(name, tmp_path, redis_url, **settings) as website:
-        httpx.post(f"http://127.0.0.1:{website.port}/pictures", json={"path": str(pipe)})
+        answer = httpx.post(f"http://127.0.0.1:{website.port}/pictures", json={"path": str(pipe)})
+        assert answer.is_success, answer.text
         assert 0 != website.program.end()
     text = website.program.text
     assert "the worker has died, and this process ends with it" in text

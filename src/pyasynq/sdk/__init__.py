@@ -14,6 +14,7 @@ from __future__ import annotations
 from .client import SdkClient
 from .endings import EndReport
 from .errors import ServiceError, WorkerEndedError
+from .lifespan import with_worker
 from .task_request import RequestedTask, TaskReq
 from .task_run import task_run
 from .worker import RunningWorker, enqueue, enqueue_sync, start_worker
@@ -30,4 +31,5 @@ __all__ = [
     "enqueue_sync",
     "start_worker",
     "task_run",
+    "with_worker",
 ]

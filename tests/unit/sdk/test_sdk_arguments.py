@@ -11,7 +11,7 @@ import pytest
 
 from pyasynq import ConfigurationError, InvalidOptionError, Task
 from pyasynq._wire.engine_text import decode_team, encode_engine
-from pyasynq.sdk import SdkClient, TaskReq, start_worker
+from pyasynq.sdk import SdkClient, TaskReq, start_worker, with_worker
 from pyasynq.sdk.handlers import HandlerTable
 from tests.run_async import run_async
 
@@ -130,6 +130,43 @@ def test_a_record_without_a_sound_team_has_none(text: str, team: str) -> None:
     """What comes from Redis may be anything."""
     assert team == decode_team(text)
     assert "starmap" == decode_team(encode_engine("pyasynq", {}, team="starmap"))
+
+
+@pytest.mark.parametrize("starts", [False, True])
+@run_async
+async def test_a_worker_gives_an_application_its_lifespan(starts: bool) -> None:
+    """Requests reach the application; the server is told when the worker cannot start."""
+    closed: list[bool] = []
+    sent: list[Any] = []
+
+    class FakeWorker:
+        async def close(self) -> None:
+            closed.append(True)
+
+    async def start() -> Any:
+        if not starts:
+            raise ConfigurationError("no such type")
+        return FakeWorker()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send(scope["type"])
+
+    async def receive() -> Any:
+        return {}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    wrapped = with_worker(application, start)
+    await wrapped({"type": "lifespan"}, receive, send)
+    await wrapped({"type": "http"}, receive, send)
+    kinds = [one if isinstance(one, str) else one["type"] for one in sent]
+    if starts:
+        assert ["lifespan.startup.complete", "lifespan.shutdown.complete", "http"] == kinds
+    else:
+        assert ["lifespan.startup.failed", "http"] == kinds
+        assert "no such type" == sent[0]["message"]
+    assert starts == bool(closed)
 
 
 def test_the_sdk_loads_nothing_of_the_extra() -> None:
