@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.gateway.leases.bodies import LONGEST_WAIT
@@ -32,6 +32,7 @@ class RouteDescription:
         parameters: of the query.
         headers: names of the request headers that it reads.
         sent: names of the headers of each success.
+        lines: shape of each line, if the route also takes and answers lines of JSON.
     """
 
     about: str
@@ -39,4 +40,5 @@ class RouteDescription:
     bodies: tuple[type[msgspec.Struct], ...] = ()
     parameters: tuple[Parameter, ...] = ()
     headers: tuple[str, ...] = ()
-    sent: tuple[str, ...] = field(default=())
+    sent: tuple[str, ...] = ()
+    lines: type[msgspec.Struct] | None = None

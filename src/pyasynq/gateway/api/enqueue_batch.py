@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from starlette.responses import Response
 
 from pyasynq.errors import TaskIDConflictError
 from pyasynq.task import EnqueueStatus, TaskState
@@ -14,11 +17,10 @@ from .bodies import NewTaskBatch
 from .call import answer_json
 from .enqueue import PreparedTask, describe_new_task, enqueue_prepared, naming_fields, prepare_task
 from .problems import to_service_problem
+from .task_stream import LINES_TYPE, LineResponse, answer_lines, encode_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from starlette.responses import Response
 
     from pyasynq.task import EnqueueResult, Task
 
@@ -28,11 +30,33 @@ _LARGEST_BODY: Final = 8_000_000
 
 
 async def serve_enqueue_batch(call: ServiceCall) -> Response:
-    """Enqueue many tasks; an error of one of them affects no other."""
+    """Enqueue many tasks; an error of one of them affects no other.
+
+    Lines of JSON are enqueued as they come, and answered by lines.
+    """
     key = read_key(call.request)
+    if _names(call, "content-type"):
+        enqueue = partial(_enqueue_lines, call, key)
+        waits = call.parts.waits
+        return LineResponse(answer_lines(call.request, enqueue, call.parts.max_body, lambda: waits.is_ending))
     content = await call.content(_LARGEST_BODY)
     batch: NewTaskBatch = decode_body(call.request, content, NewTaskBatch)
-    return answer_json({"results": await enqueue_in_order(call, list(map(bytes, batch.tasks)), key)})
+    results = await enqueue_in_order(call, list(map(bytes, batch.tasks)), key)
+    if _names(call, "accept"):
+        return Response(encode_lines(results), headers={"Cache-Control": "no-store"}, media_type=LINES_TYPE)
+    return answer_json({"results": results})
+
+
+def _names(call: ServiceCall, header: str) -> bool:
+    """Return whether a header names lines of JSON."""
+    named = call.request.headers.get(header, "").lower().split(",")
+    return any(one.partition(";")[0].strip() == LINES_TYPE for one in named)
+
+
+async def _enqueue_lines(
+    call: ServiceCall, key: str, lines: Sequence[bytes], first: int
+) -> list[dict[str, Any]]:
+    return await enqueue_in_order(call, lines, key, first=first)
 
 
 async def enqueue_in_order(

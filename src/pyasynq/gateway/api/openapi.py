@@ -141,6 +141,9 @@ def _describe_responses(path: str, description: RouteDescription) -> dict[str, A
         described: dict[str, Any] = {"description": "Done." if answer else "Done, without a body."}
         if answer:
             described["content"] = _describe_json(_split(answer))
+            if description.lines is not None:
+                schema = make_reference(description.lines.__name__)
+                described["content"]["application/x-ndjson"] = {"schema": schema}
         if sent:
             described["headers"] = sent
         responses[str(status)] = described

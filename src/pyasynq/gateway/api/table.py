@@ -68,10 +68,11 @@ SERVICE_ROUTES: Final = (
         "/v1/tasks:batch",
         serve_enqueue_batch,
         RouteDescription(
-            "Enqueue many tasks.",
+            "Enqueue many tasks, in their order; with application/x-ndjson as a stream of lines.",
             {200: answers.NewTaskResults},
             (bodies.NewTaskBatch,),
             headers=(KEY_HEADER,),
+            lines=answers.NewTaskResult,
         ),
     ),
     ServiceRoute("GET", _TASK, _READ, serve_get_task, RouteDescription("Return a task.", {200: "Task"})),
