@@ -9,7 +9,7 @@ from pyasynq._broker.operating.lease_workers import MAX_REPORTS, write_reports
 from pyasynq._wire.keys import LEASE_WORKERS_KEY
 from pyasynq.gateway.leases.bodies import WorkerDescription
 from pyasynq.gateway.leases.worker_table import WorkerTable
-from pyasynq.operations import LeaseWorkerReport, Operator, User
+from pyasynq.operations import LeaseWorkerReport, Operator, Thresholds, User
 from pyasynq.operations import sync as blocking
 from pyasynq.operations.lease_workers import encode_report
 from tests.factories import NOW
@@ -121,3 +121,21 @@ def test_a_table_forgets_who_asked_longest_ago() -> None:
     now = 1_601.0
     assert [] == table.take_changed()
     assert not table._workers
+
+
+@run_async
+async def test_a_type_without_a_worker_is_found(redis_url: str) -> None:
+    """By attention, although a worker has leased its tasks before."""
+    async with serving(redis_url) as one:
+        await one.ask("POST", "/v1/tasks", {"type": "resize"})
+        task = await one.take("resize", worker=WORKER)
+        await one.ask("POST", "/v1/tasks", {"type": "resize"})
+        served = one.service._leases._served
+        served._idle_seconds = 0
+        await served.drop_idle()
+        assert ["resize"] == list(served.names), "a worker has a task of it"
+        await one.settle(task, "complete")
+        await served.drop_idle()
+        found = await one.operator.attention(Thresholds(unserved_after=0))
+        assert ["no_consumers"] == [each.detector for each in found.findings if each.queue == "resize"]
+        await one.settle(await one.take("resize"), "complete")

@@ -67,6 +67,7 @@ async def test_one_consumer_serves_all_queues_that_are_used(consumers: list[Fake
     queues = make()
     await asyncio.gather(*(use(queues, name) for name in "abcabc"))
     assert [{"a", "b", "c"}] == [one.served for one in consumers]
+    await queues.close()
 
 
 @run_async
@@ -82,6 +83,7 @@ async def test_the_least_recently_used_queue_is_dropped(consumers: list[FakeCons
     await use(queues, "f")
     assert 3 == len(consumers[0].served)
     assert set(queues.names) == consumers[0].served
+    await queues.close()
 
 
 @run_async
@@ -96,6 +98,7 @@ async def test_a_consumer_that_cannot_start_is_made_again_at_the_next_use(
     assert 1 == len(consumers)
     monkeypatch.setattr(FakeConsumer, "fails", False)
     assert await use(queues, "a") is consumers[1]
+    await queues.close()
 
 
 @run_async
@@ -107,3 +110,43 @@ async def test_nothing_is_served_after_the_close(consumers: list[FakeConsumer]) 
     for name in "ab":
         with pytest.raises(ServerStateError, match="closed"):
             await use(queues, name)
+
+
+@run_async
+async def test_a_queue_that_is_not_used_is_dropped(consumers: list[FakeConsumer]) -> None:
+    """One in use is not, nor one of which a worker has tasks."""
+    held = {"b"}
+    queues = ServedQueues("redis://here", ConsumerConfig(), idle_seconds=0, is_held=held.__contains__)
+    async with queues.using("a"):
+        await use(queues, "b", "c")
+        await queues.drop_idle()
+        assert {"a", "b"} == consumers[0].served == set(queues.names)
+    await use(queues, "c")
+    await queues.drop_idle()
+    assert {"b"} == consumers[0].served == set(queues.names)
+    await queues.close()
+
+
+@run_async
+async def test_without_queues_there_is_no_consumer_until_the_next_use(
+    consumers: list[FakeConsumer],
+) -> None:
+    """It would be shown as a server of its last queue."""
+    queues = ServedQueues("redis://here", ConsumerConfig(), idle_seconds=0)
+    await use(queues, "a")
+    await queues.drop_idle()
+    assert set() == consumers[0].served == set(queues.names)
+    await queues.drop_idle()
+    assert await use(queues, "a") is consumers[1]
+    assert {"a"} == consumers[1].served
+    await queues.close()
+
+
+@run_async
+async def test_a_queue_that_was_just_used_stays(consumers: list[FakeConsumer]) -> None:
+    """Workers ask again and again."""
+    queues = make()
+    await use(queues, "a")
+    await queues.drop_idle()
+    assert {"a"} == consumers[0].served
+    await queues.close()

@@ -69,7 +69,7 @@ class Leases:
         self.workers = WorkerTable()
         self._queues = queues
         self._config = config if config is not None else ConsumerConfig(concurrency=_MAX_LEASES)
-        self._served = ServedQueues(redis, self._config, events)
+        self._served = ServedQueues(redis, self._config, events, is_held=self.workers.holds)
         self._settle_seconds = settle_seconds
         self._waits = Waits()
         self._retry_delay = retry_delay

@@ -4,45 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from pyasynq._visible_text import visible
 from pyasynq.consumer import Consumer
-from pyasynq.errors import ServerStateError
+from pyasynq.errors import PyasynqError, ServerStateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from pyasynq.consumer import ConsumerConfig
     from pyasynq.events import Events
 
+_log = logging.getLogger("pyasynq.gateway")
+
+_IDLE_SECONDS: Final = 60.0
+"""Time without use after which a queue is dropped: longer than the longest poll."""
 _MOST: Final = 1_000
 """Number of queues served at once; each costs a look from time to time, also while it is empty."""
 
 
 class ServedQueues:
-    """Starts the consumer with the first queue, adds queues when they are used, and drops the least used.
+    """Starts the consumer with the first queue, adds queues when they are used, and drops those that are not.
 
-    Used by one event loop.
+    A queue that no worker asks for is served no longer, so that its tasks are shown as waiting without a
+    worker. Used by one event loop.
 
     Args:
         redis: as for `Consumer`.
         config: of the consumer; its `queues` are ignored.
         events: as for `Consumer`.
         most: number of queues from which the least recently used one is dropped.
+        idle_seconds: time without use after which a queue is dropped.
+        is_held: whether a worker may have tasks of a queue; such a queue is not idle.
     """
 
     def __init__(
-        self, redis: Any, config: ConsumerConfig, events: Events | None = None, *, most: int = _MOST
+        self,
+        redis: Any,
+        config: ConsumerConfig,
+        events: Events | None = None,
+        *,
+        most: int = _MOST,
+        idle_seconds: float = _IDLE_SECONDS,
+        is_held: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._redis = redis
         self._config = config
         self._events = events
         self._most = most
+        self._idle_seconds = idle_seconds
+        self._is_held = is_held
         self._consumer: Consumer | None = None
         self._served: dict[str, None] = {}
         """Names of the served queues, the least recently used first."""
+        self._used_at: dict[str, float] = {}
+        """Time of the loop at which the last use of each queue ended."""
+        self._sweep: asyncio.Task[None] | None = None
         self._users: Counter[str] = Counter()
         """Number of calls that use a queue now."""
         self._starts: dict[str, asyncio.Task[None]] = {}
@@ -75,13 +96,55 @@ class ServedQueues:
             for name in queues:
                 if not self._users[name]:
                     del self._users[name]
+                    self._used_at[name] = asyncio.get_running_loop().time()
 
     async def close(self) -> None:
         """Close the consumer. Waiting calls get no tasks."""
         self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+            await asyncio.wait({self._sweep})
         async with self._lock:
             if self._consumer is not None:
                 await self._consumer.close()
+
+    async def drop_idle(self) -> None:
+        """Drop the queues that were not used for a while; without any, close the consumer.
+
+        Raises:
+            PyasynqError: as `Consumer.unserve` does.
+        """
+        async with self._lock:
+            consumer = self._consumer
+            if consumer is None:
+                return
+            if all(map(self._is_idle, self._served)):
+                self._consumer = None
+                self._served.clear()
+                self._used_at.clear()
+                await consumer.close()
+                return
+            for name in list(self._served):
+                if self._is_idle(name) and len(self._served) > 1:
+                    del self._served[name]
+                    self._used_at.pop(name, None)
+                    await consumer.unserve(name)
+
+    def _is_idle(self, name: str) -> bool:
+        if name in self._users or self._is_held(name):
+            return False
+        now = asyncio.get_running_loop().time()
+        return now - self._used_at.get(name, now) >= self._idle_seconds
+
+    async def _drop_idle_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._idle_seconds / 4)
+            try:
+                await self.drop_idle()
+            except PyasynqError as error:
+                _log.warning("a queue that no worker asks for is still served: %s", visible(error))
+            except Exception:  # noqa: BLE001 - it must not end the next look
+                _log.exception("queues that no worker asks for are still served")
 
     async def _serve(self, name: str) -> None:
         if name in self._served and not self._closed:
@@ -109,6 +172,8 @@ class ServedQueues:
                 consumer = Consumer(self._redis, config, events=self._events)
                 await consumer.start()
                 self._consumer = consumer
+                if self._sweep is None:
+                    self._sweep = asyncio.create_task(self._drop_idle_again(), name="pyasynq idle queues")
             else:
                 await self._consumer.serve(name)
             self._served[name] = None

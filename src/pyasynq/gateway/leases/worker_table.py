@@ -43,6 +43,13 @@ class WorkerTable:
         now = self._clock()
         return sum(task.until > now for one in self._workers.values() for task in one.tasks)
 
+    def holds(self, queue: str) -> bool:
+        """Return whether a worker may have tasks of a queue, leased through this instance."""
+        now = self._clock()
+        return any(
+            task.queue == queue and task.until > now for one in self._workers.values() for task in one.tasks
+        )
+
     @contextmanager
     def waiting(
         self, key_id: str, worker: WorkerDescription, address: str, queues: Collection[str]
