@@ -48,6 +48,7 @@ PAGES = {
     "operations": "operations",
     "operation": "operation",
     "bulk": "bulk?act=delete&q=queue:shipping-labels state:archived",
+    "bulk-move": "bulk?act=move&q=queue:shipping-labels state:archived",
     "doctor": "doctor",
     "audit": "audit",
     "redis": "redis",

@@ -112,10 +112,15 @@ def _read_duration(text: str, _: tzinfo) -> float:
     return read_duration(text)
 
 
-def _read_count(text: str, _: tzinfo) -> int:
+def read_count(text: str) -> int:
+    """Return a whole number from 0 on. Raises `ValueError` for anything else."""
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise ValueError("must be a whole number from 0 on")
     return int(text)
+
+
+def _read_max_retry(text: str, _: tzinfo) -> int:
+    return read_count(text)
 
 
 def _read_headers(text: str, _: tzinfo) -> dict[str, str]:
@@ -132,7 +137,7 @@ def _read_id(text: str, _: tzinfo) -> str:
 _READERS: Final[Mapping[str, Callable[[str, tzinfo], Any]]] = {
     "process_in": _read_duration,
     "process_at": read_moment,
-    "max_retry": _read_count,
+    "max_retry": _read_max_retry,
     "timeout": _read_duration,
     "retention": _read_duration,
     "unique": _read_duration,

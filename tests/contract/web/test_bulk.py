@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq.operations import Operator, Targets, User
+from pyasynq._wire.messages import decode_task_message
+from pyasynq.operations import Act, Operator, Targets, User
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
+from pyasynq.web.pages.operations import act_title
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.visiting import ABROAD, heading_of, send_form, visiting
@@ -114,3 +116,55 @@ async def test_nothing_is_offered_to_a_viewer(redis_url: str, tasks: Tasks) -> N
             assert "Preview" not in page.text
             assert 'method="post"' not in page.text
     assert 3 == len(tasks.ids("archived"))
+
+
+@run_async
+async def test_all_that_match_are_moved_to_a_queue(redis_url: str, tasks: Tasks) -> None:
+    """The queue is asked for before the preview; the operation's pages name the act."""
+    other = Tasks(tasks.client, "slow")
+    async with visiting(redis_url) as visitor:
+        asked = await visitor.get("bulk", params={"act": "move", "q": QUERY, "back": "/queues"})
+        assert "Move to another queue?" == heading_of(asked)
+        assert '<option value="emails">' in asked.text
+        preview = await visitor.get("bulk", params={"act": "move", "q": QUERY, "queue": "slow"})
+        assert ("Move 3 tasks?", True) == (heading_of(preview), "To the queue" in preview.text)
+        fields = {"act": "move", "q": QUERY, "queue": "slow", "reason": "the provider is slow"}
+        assert 303 == (await send_form(visitor, "bulk", fields, page="settings")).status_code
+        assert "Move 3 tasks of emails" in (await visitor.get("operations")).text
+    assert ["a", "b", "c"] == sorted(other.ids("archived"))
+    assert [] == tasks.ids("archived")
+
+
+@run_async
+async def test_options_of_all_that_match_are_edited(redis_url: str, tasks: Tasks) -> None:
+    """A wrong value stays in the form, with its sentence."""
+    async with visiting(redis_url) as visitor:
+        asked = await visitor.get("bulk", params={"act": "edit", "q": QUERY})
+        assert ("Edit options?", 200) == (heading_of(asked), asked.status_code)
+        for name, text, said in (
+            ("max_retry", "-1", "must be a whole number from 0 on"),
+            ("timeout", "soon", "must be"),
+        ):
+            wrong = await visitor.get("bulk", params={"act": "edit", "q": QUERY, name: text})
+            assert (400, True) == (wrong.status_code, said in wrong.text and f'value="{text}"' in wrong.text)
+        preview = await visitor.get("bulk", params={"act": "edit", "q": QUERY, "timeout": "15m"})
+        assert ("Edit 3 tasks?", True) == (heading_of(preview), "15m" in preview.text)
+        fields = {"act": "edit", "q": QUERY, "timeout": "15m", "max_retry": "4"}
+        assert 303 == (await send_form(visitor, "bulk", fields, page="settings")).status_code
+    for task_id in ("a", "b", "c"):
+        message = decode_task_message(tasks.fields(task_id)["msg"])
+        assert (900, 4) == (message.timeout, message.retry)
+
+
+@run_async
+async def test_a_viewer_is_not_asked_for_options(redis_url: str, tasks: Tasks) -> None:
+    """The form is refused as the preview is."""
+    async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
+        for act in ("move", "edit"):
+            assert 403 == (await visitor.get("bulk", params={"act": act, "q": QUERY})).status_code
+
+
+@pytest.mark.parametrize("act", list(Act))
+def test_every_act_has_a_title(act: Act) -> None:
+    """Operations are started elsewhere too: their pages name what they do."""
+    assert "3 tasks" in act_title(act, "3 tasks")

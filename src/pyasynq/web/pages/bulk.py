@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError
 from pyasynq.operations import Act, OperationOptions, Targets
 from pyasynq.operations.operation import STATES_OF_ACT
+from pyasynq.web.enqueue_options import OptionField, read_count, read_duration
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.operations import act_title
+from pyasynq.web.pages.queues import read_queues
 from pyasynq.web.question import read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.shown_task import STATE_LOOKS, TaskRow, task_row
@@ -29,7 +31,16 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 MOST_SELECTED: Final = 1_000
-ACTS: Final = (Act.RUN, Act.RESCHEDULE, Act.ARCHIVE, Act.DELETE, Act.CANCEL, Act.ENQUEUE_AGAIN)
+ACTS: Final = (
+    Act.RUN,
+    Act.RESCHEDULE,
+    Act.ARCHIVE,
+    Act.DELETE,
+    Act.CANCEL,
+    Act.MOVE,
+    Act.EDIT,
+    Act.ENQUEUE_AGAIN,
+)
 """Acts that a page offers for all tasks that match."""
 _LABELS: Final = {
     Act.RUN: "Run now",
@@ -37,6 +48,8 @@ _LABELS: Final = {
     Act.ARCHIVE: "Archive",
     Act.DELETE: "Delete",
     Act.CANCEL: "Cancel",
+    Act.MOVE: "Move to another queue",
+    Act.EDIT: "Edit options",
     Act.ENQUEUE_AGAIN: "Enqueue again",
 }
 _DONE: Final = {
@@ -45,10 +58,21 @@ _DONE: Final = {
     Act.ARCHIVE: "archived",
     Act.DELETE: "deleted",
     Act.CANCEL: "asked to stop",
+    Act.MOVE: "moved",
+    Act.EDIT: "edited",
     Act.ENQUEUE_AGAIN: "enqueued again",
 }
+_ASKED: Final[Mapping[Act, tuple[OptionField, ...]]] = {
+    Act.MOVE: (OptionField("queue", "To the queue", "It need not exist yet."),),
+    Act.EDIT: (
+        OptionField("max_retry", "Retries", "Tries after the first one failed; as they are if empty."),
+        OptionField("timeout", "Timeout", "Longest run of an attempt, such as 90, 15m or 1h30m."),
+    ),
+}
+"""Options without which an act cannot be previewed."""
 _OUTCOMES: Final = (("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
 _MOST_COUNTS: Final = 12
+_MOST_NAMES: Final = 500
 _LONGEST: Final = 2_000
 _PATIENCE: Final = 1.0
 """Seconds for which the answer waits for a short operation to end."""
@@ -100,16 +124,58 @@ class BulkView:
     """Minutes over which the tasks are spread; empty if the act spreads nothing."""
     spread_href: str
     """Address of the same preview for tasks that run spread over time."""
+    asked: tuple[tuple[str, str, str], ...]
+    """Name, label and text of each option that was given before the preview."""
     fields: Mapping[str, str]
     """Values typed into the form, to show them again."""
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class BulkOptionsView:
+    """View model of the form that asks for the options of an act."""
+
+    heading: str
+    act: str
+    query: str
+    back: str
+    fields: tuple[OptionField, ...]
+    queues: tuple[str, ...]
+    keep_href: str
+
+
 async def bulk_page(ask: PageRequest) -> Page:
-    """Return the preview of an act on all tasks that match a query."""
+    """Return the preview of an act on all tasks that match a query, or a form for the options it needs."""
     act = _act(ask.query.get("act", ""))
-    targets = Targets(query=ask.query.get("q", "").strip()[:_LONGEST])
-    return await preview_page(ask, act, targets, {"back": ask.query.get("back", "")})
+    query, back = ask.query.get("q", "").strip()[:_LONGEST], ask.query.get("back", "")
+    asked = {one.name: ask.query.get(one.name, "").strip()[:200] for one in _ASKED.get(act, ())}
+    if asked and not any(asked.values()):
+        return await _options_page(ask, act, query, asked, {})
+    try:
+        _read_edits(act, asked)
+    except InvalidOptionError as error:
+        return await _options_page(ask, act, query, asked, {error.option: visible(error.remedy)})
+    return await preview_page(ask, act, Targets(query=query), {"back": back, **asked})
+
+
+async def _options_page(
+    ask: PageRequest, act: Act, query: str, asked: Mapping[str, str], wrong: Mapping[str, str]
+) -> Page:
+    ask.require_somewhere("start_operation")
+    back = ask.query.get("back", "")
+    names = sorted(one.queue for one in await read_queues(ask)) if act is Act.MOVE else []
+    view = BulkOptionsView(
+        heading=f"{_LABELS[act]}?",
+        act=act.value,
+        query=query,
+        back=back,
+        fields=tuple(
+            replace(one, value=asked.get(one.name, ""), error=wrong.get(one.name, "")) for one in _ASKED[act]
+        ),
+        queues=tuple(names[:_MOST_NAMES]),
+        keep_href=ask.links.back(back) if back else ask.links.to("tasks", q=query),
+    )
+    return Page("bulk_options.html", view.heading, "tasks", view, status=400 if wrong else 200)
 
 
 async def preview_page(
@@ -120,7 +186,8 @@ async def preview_page(
     error: InvalidOptionError | None = None,
 ) -> Page:
     """Return the preview of an act, with a confirmation form."""
-    options = _read_options(ask, act, fields if error is None else {})
+    asked = {one.name: fields.get(one.name, "") for one in _ASKED.get(act, ())}
+    options = _read_options(ask, act, fields if error is None else asked)
     preview = await ask.operator.preview_operation(act, targets, options)
     view = _view(ask, act, targets, preview, fields, "" if error is None else _sentence(error))
     return Page("bulk.html", view.heading, "tasks", view, status=200 if error is None else 400)
@@ -212,7 +279,25 @@ def _read_options(ask: PageRequest, act: Act, fields: Mapping[str, str]) -> Oper
         outcome=fields.get("outcome", "retry"),
         rate=_read_number("rate", fields["rate"]) if fields.get("rate", "").strip() else None,
         undo=fields.get("undo", "yes") == "yes",
+        **_read_edits(act, fields),
     )
+
+
+def _read_edits(act: Act, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options that an act asks for before its preview. Raises `InvalidOptionError`."""
+    found: dict[str, Any] = {}
+    for one in _ASKED.get(act, ()):
+        text = fields.get(one.name, "").strip()
+        try:
+            if text and one.name == "timeout":
+                found["timeout"] = timedelta(seconds=read_duration(text))
+            elif text and one.name == "max_retry":
+                found["max_retry"] = read_count(text)
+            elif text:
+                found[one.name] = text
+        except ValueError as error:
+            raise InvalidOptionError(one.name, None, str(error)) from None
+    return found
 
 
 def _read_number(name: str, text: str) -> float:
@@ -266,6 +351,9 @@ def _view(
         spread_href=ask.links.to("bulk", act=Act.RESCHEDULE.value, q=targets.query, back=back)
         if act is Act.RUN and targets.query
         else "",
+        asked=tuple(
+            (one.name, one.label, fields[one.name]) for one in _ASKED.get(act, ()) if fields.get(one.name)
+        ),
         fields={name: fields.get(name, "") for name in ("reason", "rate", "confirm")},
         error=error,
     )

@@ -48,6 +48,7 @@ _TITLES: Final = {
     Act.CANCEL: "Cancel {}",
     Act.RESCHEDULE: "Reschedule {}",
     Act.EDIT: "Edit {}",
+    Act.MOVE: "Move {}",
     Act.ENQUEUE_AGAIN: "Enqueue {} again",
     Act.UNDO: "Put back {}",
 }
