@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyasynq.task import TaskState
 from tests.browser.conftest import Site, window
 from tests.factories import Tasks
 
@@ -70,6 +71,31 @@ def test_the_palette_goes_to_a_queue(browser: Browser, site: Site) -> None:
         page.get_by_role("option", name="Go to queue payments").wait_for()
         page.keyboard.press("Enter")
         page.wait_for_url("**/queues/payments")
+
+
+def test_the_palette_acts_on_the_selection_and_on_the_page(browser: Browser, site: Site) -> None:
+    """Its commands press the buttons: a question of the page opens as a dialog."""
+    tasks = Tasks(site.client(), "palette")
+    tasks.put(TaskState.ARCHIVED, "one", "two", type="trip.book", error_msg="full", last_failed_at=1)
+    with window(browser, site, **DESK) as context:
+        page = context.new_page()
+        page.goto("queues/palette?state=archived")
+        page.keyboard.press("Control+k")
+        page.get_by_role("option", name="Pause…").wait_for()
+        page.get_by_role("option", name="Go to Overview", selected=True).wait_for()
+        assert 0 == page.get_by_role("option", name="selected").count()
+        page.keyboard.type("pause")
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog", name="Pause palette?").wait_for()
+        page.keyboard.press("Escape")
+        page.keyboard.press("j")
+        page.keyboard.press("x")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("run now")
+        page.get_by_role("option", name="Run now: 1 selected").wait_for()
+        page.keyboard.press("Enter")
+        page.get_by_text("1 task was put back into the queue.").wait_for()
+    assert 1 == len(tasks.ids("pending"))
 
 
 def test_a_change_is_shown_within_seconds(browser: Browser, site: Site) -> None:

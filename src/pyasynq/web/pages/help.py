@@ -21,13 +21,14 @@ class HelpView:
 
 _KEYS: Final = (
     ("/", "search, or filter the list"),
-    ("Ctrl K", "go to a page or a queue"),
+    ("Ctrl K", "act on the selection or the page, or go to another one"),
     ("g o", "overview"),
     ("g q", "queues"),
     ("g t", "tasks"),
     ("g e", "errors"),
     ("g w", "servers"),
     ("g s", "schedules"),
+    ("g y", "task types of the task service"),
     ("g a", "audit"),
     ("j k", "next, previous row"),
     ("Enter", "open the row"),

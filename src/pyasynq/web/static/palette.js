@@ -1,8 +1,8 @@
-// The command palette (Ctrl K): go to a page of the navigation, a queue, or a search.
+// The command palette (Ctrl K): act on the selection or the page, go to a page or a queue, or search.
 
 const MOST = 12;
 
-/** @typedef {{label: string, href: string}} Command */
+/** @typedef {{label: string, href: string, press?: HTMLElement}} Command */
 
 /** Begins to listen for the palette's key. */
 export function startPalette() {
@@ -45,20 +45,27 @@ function open() {
   dialog.addEventListener("close", () => { dialog.remove(); before?.focus(); });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 
+  const acts = verbs();
   const fixed = pages();
   /** @type {Command[]} */
   let shown = [];
   let at = 0;
   let turn = 0;
+  const take = (/** @type {number} */ number) => {
+    const { href, press } = shown[number];
+    if (!press) { location.href = href; return; }
+    dialog.close();
+    press.click();
+  };
   const draw = () => {
-    list.replaceChildren(...shown.map(({ label, href }, number) => {
+    list.replaceChildren(...shown.map(({ label }, number) => {
       const option = document.createElement("li");
       option.id = `p${number}`;
       option.className = "opt";
       option.setAttribute("role", "option");
       option.setAttribute("aria-selected", String(number === at));
       option.textContent = label;
-      option.addEventListener("click", () => { location.href = href; });
+      option.addEventListener("click", () => take(number));
       return option;
     }));
     box.setAttribute("aria-activedescendant", `p${at}`);
@@ -66,18 +73,22 @@ function open() {
   const find = async () => {
     const mine = ++turn;
     const text = box.value.trim();
-    const matching = fixed.filter(({ label }) => label.toLowerCase().includes(text.toLowerCase()));
+    const matches = (/** @type {Command} */ { label }) => label.toLowerCase().includes(text.toLowerCase());
+    // Verbs stay first, so that nothing moves under the choice when the answer arrives. They have to be named.
+    const isNamed = (/** @type {Command} */ { label }) => text.length > 1 && label.toLowerCase().startsWith(text.toLowerCase());
+    const [first, matching] = [acts.filter(text ? isNamed : () => true), fixed.filter(matches)];
     const root = document.body.dataset.root ?? "./";
     const search = text ? [{ label: `Search tasks with “${text}”`, href: `${root}tasks?q=${encodeURIComponent(text)}` }] : [];
-    shown = [...matching, ...search].slice(0, MOST);
-    at = 0;
+    shown = [...first, ...matching, ...search].slice(0, MOST);
+    // Enter alone leads to a page: an act has to be named or chosen.
+    at = text ? 0 : Math.min(first.length, MOST - 1);
     draw();
     if (!text) return;
     try {
       const response = await fetch(`${root}palette.json?q=${encodeURIComponent(text)}`);
       const { commands } = await response.json();
       if (mine !== turn) return;
-      shown = [...commands.map((/** @type {Command} */ one) => ({ label: one.label, href: `${root}${one.href}` })), ...matching, ...search].slice(0, MOST);
+      shown = [...first, ...commands.map((/** @type {Command} */ one) => ({ label: one.label, href: `${root}${one.href}` })), ...matching, ...search].slice(0, MOST);
       draw();
     } catch { /* the pages and the search are there anyway */ }
   };
@@ -89,12 +100,25 @@ function open() {
       draw();
     } else if (event.key === "Enter" && shown[at]) {
       event.preventDefault();
-      location.href = shown[at].href;
+      take(at);
     }
   });
   find();
   dialog.showModal();
   box.focus();
+}
+
+/**
+ * What the buttons of the selection and of the page do, the selection first. A button confirms as if it was pressed.
+ * @returns {Command[]}
+ */
+function verbs() {
+  const selected = document.querySelector("#bulk [data-selected]")?.textContent ?? "";
+  return [...document.querySelectorAll("#bulk:not([hidden]) button[name=verb], main .head .acts :is(a.btn, button.btn)")].map((one) => {
+    const press = /** @type {HTMLElement} */ (one);
+    const label = [...press.childNodes].filter((node) => !(node instanceof HTMLElement && node.matches("kbd"))).map((node) => node.textContent).join("").trim();
+    return { label: press.closest("#bulk") ? `${label}: ${selected}` : label, href: "", press };
+  });
 }
 
 /** @returns {Command[]} */
