@@ -9,7 +9,7 @@ import os
 import platform
 import socket
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
@@ -177,14 +177,18 @@ class HttpWork:
             return self._bear(error, pauses)
         answer = self._poll.result()
         if answer.status in {_OK, _NONE}:
+            try:
+                self._take(answer, asked_at)
+            except ServiceError as strange:
+                return self._bear(strange, pauses)
             pauses.reset()
-            self._take(answer, asked_at)
             return 0.0
         if answer.status in _LASTING:
             self._end(str(answer.error()))
             return 0.0
         if answer.status == _NOT_FOUND:
-            await self._look()  # a type was deleted
+            with suppress(ServiceError):
+                await self._look()  # a type was deleted
         return self._bear(answer.error(), pauses, answer.retry_after)
 
     def _bear(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:
@@ -211,7 +215,11 @@ class HttpWork:
         )
 
     def _take(self, answer: ServiceAnswer, asked_at: float) -> None:
-        """Start the tasks of an answer."""
+        """Start the tasks of an answer.
+
+        Raises:
+            ServiceError: it is not an answer of the service, but of a proxy, for example.
+        """
         import msgspec  # noqa: PLC0415 - of the extra `service`
 
         from pyasynq.gateway.leases.bodies import LeaseAnswer  # noqa: PLC0415
@@ -221,7 +229,11 @@ class HttpWork:
         skew = time.time() - answer.at if answer.at is not None else 0.0
         # The service's clock is told in whole seconds: a smaller difference says nothing.
         skew = skew if abs(skew) > 1.0 else 0.0
-        for leased in msgspec.json.decode(answer.content, type=LeaseAnswer).tasks:
+        try:
+            tasks = msgspec.json.decode(answer.content, type=LeaseAnswer).tasks
+        except msgspec.DecodeError:
+            raise ServiceError(answer.status, "", "the answer is not one of the task service") from None
+        for leased in tasks:
             attempt = LeasedAttempt(
                 leased,
                 began_at=asked_at,

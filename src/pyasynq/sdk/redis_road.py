@@ -50,7 +50,7 @@ class RedisRoad:
 
     def __init__(self, url: Any, team: str) -> None:
         self.url = url
-        user = User.with_role(team or "sdk", "admin", login="sdk")
+        user = User.with_role(f"sdk:{team}" if team else "sdk", "admin", login="sdk")
         self._operator = Operator(url, user, timeout=_TIMEOUT_SECONDS)
         self._client = Client(url, client_name="pyasynq-sdk", timeout=_TIMEOUT_SECONDS)
         self.follower = ConfigurationFollower(ConfigurationStore(self._operator), {})

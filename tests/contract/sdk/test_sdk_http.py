@@ -317,3 +317,26 @@ async def test_ends_need_a_type_of_their_own_at_the_service(redis_url: str) -> N
     async with serving_http(redis_url) as (_, address):
         with pytest.raises(Exception, match=r"on_finished: .*add \[tasks\.t-finished\]"):
             await start_worker({"dump": dump}, service=address, team="t", on_finished=print)
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, {"tasks": [{"id": 1}]}), (200, {}), (404, {"code": "queue_not_found"}), (502, {})]
+)
+@run_async
+async def test_strange_answers_to_a_poll_are_borne(
+    redis_url: str, answer: tuple[int, dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy in front of the service may answer anything: the worker asks again."""
+    notes = Notes()
+
+    async def dump(context: TaskContext, task: Task) -> None:
+        notes.add(context.task_id)
+
+    async with working(redis_url, dump) as (worker, meddler):
+        meddler.answers.update({"leases": answer, "task-types": (502, {})})
+        await worker.enqueue(TaskReq(task_id=1, task_name="dump"))  # ends a poll that waits already
+        await meddler.wait_for("leases", meddler.asked["leases"] + 3)
+        meddler.answers.clear()
+        await worker.enqueue(TaskReq(task_id=2, task_name="dump"))
+        assert {"1", "2"} == {*await notes.wait(2)}
+    assert "no tasks were leased" in caplog.text

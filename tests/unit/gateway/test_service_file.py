@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -295,3 +296,10 @@ def test_a_large_schema_is_refused() -> None:
     """Each service reads all configurations."""
     with pytest.raises(InvalidOptionError, match="at most 64,000 bytes"):
         parse_task_configuration("task", {"name": "resize", "schema": {"description": "x" * 64_000}})
+
+
+def test_schemas_need_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without it is told which one."""
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    with pytest.raises(ConfigurationError, match=r"tasks\.dump\.schema: .*pyasynq\[service\]"):
+        parse_service_file({"tasks": {"dump": {"schema": {}}}})

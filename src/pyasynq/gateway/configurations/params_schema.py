@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors import ConfigurationError, InvalidOptionError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,10 +26,15 @@ class ParamsSchema:
 
     Raises:
         InvalidOptionError: for a document that is not a schema, or one that is too large.
+        ConfigurationError: without the extra `service`.
     """
 
     def __init__(self, path: str, document: object) -> None:
-        import jsonschema_rs  # noqa: PLC0415 - of the extra `service`, and only for types with a schema
+        try:
+            import jsonschema_rs  # noqa: PLC0415 - of the extra `service`, and only for types with a schema
+        except ImportError:
+            remedy = 'schemas need `pip install "pyasynq[service]"`'
+            raise ConfigurationError(f"{visible(path)}: {remedy}") from None
 
         if not isinstance(document, dict):
             raise InvalidOptionError(
