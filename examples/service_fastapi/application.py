@@ -70,13 +70,20 @@ TASK_CONF = {"dumpfeature": dump_feature, "resize": resize}
 MIDDLEWARES = [init_logger, update_dataset_status, task_run]
 
 
+def find_road() -> dict[str, Any]:
+    """Return where tasks are taken: from the task service over HTTP, or from Redis."""
+    if service := os.environ.get("TASK_SERVICE"):
+        return {"service": service, "key": os.environ.get("TASK_SERVICE_KEY", "")}
+    return {"redis": os.environ.get("PYASYNQ_REDIS_URL", "redis://localhost:6379/0")}
+
+
 @asynccontextmanager
 async def lifespan(_app: FastAPI) -> AsyncGenerator[None, None]:
     """Run the worker for as long as the application is served."""
     async with await start_worker(
         TASK_CONF,
         middlewares=MIDDLEWARES,
-        redis=os.environ.get("PYASYNQ_REDIS_URL", "redis://localhost:6379/0"),
+        **find_road(),
         team="starmap",
         concurrency=int(os.environ.get("WORKER_CONCURRENCY", "100")),
         overdue_limit=float(os.environ.get("WORKER_OVERDUE_LIMIT", "600")),

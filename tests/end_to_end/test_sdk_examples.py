@@ -104,26 +104,31 @@ def make_pipe(folder: Path, name: str) -> Path:
     return pipe
 
 
+def check_endings(website: Website, folder: Path) -> None:
+    """Let tasks complete, fail, be killed by an operator and be deleted by hand, and compare their rows."""
+    file, pipe = folder / "features", make_pipe(folder, "pipe")
+    file.write_text("features", "utf-8")
+    operator = website.operator
+    completed = website.add(file)
+    website.wait_for(completed, "succeeded")
+    archived = website.add(folder / "missing")
+    website.wait_for(archived, "archived")
+    killed = website.add(pipe)
+    website.wait_for(killed, "running")
+    deleted = website.add(file)
+    operator.delete_task("dumpfeature", str(deleted), reason="test")
+    website.wait_for(deleted, "deleted")
+    operator.cancel_task("dumpfeature", str(killed), "archive", reason="test")
+    website.wait_for(killed, "archived")
+    pipe.write_text("go on", "utf-8")
+    assert "succeeded" == website.state(completed)
+
+
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_a_row_of_the_caller_ends_right_for_each_ending(name: str, tmp_path: Path, redis_url: str) -> None:
-    """Completed, archived, killed by an operator, deleted by hand; the rows are in the caller's database."""
-    file, pipe = tmp_path / "features", make_pipe(tmp_path, "pipe")
-    file.write_text("features", "utf-8")
+    """The rows are in the caller's database."""
     with running(name, tmp_path, redis_url) as website:
-        operator = website.operator
-        completed = website.add(file)
-        website.wait_for(completed, "succeeded")
-        archived = website.add(tmp_path / "missing")
-        website.wait_for(archived, "archived")
-        killed = website.add(pipe)
-        website.wait_for(killed, "running")
-        deleted = website.add(file)
-        operator.delete_task("dumpfeature", str(deleted), reason="test")
-        website.wait_for(deleted, "deleted")
-        operator.cancel_task("dumpfeature", str(killed), "archive", reason="test")
-        website.wait_for(killed, "archived")
-        pipe.write_text("go on", "utf-8")
-        assert "succeeded" == website.state(completed)
+        check_endings(website, tmp_path)
         website.program.terminate()
     log = website.program.text
     places = [
@@ -133,6 +138,33 @@ def test_a_row_of_the_caller_ends_right_for_each_ending(name: str, tmp_path: Pat
     ]
     assert sorted(places) == places, "the middlewares run in their order"
     assert re.search(r"task 1 succeeded after \d", log)
+
+
+def test_rows_end_right_over_http_too(tmp_path: Path, redis_url: str) -> None:
+    """The application leases its tasks from a task service, and needs no Redis; it ends in good order."""
+    port = free_port()
+    file = tmp_path / "service.toml"
+    file.write_text(
+        f'[service]\nredis = "{redis_url}"\nlisten = "127.0.0.1:{port}"\n[tasks.resize]\n'
+        "[tasks.dumpfeature]\nmax_run = 1\nmax_retry = 0\n[tasks.starmap-finished]\n",
+        "utf-8",
+    )
+    address = f"http://127.0.0.1:{port}"
+    with Program(sys.executable, "-m", "pyasynq", "service", str(file)) as service:
+        wait_until(lambda: service.has_ended or is_ready(address))
+        with starting("fastapi", tmp_path, redis_url, TASK_SERVICE=address) as website:
+            website.program.wait_for("Uvicorn running")
+            check_endings(website, tmp_path)
+            website.program.terminate()
+    assert "Application shutdown complete" in website.program.text
+
+
+def is_ready(address: str) -> bool:
+    """Return whether a service answers and is ready."""
+    try:
+        return httpx.get(f"{address}/ready").is_success
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
