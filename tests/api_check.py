@@ -126,7 +126,9 @@ def _check_service(given: argparse.Namespace, folder: str, url: str) -> int:
     with _serving(_SERVE_TASKS, url) as address:
         names = f'[parameters]\ntoken = "{_lease(address, key)}"\n'
         Path(folder, "schemathesis.toml").write_text(names + _CONFIG, "utf-8")
-        return _check(given, folder, SERVICE_DOCUMENT, f"{address}/v1", key, ())
+        return _check(
+            given, folder, SERVICE_DOCUMENT, f"{address}/v1", key, ("/tasks/{queue}/{task}/events",)
+        )
 
 
 def _lease(address: str, key: str) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .back_pressure import BackPressure
     from .description import RouteDescription
+    from .task_events import StreamCount
 
     Handler = Callable[["ServiceCall"], Awaitable[Response]]
 
@@ -45,6 +46,7 @@ class ServiceParts:
     follower: ConfigurationFollower
     waits: Waits
     back_pressure: BackPressure
+    streams: StreamCount
     max_body: int
 
 

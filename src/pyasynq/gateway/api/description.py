@@ -32,6 +32,7 @@ class RouteDescription:
         parameters: of the query.
         headers: names of the request headers that it reads.
         sent: names of the headers of each success.
+        streams: whether the answer is a stream of server-sent events.
         lines: shape of each line, if the route also takes and answers lines of JSON.
     """
 
@@ -42,3 +43,4 @@ class RouteDescription:
     headers: tuple[str, ...] = ()
     sent: tuple[str, ...] = ()
     lines: type[msgspec.Struct] | None = None
+    streams: bool = False

@@ -52,6 +52,7 @@ _HEADERS: Final = {
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues its tasks once a day.",
     "If-Match": "ETag of what was read; 412 if it has changed.",
     "If-None-Match": "ETag that the client has: 304 for a GET. `*` changes only what does not exist.",
+    "Last-Event-ID": "Id of the last event that was seen, which is not sent again.",
     "Location": "Path of the task or the task type.",
 }
 _NAMED: Final = ("Cancellation", "Task")
@@ -144,6 +145,8 @@ def _describe_responses(path: str, description: RouteDescription) -> dict[str, A
             if description.lines is not None:
                 schema = make_reference(description.lines.__name__)
                 described["content"]["application/x-ndjson"] = {"schema": schema}
+        if description.streams:
+            described["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
         if sent:
             described["headers"] = sent
         responses[str(status)] = described

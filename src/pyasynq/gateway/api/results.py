@@ -79,10 +79,11 @@ async def answer_result(
         return Response(status_code=_CLIENT_GONE)
     finally:
         await watch.stop()
-    return answer_json(_describe(finished, is_known=is_known), 200, headers)
+    return answer_json(describe_end(finished, is_known=is_known), 200, headers)
 
 
-def _describe(finished: FinishedTask, *, is_known: bool) -> dict[str, Any]:
+def describe_end(finished: FinishedTask, *, is_known: bool) -> dict[str, Any]:
+    """Return how a task has ended. Raises `ProblemError` if it is not there, and need never have been."""
     info = finished.info
     answer: dict[str, Any] = {"queue": finished.queue, "id": finished.id, "ended": True}
     if info is None:

@@ -41,6 +41,7 @@ from .probes import answer_live, answer_ready
 from .problems import to_service_problem
 from .request_log import NOTE
 from .table import SERVICE_ROUTES
+from .task_events import StreamCount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -110,6 +111,7 @@ class TaskService:
             self._follower,
             self._waits,
             BackPressure(self._operator),
+            StreamCount(),
             file.service.max_body,
         )
         self._leases = Leases(

@@ -12,6 +12,7 @@ from .description import DRY_RUN, KEY_HEADER, REASON, WAIT, RouteDescription
 from .enqueue import serve_enqueue
 from .enqueue_batch import serve_enqueue_batch
 from .results import serve_result
+from .task_events import serve_events
 from .task_types import (
     serve_delete_type,
     serve_get_type,
@@ -92,6 +93,18 @@ SERVICE_ROUTES: Final = (
             "Wait for the end of a task, and return its result.",
             {200: answers.EndedTask, 202: answers.EndedTask},
             parameters=(WAIT,),
+        ),
+    ),
+    ServiceRoute(
+        "GET",
+        f"{_TASK}/events",
+        _READ,
+        serve_events,
+        RouteDescription(
+            "Stream the states of a task until it has ended.",
+            {200: None},
+            headers=("Last-Event-ID",),
+            streams=True,
         ),
     ),
     _post_task(
