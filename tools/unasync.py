@@ -65,6 +65,7 @@ RULES = [
         (r"\bAsyncTasks\b", "BlockingTasks"),
         (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),
         (r"\bChunkSender\b", "BlockingChunkSender"),
+        (r"\bGatheredCalls\b", "BlockingGatheredCalls"),
         (r"\bTaskWaits\b", "BlockingTaskWaits"),
         (r"\b(\w+)_async\b", r"\1_blocking"),
         (r"\bpyasynq\.(client|inspector) import", r"pyasynq.sync.\1 import"),

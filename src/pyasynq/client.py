@@ -20,6 +20,7 @@ from pyasynq._broker.enqueueing.chunks import (
 )
 from pyasynq._broker.enqueueing.coalesce_async import EnqueueBatcher
 from pyasynq._broker.enqueueing.enqueue_rules import build_task_info
+from pyasynq._broker.enqueueing.gathered_calls import GatheredCalls
 from pyasynq._broker.waits.task_waits_async import TaskWaits
 from pyasynq._call_shape import check_client_middleware
 from pyasynq._checks import check_max_bytes, parse_positive_seconds
@@ -147,7 +148,7 @@ class Client:
         on_error: OnError = "raise",
         **shared: Unpack[EnqueueOptions],
     ) -> list[EnqueueResult]:
-        """Put many tasks into their queues, in chunks of at most 500 tasks or about 4 MB.
+        """Put many tasks into their queues in their order, in chunks of at most 500 tasks or about 4 MB.
 
         Unique, scheduled and grouped tasks and different queues may be mixed. An error of one task or chunk
         does not affect the others: all are sent before an error is raised. Cancelled, it leaves the tasks
@@ -296,11 +297,16 @@ class Client:
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Client of Redis at {self._driver.target.address}>"
 
-    async def _enqueue(self, task: Task, options: Mapping[str, object]) -> TaskInfo:
+    async def _enqueue(
+        self, task: Task, options: Mapping[str, object], gathered: GatheredCalls | None = None
+    ) -> TaskInfo:
+        """Enqueue one task: by itself, or with the others of its `enqueue_many`."""
         now = self._clock.now()
         composed = compose_checked(task, options, now=now, max_payload=self._max_payload)
-        batcher = self._durable_batcher if composed.settings.replicas else self._batcher
-        result = await batcher.enqueue(composed)
+        if composed.settings.replicas:
+            result = await self._durable_batcher.enqueue(composed)
+        else:
+            result = await (gathered or self._batcher).enqueue(composed)
         if result is not None and result.error is not None:
             raise result.error.with_traceback(None)  # many calls may share one error
         return build_task_info(composed, result, now)
@@ -309,21 +315,24 @@ class Client:
         self, tasks: AsyncTasks, options: Mapping[str, object]
     ) -> list[EnqueueResult]:
         results: list[EnqueueResult] = []
+        call = self._bind_middleware(options, GatheredCalls(self._batcher))
         with EnqueueBatch() as batch:
             token = current_batch.set(batch)
             try:
                 async for chunk in chunks_async(tasks):
-                    outcomes = await outcomes_async(self._bind_middleware(options), chunk)
+                    outcomes = await outcomes_async(call, chunk)
                     results += [build_enqueue_result(outcome) for outcome in outcomes]
             finally:
                 current_batch.reset(token)
         return results
 
-    def _bind_middleware(self, options: Mapping[str, object]) -> CallNext:
+    def _bind_middleware(
+        self, options: Mapping[str, object], gathered: GatheredCalls | None = None
+    ) -> CallNext:
         """Return the call that takes a task through all middleware into its queue."""
 
         async def innermost(task: Task) -> TaskInfo:
-            return await self._enqueue(task, {})
+            return await self._enqueue(task, {}, gathered)
 
         call_next: CallNext = innermost
         for middleware in reversed(self._middleware):
