@@ -47,7 +47,7 @@ async def test_tasks_keep_their_order(
 
 @run_async
 async def test_an_error_of_one_task_affects_no_other(redis_url: str, redis_client: RedisClient) -> None:
-    """Those that leave together have their own results."""
+    """Tasks that leave together have results of their own."""
     tasks = [Task("t", task_id="a"), Task("t", task_id="a"), Task("t", timeout=-1), Task("t", task_id="b")]
     async with Client(redis_url, middleware=[pass_on]) as client:
         made = await client.enqueue_many(tasks, on_error="return")
