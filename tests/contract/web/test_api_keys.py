@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pyasynq._wire.keys import API_KEYS_KEY
-from pyasynq.operations import User
+from pyasynq.operations import SCOPES, User
 from pyasynq.operations.sync import Operator
 from pyasynq.web import Everyone
 from tests.run_async import run_async
@@ -167,6 +167,14 @@ async def test_wrong_fields_stay_in_the_form(redis_url: str, admin: Operator) ->
             answer = await _send(visitor, _FORM, {**_TYPED, **changed})
             assert (400, True) == (answer.status_code, said in answer.text)
     assert [] == admin.api_keys()
+
+
+@run_async
+async def test_the_form_says_what_each_scope_allows(redis_url: str, redis_client: RedisClient) -> None:
+    """In words, also for a scope that is added."""
+    async with visiting(redis_url) as visitor:
+        form = (await visitor.get(_FORM)).text
+    assert list(SCOPES) == re.findall(r"<code>([^<]+)</code> [a-z]", form)
 
 
 @run_async

@@ -267,7 +267,7 @@ async def test_a_type_is_deleted_by_its_name_unless_it_has_changed(redis_url: st
     path = "task-types/exports/delete"
     async with visiting(redis_url) as visitor:
         question = await visitor.get(path)
-        assert "2 tasks in its queue" in question.text
+        assert "2 tasks stay in its queue" in question.text
         assert 400 == (await _confirm(visitor, question, path, confirm="export")).status_code
         admin.set_type_configuration("exports", {**_stored(admin).content, "max_run": 7})
         assert 409 == (await _confirm(visitor, question, path, confirm="exports")).status_code

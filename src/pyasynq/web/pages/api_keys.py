@@ -46,10 +46,11 @@ _OVERLAPS: Final = (
     ("0", "not at all"),
 )
 _SCOPE_WORDS: Final = {
-    "tasks:write": "enqueue, cancel and delete tasks",
+    "tasks:write": "enqueue, run, cancel, archive and delete tasks",
     "tasks:read": "see tasks and read results",
     "work": "lease tasks and settle them, as workers do",
     "types:write": "configure task types",
+    "metrics:read": "read metrics",
     "admin": "everything",
 }
 _PREFIX: Final = "scope:"

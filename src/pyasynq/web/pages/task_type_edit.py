@@ -138,7 +138,8 @@ async def delete_question(ask: PageRequest) -> Page:
     info = next((one for one in await read_queues(ask) if one.queue == name), None)
     text = (
         "The task service then refuses new tasks of it. "
-        f"{counted(info.size if info else 0, 'task')} in its queue, and the limits of the queue, stay."
+        f"{counted(info.size if info else 0, 'task stays', 'tasks stay')} in its queue. "
+        "The limits that the type gave to its queue are cleared."
     )
     if stored.content.get("managed", "file") != "api":
         text += " If the file of the service still has the type, it comes back at the next start."
