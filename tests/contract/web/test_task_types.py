@@ -360,6 +360,25 @@ async def test_fields_of_requests_are_shown_without_secrets_and_stay_as_they_are
 
 
 @run_async
+async def test_an_earlier_version_is_stored_again(redis_url: str, admin: Operator) -> None:
+    """The form begins with its fields, and shows the difference to what is stored now."""
+    now, before = admin.type_configuration_versions("exports")[:2]
+    path = f"{_EDIT}?version={before.version}"
+    async with visiting(redis_url) as visitor:
+        page = html.unescape((await visitor.get("task-types/exports")).text)
+        assert path in page
+        assert f"version={now.version}" not in page
+        form = await visitor.get(path)
+        assert "earlier version" in form.text
+        question = await _preview(visitor, {"max_run": "2", "timeout": "2h"})
+        assert ["At once", "3", "2"] == _cells(question.text)[:3]
+        assert 'name="max_run" value="2"' in form.text
+        assert 'name="max_run" value="3"' in (await visitor.get(f"{_EDIT}?version=1")).text
+    async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
+        assert path not in (await visitor.get("task-types/exports")).text
+
+
+@run_async
 async def test_a_viewer_reads_and_a_read_only_dashboard_changes_nothing(
     redis_url: str, admin: Operator
 ) -> None:

@@ -70,6 +70,8 @@ class TaskTypeView:
     changes: tuple[TypeChange, ...] | None
     """None for a user who may not read the audit."""
     changes_href: str
+    versions: tuple[tuple[datetime, str], ...]
+    """Time of each earlier version, and address of the form with its fields; none for who may not edit."""
     workers: tuple[TypeWorker, ...]
     elsewhere: tuple[LeaseWorkerRow, ...]
     """Workers that lease tasks of the type over HTTP."""
@@ -118,6 +120,7 @@ async def task_type_page(ask: PageRequest) -> Page:
         changed_at=moment_of(stored),
         changes=await _read_changes(ask, name),
         changes_href=ask.links.to("audit", queue=name) if ask.may("audit", name) else "",
+        versions=await _read_versions(ask, stored) if may_edit and not locked else (),
         workers=tuple(
             TypeWorker(
                 visible(f"{one.host}:{one.pid}"),
@@ -182,9 +185,12 @@ def explain_lock(stored: TypeConfiguration) -> str:
 
 def moment_of(stored: TypeConfiguration) -> datetime | None:
     """Return when a configuration was changed, which its version tells; None if it does not."""
-    if not 0 < stored.version < _MOST_MILLISECONDS:
-        return None
-    return datetime.fromtimestamp(stored.version / 1_000, UTC)
+    return to_version_time(stored.version)
+
+
+def to_version_time(version: int) -> datetime | None:
+    """Return the time of a version, which is its milliseconds; None if it is not a time."""
+    return datetime.fromtimestamp(version / 1_000, UTC) if 0 < version < _MOST_MILLISECONDS else None
 
 
 async def last_change(ask: PageRequest, name: str) -> str:
@@ -213,6 +219,23 @@ async def _read_changes(ask: PageRequest, name: str) -> tuple[TypeChange, ...] |
             visible(one.reason),
         )
         for one in entries
+    )
+
+
+async def _read_versions(ask: PageRequest, stored: TypeConfiguration) -> tuple[tuple[datetime, str], ...]:
+    """Return the earlier versions that can be stored again, the newest first."""
+    found = await ask.target.recent(
+        ask.user,
+        ("type versions", stored.name),
+        lambda: ask.operator.type_configuration_versions(stored.name),
+        _SECONDS,
+    )
+    return tuple(
+        (moment, ask.links.to(SECTION, stored.name, "edit", version=one.version))
+        for one in found
+        if one.content is not None and one.version != stored.version
+        for moment in (to_version_time(one.version),)
+        if moment is not None
     )
 
 

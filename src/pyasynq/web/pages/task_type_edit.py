@@ -10,6 +10,7 @@ from pyasynq import errors as failures
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.gateway.configurations import parse_task_configuration
+from pyasynq.operations import TypeConfiguration
 from pyasynq.web.configuration_form import (
     FORM_FIELDS,
     ConfigurationField,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from pyasynq.operations import TypeConfiguration
     from pyasynq.web.page import PageRequest
 
 _NEW: Final = "new-task-type"
@@ -107,7 +107,22 @@ async def edit_page(ask: PageRequest) -> Page:
         return missing_type_page(ask, name)
     _check_lock(stored)
     base = _normalize(stored)
-    return _form_page(ask, _Form(name, stored.version, base, write_form(base), "", is_new=False), {})
+    texts, note = write_form(base), ""
+    if earlier := await _find_version(ask, name):
+        texts, note = write_form(_normalize(earlier)), "These are the fields of an earlier version."
+    form = _Form(name, stored.version, base, texts, "", is_new=False)
+    return _form_page(ask, form, {}, note=note)
+
+
+async def _find_version(ask: PageRequest, name: str) -> TypeConfiguration | None:
+    """Return the earlier version that the address names; None if it names none that is kept."""
+    wanted = ask.query.get("version", "")
+    if not wanted:
+        return None
+    for one in await ask.operator.type_configuration_versions(name):
+        if str(one.version) == wanted and one.content is not None:
+            return TypeConfiguration(name, one.version, one.content)
+    return None
 
 
 async def new_page(ask: PageRequest) -> Page:
