@@ -112,6 +112,7 @@ def test_the_dashboard_is_at_the_same_address(tmp_path: Path, redis_url: str) ->
     [
         (["--only", "api"], "", 404, 200),
         (["--only", "dashboard"], "", 200, 404),
+        (["--only", "hosted"], "", 404, 404),
         ([], "dashboard = false", 404, 200),
     ],
 )
@@ -155,12 +156,15 @@ def test_hup_reads_the_file_again(tmp_path: Path, redis_url: str) -> None:
 
 
 def test_settings_that_need_a_new_process_are_named() -> None:
-    """Host and port are one setting; equal files have none."""
+    """Host and port are one setting, and hosts are another; equal files have none."""
     one, other = (
-        parse_service_file({"service": {"listen": listen, "max_body": size}}).service
-        for listen, size in (("127.0.0.1:1", 5), ("127.0.0.1:2", 6))
+        parse_service_file({"service": {"listen": listen, "max_body": size}, "hosts": hosts})
+        for listen, size, hosts in (
+            ("127.0.0.1:1", 5, {}),
+            ("127.0.0.1:2", 6, {"a.example": {"ports": [444]}}),
+        )
     )
-    assert ["service.listen", "service.max_body"] == find_changed_settings(one, other)
+    assert ["service.listen", "service.max_body", "hosts"] == find_changed_settings(one, other)
     assert [] == find_changed_settings(one, one)
 
 

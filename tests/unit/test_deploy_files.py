@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from pyasynq.cli.service_server import GRACE_SECONDS
+from pyasynq.cli.service_server import END_SECONDS
 from pyasynq.gateway.configurations import ServiceFile, parse_service_file, read_service_file
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy"
@@ -41,7 +41,7 @@ def read_unit() -> _Unit:
 
 def time_to_end(file: ServiceFile) -> float:
     """Return how many seconds a service of this file may take to end."""
-    return file.service.drain + GRACE_SECONDS + 2
+    return file.service.drain + END_SECONDS
 
 
 def test_both_service_files_are_right() -> None:

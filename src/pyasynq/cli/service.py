@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyasynq.gateway.configurations import ServiceFile
 
-PARTS: Final = ("api", "dashboard")
+PARTS: Final = ("api", "hosted", "dashboard")
 _LISTENER: Final = "--listener"
 _SECRET: Final = "PYASYNQ_SECRET"  # noqa: S105 - a name
 _MOST_PROCESSES: Final = 256
@@ -123,7 +123,7 @@ def _supervise(
     has_metrics = read.service.health is not None
     settings = SupervisorSettings(
         options["processes"],
-        end_timeout=server.GRACE_SECONDS + read.service.drain + 2,
+        end_timeout=server.END_SECONDS + read.service.drain,
         health=server.probe_settings(read.service),
     )
 

@@ -22,6 +22,7 @@ from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisError
 from pyasynq.events import Events, QueuesAsked, ServerStateChanged, SignOfLife
 from pyasynq.gateway.api import TaskService
+from pyasynq.gateway.api.service import HOSTED_END_SECONDS
 from pyasynq.gateway.api.site import ServiceSite
 from pyasynq.gateway.configurations import read_service_file
 from pyasynq.supervisor import Health, HealthSettings, SupervisorLink, Vitals
@@ -38,6 +39,8 @@ _log = logging.getLogger("pyasynq.gateway")
 
 GRACE_SECONDS: Final = 30
 """Time for open requests at a shutdown: longer than an act waits for Redis."""
+END_SECONDS: Final = GRACE_SECONDS + HOSTED_END_SECONDS + 2
+"""Time in which a process ends, apart from `service.drain`: requests, then running tasks of hosted types."""
 _NAME: Final = "service"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TRACED: Final = "PYASYNQ_OTEL_AUTO"
@@ -58,7 +61,7 @@ class ServiceRun:
     Attributes:
         path: of the file, which is read again at HUP.
         file: its content, with the options of the command line.
-        parts: names of the parts: `api`, `dashboard`.
+        parts: names of the parts: `api`, `hosted`, `dashboard`.
         listener: socket that processes share; None to open one.
         link: of a process under a supervisor.
     """
@@ -84,7 +87,7 @@ def choose_parts(settings: ServiceSettings, only: str | None) -> frozenset[str]:
         )
     if only is not None:
         return frozenset({only})
-    return frozenset({"api", "dashboard"} if settings.dashboard else {"api"})
+    return frozenset({"api", "hosted"} | ({"dashboard"} if settings.dashboard else set()))
 
 
 def build_site(file: ServiceFile, parts: frozenset[str]) -> ServiceSite:
@@ -95,11 +98,16 @@ def build_site(file: ServiceFile, parts: frozenset[str]) -> ServiceSite:
     """
     settings = file.service
     api = None
-    if "api" in parts:
-        api = TaskService(file, needs_keys=settings.keys, client_middleware=_find_tracing())
+    if parts & {"api", "hosted"}:
+        api = TaskService(
+            file,
+            needs_keys=settings.keys,
+            client_middleware=_find_tracing(),
+            runs_hosted="hosted" in parts,
+        )
     people = None if settings.people is None else CredentialsFile(settings.people)
     site = dashboard(settings.redis, auth=people) if "dashboard" in parts else None
-    return ServiceSite(api, site)
+    return ServiceSite(api, site, serves_api="api" in parts)
 
 
 def _find_tracing() -> list[ClientMiddleware]:
@@ -149,7 +157,8 @@ async def serve(run: ServiceRun) -> int:
     with ExitStack() as held:
         try:
             if site.api is not None:
-                await _check_keys(site.api, run.file.service)
+                if "api" in run.parts:
+                    await _check_keys(site.api, run.file.service)
                 await site.api.start()
             listener = run.listener or held.enter_context(open_listener(run.file.service))
             return await _Process(run, site, held).serve(listener)
@@ -184,7 +193,7 @@ class _Process:
     def __init__(self, run: ServiceRun, site: ServiceSite, held: ExitStack) -> None:
         self.events = Events()
         drain = run.file.service.drain
-        self.config = ServerConfig(shutdown_timeout=GRACE_SECONDS + drain, cancel_timeout=2)
+        self.config = ServerConfig(shutdown_timeout=END_SECONDS + drain, cancel_timeout=0)
         self._run = run
         self._site = site
         self._loop = asyncio.get_running_loop()
@@ -287,7 +296,7 @@ class _Process:
             _log.error("not reloaded as a whole; send HUP again: %s", visible(error))
         else:
             _log.info("reloaded %s: %s", shown, counted(len(read.tasks), "task type"))
-            if changed := find_changed_settings(self._run.file.service, read.service):
+            if changed := find_changed_settings(self._run.file, read):
                 _log.warning("%s changed: restart the service for that", ", ".join(changed))
 
     async def _beat(self) -> None:
@@ -302,11 +311,12 @@ class _Process:
             await asyncio.sleep(_BEAT_SECONDS)
 
 
-def find_changed_settings(before: ServiceSettings, after: ServiceSettings) -> list[str]:
-    """Return the names of the settings in a file that differ; all of them need a new process."""
+def find_changed_settings(old: ServiceFile, new: ServiceFile) -> list[str]:
+    """Return the names of what differs in a file, apart from task types, and needs a new process."""
+    before, after = old.service, new.service
     names = [one.name for one in fields(before) if getattr(before, one.name) != getattr(after, one.name)]
     shown = dict.fromkeys("listen" if name in {"host", "port"} else name for name in names)
-    return [f"service.{name}" for name in shown]
+    return [*(f"service.{name}" for name in shown), *(["hosts"] if old.hosts != new.hosts else [])]
 
 
 def replace_redis(file: ServiceFile, redis: str | None) -> ServiceFile:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _USER: Final = "task-service"
 _TIMEOUT_SECONDS: Final = 5.0
 _TABLE: Final = PathTable(SERVICE_ROUTES, "GET /openapi.json lists them.")
-_SHUTDOWN_SECONDS: Final = 10.0
+HOSTED_END_SECONDS: Final = 10.0
 """Seconds that the running tasks of hosted types get at the end."""
 _LIVE: Final = "/live"
 _METRICS_SCOPE: Final = "metrics:read"
@@ -236,7 +236,7 @@ class TaskService:
         """Do as `end_waits`, and close the connections. Leases live on, for other instances."""
         self.end_waits()
         if self._hosted is not None:
-            await self._hosted.close(_SHUTDOWN_SECONDS)
+            await self._hosted.close(HOSTED_END_SECONDS)
         self._gate.lag.stop()
         await self._follower.close()
         await self._leases.close()

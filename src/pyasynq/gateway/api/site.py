@@ -33,10 +33,14 @@ class ServiceSite:
     Args:
         api: None to serve people alone.
         dashboard: None to serve programs alone.
+        serves_api: whether programs are served; else the API only answers probes and runs hosted types.
     """
 
-    def __init__(self, api: TaskService | None, dashboard: Dashboard | None) -> None:
+    def __init__(
+        self, api: TaskService | None, dashboard: Dashboard | None, *, serves_api: bool = True
+    ) -> None:
         self.api = api
+        self._serves_api = serves_api
         self._answer = RequestLog(self._dispatch, None if api is None else api.metrics)
         self.has_metrics = True
         """Whether `/metrics` is answered; not by one of several processes, whose supervisor has the sum."""
@@ -55,7 +59,7 @@ class ServiceSite:
         elif self.api is not None and path == "/metrics" and scope["method"] in SAFE_METHODS:
             response = await self._scrape(self.api, scope)
             await response(scope, receive, send)
-        elif self.api is not None and (self.dashboard is None or path.startswith("/v1/") or path in _OF_API):
+        elif self.api is not None and self._is_for_api(path):
             await self.api(scope, receive, send)
         elif scope["type"] != "http":
             await WebSocketClose()(scope, receive, send)
@@ -63,6 +67,14 @@ class ServiceSite:
             await self._probe(path)(scope, receive, send)
         elif self.dashboard is not None:
             await self.dashboard(scope, receive, send)
+        else:
+            await _nothing_here().response()(scope, receive, send)
+
+    def _is_for_api(self, path: str) -> bool:
+        """Return whether the API answers a path; it answers all that no other part does."""
+        if not self._serves_api:
+            return path in PROBES
+        return self.dashboard is None or path.startswith("/v1/") or path in _OF_API
 
     def end_waits(self) -> None:
         """Answer the requests that wait, and say that this instance ends."""
@@ -111,6 +123,11 @@ class ServiceSite:
 def _wants_events(scope: Scope) -> bool:
     """Return whether a request is of a live page: the probe has the same path, and no program asks so."""
     return any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"])
+
+
+def _nothing_here() -> ProblemError:
+    detail = "This instance runs hosted tasks alone."
+    return ProblemError(404, "no_such_path", detail, "Ask an instance that serves programs.")
 
 
 def _closing() -> ProblemError:
