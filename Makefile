@@ -158,6 +158,9 @@ interop: $(STAMP) ## compare with the real Asynq, step by step; needs Go [SEQUEN
 	@go=$$(tools/go.sh) && export PYASYNQ_GO=$$go && $(PYTHON) -m tests.interop.build_programs && SEED=$(SEED) SEQUENCES=$(SEQUENCES) \
 		$(PYTHON) -m pytest -rfEs -n 2 --dist worksteal tests/interop $(PYTEST_ARGS)
 
+gearman: $(STAMP) ## serve programs that were written for gearmand; needs PHP and Gearman's tools [PYTEST_ARGS="-k killed"]
+	@$(PYTHON) -m pytest -q -rfEs -n 2 tests/gearman $(PYTEST_ARGS)
+
 interop-nightly: ## the same with twenty times as many sequences
 	@$(MAKE) interop SEQUENCES=10000
 

@@ -90,8 +90,13 @@ def choose_parts(settings: ServiceSettings, only: str | None) -> frozenset[str]:
     return frozenset({"api", "hosted"} | ({"dashboard"} if settings.dashboard else set()))
 
 
-def build_site(file: ServiceFile, parts: frozenset[str]) -> ServiceSite:
+def build_site(file: ServiceFile, parts: frozenset[str], *, shares_ports: bool = False) -> ServiceSite:
     """Return the parts of a service as one application.
+
+    Args:
+        file: settings and task types.
+        parts: names of the parts.
+        shares_ports: whether other processes listen on the same ports.
 
     Raises:
         ConfigurationError: for a URL, a secret or a file of passwords that cannot be.
@@ -104,6 +109,7 @@ def build_site(file: ServiceFile, parts: frozenset[str]) -> ServiceSite:
             needs_keys=settings.keys,
             client_middleware=_find_tracing(),
             runs_hosted="hosted" in parts,
+            shares_ports=shares_ports,
         )
     people = None if settings.people is None else CredentialsFile(settings.people)
     site = dashboard(settings.redis, auth=people) if "dashboard" in parts else None
@@ -153,13 +159,15 @@ def probe_settings(settings: ServiceSettings) -> HealthSettings:
 
 async def serve(run: ServiceRun) -> int:
     """Serve until a signal; return the exit code."""
-    site = build_site(run.file, run.parts)
+    site = build_site(run.file, run.parts, shares_ports=run.link is not None)
     with ExitStack() as held:
         try:
             if site.api is not None:
                 if "api" in run.parts:
                     await _check_keys(site.api, run.file.service)
                 await site.api.start()
+                if "api" in run.parts:
+                    await site.api.open_doors()
             listener = run.listener or held.enter_context(open_listener(run.file.service))
             return await _Process(run, site, held).serve(listener)
         except RedisError as error:

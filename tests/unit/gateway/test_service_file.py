@@ -174,7 +174,12 @@ def test_a_wrong_field_is_named_with_its_remedy(tmp_path: Path, fields: str, nam
     ("content", "named", "remedy"),
     [
         ({"tsaks": {}}, "tsaks", "did you mean 'tasks'?"),
-        ({"doors": {}}, "doors", "comes with a later version"),
+        ({"doors": {"faktory": {}}}, "doors.faktory", "comes with a later version"),
+        ({"doors": {"german": {}}}, "doors.german", "did you mean 'gearman'?"),
+        ({"doors": {"gearman": 5}}, "doors.gearman", "must be a table"),
+        ({"doors": {"gearman": {"listen": "4730"}}}, "doors.gearman.listen", "127.0.0.1:8080"),
+        ({"doors": {"gearman": {"listen": "0.0.0.0:4730"}}}, "doors.gearman.networks", "Gearman has no keys"),
+        ({"doors": {"gearman": {"networks": ["x"]}}}, "doors.gearman.networks[0]", "must be a network"),
         ({"tasks": 3}, "tasks", "a table for each type"),
         ({"tasks": {"resize": 3}}, "tasks.resize", "must be a table"),
         ({"tasks": [{}]}, "tasks[0].name", "give the type's name"),

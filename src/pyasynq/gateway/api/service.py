@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ from pyasynq.errors import PyasynqError
 from pyasynq.events import Events, TaskRecovered
 from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
+from pyasynq.gateway.doors.gearman import GearmanDoor
 from pyasynq.gateway.hosted import HostedWorker
 from pyasynq.gateway.hosted.http.delivery import Deliveries
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
     from pyasynq.client import ClientMiddleware
     from pyasynq.gateway.auth import ServiceKey
-    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.configurations import GearmanSettings, TaskConfiguration
     from pyasynq.gateway.leases.access import WorkKey
 
 _USER: Final = "task-service"
@@ -82,6 +84,7 @@ class TaskService:
         runs_hosted: whether this instance runs the tasks of hosted types, such as those of the kind `http`.
         max_inflight: number of requests that are worked on at once; those that only wait do not count.
         client_middleware: of the client that enqueues, such as `ClientTracing()`.
+        shares_ports: whether other processes listen on the ports of the file's doors, too.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class TaskService:
         runs_hosted: bool = True,
         max_inflight: int = _MAX_INFLIGHT,
         client_middleware: Sequence[ClientMiddleware] = (),
+        shares_ports: bool = False,
     ) -> None:
         self._gate = LoadGate(max_inflight, lambda: self.waiting)
         redis = file.service.redis
@@ -124,6 +128,8 @@ class TaskService:
         )
         self._reports = WorkerReports(self._operator, self._leases.workers)
         self._hosted = self._make_hosted_worker(file, keyring) if runs_hosted else None
+        self._shares_ports = shares_ports
+        self._gearman = None if file.gearman is None else self._make_gearman_door(file, file.gearman)
         self._app = Starlette(
             routes=lease_routes(self._leases, self._admit_worker),
             exception_handlers={HTTPException: _answer_wrong_method},
@@ -176,6 +182,18 @@ class TaskService:
             pause_queue=lambda queue, reason: self._operator.pause_queue(queue, reason=reason),
         )
 
+    def _make_gearman_door(self, file: ServiceFile, settings: GearmanSettings) -> GearmanDoor:
+        return GearmanDoor(
+            settings,
+            file.service.redis,
+            client=self._client,
+            operator=self._operator,
+            list_types=lambda: self.types,
+            retry_delay=self._find_retry_delay,
+            shares_port=self._shares_ports,
+            max_packet=file.service.max_body,
+        )
+
     def _list_names(self) -> Collection[str]:
         """Return the names of the types whose tasks are leased to workers elsewhere."""
         return [name for name, (one, _) in self._follower.types.items() if one.kind == "worker"]
@@ -211,6 +229,15 @@ class TaskService:
         """Whether this instance has read the task types from Redis within some seconds."""
         return self._follower.is_current
 
+    async def open_doors(self) -> None:
+        """Listen for other protocols than HTTP, as the file says. The lifespan does it, too.
+
+        Raises:
+            ConfigurationError: an address is in use, or not of this machine.
+        """
+        if self._gearman is not None:
+            await self._gearman.start()
+
     async def has_keys(self) -> bool:
         """Return whether there is an API key that has not expired.
 
@@ -231,12 +258,16 @@ class TaskService:
         self._leases.end_waits()
         if self._hosted is not None:
             self._hosted.stop()
+        if self._gearman is not None:
+            self._gearman.stop()
 
     async def close(self) -> None:
         """Do as `end_waits`, and close the connections. Leases live on, for other instances."""
         self.end_waits()
-        if self._hosted is not None:
-            await self._hosted.close(HOSTED_END_SECONDS)
+        ending = [
+            part.close(HOSTED_END_SECONDS) for part in (self._hosted, self._gearman) if part is not None
+        ]
+        await asyncio.gather(*ending)
         self._gate.lag.stop()
         await self._follower.close()
         await self._leases.close()
@@ -247,6 +278,7 @@ class TaskService:
     @contextlib.asynccontextmanager
     async def _live(self, _: Starlette) -> AsyncIterator[None]:
         await self.start()
+        await self.open_doors()
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .follower import ConfigurationFollower
+from .gearman_settings import GearmanSettings
 from .host_rule import HostRule, find_host_rule, parse_host_rules
 from .service_file import ServiceFile, ServiceSettings, parse_service_file, read_service_file
 from .store import ConfigurationStore
@@ -11,6 +12,7 @@ from .task_configuration import TaskConfiguration, parse_task_configuration
 __all__ = [
     "ConfigurationFollower",
     "ConfigurationStore",
+    "GearmanSettings",
     "HostRule",
     "ServiceFile",
     "ServiceSettings",

@@ -80,6 +80,15 @@ def find_host_rule(rules: Mapping[str, HostRule], host: str, port: int) -> HostR
     return rules.get(f"{name}:{port}") or rules.get(name) or HostRule(name)
 
 
+def parse_networks(path: str, value: object) -> tuple[Network, ...]:
+    """Return the networks of a list.
+
+    Raises:
+        InvalidOptionError: for anything else; it names the place.
+    """
+    return _parse_list(path, value, _parse_network)
+
+
 def check_header_name(path: str, name: object) -> str:
     """Return the name of a header that a request may have besides those that the service sets.
 
@@ -104,7 +113,7 @@ def _parse_host_rule(path: str, given: str, value: object) -> HostRule:
         ports = frozenset(_parse_list(join_path(path, "ports"), fields["ports"], _parse_port))
     return HostRule(
         name=name if port is None else f"{name}:{port}",
-        addresses=_parse_list(join_path(path, "addresses"), fields.get("addresses", []), _parse_network),
+        addresses=parse_networks(join_path(path, "addresses"), fields.get("addresses", [])),
         ports=ports,
         concurrency=_parse_concurrency(join_path(path, "concurrency"), fields.get("concurrency")),
         signing_secrets=_parse_list(

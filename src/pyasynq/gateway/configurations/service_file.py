@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pyasynq._checks import check_switch, check_text, parse_whole_number
+from pyasynq._checks import check_switch, check_text
 from pyasynq._settings import Size
 from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 
 from .field_names import join_path, read_table
+from .gearman_settings import GearmanSettings, parse_gearman_settings
 from .host_rule import HostRule, parse_host_rules
+from .listen_address import is_loopback, parse_listen
 from .retry_rule import parse_duration
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
@@ -24,10 +26,7 @@ _DEFAULT_MAX_BODY: Final = 1_000_000
 _MOST_MAX_BODY: Final = 8_000_000
 MAX_TASK_TYPES: Final = 2_000
 """Number of task types of a service, as of types that workers publish."""
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _LONGEST_DRAIN: Final = 600
-_HIGHEST_PORT: Final = 65_535
-_LATER_TABLES: Final = frozenset({"doors"})
 _SETTINGS: Final = ("redis", "listen", "max_body", "keys", "dashboard", "people", "health", "drain")
 _LATER_SETTINGS: Final = frozenset({"middlewares"})
 
@@ -62,7 +61,7 @@ class ServiceSettings:
     @property
     def is_public(self) -> bool:
         """Whether other machines reach the address."""
-        return self.host.lower() not in _LOOPBACK
+        return not is_loopback(self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,13 @@ class ServiceFile:
         service: settings of the service.
         tasks: configuration of each task type, by name.
         hosts: rule of each host that tasks of the kind `http` call, by name.
+        gearman: settings of the Gearman door; None for no such door.
     """
 
     service: ServiceSettings = ServiceSettings()
     tasks: Mapping[str, TaskConfiguration] = field(default_factory=dict)
     hosts: Mapping[str, HostRule] = field(default_factory=dict)
+    gearman: GearmanSettings | None = None
 
 
 def read_service_file(file: Path) -> ServiceFile:
@@ -105,10 +106,12 @@ def parse_service_file(content: object, *, folder: Path | None = None) -> Servic
     """
     if isinstance(content, list):
         content = {"tasks": content}
-    tables = read_table("", content, ("service", "tasks", "hosts"), later=_LATER_TABLES)
+    tables = read_table("", content, ("service", "tasks", "hosts", "doors"))
     service = _parse_settings(tables.get("service", {}), folder)
     hosts = parse_host_rules("hosts", tables.get("hosts", {}))
-    return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder), hosts)
+    doors = read_table("doors", tables.get("doors", {}), ("gearman",), later=("faktory",))
+    gearman = parse_gearman_settings("doors.gearman", doors["gearman"]) if "gearman" in doors else None
+    return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder), hosts, gearman)
 
 
 def _parse_tasks(value: object, folder: Path | None) -> dict[str, TaskConfiguration]:
@@ -172,7 +175,7 @@ def _parse_people(path: str, value: object, folder: Path | None) -> Path | None:
 
 
 def _parse_dashboard(path: str, value: object, host: str, people: Path | None) -> bool:
-    is_guarded = people is not None or host.lower() in _LOOPBACK
+    is_guarded = people is not None or is_loopback(host)
     if value is None:
         return is_guarded
     check_switch(path, value)
@@ -183,7 +186,7 @@ def _parse_dashboard(path: str, value: object, host: str, people: Path | None) -
 
 
 def _parse_keys(path: str, value: object, host: str) -> bool:
-    is_public = host.lower() not in _LOOPBACK
+    is_public = not is_loopback(host)
     if value is None:
         return is_public
     check_switch(path, value)
@@ -191,20 +194,6 @@ def _parse_keys(path: str, value: object, host: str) -> bool:
         remedy = "other machines reach this address: ask for keys, or listen on 127.0.0.1"
         raise InvalidOptionError(path, value, remedy)
     return bool(value)
-
-
-def parse_listen(path: str, value: object) -> tuple[str, int]:
-    """Return host and port of `127.0.0.1:8080` or `[::1]:8080`.
-
-    Raises:
-        InvalidOptionError: for other text.
-    """
-    host, _, digits = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    port = parse_whole_number(digits)
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    if port is None or port > _HIGHEST_PORT or not host.strip("[]") or (":" in host and not is_bracketed):
-        raise InvalidOptionError(path, type(value), "must be an address and a port: 127.0.0.1:8080")
-    return host.strip("[]"), port
 
 
 def _parse_max_body(path: str, value: object) -> int:

@@ -1,0 +1,1 @@
+"""Doors for other protocols than HTTP, each for the clients and workers that exist for it."""

@@ -1,0 +1,239 @@
+"""A connection as a Gearman client: jobs that it submits, their states, and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._checks import parse_whole_number
+from pyasynq._visible_text import visible
+from pyasynq.errors import InvalidOptionError, PyasynqError, TaskNotFoundError
+from pyasynq.task import EnqueueStatus, Task, TaskEnd, TaskState
+
+from .handles import find_task, new_task_id, task_handle
+from .packets import PacketType
+from .worker_side import UNIQUE_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.task import FinishedTask, TaskInfo
+
+    from .parts import DoorParts
+
+    Send = Callable[..., None]
+
+_log = logging.getLogger("pyasynq.gateway")
+
+_LONGEST_UNIQUE: Final = 64
+_RESULT_SECONDS: Final = 600.0
+"""Seconds for which a job's result is kept for the clients that wait for it, at least."""
+_UNIQUE_SECONDS: Final = 86_400.0
+"""Longest time for which a unique job keeps others away, if it is never run."""
+_ENDED: Final = frozenset({TaskState.COMPLETED, TaskState.ARCHIVED})
+_SAME_AS_WORKLOAD: Final = b"-"
+
+
+class ClientSide:
+    """The client's part of a connection.
+
+    Args:
+        parts: of the door.
+        send: sends a packet.
+        wants_exceptions: returns whether the client has asked for the texts of exceptions.
+    """
+
+    def __init__(self, parts: DoorParts, send: Send, wants_exceptions: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._send = send
+        self._wants_exceptions = wants_exceptions
+        self._waits: dict[tuple[str, str], asyncio.Task[None]] = {}
+        """Waits for the ends of foreground jobs, by queue and id."""
+        self._made: set[tuple[str, str]] = set()
+        """Foreground jobs that this client was the first to submit."""
+
+    def handlers(self) -> dict[int, Callable[..., Awaitable[None]]]:
+        """Return the handler of each packet of clients."""
+        foreground = (PacketType.SUBMIT_JOB, PacketType.SUBMIT_JOB_HIGH, PacketType.SUBMIT_JOB_LOW)
+        background = (PacketType.SUBMIT_JOB_BG, PacketType.SUBMIT_JOB_HIGH_BG, PacketType.SUBMIT_JOB_LOW_BG)
+        return {
+            **dict.fromkeys(foreground, self._submit),
+            **dict.fromkeys(background, self._submit_in_background),
+            PacketType.SUBMIT_JOB_EPOCH: self._submit_for_later,
+            PacketType.GET_STATUS: self._tell_status,
+            PacketType.GET_STATUS_UNIQUE: self._tell_status_of_unique,
+        }
+
+    def tell(self, queue: str, task_id: str, kind: PacketType, *arguments: bytes) -> None:
+        """Pass on what a worker says of a job, if this client waits for it."""
+        if (queue, task_id) in self._waits:
+            handle = task_handle(queue, task_id)
+            if handle is not None:
+                self._send(kind, handle, *arguments)
+
+    async def end(self) -> None:
+        """End the waits. A job that waits only for this client is deleted; one that runs goes on."""
+        waits, self._waits = self._waits, {}
+        for wait in waits.values():
+            wait.cancel()
+        for queue, task_id in self._made & waits.keys():
+            if not any((queue, task_id) in one.client.awaited for one in self._parts.sessions):
+                await self._delete_waiting(queue, task_id)
+
+    @property
+    def awaited(self) -> frozenset[tuple[str, str]]:
+        """Queue and id of each job for which this client waits."""
+        return frozenset(self._waits)
+
+    async def _delete_waiting(self, queue: str, task_id: str) -> None:
+        with contextlib.suppress(PyasynqError):
+            info = await self._parts.operator.task(queue, task_id)
+            if info.state is TaskState.PENDING:
+                await self._parts.operator.delete_task(queue, task_id, reason="its Gearman client hung up")
+
+    async def _submit(self, function: bytes, unique: bytes, workload: bytes) -> None:
+        configuration = self._find(function)
+        if configuration is None:
+            return
+        retention = max(_RESULT_SECONDS, configuration.retention or 0.0)
+        made = await self._enqueue(configuration, unique, workload, max_retry=0, retention=retention)
+        if made is None:
+            return
+        info, is_existing = made
+        job = (info.queue, info.id)
+        if job in self._waits:
+            return
+        if not is_existing:
+            self._made.add(job)
+        self._waits[job] = asyncio.create_task(self._wait(*job), name="pyasynq gearman wait")
+
+    async def _submit_in_background(self, function: bytes, unique: bytes, workload: bytes) -> None:
+        configuration = self._find(function)
+        if configuration is not None:
+            await self._enqueue(configuration, unique, workload)
+
+    async def _submit_for_later(self, function: bytes, unique: bytes, epoch: bytes, workload: bytes) -> None:
+        configuration = self._find(function)
+        if configuration is None:
+            return
+        seconds = parse_whole_number(epoch.decode("ascii", "replace"))
+        try:
+            at = None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        except (ValueError, OverflowError, OSError):
+            at = None
+        if at is None:
+            self._send(PacketType.ERROR, b"invalid_epoch", b"the time must be Unix time in seconds")
+            return
+        await self._enqueue(configuration, unique, workload, process_at=at)
+
+    def _find(self, function: bytes) -> TaskConfiguration | None:
+        found = self._parts.find_function(function)
+        if found is None:
+            self._send(PacketType.ERROR, b"unknown_function", b"there is no such task type")
+        return found
+
+    async def _enqueue(
+        self, configuration: TaskConfiguration, unique: bytes, workload: bytes, **options: Any
+    ) -> tuple[TaskInfo, bool] | None:
+        """Enqueue a job and tell its handle; return the task, and whether it was there already."""
+        try:
+            _check_workload(configuration, workload)
+            made = {**configuration.options, **options, **_unique_options(unique, workload)}
+            info = await self._parts.client.enqueue(
+                Task(configuration.name, workload, task_id=new_task_id(), **made)
+            )
+        except PyasynqError as error:
+            self._send(PacketType.ERROR, b"not_enqueued", visible(error).encode())
+            return None
+        handle = task_handle(info.queue, info.id)
+        if handle is None:
+            self._send(PacketType.ERROR, b"not_enqueued", b"another program has a task with this unique id")
+            return None
+        self._send(PacketType.JOB_CREATED, handle)
+        return info, info.enqueue_status not in {None, EnqueueStatus.ENQUEUED}
+
+    async def _wait(self, queue: str, task_id: str) -> None:
+        """Tell the end of a job."""
+        try:
+            end = await self._parts.client.wait(queue, task_id)
+        except PyasynqError as error:
+            _log.debug("the end of task %s is not known: %s", visible(task_id), visible(error))
+            end = None
+        self._waits.pop((queue, task_id), None)
+        handle = task_handle(queue, task_id)
+        if handle is None:
+            return
+        if end is not None and end.end is TaskEnd.COMPLETED:
+            self._send(PacketType.WORK_COMPLETE, handle, _result_of(end))
+            return
+        if self._wants_exceptions() and end is not None and end.info is not None:
+            self._send(PacketType.WORK_EXCEPTION, handle, end.info.last_error.encode("utf-8", "replace"))
+        self._send(PacketType.WORK_FAIL, handle)
+
+    async def _tell_status(self, handle: bytes) -> None:
+        found = find_task(handle, self._parts.list_queues())
+        info = None if found is None else await self._read(*found)
+        self._send(PacketType.STATUS_RES, handle, *_status_of(info))
+
+    async def _tell_status_of_unique(self, unique: bytes) -> None:
+        """Tell the state of the job with a unique id, if this connection waits for it."""
+        clients = 0
+        info = None
+        for queue, task_id in self._waits:
+            one = await self._read(queue, task_id)
+            if one is not None and one.headers.get(UNIQUE_HEADER) == unique.decode("utf-8", "replace"):
+                info, clients = one, 1
+        self._send(PacketType.STATUS_RES_UNIQUE, unique, *_status_of(info), str(clients).encode())
+
+    async def _read(self, queue: str, task_id: str) -> TaskInfo | None:
+        try:
+            return await self._parts.operator.task(queue, task_id)
+        except TaskNotFoundError:
+            return None
+
+
+def _check_workload(configuration: TaskConfiguration, workload: bytes) -> None:
+    """Compare a workload with the schema of its type; without a schema it may be any bytes.
+
+    Raises:
+        InvalidOptionError: it does not fit; the error names the place.
+    """
+    if configuration.params_schema is None:
+        return
+    try:
+        params = json.loads(workload)
+    except (ValueError, RecursionError):
+        raise InvalidOptionError("workload", bytes, "must be JSON: the type has a schema") from None
+    configuration.params_schema.check(params)
+
+
+def _unique_options(unique: bytes, workload: bytes) -> dict[str, Any]:
+    """Return the options by which equal jobs are one; a unique id of `-` is that of the workload."""
+    if not unique:
+        return {}
+    name = unique if unique != _SAME_AS_WORKLOAD else workload
+    return {
+        "unique": _UNIQUE_SECONDS,
+        "unique_key": name.decode("utf-8", "backslashreplace"),
+        "on_duplicate": "return_existing",
+        "headers": {UNIQUE_HEADER: unique[:_LONGEST_UNIQUE].decode("utf-8", "replace")},
+    }
+
+
+def _result_of(end: FinishedTask) -> bytes:
+    return (end.info.result if end.info is not None else None) or b""
+
+
+def _status_of(info: TaskInfo | None) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return whether a job is known and runs, and its progress."""
+    if info is None or info.state in _ENDED:
+        return b"0", b"0", b"0", b"0"
+    progress = info.progress
+    done, total = (0.0, 0.0) if progress is None else (progress.done, progress.total or 0.0)
+    running = b"1" if info.state is TaskState.ACTIVE else b"0"
+    return b"1", running, f"{done:.0f}".encode(), f"{total:.0f}".encode()

@@ -1,0 +1,56 @@
+"""Parts of the Gearman door that its connections share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from pyasynq.client import Client
+    from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.leases.acts import DelayOfFailure
+    from pyasynq.gateway.leases.served_queues import ServedQueues
+    from pyasynq.gateway.waits import Waits
+    from pyasynq.operations import Operator
+
+    from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class DoorParts:
+    """What the connections of one door use.
+
+    Attributes:
+        client: enqueues jobs and waits for their ends.
+        operator: reads and changes tasks and limits.
+        served: consumer of the door.
+        waits: waits of workers that sleep; they end with the instance.
+        list_types: returns the configuration of each type, by name.
+        retry_delay: delay of a failed task.
+        max_packet: largest arguments of a packet, in bytes.
+        sessions: open connections.
+    """
+
+    client: Client
+    operator: Operator
+    served: ServedQueues
+    waits: Waits
+    list_types: Callable[[], Mapping[str, TaskConfiguration]]
+    retry_delay: DelayOfFailure
+    max_packet: int
+    sessions: set[Session] = field(default_factory=set)
+
+    def find_function(self, name: bytes) -> TaskConfiguration | None:
+        """Return the type that a function is; None if there is none that workers elsewhere run."""
+        found = self.list_types().get(name.decode("utf-8", "surrogateescape"))
+        return found if found is not None and found.kind == "worker" else None
+
+    def list_queues(self) -> Collection[str]:
+        """Return the names of all types."""
+        return self.list_types().keys()
+
+    def count_workers(self, function: str) -> int:
+        """Return how many connections of this instance can run a function."""
+        return sum(function in session.worker.functions for session in self.sessions)
