@@ -9,7 +9,7 @@ from pyasynq.errors import InvalidOptionError
 
 from .field_names import join_path, read_table
 from .host_rule import parse_networks
-from .listen_address import is_loopback, parse_listen
+from .listen_address import is_loopback_host, parse_listen
 
 if TYPE_CHECKING:
     from .host_rule import Network
@@ -41,7 +41,7 @@ def parse_gearman_settings(path: str, value: object) -> GearmanSettings:
     fields = read_table(path, value, ("listen", "networks"))
     host, port = parse_listen(join_path(path, "listen"), fields.get("listen", _DEFAULT_LISTEN))
     networks = parse_networks(join_path(path, "networks"), fields.get("networks", []))
-    if not networks and not is_loopback(host):
+    if not networks and not is_loopback_host(host):
         remedy = "other machines reach this address, and Gearman has no keys: list the networks to admit"
         raise InvalidOptionError(join_path(path, "networks"), list, remedy)
     return GearmanSettings(host, port, networks)

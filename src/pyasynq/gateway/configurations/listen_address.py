@@ -11,7 +11,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _HIGHEST_PORT: Final = 65_535
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Return whether only this machine reaches an address."""
     return host.lower() in _LOOPBACK
 

@@ -17,7 +17,7 @@ from pyasynq.errors import ConfigurationError, InvalidOptionError
 from .field_names import join_path, read_table
 from .gearman_settings import GearmanSettings, parse_gearman_settings
 from .host_rule import HostRule, parse_host_rules
-from .listen_address import is_loopback, parse_listen
+from .listen_address import is_loopback_host, parse_listen
 from .retry_rule import parse_duration
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
@@ -61,7 +61,7 @@ class ServiceSettings:
     @property
     def is_public(self) -> bool:
         """Whether other machines reach the address."""
-        return not is_loopback(self.host)
+        return not is_loopback_host(self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def _parse_people(path: str, value: object, folder: Path | None) -> Path | None:
 
 
 def _parse_dashboard(path: str, value: object, host: str, people: Path | None) -> bool:
-    is_guarded = people is not None or is_loopback(host)
+    is_guarded = people is not None or is_loopback_host(host)
     if value is None:
         return is_guarded
     check_switch(path, value)
@@ -186,7 +186,7 @@ def _parse_dashboard(path: str, value: object, host: str, people: Path | None) -
 
 
 def _parse_keys(path: str, value: object, host: str) -> bool:
-    is_public = not is_loopback(host)
+    is_public = not is_loopback_host(host)
     if value is None:
         return is_public
     check_switch(path, value)

@@ -14,7 +14,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, PyasynqError, TaskNotFoundError
 from pyasynq.task import EnqueueStatus, Task, TaskEnd, TaskState
 
-from .handles import find_task, new_task_id, task_handle
+from .handles import find_task, new_job_id, task_handle
 from .packets import PacketType
 from .worker_side import UNIQUE_HEADER
 
@@ -145,7 +145,7 @@ class ClientSide:
             _check_workload(configuration, workload)
             made = {**configuration.options, **options, **_unique_options(unique, workload)}
             info = await self._parts.client.enqueue(
-                Task(configuration.name, workload, task_id=new_task_id(), **made)
+                Task(configuration.name, workload, task_id=new_job_id(), **made)
             )
         except PyasynqError as error:
             self._send(PacketType.ERROR, b"not_enqueued", visible(error).encode())

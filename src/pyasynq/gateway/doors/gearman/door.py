@@ -15,7 +15,7 @@ from pyasynq.gateway.leases.served_queues import ServedQueues
 from pyasynq.gateway.waits import Waits
 
 from .parts import DoorParts
-from .session import Session
+from .session import GearmanSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,7 +126,7 @@ class GearmanDoor:
         await self._parts.served.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session = Session(self._parts, reader, writer)
+        session = GearmanSession(self._parts, reader, writer)
         if not self._admits(session.address):
             _log.warning("a Gearman connection from %s was refused", visible(session.address))
             writer.close()

@@ -21,7 +21,7 @@ _LONGEST_ID: Final = 48
 """Characters of an id that fits a handle."""
 
 
-def new_task_id() -> str:
+def new_job_id() -> str:
     """Return an id of 22 characters that cannot be guessed."""
     return secrets.token_urlsafe(_ID_BYTES)
 

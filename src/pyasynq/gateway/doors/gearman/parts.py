@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.waits import Waits
     from pyasynq.operations import Operator
 
-    from .session import Session
+    from .session import GearmanSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class DoorParts:
     list_types: Callable[[], Mapping[str, TaskConfiguration]]
     retry_delay: DelayOfFailure
     max_packet: int
-    sessions: set[Session] = field(default_factory=set)
+    sessions: set[GearmanSession] = field(default_factory=set)
 
     def find_function(self, name: bytes) -> TaskConfiguration | None:
         """Return the type that a function is; None if there is none that workers elsewhere run."""

@@ -29,7 +29,7 @@ _MOST_BUFFERED: Final = 10_000_000
 _OPTIONS: Final = frozenset({b"exceptions"})
 
 
-class Session:
+class GearmanSession:
     """A connection. It may be a client, a worker and an administrator at once, as in gearmand.
 
     Args:
