@@ -91,6 +91,8 @@ class HostedWorker:
 
     def stop(self) -> None:
         """Take no more tasks: the first step of a shutdown. Running tasks go on until `close`."""
+        if self._is_stopped:
+            return  # a second cancellation would interrupt the cleanup after the first
         self._is_stopped = True
         if self._following is not None:
             self._following.cancel()

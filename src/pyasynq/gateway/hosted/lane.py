@@ -78,6 +78,8 @@ class Lane:
         """Set when something changed for which the lane may wait."""
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._leasing: asyncio.Task[None] | None = None
+        self._abandoned: set[asyncio.Task[None]] = set()
+        """Cancelled calls for tasks, which put back what they took."""
         self._is_closing = False
 
     @property
@@ -107,6 +109,8 @@ class Lane:
         self._changed.set()
         if self._leasing is not None:
             self._leasing.cancel()
+            self._abandoned.add(self._leasing)
+            self._leasing.add_done_callback(self._abandoned.discard)
         self._leasing = None
         if self._queues and not self._is_closing:
             self._leasing = asyncio.create_task(self._lease_all(), name=f"pyasynq hosted {self.name}")
@@ -128,8 +132,8 @@ class Lane:
         left = list(self._running)
         for task in left:
             task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=timeout)
+        if left or self._abandoned:
+            await asyncio.wait([*left, *self._abandoned], timeout=timeout)
 
     async def _lease_all(self) -> None:
         loop = asyncio.get_running_loop()
