@@ -65,7 +65,7 @@ _LOG_FLAGS: Final = ("log_level", "log_format", "log_config")
 @click.option(_LISTENER, type=int, callback=inherited_socket, hidden=True)
 @log_options
 def service(file: Path, redis: str | None, only: str | None, *, check: bool, **options: Any) -> None:
-    """Serve tasks over HTTP to programs and workers in any language, and the dashboard to people.
+    """Serve tasks over HTTP to programs and workers in any language.
 
     An address that other machines reach asks for API keys; `pyasynq key make` makes them.
     HUP reads the file again. TERM ends waiting requests and lets others finish; a second one cuts them off.

@@ -369,7 +369,7 @@ async def test_the_concurrency_of_a_host_holds_over_all_instances(redis_url: str
 @run_async
 async def test_a_shutdown_puts_unfinished_tasks_back(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the front, without a retry spent and without a crash counted."""
-    monkeypatch.setattr("pyasynq.gateway.api.service._SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("pyasynq.gateway.api.service.HOSTED_END_SECONDS", 0.1)
     async with hosting() as host:
         async with delivering(redis_url, host) as visitor:
             host.answer = hang
