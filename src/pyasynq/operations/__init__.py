@@ -1,31 +1,5 @@
 """The layer below command line, dashboards and HTTP API: `Operator`, permissions, redaction, audit.
 
-from .api_keys import SCOPES, ApiKey, IssuedApiKey
-from .attention import find_attention
-from .audit import AuditEntry, AuditFilters, AuditPage
-from .doctoring import Examination
-from .finding import Attention, AttentionFinding, FindingAction
-from .limit_report import LimitReport
-from .operation import (
-    MAX_FOUND,
-    STATES_OF_ACT,
-    Act,
-    OperationInfo,
-    OperationOptions,
-    OperationPreview,
-    OperationState,
-    Targets,
-    needs_reason,
-)
-from .operator import Operator
-from .permissions import ROLES, Access, AnyPermission, Permission, ProgramPermission, User
-from .presentation import Node, Presentation, ShowHook, present
-from .redaction import MASK, RedactHook, Redactor, Withheld
-from .thresholds import DEFAULT_THRESHOLDS, Thresholds
-from .selection import Budget
-from .type_configurations import TypeConfiguration, TypeVersion
-from .verbs import VERBS, Subject, Verb
-from .views import SavedView
 A name is imported when it is first used, so that a command line that only needs a word of it starts quickly.
 """
 
