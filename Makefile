@@ -147,6 +147,9 @@ chaos-limits: $(STAMP) ## four workers on queues with limits, two of them killed
 chaos-ordered: $(STAMP) ## kill three workers of an ordered queue of 2,000 tasks; they end in order (2 minutes)
 	@$(PYTHON) -m tests.chaos.ordered
 
+chaos-service: $(STAMP) ## workers by all roads and two instances of the task service, killed and changed [ARGS="--ordered --tasks 1000"]
+	@$(PYTHON) -m tests.chaos.service_limits $(ARGS)
+
 chaos-schedulers: $(STAMP) ## three schedulers, two of them killed: each tick is enqueued once (1 minute)
 	@$(PYTHON) -m tests.chaos.schedulers
 
