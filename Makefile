@@ -109,6 +109,9 @@ fix: $(STAMP) ## format and repair what ruff can repair
 bench: $(STAMP) ## measure pyasynq against its peers on one Redis (12 minutes) [BENCH_ARGS="--only drain --peers go"]
 	@$(PYTHON) -m bench.run $(BENCH_ARGS)
 
+bench-service: $(STAMP) ## measure the task service next to a bare application (2 minutes) [SECONDS=5]
+	@$(PYTHON) -m bench.service $(SECONDS)
+
 bench-smoke: $(STAMP) ## see that every measurement works: few tasks, one round, no timing looked at
 	@$(PYTHON) -m bench.run --smoke $(BENCH_ARGS) >/dev/null
 
