@@ -1,4 +1,4 @@
-"""Measure the task service beside a bare application: `python -m bench.service [SECONDS]`.
+"""Measure the task service next to a bare application: `python -m bench.service [SECONDS]`.
 
 One instance of the service and one bare Starlette application that echoes JSON, each in a process of its
 own, under the same client with 64 connections, in turns. Printed are requests a second, the 99th percentile
@@ -7,7 +7,7 @@ of their time, and the ratio to the echo:
 - `enqueue`: `POST /v1/tasks`;
 - `batch`: tasks a second by `POST /v1/tasks:batch`, 1,000 each;
 - `lease`: pairs of `POST /v1/leases` and `:complete`;
-- `polls`: memory of a waiting poll, beside a request that a bare application parks; and the time from an
+- `polls`: memory of a waiting poll, next to a request that a bare application parks; and the time from an
   enqueue to the answer of a poll while thousands wait.
 """
 
