@@ -124,7 +124,7 @@ def check_endings(website: Website, folder: Path) -> None:
     assert "succeeded" == website.state(completed)
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", ["fastapi", pytest.param("django", marks=pytest.mark.long)])
 def test_a_row_of_the_caller_ends_right_for_each_ending(name: str, tmp_path: Path, redis_url: str) -> None:
     """The rows are in the caller's database."""
     with running(name, tmp_path, redis_url) as website:
@@ -140,6 +140,7 @@ def test_a_row_of_the_caller_ends_right_for_each_ending(name: str, tmp_path: Pat
     assert re.search(r"task 1 succeeded after \d", log)
 
 
+@pytest.mark.long
 def test_rows_end_right_over_http_too(tmp_path: Path, redis_url: str) -> None:
     """The application leases its tasks from a task service, and needs no Redis; it ends in good order."""
     port = free_port()
@@ -167,7 +168,7 @@ def is_ready(address: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", ["fastapi", pytest.param("django", marks=pytest.mark.long)])
 def test_max_run_changes_while_the_application_runs(name: str, tmp_path: Path, redis_url: str) -> None:
     """One task at once, then two; nothing is restarted."""
     pipes = [make_pipe(tmp_path, f"pipe-{number}") for number in range(3)]
@@ -187,7 +188,7 @@ def test_max_run_changes_while_the_application_runs(name: str, tmp_path: Path, r
             website.wait_for(task, "succeeded")
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", ["fastapi", pytest.param("django", marks=pytest.mark.long)])
 def test_the_process_ends_with_the_reason_when_the_worker_cannot_start(
     name: str, tmp_path: Path, redis_url: str
 ) -> None:
@@ -197,7 +198,7 @@ def test_the_process_ends_with_the_reason_when_the_worker_cannot_start(
     assert "'dumpfeature' is not a configured task type" in website.program.text
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", ["fastapi", pytest.param("django", marks=pytest.mark.long)])
 def test_the_process_ends_with_the_reason_when_the_worker_dies_later(
     name: str, tmp_path: Path, redis_url: str
 ) -> None:

@@ -241,6 +241,7 @@ def test_a_second_signal_waits_for_nothing(tmp_path: Path, redis_url: str) -> No
         assert 0 == service.process.returncode
 
 
+@pytest.mark.long
 def test_several_processes_share_the_address(tmp_path: Path, redis_url: str) -> None:
     """One that dies is replaced, a wrong file stops a reload, and TERM ends all of them."""
     health = free_port()
