@@ -224,7 +224,7 @@ async def report_lease_workers(
         reports: on each worker that has changed.
 
     Returns:
-        The number of reports for which there was no room.
+        The number of reports that did not fit.
     """
     named = [(f"{report.id}.{instance}", encode_report(report)) for report in reports]
     door = operator._inspector  # noqa: SLF001 - of this package

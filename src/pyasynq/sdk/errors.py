@@ -13,7 +13,7 @@ class ServiceError(PyasynqError):
     """The task service has refused a request, or does not answer.
 
     Attributes:
-        status: status of HTTP; 0 if there was no answer.
+        status: status of HTTP; 0 without an answer.
         code: what is wrong, as the service names it, such as `missing_scope`.
     """
 

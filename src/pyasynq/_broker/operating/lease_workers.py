@@ -27,7 +27,7 @@ _AT_ONCE: Final = 500
 
 
 def write_reports(reports: Sequence[tuple[str, bytes]], now: Instant | None) -> Plan[int]:
-    """Write reports, each with its name; return for how many there was no room."""
+    """Write reports, each with its name; return how many did not fit."""
     refused = 0
     for some in chunks(reports, width=2, size_of=_get_size):
         tail = [argument for report in some for argument in report]

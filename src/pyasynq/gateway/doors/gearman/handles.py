@@ -40,7 +40,7 @@ def task_handle(queue: str, task_id: str) -> bytes | None:
 
 
 def find_task(handle: bytes, queues: Iterable[str]) -> tuple[str, str] | None:
-    """Return queue and id of the task that a handle names; None if there is no such queue.
+    """Return queue and id of the task that a handle names; None if its queue is unknown.
 
     Args:
         handle: as a client got it.

@@ -45,7 +45,7 @@ def read_signing_secret(place: str, text: str) -> bytes:
 
 
 def signature_headers(secrets: Sequence[bytes], name: str, at: int, body: bytes) -> dict[str, str]:
-    """Return the headers of a message; without secrets there is no signature.
+    """Return the headers of a message, with a signature for each secret.
 
     Args:
         secrets: each gives a signature, so that receivers may know the old one or the new one.
