@@ -36,6 +36,7 @@ listen = "127.0.0.1:0"
 retention = "1h"
 max_retry = 3
 [tasks.reverse]
+[tasks.later]
 [doors.gearman]
 listen = "127.0.0.1:0"
 """
@@ -125,6 +126,7 @@ def test_a_client_and_a_worker_in_php(service: Service, tmp_path: Path) -> None:
     assert theirs == ours
     assert {f"t{number}": f"task{number}"[::-1] for number in range(20)} == ours["tasks"]
     assert (True, True, b"halfolle\x00h".hex()) == (ours["ping"], ours["exception"], ours["normal"])
+    assert [True, False, 0, 0] == ours["status"]
     assert ["resize", "unique-1", "1"] in [line[1:] for line in service.lines()]
 
 
@@ -145,7 +147,7 @@ def test_the_command_line_of_gearman(service: Service) -> None:
     service.run("gearman", *where, "-b", "-f", "resize", "from the shell")
     wait_until(lambda: any("shell" in line for line in service.lines()))
     status = service.run("gearadmin", *where, "--status")
-    assert ["resize", "reverse"] == [line.split("\t")[0] for line in status.splitlines()[:2]]
+    assert ["later", "resize", "reverse"] == [line.split("\t")[0] for line in status.splitlines()[:3]]
     assert "resize reverse" in service.run("gearadmin", *where, "--workers") or "reverse resize" in (
         service.run("gearadmin", *where, "--workers")
     )
