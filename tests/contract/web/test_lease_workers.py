@@ -43,8 +43,8 @@ async def test_the_page_lists_workers_with_what_they_hold(redis_url: str) -> Non
         for word in ("At work", "Waits for tasks", "Away"):
             assert 1 == page.text.count(f"</svg>{word}")
         assert "keys?f=f40012bb2b0d" in page.text
-        assert "1 shown of 1" in (await visitor.get("workers?f=:72")).text
-        assert "3 shown of 3" in (await visitor.get("workers?f=LABELS")).text
+        assert "1 worker that asked" in (await visitor.get("workers?f=:72")).text
+        assert "3 workers that asked" in (await visitor.get("workers?f=LABELS")).text
         assert "No worker matches" in (await visitor.get("workers?f=nothing")).text
 
 

@@ -12,7 +12,8 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import ApiKeyNotFoundError, InvalidOptionError
 from pyasynq.operations import SCOPES
 from pyasynq.web.frame import Notice
-from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.page import Page
+from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 from pyasynq.web.pages.queues import QueueHealth
 from pyasynq.web.problems import NextStep, Trouble, trouble_page
 from pyasynq.web.question import LONGEST_REASON, Question, read_reason
@@ -81,13 +82,10 @@ class ApiKeyRow:
 class ApiKeysView:
     """View model of the list."""
 
-    rows: tuple[ApiKeyRow, ...]
     total: int
     summary: str
     filter: str
-    pages: str
-    newer: str
-    older: str
+    pages: Pagination[ApiKeyRow]
     new_href: str
 
 
@@ -135,18 +133,13 @@ async def api_keys_page(ask: PageRequest) -> Page:
     keys = await ask.target.recent(ask.user, _QUESTION, ask.operator.api_keys, _SECONDS)
     rows = [_row(ask, key) for key in keys]
     ask.target.note_count(ask.user, KEYS_SECTION, str(len(rows)) if rows else "")
-    text = ask.query.get("f", "").strip()[:200]
+    text = read_filter(ask)
     found = [row for row in rows if text.lower() in f"{row.name} {row.key} {row.queues}".lower()]
-    page = ask.number("page", 1, 1_000)
-    shown = tuple(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
     view = ApiKeysView(
-        rows=shown,
         total=len(rows),
         summary=_summarize(rows),
         filter=text,
-        pages=f"{len(shown):,} shown of {len(found):,}",
-        newer=ask.links.here(page=None) if page > 1 else "",
-        older=ask.links.here(page=page + 1) if page * PAGE_SIZE < len(found) else "",
+        pages=paginate(ask, found, counted(len(found), "key")),
         new_href=ask.links.to(KEYS_SECTION, "new") if ask.may("make_api_key") else "",
     )
     return Page("api_keys.html", f"({len(rows):,}) API keys", KEYS_SECTION, view, is_live=True)

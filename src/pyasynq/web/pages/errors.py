@@ -10,6 +10,7 @@ from pyasynq._human_text import counted
 from pyasynq.errors import QueueNotFoundError
 from pyasynq.task import TaskState
 from pyasynq.web.page import Page
+from pyasynq.web.pages.pagination import read_filter
 from pyasynq.web.pages.queue_tabs import ErrorRow, merge_errors
 from pyasynq.web.pages.queues import read_queues
 
@@ -42,7 +43,7 @@ async def errors_page(ask: PageRequest) -> Page:
     reports = await ask.target.recent(ask.user, "errors", lambda: _read(ask, failed[:_MOST_QUEUES]), _SECONDS)
     rows = merge_errors(ask, reports)
     ask.target.note_count(ask.user, "errors", f"{len(rows):,}" if rows else "")
-    text = ask.query.get("f", "").strip()[:200]
+    text = read_filter(ask)
     found = tuple(row for row in rows if text.lower() in f"{row.signature} {row.types}".lower())
     view = ErrorsView(found[:_SHOWN], len(rows), _summary(rows, reports, failed), text)
     return Page("errors.html", f"({len(rows):,}) Errors", "errors", view)

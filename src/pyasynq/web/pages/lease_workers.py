@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
-from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.page import Page
+from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +54,10 @@ class LeaseWorkerRow:
 class LeaseWorkersView:
     """View model of the page."""
 
-    rows: tuple[LeaseWorkerRow, ...]
     total: int
     summary: str
     filter: str
-    pages: str
-    newer: str
-    older: str
+    pages: Pagination[LeaseWorkerRow]
 
 
 async def lease_workers_page(ask: PageRequest) -> Page:
@@ -67,22 +65,17 @@ async def lease_workers_page(ask: PageRequest) -> Page:
     workers = await read_lease_workers(ask)
     rows = build_lease_worker_rows(ask, workers)
     ask.target.note_count(ask.user, WORKERS_SECTION, f"{len(rows):,}" if rows else "")
-    text = ask.query.get("f", "").strip()[:200].lower()
+    text = read_filter(ask).lower()
     found = [
         row
         for row, one in zip(rows, workers, strict=True)
         if text in " ".join((row.name, row.program, row.place, row.key_id, *one.queues)).lower()
     ]
-    page = ask.number("page", 1, 10_000)
-    shown = tuple(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
     view = LeaseWorkersView(
-        rows=shown,
         total=len(rows),
         summary=_summarize(workers),
         filter=text,
-        pages=f"{len(shown):,} shown of {len(found):,}; those that asked within 10 minutes",
-        newer=ask.links.here(page=None) if page > 1 else "",
-        older=ask.links.here(page=page + 1) if page * PAGE_SIZE < len(found) else "",
+        pages=paginate(ask, found, f"{counted(len(found), 'worker')} that asked within 10 minutes"),
     )
     return Page(
         "lease_workers.html", f"({len(rows):,}) Workers elsewhere", WORKERS_SECTION, view, is_live=True

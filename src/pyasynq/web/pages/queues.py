@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
-from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.page import Page
+from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +73,6 @@ class Chip:
 class QueuesView:
     """View model of the list."""
 
-    rows: tuple[QueueRow, ...]
     summary: str
     total: int
     filter: str
@@ -80,9 +80,7 @@ class QueuesView:
     state: str
     sort: str
     descending: bool
-    pages: str
-    newer: str
-    older: str
+    pages: Pagination[QueueRow]
     density: tuple[Chip, ...]
 
 
@@ -111,7 +109,7 @@ _KINDS: Final = (
 async def queues_page(ask: PageRequest) -> Page:
     """Return the page `/queues`."""
     rows = queue_rows(ask, await read_queues(ask), await read_servers(ask))
-    text = ask.query.get("f", "").strip()[:200]
+    text = read_filter(ask)
     found = [row for row in rows if _matches(row.key, text)]
     state = ask.choice("state", tuple(kind for kind, *_ in _KINDS))
     chips = tuple(
@@ -122,11 +120,8 @@ async def queues_page(ask: PageRequest) -> Page:
     sort, descending = _sort(ask)
     chosen.sort(key=lambda row: row.key)
     chosen.sort(key=_SORTS[sort], reverse=descending)
-    page = ask.number("page", 1, 1_000_000)
-    shown = tuple(chosen[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
     troubled = _count(rows, "trouble")
     view = QueuesView(
-        rows=shown,
         summary=f"{counted(len(rows), 'queue')}, {_SORT_WORDS.get(sort, 'sorted by ' + sort)}",
         total=len(rows),
         filter=text,
@@ -134,9 +129,7 @@ async def queues_page(ask: PageRequest) -> Page:
         state=state,
         sort=sort,
         descending=descending,
-        pages=_pages(page, len(shown), len(chosen)),
-        newer=ask.links.here(page=None) if page > 1 else "",
-        older=ask.links.here(page=page + 1) if page * PAGE_SIZE < len(chosen) else "",
+        pages=paginate(ask, chosen, counted(len(chosen), "queue")),
         density=(),
     )
     title = f"({troubled}) Queues" if troubled else "Queues"
@@ -241,10 +234,3 @@ def _sort(ask: PageRequest) -> tuple[str, bool]:
 
 
 _SORT_WORDS: Final = {"wait": "sorted by the longest wait", "queue": "sorted by name"}
-
-
-def _pages(page: int, shown: int, total: int) -> str:
-    if total <= PAGE_SIZE:
-        return counted(total, "queue")
-    first = (page - 1) * PAGE_SIZE
-    return f"{first + 1:,} to {first + shown:,} of {total:,}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
-from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.page import Page
+from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 from pyasynq.web.problems import NextStep, Trouble, trouble_page
 
 if TYPE_CHECKING:
@@ -42,15 +43,12 @@ class ScheduleRow:
 class SchedulesView:
     """View model of the list."""
 
-    rows: tuple[ScheduleRow, ...]
     total: int
     summary: str
     filter: str
     sort: str
     descending: bool
-    pages: str
-    newer: str
-    older: str
+    pages: Pagination[ScheduleRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ async def schedules_page(ask: PageRequest) -> Page:
     """Return the page `/schedules`."""
     entries = await _read_entries(ask)
     ask.target.note_count(ask.user, "schedules", formats.number(len(entries)) if entries else "")
-    text = ask.query.get("f", "").strip()[:200].lower()
+    text = read_filter(ask).lower()
     rows = [_row(ask, entry) for entry in entries]
     found = [row for row in rows if text in f"{row.type} {row.spec} {row.queue}".lower()]
     sort = ask.choice("sort", _SORTS)
@@ -93,18 +91,13 @@ async def schedules_page(ask: PageRequest) -> Page:
         )
     else:
         found.sort(key=lambda row: str(getattr(row, name)), reverse=sort.startswith("-"))
-    page = ask.number("page", 1, 10_000)
-    shown = tuple(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
     view = SchedulesView(
-        rows=shown,
         total=len(rows),
         summary=f"{counted(len(rows), 'entry', 'entries')} of running schedulers",
         filter=text,
         sort=name,
         descending=sort.startswith("-"),
-        pages=f"{len(shown):,} shown of {len(found):,}",
-        newer=ask.links.here(page=None) if page > 1 else "",
-        older=ask.links.here(page=page + 1) if page * PAGE_SIZE < len(found) else "",
+        pages=paginate(ask, found, counted(len(found), "entry", "entries")),
     )
     return Page("schedules.html", f"({len(rows):,}) Schedules", "schedules", view, is_live=True)
 

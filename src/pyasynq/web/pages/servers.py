@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
-from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.page import Page
+from pyasynq.web.pages.pagination import Pagination, paginate
 from pyasynq.web.pages.queues import read_servers
 from pyasynq.web.problems import NextStep, Trouble, trouble_page
 from pyasynq.web.shown_task import short_id
@@ -77,10 +78,7 @@ class ServersView:
     heading: str
     summary: str
     servers: tuple[ServerRow, ...]
-    running: tuple[RunningRow, ...]
-    running_note: str
-    newer: str
-    older: str
+    running: Pagination[RunningRow]
     queues: tuple[QueueShare, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     started: datetime | None = None
@@ -94,15 +92,11 @@ async def servers_page(ask: PageRequest) -> Page:
     rows = tuple(sorted((_server_row(ask, one) for one in servers), key=lambda row: row.name))
     busy = sum(row.busy for row in rows)
     slots = sum(row.slots for row in rows)
-    running, note, newer, older = _build_running_page(ask, servers)
     view = ServersView(
         heading="Servers",
         summary=f"{len(rows):,} alive; {busy:,} of {counted(slots, 'slot')} busy",
         servers=rows[: ask.number("servers", 100, 1_000)],
-        running=running,
-        running_note=note,
-        newer=newer,
-        older=older,
+        running=_paginate_running(ask, servers),
     )
     return Page("servers.html", f"({busy:,}) Servers", "servers", view, is_live=True)
 
@@ -117,15 +111,11 @@ async def server_page(ask: PageRequest) -> Page:
             404, Trouble("This server is gone", text, (NextStep("All servers", ask.links.to("servers")),))
         )
     row = _server_row(ask, server)
-    running, note, newer, older = _build_running_page(ask, [server])
     view = ServersView(
         heading=row.name,
         summary=f"{row.busy:,} of {counted(row.slots, 'slot')} busy",
         servers=(row,),
-        running=running,
-        running_note=note,
-        newer=newer,
-        older=older,
+        running=_paginate_running(ask, [server]),
         queues=tuple(
             QueueShare(
                 visible(name),
@@ -170,21 +160,11 @@ def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
     )
 
 
-def _build_running_page(
-    ask: PageRequest, servers: Sequence[ServerInfo]
-) -> tuple[tuple[RunningRow, ...], str, str, str]:
+def _paginate_running(ask: PageRequest, servers: Sequence[ServerInfo]) -> Pagination[RunningRow]:
     # A row costs more than its place: of 4,000 running tasks only those of the page become rows.
     found = [(server, worker) for server in servers for worker in server.active_workers]
     found.sort(key=lambda pair: (pair[1].started or ask.now, pair[1].task_id))
-    page = ask.number("page", 1, 10_000)
-    shown = tuple(_running_row(ask, *pair) for pair in found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
-    note = f"{len(shown):,} shown of {len(found):,}, longest first" if found else ""
-    return (
-        shown,
-        note,
-        ask.links.here(page=None) if page > 1 else "",
-        ask.links.here(page=page + 1) if page * PAGE_SIZE < len(found) else "",
-    )
+    return paginate(ask, found, counted(len(found), "task")).map_rows(lambda pair: _running_row(ask, *pair))
 
 
 def _running_row(ask: PageRequest, server: ServerInfo, worker: WorkerInfo) -> RunningRow:

@@ -10,8 +10,9 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
 from pyasynq.web.configuration_form import write_field
-from pyasynq.web.page import PAGE_SIZE, Page
+from pyasynq.web.page import Page
 from pyasynq.web.pages.lease_workers import read_lease_workers
+from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 from pyasynq.web.pages.queues import Chip, QueueHealth, queue_state, read_queues, read_servers
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ class TaskTypeRow:
 class TaskTypesView:
     """View model of the list."""
 
-    rows: tuple[TaskTypeRow, ...]
     total: int
     summary: str
     filter: str
@@ -71,9 +71,7 @@ class TaskTypesView:
     chips: tuple[Chip, ...]
     sort: str
     descending: bool
-    pages: str
-    newer: str
-    older: str
+    pages: Pagination[TaskTypeRow]
     new_href: str
 
 
@@ -92,7 +90,7 @@ async def task_types_page(ask: PageRequest) -> Page:
     rows = await read_type_rows(ask)
     unserved = sum(row.is_unserved for row in rows)
     ask.target.note_count(ask.user, SECTION, formats.number(len(rows)) if rows else "")
-    text = ask.query.get("f", "").strip()[:200]
+    text = read_filter(ask)
     named = [row for row in rows if text.lower() in row.key.lower()]
     state = ask.choice("state", ("", _UNSERVED))
     found = [row for row in named if not state or row.is_unserved]
@@ -100,10 +98,7 @@ async def task_types_page(ask: PageRequest) -> Page:
     name = sort.removeprefix("-")
     found.sort(key=lambda row: row.key)
     found.sort(key=_SORTS[name], reverse=sort.startswith("-"))
-    page = ask.number("page", 1, 10_000)
-    shown = tuple(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
     view = TaskTypesView(
-        rows=shown,
         total=len(rows),
         summary=_summarize(rows, unserved),
         filter=text,
@@ -121,9 +116,7 @@ async def task_types_page(ask: PageRequest) -> Page:
         ),
         sort=name,
         descending=sort.startswith("-"),
-        pages=f"{len(shown):,} shown of {len(found):,}",
-        newer=ask.links.here(page=None) if page > 1 else "",
-        older=ask.links.here(page=page + 1) if page * PAGE_SIZE < len(found) else "",
+        pages=paginate(ask, found, counted(len(found), "type")),
         new_href=ask.links.to("new-task-type") if ask.may("set_type_configuration") else "",
     )
     title = f"({unserved:,}) Task types" if unserved else "Task types"

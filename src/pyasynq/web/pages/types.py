@@ -13,6 +13,7 @@ from pyasynq.task import TaskState
 from pyasynq.telemetry import NO_ATTEMPTS, AttemptCounts
 from pyasynq.web import formats
 from pyasynq.web.page import Page
+from pyasynq.web.pages.pagination import read_filter
 from pyasynq.web.pages.queues import read_queues
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook
 from pyasynq.web.trends import DAY, DAY_STEP, busiest, read_series, totals_by_type
@@ -96,7 +97,7 @@ async def types_page(ask: PageRequest) -> Page:
             for at, look in enumerate(looks):
                 row.counts[at] += one.counts.get(look.state, 0)
     statistics = await _read_statistics(ask, infos)
-    text = ask.query.get("f", "").strip()[:200]
+    text = read_filter(ask)
     rows = [row for row in sort_types(ask, found, statistics, len(looks)) if text.lower() in row.name.lower()]
     is_complete = all(report.is_complete for _, report in reports) and len(infos) <= _MOST_QUEUES
     looked = (

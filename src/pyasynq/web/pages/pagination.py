@@ -1,0 +1,56 @@
+"""Pagination of a table whose rows are all known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyasynq.web.page import PAGE_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyasynq.web.page import PageRequest
+
+Row = TypeVar("Row")
+Built = TypeVar("Built")
+
+
+@dataclass(frozen=True, slots=True)
+class Pagination(Generic[Row]):
+    """The rows of one page of a table, and the links to its neighbors."""
+
+    shown: tuple[Row, ...]
+    text: str
+    """Which of how many are shown: `51 to 100 of 4,000`, or `3 queues` of a single page."""
+    newer: str
+    """Address of the first page; empty on it."""
+    older: str
+    """Address of the next page; empty on the last one."""
+
+    def map_rows(self, build: Callable[[Row], Built]) -> Pagination[Built]:
+        """Return the same page with a row built from each of its items."""
+        return Pagination(tuple(map(build, self.shown)), self.text, self.newer, self.older)
+
+
+def paginate(ask: PageRequest, found: Sequence[Row], total: str) -> Pagination[Row]:
+    """Return the page that the query parameter `page` names, or the last one if there are fewer.
+
+    `total` counts all rows with their noun.
+    """
+    last = max(1, math.ceil(len(found) / PAGE_SIZE))
+    page = ask.number("page", 1, last)
+    first = (page - 1) * PAGE_SIZE
+    shown = tuple(found[first : first + PAGE_SIZE])
+    return Pagination(
+        shown=shown,
+        text=total if last == 1 else f"{first + 1:,} to {first + len(shown):,} of {len(found):,}",
+        newer=ask.links.here(page=None) if page > 1 else "",
+        older=ask.links.here(page=page + 1) if page < last else "",
+    )
+
+
+def read_filter(ask: PageRequest) -> str:
+    """Return the text that rows have to contain: the query parameter `f`."""
+    return ask.query.get("f", "").strip()[:200]
