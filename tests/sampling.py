@@ -1,11 +1,13 @@
-"""Sample of the cases of a test: `make test` runs a few, drawn by a seed, and `make test-long` the others.
+"""Samples of slow tests: `make test` runs a few, drawn by a seed, and `make test-long` the others.
 
-`@pytest.mark.sample(3)` on a parametrized test draws three of its cases. The others get the mark `left_out`.
-PYASYNQ_TEST_SEED sets the seed, which every run prints.
+`@pytest.mark.sample(3)` on a parametrized test draws three of its cases. Of each file of end-to-end tests,
+which start interpreters, a share is drawn if the run names neither paths nor tests.
+What is not drawn gets the mark `left_out`. PYASYNQ_TEST_SEED sets the seed, which every run prints.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections import defaultdict
@@ -14,11 +16,18 @@ from typing import Final
 import pytest
 
 SEED: Final = "PYASYNQ_TEST_SEED"
+_DRAWS_FILES: Final = "PYASYNQ_TEST_DRAWS_FILES"
+_SHARE: Final = 0.4
+"""Share of a file of end-to-end tests that is drawn, and at least one test."""
 
 
-def pytest_configure() -> None:
-    """Choose a seed; the processes that share the tests inherit it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose a seed; the processes that share the tests inherit it, and whether files are drawn from."""
     os.environ.setdefault(SEED, str(random.randrange(10_000)))
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        names_tests = config.args_source is pytest.Config.ArgsSource.ARGS
+        is_whole = not names_tests and not config.option.keyword
+        os.environ[_DRAWS_FILES] = str(int(is_whole))
 
 
 def pytest_report_header() -> str:
@@ -36,8 +45,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for name, cases in tests.items():
         mark = cases[0].get_closest_marker("sample")
         assert mark is not None
-        for item in left_out(cases, mark.args[0], f"{os.environ[SEED]} {name}"):
-            item.add_marker("left_out")
+        _leave_out(cases, mark.args[0], name)
+    if os.environ.get(_DRAWS_FILES) == "1":
+        _draw_from_files(items)
+
+
+def _draw_from_files(items: list[pytest.Item]) -> None:
+    files: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if "end_to_end" in item.path.parts and not _is_left_out(item):
+            files[item.path.name].append(item)
+    for name, tests in files.items():
+        _leave_out(tests, math.ceil(len(tests) * _SHARE), name)
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(mark) is not None for mark in ("long", "left_out"))
+
+
+def _leave_out(items: list[pytest.Item], number: int, name: str) -> None:
+    for item in left_out(items, number, f"{os.environ[SEED]} {name}"):
+        item.add_marker("left_out")
 
 
 def left_out(cases: list[pytest.Item], number: int, seed: str) -> list[pytest.Item]:

@@ -1,0 +1,38 @@
+"""Which slow tests `make test` draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.sampling import left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CASES = cast("Any", [f"case {number}" for number in range(10)])
+
+
+def drawn(cases: Sequence[Any], number: int, seed: str) -> list[Any]:
+    """Return the cases that a sample keeps."""
+    missing = left_out(list(cases), number, seed)
+    return [case for case in cases if case not in missing]
+
+
+@pytest.mark.parametrize("number", [1, 3, 10, 12])
+def test_a_sample_has_its_size(number: int) -> None:
+    """At most all cases are drawn."""
+    assert min(number, 10) == len(drawn(CASES, number, "7 name"))
+
+
+def test_a_seed_draws_the_same_again_and_others_draw_all_in_the_end() -> None:
+    """Else some case would run in no run at all."""
+    assert drawn(CASES, 3, "7 name") == drawn(CASES, 3, "7 name")
+    seen = {case for seed in range(50) for case in drawn(CASES, 3, f"{seed} name")}
+    assert set(CASES) == seen
+
+
+def test_each_name_draws_for_itself() -> None:
+    """Else the same place of every file would be drawn."""
+    assert 1 < len({tuple(drawn(CASES, 3, f"7 file {number}")) for number in range(5)})
