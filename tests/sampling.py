@@ -1,8 +1,9 @@
 """Samples of slow tests: `make test` runs a few, drawn by a seed, and `make test-long` the others.
 
-`@pytest.mark.sample(3)` on a parametrized test draws three of its cases. Of each file of end-to-end tests,
-which start interpreters, a share is drawn if the run names neither paths nor tests.
+`@pytest.mark.sample(3)` on a parametrized test draws three of its cases. A run that names
+neither paths nor tests draws a share of each file of end-to-end tests, which start interpreters.
 What is not drawn gets the mark `left_out`. PYASYNQ_TEST_SEED sets the seed, which every run prints.
+PYASYNQ_TEST_SHARE=0.4 then draws two fifths of all tests that a run has selected.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Final
 import pytest
 
 SEED: Final = "PYASYNQ_TEST_SEED"
+SHARE: Final = "PYASYNQ_TEST_SHARE"
 _DRAWS_FILES: Final = "PYASYNQ_TEST_DRAWS_FILES"
-_SHARE: Final = 0.4
+_FILE_SHARE: Final = 1 / 3
 """Share of a file of end-to-end tests that is drawn, and at least one test."""
 
 
@@ -28,11 +30,14 @@ def pytest_configure(config: pytest.Config) -> None:
         names_tests = config.args_source is pytest.Config.ArgsSource.ARGS
         is_whole = not names_tests and not config.option.keyword
         os.environ[_DRAWS_FILES] = str(int(is_whole))
+    if SHARE in os.environ:
+        config.pluginmanager.register(ShareOfAll(float(os.environ[SHARE])), "share_of_all")
 
 
 def pytest_report_header() -> str:
-    """Print the seed."""
-    return f"cases drawn with {SEED}={os.environ[SEED]}"
+    """Print the seed, and the share of the tests that runs."""
+    share = f"; {SHARE}={os.environ[SHARE]} of all tests" if SHARE in os.environ else ""
+    return f"cases drawn with {SEED}={os.environ[SEED]}{share}"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,13 +55,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _draw_from_files(items)
 
 
+class ShareOfAll:
+    """Plugin that draws from the tests that remain when all others have selected theirs."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Draw, and keep the order."""
+        missing = left_out(items, math.ceil(len(items) * self._share), f"{os.environ[SEED]} all")
+        if missing:
+            config.hook.pytest_deselected(items=missing)
+            gone = set(missing)
+            items[:] = [item for item in items if item not in gone]
+
+
 def _draw_from_files(items: list[pytest.Item]) -> None:
     files: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if "end_to_end" in item.path.parts and not _is_left_out(item):
             files[item.path.name].append(item)
     for name, tests in files.items():
-        _leave_out(tests, math.ceil(len(tests) * _SHARE), name)
+        _leave_out(tests, math.ceil(len(tests) * _FILE_SHARE), name)
 
 
 def _is_left_out(item: pytest.Item) -> bool:

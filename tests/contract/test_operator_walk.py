@@ -157,6 +157,7 @@ def test_a_role_may_do_what_the_table_says(
         assert before == state_of(redis_client)
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_user_learns_nothing_of_queues_that_are_not_shown(
     redis_url: str, redis_client: RedisClient, perform: Perform, verb: str
@@ -205,6 +206,7 @@ def is_granted(verb: str, role: str, patterns: tuple[str, ...], queue: str) -> b
     return VERBS[verb].subject not in _NAMED or matches_any(queue, patterns)
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_is_refused_by_role_and_queue_as_the_table_says(
     redis_url: str, redis_client: RedisClient, perform: Perform, verb: str
