@@ -15,8 +15,6 @@ from pyasynq.web.api.paths import raw_path
 from .table import SERVICE_ROUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from pyasynq.gateway.service_metrics import ServiceMetrics
@@ -108,18 +106,23 @@ class RequestLog:
 
 def find_pattern(path: str) -> str:
     """Return the pattern of a path, such as `/v1/attempts/{token}:extend`."""
-    for pattern, name in _PATTERNS:
-        if pattern.fullmatch(path):
-            return name
+    if path in _PATHS:
+        return path
+    if (found := _ANY_PATH.fullmatch(path)) and found.lastindex is not None:
+        return _PATHS[found.lastindex - 1]
     return _OTHER if _ROOT.fullmatch(path) else _DASHBOARD
 
 
-def _compile(paths: Iterable[str]) -> list[tuple[re.Pattern[str], str]]:
-    """Return each path as a regular expression; those that end in an act come first."""
-    return [
-        (re.compile("[^/]+".join(map(re.escape, _SEGMENT.split(path)))), path)
-        for path in sorted(dict.fromkeys(paths), key=lambda one: ":" not in one)
-    ]
+def _compile(path: str) -> str:
+    """Return a path as a regular expression of one group."""
+    return f"({'[^/]+'.join(map(re.escape, _SEGMENT.split(path)))})"
 
 
-_PATTERNS: Final = _compile((*(route.path for route in SERVICE_ROUTES), *_LEASE_PATHS, *_OTHER_PATHS))
+# Those that end in an act come first: a name may hold a colon.
+_PATHS: Final = tuple(
+    sorted(
+        dict.fromkeys((*(route.path for route in SERVICE_ROUTES), *_LEASE_PATHS, *_OTHER_PATHS)),
+        key=lambda one: ":" not in one,
+    )
+)
+_ANY_PATH: Final = re.compile("|".join(map(_compile, _PATHS)))

@@ -67,6 +67,8 @@ _DOCUMENT: Final = "/openapi.json"
 _FREE: Final = _PROBES | {_DOCUMENT}
 """Paths that are answered from memory, whatever the load."""
 _ACTS: Final = "/v1/attempts"
+_LEASES: Final = ("/v1/leases", _ACTS)
+"""Beginnings of the paths of leases."""
 _MAX_INFLIGHT: Final = 1_000
 
 
@@ -135,7 +137,6 @@ class TaskService:
             exception_handlers={HTTPException: _answer_wrong_method},
             lifespan=self._live,
         )
-        # Names in paths may hold slashes, so the other paths are read undecoded.
         self._app.router.redirect_slashes = False
         self._app.router.default = self._handle
 
@@ -144,9 +145,10 @@ class TaskService:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        path = raw_path(scope)
+        answer = self._app if path.startswith(_LEASES) else self._handle
         with tracing(scope), self._gate.counting():
-            refusal = self._find_refusal(raw_path(scope))
-            await (refusal or self._app)(scope, receive, send)
+            await (self._find_refusal(path) or answer)(scope, receive, send)
 
     def measure(self) -> None:
         """Set the metrics of what holds now."""
@@ -285,7 +287,7 @@ class TaskService:
             await self.close()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is not about leases."""
+        """Answer what is not about leases, by the undecoded path: its names may hold slashes."""
         if scope["type"] != "http":
             await WebSocketClose()(scope, receive, send)
             return

@@ -50,6 +50,10 @@ class PathTable(Generic[_R]):
     def __init__(self, routes: Iterable[_R], hint: str) -> None:
         self._hint = hint
         self._matchers = _compile_matchers(routes)
+        self._plain = {
+            path: routes for path, (pattern, routes) in self._matchers.items() if not pattern.groups
+        }
+        """Routes of paths without names, which need no search."""
 
     def find(self, method: str, path: str) -> tuple[_R, dict[str, str]]:
         """Return the route of a request, and the names in its path.
@@ -58,23 +62,31 @@ class PathTable(Generic[_R]):
             ProblemError: there is no such path, or it has other methods.
         """
         wanted = "GET" if method == "HEAD" else method
-        matches = ((pattern.fullmatch(path), routes) for pattern, routes in self._matchers)
-        found, routes = next(((match, routes) for match, routes in matches if match), (None, {}))
-        if found is None:
-            raise ProblemError(404, "no_such_path", "There is no such path.", self._hint)
+        routes, names = self._match(path)
         if wanted in routes:
-            return routes[wanted], {name: _decode(text) for name, text in found.groupdict().items()}
+            return routes[wanted], names
         allow = ", ".join(sorted({*routes, *(["HEAD"] if "GET" in routes else [])}))
         remedy = f"Use {allow}. A colon that belongs to a name is sent as %3A."
         raise ProblemError(
             405, "method_not_allowed", "This path has other methods.", remedy, headers={"Allow": allow}
         )
 
+    def _match(self, path: str) -> tuple[dict[str, _R], dict[str, str]]:
+        """Return the routes of a path by method, and the names in it."""
+        if path in self._plain:
+            return self._plain[path], {}
+        for pattern, routes in self._matchers.values():
+            if match := pattern.fullmatch(path):
+                return routes, {name: _decode(text) for name, text in match.groupdict().items()}
+        raise ProblemError(404, "no_such_path", "There is no such path.", self._hint)
+
 
 def raw_path(scope: Scope) -> str:
     """Return the undecoded path below the application's root, so that `%2F` does not split a name."""
     path = route_path(scope)
     sent = bytes(scope.get("raw_path") or b"").partition(b"?")[0]
+    if b"%" not in sent:
+        return path
     whole = str(scope["path"])
     if unquote_to_bytes(sent) != whole.encode("utf-8", "surrogateescape"):
         return path
@@ -83,14 +95,14 @@ def raw_path(scope: Scope) -> str:
     return "/" + "/".join(segments[1 + root.count("/") :])
 
 
-def _compile_matchers(routes: Iterable[_R]) -> list[_Matcher[_R]]:
+def _compile_matchers(routes: Iterable[_R]) -> dict[str, _Matcher[_R]]:
     """Return a matcher for each path; those that end in an act, such as `:run`, come first."""
     found: dict[str, _Matcher[_R]] = {}
     for route in sorted(routes, key=lambda one: ":" not in one.path):
         if route.path not in found:
             found[route.path] = _Matcher(_compile_path(route.path), {})
         found[route.path].routes[route.method] = route
-    return list(found.values())
+    return found
 
 
 def _compile_path(path: str) -> re.Pattern[str]:
