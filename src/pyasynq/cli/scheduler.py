@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from pyasynq.cli.event_loop import loop_factory
 from pyasynq.cli.locate import load_app
 from pyasynq.cli.log_options import log_options, set_up_logging
-from pyasynq.cli.worker import loop_factory
 
 _log = logging.getLogger("pyasynq")
 

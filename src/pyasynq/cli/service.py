@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import secrets
@@ -15,6 +14,7 @@ import click
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
+from pyasynq.cli.event_loop import run_until_done
 from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.processes import SUPERVISED, inherited_socket, process_name
@@ -91,7 +91,7 @@ def service(file: Path, redis: str | None, only: str | None, *, check: bool, **o
     if link is None:
         leave_process_1()
     listener = None if options["listener"] is None else socket.socket(fileno=options["listener"])
-    raise SystemExit(asyncio.run(server.serve(server.ServiceRun(file, read, parts, listener, link))))
+    raise SystemExit(run_until_done(server.serve(server.ServiceRun(file, read, parts, listener, link))))
 
 
 def _tell_checked(file: Path, read: ServiceFile, parts: frozenset[str]) -> None:

@@ -16,6 +16,7 @@ import click
 
 from pyasynq._visible_text import visible
 from pyasynq.app import App
+from pyasynq.cli.event_loop import run_until_done
 from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.errors import ConfigurationError, PyasynqError
 
@@ -175,7 +176,7 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"The dashboard is at http://{shown}:{port}{prefix}/  (Ctrl-C stops it)", err=True)
     server = make_server(config)
-    asyncio.run(_run_until_signal(server, site))
+    run_until_done(_run_until_signal(server, site))
     if not server.started:
         raise SystemExit(1)
 

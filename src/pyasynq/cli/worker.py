@@ -15,6 +15,7 @@ import click
 
 from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq._human_text import some
+from pyasynq.cli.event_loop import loop_factory
 from pyasynq.cli.locate import load_app
 from pyasynq.cli.log_options import adopt_handlers, set_up_logging
 from pyasynq.cli.processes import (
@@ -48,8 +49,7 @@ from pyasynq.events import ServerStarting
 from pyasynq.supervisor import SupervisorLink, leave_process_1
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pyasynq.app import App
     from pyasynq.worker_config import WorkerConfig
@@ -264,12 +264,3 @@ def _tell(app: App, config: WorkerConfig) -> None:
             "name a folder, as in embedded://./data",
             app.address,
         )
-
-
-def loop_factory() -> Callable[[], AbstractEventLoop] | None:
-    """Return the factory of the fastest installed event loop; None for asyncio's own."""
-    try:
-        import uvloop  # noqa: PLC0415 - an extra
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -118,7 +118,7 @@ def _compile(path: str) -> str:
     return f"({'[^/]+'.join(map(re.escape, _SEGMENT.split(path)))})"
 
 
-# Those that end in an act come first: a name may hold a colon.
+# A name may hold a colon, so paths that end in an act come first.
 _PATHS: Final = tuple(
     sorted(
         dict.fromkeys((*(route.path for route in SERVICE_ROUTES), *_LEASE_PATHS, *_OTHER_PATHS)),
