@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ async def test_all_instances_see_a_full_queue_and_batches_are_cut(redis_url: str
 @run_async
 async def test_requests_above_the_number_that_is_worked_on_are_refused(redis_url: str) -> None:
     """Long polls do not count, and probes are always answered."""
-    async with serving(redis_url, max_inflight=2) as visitor:
+    async with serving(redis_url, settings={"max_inflight": 2}) as visitor:
         await visitor.ask("GET", "/v1/task-types")
         go = asyncio.Event()
 
@@ -86,7 +87,7 @@ async def test_requests_above_the_number_that_is_worked_on_are_refused(redis_url
             asyncio.create_task(visitor.client.post("/v1/tasks", content=body(), headers=headers))
             for _ in range(2)
         ]
-        await until(lambda: gate.inflight == 7)
+        await until(lambda: gate.inflight == 2)
         answer = await visitor.ask("GET", "/v1/task-types")
         check_problem(answer, 503, "overloaded")
         assert "1" == answer.headers["retry-after"]
@@ -115,6 +116,39 @@ async def test_a_busy_instance_begins_nothing_but_ends_what_it_has(redis_url: st
         await visitor.settle(task, "complete")
         lag.note(0.01)
         assert 200 == (await visitor.ask("GET", "/v1/task-types")).status_code
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(2_000, marks=pytest.mark.long)])
+@run_async
+async def test_polls_that_wait_are_never_refused_for_load(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """However many come at once, and however late the loop is: two get tasks, the others nothing."""
+    async with serving(redis_url, settings={"max_inflight": 1}) as visitor:
+        await visitor.ask("GET", "/v1/task-types")
+        monkeypatch.setattr(LoopLag, "is_overloaded", True)
+        poll = {"queues": ["resize"], "wait": 55, "lease": 600}
+        polls = [asyncio.create_task(visitor.ask("POST", "/v1/leases", poll)) for _ in range(count)]
+        await until(lambda: visitor.service.waiting == count)
+        check_problem(await visitor.ask("POST", "/v1/leases", {**poll, "wait": 0}), 503, "overloaded")
+        monkeypatch.setattr(LoopLag, "is_overloaded", False)
+        assert 204 == (await visitor.ask("POST", "/v1/leases", {**poll, "wait": 0})).status_code
+        assert [201] * 2 == [await enqueue(visitor) for _ in range(2)]
+        await until(lambda: visitor.service.waiting == count - 2)
+        visitor.service.end_waits()
+        answers = [await one for one in polls]
+    assert {200: 2, 204: count - 2} == Counter(answer.status_code for answer in answers)
+
+
+@run_async
+async def test_looks_for_tasks_that_do_not_wait_are_work(redis_url: str) -> None:
+    """They count while they are worked on, as other requests do."""
+    async with serving(redis_url, settings={"max_inflight": 1}) as visitor:
+        await visitor.ask("GET", "/v1/task-types")
+        looks = [visitor.ask("POST", "/v1/leases", {"queues": ["resize"], "wait": 0}) for _ in range(9)]
+        statuses = Counter(answer.status_code for answer in await asyncio.gather(*looks))
+        assert {204, 503} == set(statuses)
+        assert 0 == visitor.service._gate.inflight
 
 
 @run_async

@@ -27,6 +27,7 @@ TOML = """\
 redis = "redis://redis.internal:6379/1"
 listen = "[::1]:9000"
 max_body = "2M"
+max_inflight = 200
 
 [tasks.dumpfeature]
 max_run = 3
@@ -61,7 +62,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
     found = read_service_file(file)
 
-    assert ServiceSettings("redis://redis.internal:6379/1", "::1", 9_000, 2 * 2**20) == found.service
+    expected = ServiceSettings("redis://redis.internal:6379/1", "::1", 9_000, 2 * 2**20, max_inflight=200)
+    assert expected == found.service
     assert ["dumpfeature", "deliver", "resize"] == list(found.tasks)
     dump, deliver, resize = found.tasks.values()
     assert {"queue": "dumpfeature", "timeout": 600, "max_retry": 5, "retention": 86_400} == dump.options
@@ -199,6 +201,10 @@ def test_a_wrong_field_is_named_with_its_remedy(tmp_path: Path, fields: str, nam
         ({"service": {"listen": ":8080"}}, "service.listen", "127.0.0.1:8080"),
         ({"service": {"listen": "::1:8080"}}, "service.listen", "127.0.0.1:8080"),
         ({"service": {"listen": "localhost:70000"}}, "service.listen", "127.0.0.1:8080"),
+        ({"service": {"max_inflight": 0}}, "service.max_inflight=0", "from 1 to 100,000"),
+        ({"service": {"max_inflight": 100_001}}, "service.max_inflight=100001", "from 1 to 100,000"),
+        ({"service": {"max_inflight": True}}, "service.max_inflight=True", "whole number"),
+        ({"service": {"max_inflight": "many"}}, "service.max_inflight=", "whole number"),
         ({"service": {"max_body": 0}}, "service.max_body=0", "at least 1"),
         ({"service": {"max_body": "9M"}}, "service.max_body=", "8,000,000 at most"),
         ({"service": {"max_body": True}}, "service.max_body=True", "whole number"),

@@ -60,7 +60,7 @@ class LoadGate:
 
     Args:
         max_inflight: number of requests that are worked on at once; those that only wait do not count.
-        count_waiting: returns the number of requests that wait.
+        count_waiting: returns the number of counted requests that wait.
     """
 
     def __init__(self, max_inflight: int, count_waiting: Callable[[], int]) -> None:
@@ -68,7 +68,7 @@ class LoadGate:
         self._count_waiting = count_waiting
         self.lag = LoopLag()
         self.inflight = 0
-        """Number of requests that have come and are not answered."""
+        """Number of requests that have come and are not answered, without polls that wait for tasks."""
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -78,6 +78,13 @@ class LoadGate:
             yield
         finally:
             self.inflight -= 1
+
+    @contextmanager
+    def admitting(self) -> Iterator[None]:
+        """Count a request while a block runs. Raises `ProblemError` if there is too much work to begin it."""
+        with self.counting():
+            self.check()
+            yield
 
     def check(self, *, is_urgent: bool = False) -> None:
         """Raise `ProblemError` if there is too much work to begin a request, which is counted already.

@@ -66,10 +66,11 @@ _PROBES: Final = frozenset({_LIVE, "/ready"})
 _DOCUMENT: Final = "/openapi.json"
 _FREE: Final = _PROBES | {_DOCUMENT}
 """Paths that are answered from memory, whatever the load."""
+_GATED_LATER: Final = _FREE | {"/v1/leases"}
+"""Paths that are not refused on arrival. Leases are checked once it is known whether they wait."""
 _ACTS: Final = "/v1/attempts"
 _LEASES: Final = ("/v1/leases", _ACTS)
 """Beginnings of the paths of leases."""
-_MAX_INFLIGHT: Final = 1_000
 
 
 class TaskService:
@@ -84,7 +85,6 @@ class TaskService:
         needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
         timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
         runs_hosted: whether this instance runs the tasks of hosted types, such as those of the kind `http`.
-        max_inflight: number of requests that are worked on at once; those that only wait do not count.
         client_middleware: of the client that enqueues, such as `ClientTracing()`.
         shares_ports: whether other processes listen on the ports of the file's doors, too.
     """
@@ -97,11 +97,10 @@ class TaskService:
         needs_keys: bool = True,
         timeout: float = _TIMEOUT_SECONDS,
         runs_hosted: bool = True,
-        max_inflight: int = _MAX_INFLIGHT,
         client_middleware: Sequence[ClientMiddleware] = (),
         shares_ports: bool = False,
     ) -> None:
-        self._gate = LoadGate(max_inflight, lambda: self.waiting)
+        self._gate = LoadGate(file.service.max_inflight, lambda: len(self._waits))
         redis = file.service.redis
         keyring = Keyring.derive(secret or SigningSecret())
         self._operator = Operator(redis, User.with_role(_USER, "admin", login="service"), timeout=timeout)
@@ -133,7 +132,7 @@ class TaskService:
         self._shares_ports = shares_ports
         self._gearman = None if file.gearman is None else self._make_gearman_door(file, file.gearman)
         self._app = Starlette(
-            routes=lease_routes(self._leases, self._admit_worker),
+            routes=lease_routes(self._leases, self._admit_worker, self._gate.admitting),
             exception_handlers={HTTPException: _answer_wrong_method},
             lifespan=self._live,
         )
@@ -147,8 +146,12 @@ class TaskService:
             return
         path = raw_path(scope)
         answer = self._app if path.startswith(_LEASES) else self._handle
-        with tracing(scope), self._gate.counting():
-            await (self._find_refusal(path) or answer)(scope, receive, send)
+        with tracing(scope):
+            if path in _GATED_LATER:
+                await answer(scope, receive, send)
+                return
+            with self._gate.counting():
+                await (self._find_refusal(path) or answer)(scope, receive, send)
 
     def measure(self) -> None:
         """Set the metrics of what holds now."""
@@ -156,8 +159,6 @@ class TaskService:
 
     def _find_refusal(self, path: str) -> Response | None:
         """Return the answer to a request that comes while there is too much work; None to work on it."""
-        if path in _FREE:
-            return None
         try:
             self._gate.check(is_urgent=path.startswith(_ACTS))
         except ProblemError as problem:

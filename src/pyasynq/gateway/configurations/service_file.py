@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pyasynq._checks import check_switch, check_text
+from pyasynq._checks import check_switch, check_text, is_whole
 from pyasynq._settings import Size
 from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError, InvalidOptionError
@@ -27,7 +27,20 @@ _MOST_MAX_BODY: Final = 8_000_000
 MAX_TASK_TYPES: Final = 2_000
 """Number of task types of a service, as of types that workers publish."""
 _LONGEST_DRAIN: Final = 600
-_SETTINGS: Final = ("redis", "listen", "max_body", "keys", "dashboard", "people", "health", "drain")
+_DEFAULT_MAX_INFLIGHT: Final = 1_000
+_MOST_MAX_INFLIGHT: Final = 100_000
+"""Above the number of connections that one process can have in practice."""
+_SETTINGS: Final = (
+    "redis",
+    "listen",
+    "max_body",
+    "max_inflight",
+    "keys",
+    "dashboard",
+    "people",
+    "health",
+    "drain",
+)
 _LATER_SETTINGS: Final = frozenset({"middlewares"})
 
 
@@ -46,6 +59,7 @@ class ServiceSettings:
         people: file of passwords and tokens for the dashboard; None for no sign-in.
         health: host and port of probes and metrics for all processes together; None for no such address.
         drain: seconds after a signal to end in which new requests are taken, while `/ready` says 503.
+        max_inflight: number of requests that a process works on at once; those that only wait do not count.
     """
 
     redis: str = _DEFAULT_REDIS
@@ -57,6 +71,7 @@ class ServiceSettings:
     people: Path | None = None
     health: tuple[str, int] | None = None
     drain: float = 0.0
+    max_inflight: int = _DEFAULT_MAX_INFLIGHT
 
     @property
     def is_public(self) -> bool:
@@ -157,7 +172,16 @@ def _parse_settings(value: object, folder: Path | None) -> ServiceSettings:
         people=people,
         health=parse_listen("service.health", fields["health"]) if "health" in fields else None,
         drain=_parse_drain("service.drain", fields.get("drain", 0)),
+        max_inflight=_parse_max_inflight(
+            "service.max_inflight", fields.get("max_inflight", _DEFAULT_MAX_INFLIGHT)
+        ),
     )
+
+
+def _parse_max_inflight(path: str, value: object) -> int:
+    if not is_whole(value, 1) or value > _MOST_MAX_INFLIGHT:
+        raise InvalidOptionError(path, value, f"must be a whole number from 1 to {_MOST_MAX_INFLIGHT:,}")
+    return value
 
 
 def _parse_drain(path: str, value: object) -> float:

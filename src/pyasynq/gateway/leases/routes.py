@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -31,6 +32,7 @@ from pyasynq.web.api.json_body import decode_body, decode_text, read_content
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from starlette.requests import Request
 
@@ -47,14 +49,19 @@ _LARGEST_BODY: Final = 1_000_000
 _LARGEST_RESULT: Final = 8_000_000
 
 
-def lease_routes(leases: Leases, authenticate: Authenticate) -> list[Route]:
+def lease_routes(
+    leases: Leases,
+    authenticate: Authenticate,
+    admission: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> list[Route]:
     """Return the routes of `/v1/leases` and `/v1/attempts`.
 
     Args:
         leases: of this instance.
         authenticate: returns the API key of a request, None if it has none.
+        admission: encloses each request for tasks that does not wait; may raise `ProblemError`.
     """
-    api = _LeaseApi(leases, authenticate)
+    api = _LeaseApi(leases, authenticate, admission)
     return [
         _make_route("/v1/leases", api.lease),
         _make_route("/v1/attempts:batch", api.act_on_many),
@@ -66,14 +73,25 @@ def lease_routes(leases: Leases, authenticate: Authenticate) -> list[Route]:
 
 
 class _LeaseApi:
-    def __init__(self, leases: Leases, authenticate: Authenticate) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        authenticate: Authenticate,
+        admission: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._leases = leases
         self._authenticate = authenticate
+        self._admission = admission
 
     async def lease(self, request: Request) -> Response:
         """Answer with leased tasks, or 204 if there was none in the time to wait."""
         key = await admit(request, self._authenticate)
         asked: LeaseRequest = await _read(request, LeaseRequest, _LARGEST_BODY)
+        # A poll that waits costs less than refusing it, after which it would come again.
+        with nullcontext() if asked.wait else self._admission():
+            return await self._lease(request, key, asked)
+
+    async def _lease(self, request: Request, key: WorkKey, asked: LeaseRequest) -> Response:
         watch = HangUpWatch(request)
         watch.start()
         is_handed_over = False
