@@ -12,6 +12,7 @@ from pyasynq.client import Client
 from pyasynq.gateway.configurations import GearmanSettings, parse_service_file
 from pyasynq.gateway.doors.gearman import GearmanDoor
 from pyasynq.gateway.doors.gearman.packets import PacketType
+from pyasynq.gateway.worker_reports import WorkerReports
 from pyasynq.operations import Operator, User
 
 if TYPE_CHECKING:
@@ -48,11 +49,14 @@ async def opened(
             list_types=lambda: tasks,
             retry_delay=lambda _queue, _retried: 3_600.0,
         )
+        reports = WorkerReports(operator, door.workers, rest=0.05)
         await door.start()
+        reports.start()
         try:
             yield Door(door, operator, tasks)
         finally:
             await door.close(0.1)
+            await reports.close()
 
 
 class Peer:
@@ -100,6 +104,14 @@ class Peer:
             assert PacketType.NO_JOB is answer
             self.send(PacketType.PRE_SLEEP)
             await self.expect(PacketType.NOOP)
+
+    async def command(self, line: bytes) -> bytes:
+        """Send a line of the text protocol; return its answer."""
+        self.writer.write(line + b"\n")
+        answer = await self.reader.readuntil(b"\n")
+        while answer[:2] not in {b"OK", b"ER"} and answer != b".\n" and not answer.endswith(b"\n.\n"):
+            answer += await self.reader.readuntil(b"\n")
+        return answer
 
     def close(self) -> None:
         """Break the connection at once."""

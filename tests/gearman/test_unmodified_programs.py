@@ -152,6 +152,13 @@ def test_the_command_line_of_gearman(service: Service) -> None:
         service.run("gearadmin", *where, "--workers")
     )
     assert service.run("gearadmin", *where, "--server-version")
+    service.run("gearman", *where, "-b", "-u", "once", "-f", "later", "1")
+    assert "once" in service.run("gearadmin", *where, "--show-unique-jobs")
+    [job] = [line for line in service.run("gearadmin", *where, "--show-jobs").splitlines() if "\t" in line]
+    handle, *numbers = job.split("\t")
+    assert ["0", "0", "1"] == numbers
+    assert "OK" in service.run("gearadmin", *where, "--cancel-job", handle)
+    assert "later\t0\t0\t0" in service.run("gearadmin", *where, "--status")
 
 
 def test_a_killed_worker_loses_nothing(service: Service) -> None:

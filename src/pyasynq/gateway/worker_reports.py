@@ -6,19 +6,30 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
 from pyasynq.operations import report_lease_workers
 
 if TYPE_CHECKING:
-    from pyasynq.gateway.leases.worker_table import WorkerTable
-    from pyasynq.operations import Operator
+    from collections.abc import Sequence
+
+    from pyasynq.operations import LeaseWorkerReport, Operator
 
 _log = logging.getLogger("pyasynq.gateway")
 
 _REST_SECONDS: Final = 2.0
+
+
+class ReportedWorkers(Protocol):
+    """A table of workers that knows what has changed in it."""
+
+    def take_changed(self) -> list[LeaseWorkerReport]:
+        """Return the reports that have changed since the last call."""
+
+    def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
+        """Return reports with the next call of `take_changed`, too."""
 
 
 class WorkerReports:
@@ -30,7 +41,7 @@ class WorkerReports:
         rest: seconds between two reports.
     """
 
-    def __init__(self, operator: Operator, table: WorkerTable, *, rest: float = _REST_SECONDS) -> None:
+    def __init__(self, operator: Operator, table: ReportedWorkers, *, rest: float = _REST_SECONDS) -> None:
         self._operator = operator
         self._table = table
         self._rest = rest
@@ -76,4 +87,4 @@ class WorkerReports:
         else:
             self._has_failed = False
             if refused:
-                _log.warning("lists of workers lack %d: too many lease tasks over HTTP", refused)
+                _log.warning("lists of workers lack %d: there are too many", refused)

@@ -326,14 +326,7 @@ async def test_commands_of_the_text_protocol(redis_url: str) -> None:
             await client.submit("resize", str(number).encode(), kind=P.SUBMIT_JOB_BG)
         await worker.grab()
         async with connected(door) as admin:
-
-            async def ask(line: bytes) -> bytes:
-                admin.writer.write(line + b"\n")
-                answer = await admin.reader.readuntil(b"\n")
-                while answer[:2] not in {b"OK", b"ER"} and not answer.endswith(b".\n"):
-                    answer += await admin.reader.readuntil(b"\n")
-                return answer
-
+            ask = admin.command
             assert b"checked\t0\t0\t0\nresize\t3\t1\t1\n.\n" == await ask(b"status")
             listed = await ask(b"workers")
             assert b"resize" in listed

@@ -131,6 +131,9 @@ class TaskService:
         self._hosted = self._make_hosted_worker(file, keyring) if runs_hosted else None
         self._shares_ports = shares_ports
         self._gearman = None if file.gearman is None else self._make_gearman_door(file, file.gearman)
+        self._gearman_reports = (
+            None if self._gearman is None else WorkerReports(self._operator, self._gearman.workers)
+        )
         self._app = Starlette(
             routes=lease_routes(self._leases, self._admit_worker, self._gate.admitting),
             exception_handlers={HTTPException: _answer_wrong_method},
@@ -240,6 +243,8 @@ class TaskService:
         """
         if self._gearman is not None:
             await self._gearman.start()
+        if self._gearman_reports is not None:
+            self._gearman_reports.start()
 
     async def has_keys(self) -> bool:
         """Return whether there is an API key that has not expired.
@@ -275,6 +280,8 @@ class TaskService:
         await self._follower.close()
         await self._leases.close()
         await self._reports.close()
+        if self._gearman_reports is not None:
+            await self._gearman_reports.close()
         await self._client.close()
         await self._operator.close()
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyasynq.gateway.leases.acts import DelayOfFailure
     from pyasynq.operations import Operator
 
+    from .connected_workers import ConnectedWorkers
+
 _log = logging.getLogger("pyasynq.gateway")
 
 _MOST_JOBS: Final = 10_000
@@ -82,6 +84,11 @@ class GearmanDoor:
     def running(self) -> int:
         """Number of jobs that workers of this instance run."""
         return sum(session.worker.running for session in self._parts.sessions)
+
+    @property
+    def workers(self) -> ConnectedWorkers:
+        """The workers, whose reports make this instance known to the others."""
+        return self._parts.workers
 
     async def start(self) -> None:
         """Listen.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from .connected_workers import ConnectedWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -31,6 +35,7 @@ class DoorParts:
         retry_delay: delay of a failed task.
         max_packet: largest arguments of a packet, in bytes.
         sessions: open connections.
+        workers: those of this instance, for the others, and the workers of the others.
     """
 
     client: Client
@@ -41,16 +46,29 @@ class DoorParts:
     retry_delay: DelayOfFailure
     max_packet: int
     sessions: set[GearmanSession] = field(default_factory=set)
+    workers: ConnectedWorkers = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the table of the workers."""
+        workers = ConnectedWorkers(secrets.token_hex(8), self.sessions, self.operator)
+        object.__setattr__(self, "workers", workers)
 
     def find_function(self, name: bytes) -> TaskConfiguration | None:
         """Return the type that a function is; None if there is none that workers elsewhere run."""
         found = self.list_types().get(name.decode("utf-8", "surrogateescape"))
         return found if found is not None and found.kind == "worker" else None
 
+    def list_functions(self) -> list[str]:
+        """Return the names of the types that workers elsewhere run, sorted."""
+        return sorted(name for name, one in self.list_types().items() if one.kind == "worker")
+
     def list_queues(self) -> Collection[str]:
         """Return the names of all types."""
         return self.list_types().keys()
 
-    def count_workers(self, function: str) -> int:
-        """Return how many connections of this instance can run a function."""
-        return sum(function in session.worker.functions for session in self.sessions)
+    async def count_workers(self) -> Counter[str]:
+        """Count the workers of each function, at all instances."""
+        counts = Counter(name for session in self.sessions for name in session.worker.functions)
+        for other in await self.workers.read_others():
+            counts.update(dict.fromkeys(other.functions, other.connections))
+        return counts

@@ -78,6 +78,11 @@ class WorkerSide:
         """Number of jobs that it runs."""
         return len(self._jobs)
 
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Attempts of the jobs that it runs."""
+        return [job.attempt for job in self._jobs.values()]
+
     def handlers(self) -> dict[int, Callable[..., Awaitable[None]]]:
         """Return the handler of each packet of workers."""
         return {

@@ -1,0 +1,134 @@
+"""Gearman workers of all instances: what this instance reports to the others, and what they have reported."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyasynq.operations import HeldTask, LeaseWorkerReport, make_worker_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from pyasynq.operations import LeaseWorker, Operator
+
+    from .session import GearmanSession
+
+_LANGUAGE: Final = "Gearman"
+_AGAIN_SECONDS: Final = 15.0
+"""Age at which a report is written again, although nothing has changed: it names ends of leases of 30 s."""
+_KEPT_SECONDS: Final = 1.0
+"""Seconds for which the workers of other instances are not read again."""
+
+
+class OtherWorker(NamedTuple):
+    """Equal workers of another instance.
+
+    Attributes:
+        address: from which they are connected.
+        name: as they give it.
+        functions: that they can run.
+        connections: number of these workers.
+    """
+
+    address: str
+    name: str
+    functions: tuple[str, ...]
+    connections: int
+
+
+class ConnectedWorkers:
+    """Workers at the door of one instance, and those of the other instances. Used by one event loop.
+
+    Connections from one address with one name and the same functions are one report, so a fleet of equal
+    workers needs a single field in Redis.
+
+    Args:
+        instance: id of the instance.
+        sessions: open connections of the instance.
+        operator: reads the reports of the other instances.
+        clock: returns Unix time.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        sessions: Collection[GearmanSession],
+        operator: Operator,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._instance = instance
+        self._sessions = sessions
+        self._operator = operator
+        self._clock = clock
+        self._written: dict[str, LeaseWorkerReport] = {}
+        """Reports as they were returned last, by worker."""
+        self._others: tuple[float, list[OtherWorker]] = (-math.inf, [])
+        """Second at which the other instances' workers were read, and the workers."""
+
+    def take_changed(self) -> list[LeaseWorkerReport]:
+        """Return the reports that have changed since the last call, or are to be written again."""
+        now = self._clock()
+        reports = self._build_reports(now)
+        changed = [report for report in reports.values() if self._is_due(report, now)]
+        gone = [
+            replace(last, parked=0, tasks=[]) for key, last in self._written.items() if key not in reports
+        ]
+        for report in changed:
+            self._written[report.id] = report
+        for report in gone:
+            del self._written[report.id]
+        return [*changed, *(replace(report, seen=now) for report in gone)]
+
+    def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
+        """Return reports with the next call of `take_changed` too: they could not be stored."""
+        for report in reports:
+            # A report that differs from every other, so that the next one is due.
+            self._written[report.id] = replace(report, parked=-1)
+
+    async def read_others(self) -> list[OtherWorker]:
+        """Return the workers of other instances, and those that lease over HTTP; at most a second old."""
+        now = self._clock()
+        at, others = self._others
+        if not at <= now < at + _KEPT_SECONDS:
+            found = await self._operator.lease_workers()
+            others = [_describe_other(one) for one in found if one.id not in self._written]
+            others = [one for one in others if one.connections]
+            self._others = now, others
+        return others
+
+    def _build_reports(self, now: float) -> dict[str, LeaseWorkerReport]:
+        reports: dict[str, LeaseWorkerReport] = {}
+        for session in self._sessions:
+            functions = tuple(sorted(session.worker.functions))
+            if not functions:
+                continue
+            worker = make_worker_id(f"{self._instance} {functions}", session.name, None, session.address)
+            report = reports.get(worker)
+            if report is None:
+                report = reports[worker] = LeaseWorkerReport(
+                    worker, session.name, _LANGUAGE, host=session.address, queues=functions, seen=now
+                )
+            report.parked += 1
+            report.tasks += [
+                HeldTask(one.queue, one.id, math.ceil(one.lease_expires_at.timestamp()))
+                for one in session.worker.attempts
+            ]
+        return reports
+
+    def _is_due(self, report: LeaseWorkerReport, now: float) -> bool:
+        last = self._written.get(report.id)
+        return last is None or last.seen < now - _AGAIN_SECONDS or _content(last) != _content(report)
+
+
+def _content(report: LeaseWorkerReport) -> tuple[object, ...]:
+    """Return what others see of a report, except its time; a renewed lease changes nothing."""
+    return report.parked, {(task.queue, task.task_id) for task in report.tasks}
+
+
+def _describe_other(worker: LeaseWorker) -> OtherWorker:
+    connections = worker.parked or (1 if worker.at_work else 0)
+    return OtherWorker(worker.host, worker.name or "-", worker.queues, connections)
