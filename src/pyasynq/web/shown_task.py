@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._visible_text import visible
 from pyasynq.operations import Withheld
@@ -14,7 +14,7 @@ from pyasynq.web import formats
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyasynq.task import TaskInfo
+    from pyasynq.task import AttemptInfo, TaskInfo
     from pyasynq.web.locations import Links
 
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -47,6 +47,28 @@ STATE_LOOKS: Final = {
     )
 }
 """Looks of all states, in the order in which they are listed."""
+
+
+class OutcomeLook(NamedTuple):
+    """Look of how an attempt ended."""
+
+    word: str
+    symbol: str
+    tone: str
+
+
+_OUTCOME_LOOKS: Final = {
+    "retried": OutcomeLook("Failed, retried", "retry", "warn"),
+    "snoozed": OutcomeLook("Put off", "scheduled", ""),
+    "archived": OutcomeLook("Failed, archived", "archived", "bad"),
+    "crashed": OutcomeLook("Worker lost", "lost", "bad"),
+}
+
+
+def look_of_outcome(attempt: AttemptInfo) -> OutcomeLook:
+    """Return the look of an attempt's end; one that is not known here keeps its word."""
+    unknown = OutcomeLook(visible(attempt.outcome).capitalize(), "info", "")
+    return _OUTCOME_LOOKS.get(attempt.outcome, unknown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pyasynq.web.pages.task_story import (
 )
 from pyasynq.web.problems import not_found_page
 from pyasynq.web.respond import page_response
-from pyasynq.web.shown_task import STATE_LOOKS, StateLook, short_id
+from pyasynq.web.shown_task import STATE_LOOKS, StateLook, look_of_outcome, short_id
 from pyasynq.web.task_edits import possible_edits
 
 if TYPE_CHECKING:
@@ -187,20 +187,19 @@ def _attempt_rows(task: TaskInfo) -> tuple[AttemptRow, ...]:
     return tuple(_attempt_row(max(newest - back, 1), one) for back, one in enumerate(reversed(task.attempts)))
 
 
-_OUTCOMES: Final = {
-    "retried": ("Failed, retried", "retry", "warn"),
-    "snoozed": ("Put off", "scheduled", ""),
-    "archived": ("Failed, archived", "archived", "bad"),
-    "crashed": ("Worker lost", "lost", "bad"),
-}
-
-
 def _attempt_row(number: int, attempt: AttemptInfo) -> AttemptRow:
-    word, symbol, tone = _OUTCOMES.get(attempt.outcome, (visible(attempt.outcome).capitalize(), "info", ""))
+    look = look_of_outcome(attempt)
     ran = formats.span(attempt.ended_at - attempt.started_at) if attempt.started_at else formats.NOT_KNOWN
     error = visible(attempt.error.strip().partition("\n")[0][:300])
     return AttemptRow(
-        number, word, symbol, tone, error, ran, visible(attempt.server_id[:8]), attempt.ended_at
+        number,
+        look.word,
+        look.symbol,
+        look.tone,
+        error,
+        ran,
+        visible(attempt.server_id[:8]),
+        attempt.ended_at,
     )
 
 

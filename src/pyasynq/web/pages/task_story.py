@@ -9,7 +9,7 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.task import TaskState
 from pyasynq.web import formats
-from pyasynq.web.shown_task import STATE_LOOKS, first_line
+from pyasynq.web.shown_task import STATE_LOOKS, first_line, look_of_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,15 +200,9 @@ def build_steps(task: TaskInfo) -> tuple[StoryEvent, ...]:
     for attempt in reversed(task.attempts):
         ran = f"after {formats.span(attempt.ended_at - attempt.started_at)}" if attempt.started_at else ""
         error = first_line(attempt.error)
-        steps.append(
-            StoryEvent(
-                "retry",
-                "warn",
-                f"Attempt ended: {visible(attempt.outcome)}",
-                attempt.ended_at,
-                ", ".join(one for one in (ran, error) if one),
-            )
-        )
+        ended = look_of_outcome(attempt)
+        note = ", ".join(one for one in (ran, error) if one)
+        steps.append(StoryEvent(ended.symbol, ended.tone, ended.word, attempt.ended_at, note))
     return tuple(steps)
 
 
@@ -242,8 +236,8 @@ def build_machine(task: TaskInfo, zone: tzinfo) -> Machine:
     """Return the state diagram for a task."""
     visited = _find_visited_states(task)
     notes = {task.state: _note_time(task, zone)}
-    if task.last_failed_at and task.retried and task.state is not TaskState.RETRY:
-        notes[TaskState.RETRY] = f"last {formats.clock(task.last_failed_at, zone)}"
+    if task.state is not TaskState.RETRY and (last := _find_last_retry(task)):
+        notes[TaskState.RETRY] = f"last {formats.clock(last, zone)}"
     boxes = tuple(
         Box(
             name,
@@ -259,6 +253,15 @@ def build_machine(task: TaskInfo, zone: tzinfo) -> Machine:
     words = ", ".join(_PLACES[state][3] for state in visited)
     retries = counted(task.retried, "time") if task.retried else ""
     return Machine(boxes, arrows, retries, f"Known states, in order: {words}.", STATE_LOOKS[task.state].tone)
+
+
+def _find_last_retry(task: TaskInfo) -> datetime | None:
+    """Return when the task last failed and was to be retried; None if that is not known."""
+    known = [attempt.ended_at for attempt in task.attempts if attempt.outcome == "retried"]
+    if known:
+        return known[-1]
+    # The last failure of an archived task is the one that archived it.
+    return task.last_failed_at if task.retried and task.state is not TaskState.ARCHIVED else None
 
 
 def _find_visited_states(task: TaskInfo) -> list[TaskState]:
