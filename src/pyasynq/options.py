@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
-from pyasynq._checks import check_new_name, is_whole, parse_instant, parse_seconds, utf8_size
+from pyasynq._checks import check_new_name, check_switch, is_whole, parse_instant, parse_seconds, utf8_size
 from pyasynq.callbacks import HasCallback, read_callback
 from pyasynq.errors._configuration import InvalidOptionError, UnknownOptionError
 
@@ -93,6 +93,8 @@ class EnqueueOptions(TypedDict, total=False):
     """Wait until this many replicas of Redis have the task as well, True is 1; else `NotDurableError`."""
     headers: Mapping[str, str]
     """Text that travels with the task, such as a trace or a tenant; 65,536 bytes together at most."""
+    front: bool
+    """Take this task before those that wait in its queue; an ordered queue refuses it."""
     group: str
     """Name of a group, whose tasks a server's aggregator combines.
 
@@ -104,7 +106,9 @@ _Reader: TypeAlias = "Callable[[str, object], object]"
 
 _PROCESS_TIMES: Final = ("process_at", "process_in")
 _OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
-_RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict", "once_for"})
+_NOT_AT_FRONT: Final = ("process_at", "process_in", "group", "on_conflict", "once_for", "on_finished")
+"""Options that have scripts of their own, which put tasks at the end of a queue or somewhere else."""
+_RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict", "once_for", "front"})
 _OF_ONE_TASK: Final = frozenset({*_PROCESS_TIMES, "deadline", "headers", "task_id", "unique_key"})
 """Options whose values differ from task to task, so that caching their parsed form is useless."""
 
@@ -132,6 +136,7 @@ class EnqueueSettings(NamedTuple):
     replicas: int = 0
     headers: Mapping[str, str] | None = None
     group: str = ""
+    front: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -232,7 +237,8 @@ def check_combination(options: Mapping[str, object]) -> None:
 
     Raises:
         InvalidOptionError: for an option about a lock of a task without one, for a rule about an id that was
-            not chosen, and for replacing the payload of a task that may be gone.
+            not chosen, for replacing the payload of a task that may be gone, and for a task at the front of
+            a queue that would be somewhere else.
     """
     if options.keys().isdisjoint(_RULES):
         return
@@ -249,6 +255,8 @@ def check_combination(options: Mapping[str, object]) -> None:
         raise InvalidOptionError(
             "once_for", options["once_for"], "needs task_id=; a random id is never enqueued again"
         )
+    if options.get("front"):
+        _check_front(options)
     if options.get("until") == "expiry" and options.get("on_duplicate") == "replace_payload":
         remedy = (
             'until="expiry" keeps the lock of a task that has run; until="start" replaces what still waits'
@@ -256,12 +264,23 @@ def check_combination(options: Mapping[str, object]) -> None:
         raise InvalidOptionError("on_duplicate", "replace_payload", remedy)
 
 
+def _check_front(options: Mapping[str, object]) -> None:
+    names = [name for name in _NOT_AT_FRONT if name in options]
+    if options.get("on_duplicate", "raise") != "raise":
+        names.append("on_duplicate")
+    if names:
+        raise InvalidOptionError("front", True, f"does not go with {names[0]}=: leave one of them out")
+
+
 def check_unattended(options: Mapping[str, object]) -> None:
     """Reject options that need a caller, for tasks that servers enqueue.
 
     Raises:
-        InvalidOptionError: for `durable`.
+        InvalidOptionError: for `durable` and `front`.
     """
+    if options.get("front"):
+        remedy = "what schedules and aggregators enqueue goes to the end of a queue: leave it out"
+        raise InvalidOptionError("front", options["front"], remedy)
     if options.get("durable"):
         remedy = (
             "schedules and aggregators have no caller to report to; set durable=False there, and let "
@@ -309,6 +328,11 @@ def _max_retry(name: str, value: object) -> int:
         raise InvalidOptionError(name, value, "must be a whole number")
     if not 0 <= value <= _MAX_INT32:
         raise InvalidOptionError(name, value, f"must lie between 0 and {_MAX_INT32}")
+    return value
+
+
+def _read_front(name: str, value: object) -> object:
+    check_switch(name, value)
     return value
 
 
@@ -368,4 +392,5 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "durable": ("replicas", _replicas),
     "headers": ("headers", _headers),
     "group": ("group", check_new_name),
+    "front": ("front", _read_front),
 }

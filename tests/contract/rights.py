@@ -134,6 +134,9 @@ def producer_work() -> list[Plan[Any]]:
         for name, payload in ((f"p{number}", b"%d" % number), (f"q{number}", b"%d" % number)):
             [run] = split_runs([composed(name, payload, **options)])
             plans.append(replayed(registered(enqueue_run(run, now=NOW), run.queue)))
+    for name, options in (("front", {}), ("front-unique", lock)):
+        [run] = split_runs([composed(name, b"front", front=True, **options)])
+        plans.append(replayed(enqueue_run(run, now=NOW)))
     return plans + [
         replayed(enqueue_run(split_runs([composed(name, **options)])[0], now=NOW)) for name, options in RULES
     ]

@@ -305,6 +305,7 @@ def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
         {"group": "g"},
         {"group": "g", "process_in": 60},
         {"unique": 60, "on_duplicate": "ignore"},
+        {"front": True, "unique": 60},
     ],
 )
 def test_h25_a_full_redis_refuses_new_tasks(

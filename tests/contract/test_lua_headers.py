@@ -182,7 +182,7 @@ def test_every_file_is_a_script_with_a_name_in_python() -> None:
 def test_only_scripts_that_enqueue_do_not_drain() -> None:
     """And those that put tasks back. Everything else goes on while Redis is full."""
     enqueueing = {"task/enqueue", "task/enqueue_unique", "task/schedule", "task/schedule_unique"}
-    enqueueing |= {"task/enqueue_by_rules", "schedule/begin", "schedule/fire"}
+    enqueueing |= {"task/enqueue_by_rules", "task/enqueue_front", "schedule/begin", "schedule/fire"}
     enqueueing |= {"group/add", "group/schedule", "event/publish", "type/publish", "type/renew"}
     enqueueing |= {"type/configure", "api_key/write"}
     enqueueing |= {"operate/hold", "operate/undo", "operation/create", "attempt/count"}
@@ -240,6 +240,7 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
         perform(_enqueue(**options))
         perform(_enqueue(**options, process_in=60))
     perform(_enqueue(unique=60, on_duplicate="ignore"))
+    perform(_enqueue(front=True))
     perform(begin_entries("default", ["e"], now=NOW))
     perform(fire_tick())
     perform(release_locks(STAGED, [("gone", "lock")]))

@@ -36,6 +36,7 @@ ENQUEUES: dict[str, dict[str, Any]] = {
     "enqueue": {},
     "enqueue_unique": {"unique": 60},
     "enqueue_by_rules": {"unique": 60, "on_duplicate": "ignore"},
+    "enqueue_front": {"unique": 60, "front": True},
 }
 SCHEDULES: dict[str, dict[str, Any]] = {
     "schedule": {"process_in": 60},
@@ -85,6 +86,7 @@ def cases() -> dict[str, tuple[Callable[[], Plan[Any]], str]]:
     taken = ("pending", "active", "lease", "x:limits")
     add("dequeue", lambda: dequeue("default", limit=5, token=TOKEN, now=NOW), *taken, "t:second")
     limited = (*taken, "x:bucket", "t:first")
+    add("enqueue_front", lambda: enqueue({"front": True}), "x:limits")
     add("dequeue_limited", lambda: dequeue("default", limit=5, token=TOKEN, terms=RATED, now=NOW), *limited)
     ordered = ("pending", "lease", "x:limits", "t:first")
     add("dequeue_ordered", lambda: dequeue("default", limit=5, token=TOKEN, terms=ORDERED, now=NOW), *ordered)

@@ -161,6 +161,21 @@ def test_the_command_line_of_gearman(service: Service) -> None:
     assert "later\t0\t0\t0" in service.run("gearadmin", *where, "--status")
 
 
+def test_high_jobs_of_php_run_first(service: Service) -> None:
+    """Jobs of `doHighBackground` do; low ones are not put behind normal ones."""
+    script = service.folder / "priorities.php"
+    script.write_text(
+        "<?php $client = new GearmanClient(); $client->addServer('127.0.0.1', (int) $argv[1]);"
+        "$calls = ['doBackground', 'doLowBackground', 'doBackground', 'doHighBackground'];"
+        "foreach ($calls as $number => $call) $client->$call('resize', \"$number $call\");",
+        "utf-8",
+    )
+    service.run("php", str(script), str(service.port))
+    service.start_worker()
+    wait_until(lambda: 5 == len(service.lines()))
+    assert ["3", "0", "1", "2"] == [line[3] for line in service.lines()[1:]]
+
+
 def test_a_killed_worker_loses_nothing(service: Service) -> None:
     """Its job runs on another worker, and the crash is counted."""
     workers = [service.start_worker() for _ in range(2)]

@@ -88,6 +88,7 @@ def as_step(script: Script) -> Script:
 
 TASK_ENQUEUE: Final = load_script("task/enqueue")
 TASK_ENQUEUE_UNIQUE: Final = load_script("task/enqueue_unique")
+TASK_ENQUEUE_FRONT: Final = load_script("task/enqueue_front")
 TASK_SCHEDULE: Final = load_script("task/schedule")
 TASK_SCHEDULE_UNIQUE: Final = load_script("task/schedule_unique")
 TASK_ENQUEUE_BY_RULES: Final = load_script("task/enqueue_by_rules")

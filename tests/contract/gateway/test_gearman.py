@@ -187,6 +187,65 @@ async def test_equal_uniques_are_one_job(redis_url: str) -> None:
 
 
 @run_async
+async def test_high_jobs_run_first_and_low_ones_as_normal_ones(redis_url: str) -> None:
+    """The newest high job is the first; in the foreground and in the background."""
+    kinds = {
+        b"normal": P.SUBMIT_JOB_BG,
+        b"low": P.SUBMIT_JOB_LOW_BG,
+        b"high": P.SUBMIT_JOB_HIGH_BG,
+        b"low, waits": P.SUBMIT_JOB_LOW,
+        b"high, waits": P.SUBMIT_JOB_HIGH,
+    }
+    async with opened(redis_url) as door, connected(door) as client, connected(door, "resize") as worker:
+        handles = {
+            workload: await client.submit("resize", workload, kind=kind) for workload, kind in kinds.items()
+        }
+        taken = []
+        for _ in kinds:
+            job, _, workload = await worker.grab()
+            taken.append(workload)
+            worker.send(P.WORK_COMPLETE, job, b"done")
+        assert [b"high, waits", b"high", b"normal", b"low", b"low, waits"] == taken
+        for workload in (b"high, waits", b"low, waits"):
+            assert [handles[workload], b"done"] == await client.expect(P.WORK_COMPLETE)
+
+
+@run_async
+async def test_a_high_job_joins_an_equal_one(redis_url: str) -> None:
+    """Which keeps its place; both clients hear its end."""
+    async with (
+        opened(redis_url) as door,
+        connected(door) as one,
+        connected(door) as two,
+        connected(door, "resize") as worker,
+    ):
+        await one.submit("resize", b"other", kind=P.SUBMIT_JOB_BG)
+        first = await one.submit("resize", b"1", b"u")
+        assert first == await two.submit("resize", b"1", b"u", P.SUBMIT_JOB_HIGH)
+        high = await one.submit("resize", b"2", b"v", P.SUBMIT_JOB_HIGH_BG)
+        assert high == await two.submit("resize", b"2", b"v", P.SUBMIT_JOB_BG)
+        assert [b"2", b"other", b"1"] == [(await worker.grab())[2] for _ in range(3)]
+        assert (P.STATUS_RES, [first, b"1", b"1", b"0", b"0"]) == await two.ask(P.GET_STATUS, first)
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@run_async
+async def test_an_ordered_type_refuses_high_jobs(redis_url: str, is_stored: bool) -> None:
+    """With the reason, also if only Redis knows that it is ordered; other jobs are taken."""
+    types = {"resize": {} if is_stored else {"ordered": True}}
+    async with opened(redis_url, types) as door, connected(door) as client:
+        if is_stored:
+            await door.operator.set_queue_limits("resize", ordered=True)
+        for kind in (P.SUBMIT_JOB_HIGH, P.SUBMIT_JOB_HIGH_BG):
+            answer, [code, text] = await client.ask(kind, b"resize", b"", b"1")
+            assert P.ERROR is answer
+            assert b"ordered" in text
+            assert code in {b"ordered", b"not_enqueued"}
+        await client.submit("resize", b"1", kind=P.SUBMIT_JOB_LOW_BG)
+        assert 1 == (await door.operator.queue("resize")).size
+
+
+@run_async
 async def test_a_waiting_job_goes_with_its_last_client(redis_url: str) -> None:
     """One that another client waits for, a background job, and one that runs stay."""
     async with (

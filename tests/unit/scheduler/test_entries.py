@@ -141,7 +141,7 @@ OWN_OPTIONS: dict[str, Any] = {
 
 def test_every_option_is_in_that_table() -> None:
     """A new one is given its text there, unless Asynq knows of no such thing."""
-    assert OPTION_NAMES == ALL_OPTIONS.keys() | OWN_OPTIONS.keys() | {"durable"}
+    assert OPTION_NAMES == ALL_OPTIONS.keys() | OWN_OPTIONS.keys() | {"durable", "front"}
 
 
 def test_a_task_that_no_replica_is_to_have_is_the_entry_it_was() -> None:

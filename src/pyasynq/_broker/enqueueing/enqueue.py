@@ -18,6 +18,7 @@ from pyasynq._broker.scripts import (
     GROUP_SCHEDULE,
     TASK_ENQUEUE,
     TASK_ENQUEUE_BY_RULES,
+    TASK_ENQUEUE_FRONT,
     TASK_ENQUEUE_UNIQUE,
     TASK_SCHEDULE,
     TASK_SCHEDULE_UNIQUE,
@@ -49,6 +50,7 @@ _SCRIPTS: Final[dict[tuple[TaskState, bool], Script]] = {
 _WIDTHS: Final[dict[str, int]] = {
     TASK_ENQUEUE.name: 2,
     TASK_ENQUEUE_UNIQUE.name: 5,
+    TASK_ENQUEUE_FRONT.name: 5,
     TASK_SCHEDULE.name: 3,
     TASK_SCHEDULE_UNIQUE.name: 6,
     GROUP_ADD.name: 6,
@@ -91,6 +93,8 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
         queue, size = item.settings.queue, len(item.encoded)
         if item.rules is not None or item.finished:
             script = TASK_ENQUEUE_BY_RULES
+        elif item.settings.front:
+            script = TASK_ENQUEUE_FRONT
         elif item.settings.group:
             script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
         else:
@@ -131,7 +135,8 @@ def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
         args += (keys.group_prefix, *time_arguments(now))
     for item in run.tasks:
         args += _group_arguments(item) if item.settings.group else _task_arguments(item)
-    refusals = yield ScriptCall(run.script, (target,), tuple(args), Replay.BY_TOKEN)
+    targets = (target, keys.limits) if run.script is TASK_ENQUEUE_FRONT else (target,)
+    refusals = yield ScriptCall(run.script, targets, tuple(args), Replay.BY_TOKEN)
     return {
         position: build_refusal(run.tasks[position], code, display_name(holder))
         for position, code, holder in zip(refusals[::3], refusals[1::3], refusals[2::3], strict=True)
@@ -192,7 +197,7 @@ def _task_arguments(item: Composed) -> list[Argument]:
     args: list[Argument] = [item.id, item.encoded]
     if item.state is TaskState.SCHEDULED:
         args.append(item.score)
-    if item.lock:
+    if item.lock or item.settings.front:
         args += [item.lock, item.lock_ttl, item.lock_rule]
     return args
 

@@ -9,7 +9,12 @@ from pyasynq._broker.enqueueing.compose import ConflictRules, new_task_info
 from pyasynq._broker.stored import display_name
 from pyasynq._broker.task_records import decode_task_info, read_record
 from pyasynq._clock import SYSTEM_CLOCK
-from pyasynq.errors import DuplicateTaskError, TaskIDConflictError, UndecodableMessageError
+from pyasynq.errors import (
+    DuplicateTaskError,
+    InvalidOptionError,
+    TaskIDConflictError,
+    UndecodableMessageError,
+)
 from pyasynq.task import EnqueueResult, EnqueueStatus, TaskInfo
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ _CONFLICT: Final = 0
 _CREATED: Final = 1
 _REPLACED: Final = 3
 _ENQUEUED_ONCE: Final = -4
+_ORDERED: Final = -5
 _GONE: Final = "gone"
 _DAMAGED: Final = "damaged"
 _NOT_TO_BE_RETURNED: Final = (_GONE, _DAMAGED)
@@ -64,8 +70,15 @@ def build_enqueued(item: Composed) -> EnqueueResult:
 
 
 def build_refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> EnqueueResult:
-    """Return the result of a task that a script refused with this code: 0 for its id, -1 for its lock."""
+    """Return the result of a task that a script refused with this code.
+
+    It is 0 for its id, -1 for its lock, and -5 for a place at the front of an ordered queue.
+    """
     queue = item.settings.queue
+    if code == _ORDERED:
+        remedy = "the queue is ordered, and no task may pass another: leave it out"
+        refused = InvalidOptionError("front", item.settings.front, remedy)
+        return EnqueueResult(EnqueueStatus.REFUSED, item.id, queue, refused)
     if code == _CONFLICT:
         conflict = TaskIDConflictError(queue, item.id)
         return EnqueueResult(EnqueueStatus.CONFLICT, item.id, queue, conflict)

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._checks import parse_whole_number
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError, PyasynqError, TaskNotFoundError
+from pyasynq.errors import DuplicateTaskError, InvalidOptionError, PyasynqError, TaskNotFoundError
+from pyasynq.options import merge_options
 from pyasynq.task import EnqueueStatus, Task, TaskEnd, TaskState
 
 from .handles import find_task, new_job_id, task_handle
@@ -36,6 +39,8 @@ _RESULT_SECONDS: Final = 600.0
 _UNIQUE_SECONDS: Final = 86_400.0
 """Longest time for which a unique job keeps others away, if it is never run."""
 _ENDED: Final = frozenset({TaskState.COMPLETED, TaskState.ARCHIVED})
+_FRONT_TRIES: Final = 3
+_NO_FRONT: Final = b"the type is ordered, so no job may pass another: submit it without a priority"
 _SAME_AS_WORKLOAD: Final = b"-"
 
 
@@ -59,11 +64,13 @@ class ClientSide:
 
     def handlers(self) -> dict[int, Callable[..., Awaitable[None]]]:
         """Return the handler of each packet of clients."""
-        foreground = (PacketType.SUBMIT_JOB, PacketType.SUBMIT_JOB_HIGH, PacketType.SUBMIT_JOB_LOW)
-        background = (PacketType.SUBMIT_JOB_BG, PacketType.SUBMIT_JOB_HIGH_BG, PacketType.SUBMIT_JOB_LOW_BG)
+        foreground = (PacketType.SUBMIT_JOB, PacketType.SUBMIT_JOB_LOW)
+        background = (PacketType.SUBMIT_JOB_BG, PacketType.SUBMIT_JOB_LOW_BG)
         return {
             **dict.fromkeys(foreground, self._submit),
             **dict.fromkeys(background, self._submit_in_background),
+            PacketType.SUBMIT_JOB_HIGH: partial(self._submit, front=True),
+            PacketType.SUBMIT_JOB_HIGH_BG: partial(self._submit_in_background, front=True),
             PacketType.SUBMIT_JOB_EPOCH: self._submit_for_later,
             PacketType.GET_STATUS: self._tell_status,
             PacketType.GET_STATUS_UNIQUE: self._tell_status_of_unique,
@@ -96,12 +103,13 @@ class ClientSide:
             if info.state is TaskState.PENDING:
                 await self._parts.operator.delete_task(queue, task_id, reason="its Gearman client hung up")
 
-    async def _submit(self, function: bytes, unique: bytes, workload: bytes) -> None:
+    async def _submit(self, function: bytes, unique: bytes, workload: bytes, *, front: bool = False) -> None:
         configuration = self._find(function)
         if configuration is None:
             return
         retention = max(_RESULT_SECONDS, configuration.retention or 0.0)
-        made = await self._enqueue(configuration, unique, workload, max_retry=0, retention=retention)
+        options = {"max_retry": 0, "retention": retention, "front": front}
+        made = await self._enqueue(configuration, unique, workload, **options)
         if made is None:
             return
         info, is_existing = made
@@ -112,10 +120,12 @@ class ClientSide:
             self._made.add(job)
         self._waits[job] = asyncio.create_task(self._wait(*job), name="pyasynq gearman wait")
 
-    async def _submit_in_background(self, function: bytes, unique: bytes, workload: bytes) -> None:
+    async def _submit_in_background(
+        self, function: bytes, unique: bytes, workload: bytes, *, front: bool = False
+    ) -> None:
         configuration = self._find(function)
         if configuration is not None:
-            await self._enqueue(configuration, unique, workload)
+            await self._enqueue(configuration, unique, workload, front=front)
 
     async def _submit_for_later(self, function: bytes, unique: bytes, epoch: bytes, workload: bytes) -> None:
         configuration = self._find(function)
@@ -141,10 +151,13 @@ class ClientSide:
         self, configuration: TaskConfiguration, unique: bytes, workload: bytes, **options: Any
     ) -> tuple[TaskInfo, bool] | None:
         """Enqueue a job and tell its handle; return the task, and whether it was there already."""
+        if options.get("front") and configuration.ordered:
+            self._send(PacketType.ERROR, b"ordered", _NO_FRONT)
+            return None
         try:
             _check_workload(configuration, workload)
             made = {**configuration.options, **options, **_unique_options(unique, workload)}
-            info = await self._parts.client.enqueue(
+            info = await self._find_or_enqueue(
                 Task(configuration.name, workload, task_id=new_job_id(), **made)
             )
         except PyasynqError as error:
@@ -156,6 +169,28 @@ class ClientSide:
             return None
         self._send(PacketType.JOB_CREATED, handle)
         return info, info.enqueue_status not in {None, EnqueueStatus.ENQUEUED}
+
+    async def _find_or_enqueue(self, task: Task) -> TaskInfo:
+        """Return the task as it was enqueued, or the one with its unique id.
+
+        Raises:
+            PyasynqError: it cannot be enqueued.
+        """
+        if not task.options.get("front"):
+            return await self._parts.client.enqueue(task)
+        if "unique" in task.options:
+            task = Task(task.type, task.payload, **merge_options(task.options, {"on_duplicate": "raise"}))
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await self._parts.client.enqueue(task)
+            except DuplicateTaskError as error:
+                found = await self._read(error.queue, error.holder) if error.holder else None
+                if found is not None:
+                    return replace(found, enqueue_status=EnqueueStatus.EXISTING)
+                if tries == _FRONT_TRIES:
+                    raise  # its locks change faster than they can be read
 
     async def _wait(self, queue: str, task_id: str) -> None:
         """Tell the end of a job."""
