@@ -68,7 +68,7 @@ def is_ready(port: int) -> bool:
 def test_the_example_is_right() -> None:
     """`--check` says so, and needs no Redis."""
     code, output = run(str(EXAMPLE), "--check")
-    assert (0, True) == (code, "3 task types, on http://127.0.0.1:8080" in output)
+    assert (0, True) == (code, "4 task types, on http://127.0.0.1:8080" in output)
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ async def test_a_deleted_type_takes_no_tasks(redis_url: str) -> None:
     [
         ({"max_run": 0}, "max_run", "pause its queue"),
         ({"maxrun": 1}, "maxrun", "max_run"),
-        ({"kind": "cmd"}, "kind", "later version"),
+        ({"kind": "cmd"}, "kind", "Only the service's file says what a command is"),
         ({"name": "other"}, "name", "leave it out"),
         ({"schema": {"type": 5}}, "schema", "JSON Schema"),
         ({"schema": "file.json"}, "schema", "JSON Schema"),

@@ -20,7 +20,8 @@ from pyasynq.events import Events, TaskRecovered
 from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
 from pyasynq.gateway.doors.gearman import GearmanDoor
-from pyasynq.gateway.hosted import HostedWorker
+from pyasynq.gateway.hosted.cmd.commands import HostedCommands
+from pyasynq.gateway.hosted.hosted_worker import HostedWorker
 from pyasynq.gateway.hosted.http.delivery import Deliveries
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import CALLBACK_KEY, missing_scope, no_key
@@ -84,7 +85,7 @@ class TaskService:
         secret: signs lease tokens, and must be the same for all instances; `PYASYNQ_SECRET` unless given.
         needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
         timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
-        runs_hosted: whether this instance runs the tasks of hosted types, such as those of the kind `http`.
+        runs_hosted: whether this instance runs tasks of hosted types: the kinds `http` and `cmd`.
         client_middleware: of the client that enqueues, such as `ClientTracing()`.
         shares_ports: whether other processes listen on the ports of the file's doors, too.
     """
@@ -128,6 +129,7 @@ class TaskService:
             metrics=self.metrics,
         )
         self._reports = WorkerReports(self._operator, self._leases.workers)
+        self._commands = HostedCommands(file.tasks if runs_hosted else {}, file.commands)
         self._hosted = self._make_hosted_worker(file, keyring) if runs_hosted else None
         self._shares_ports = shares_ports
         self._gearman = None if file.gearman is None else self._make_gearman_door(file, file.gearman)
@@ -184,6 +186,7 @@ class TaskService:
             file.service.redis,
             lambda: self.types,
             deliveries,
+            self._commands,
             retry_delay=self._find_retry_delay,
             pause_queue=lambda queue, reason: self._operator.pause_queue(queue, reason=reason),
         )
@@ -225,8 +228,11 @@ class TaskService:
         """Store the task types of a file that has changed, and take them over.
 
         Raises:
+            ConfigurationError: a command cannot be run on this machine; nothing has changed.
             RedisError: Redis cannot be reached; what was stored stays, and the call may be repeated.
         """
+        if self._hosted is not None:
+            self._commands.set_types(tasks)
         await ConfigurationStore(self._operator).write_file(tasks)
         await self._follower.refresh()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .command_rules import CommandRules
+from .command_settings import CommandLimits, CommandSettings
 from .follower import ConfigurationFollower
 from .gearman_settings import GearmanSettings
 from .host_rule import HostRule, find_host_rule, parse_host_rules
@@ -10,6 +12,9 @@ from .store import ConfigurationStore
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
 __all__ = [
+    "CommandLimits",
+    "CommandRules",
+    "CommandSettings",
     "ConfigurationFollower",
     "ConfigurationStore",
     "GearmanSettings",

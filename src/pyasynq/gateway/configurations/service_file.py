@@ -14,6 +14,7 @@ from pyasynq._settings import Size
 from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 
+from .command_rules import CommandRules, parse_command_rules
 from .field_names import join_path, read_table
 from .gearman_settings import GearmanSettings, parse_gearman_settings
 from .host_rule import HostRule, parse_host_rules
@@ -88,12 +89,14 @@ class ServiceFile:
         tasks: configuration of each task type, by name.
         hosts: rule of each host that tasks of the kind `http` call, by name.
         gearman: settings of the Gearman door; None for no such door.
+        commands: rules of all commands, which are the tasks of the kind `cmd`.
     """
 
     service: ServiceSettings = ServiceSettings()
     tasks: Mapping[str, TaskConfiguration] = field(default_factory=dict)
     hosts: Mapping[str, HostRule] = field(default_factory=dict)
     gearman: GearmanSettings | None = None
+    commands: CommandRules = field(default_factory=CommandRules)
 
 
 def read_service_file(file: Path) -> ServiceFile:
@@ -121,18 +124,19 @@ def parse_service_file(content: object, *, folder: Path | None = None) -> Servic
     """
     if isinstance(content, list):
         content = {"tasks": content}
-    tables = read_table("", content, ("service", "tasks", "hosts", "doors"))
+    tables = read_table("", content, ("service", "tasks", "hosts", "doors", "commands"))
     service = _parse_settings(tables.get("service", {}), folder)
     hosts = parse_host_rules("hosts", tables.get("hosts", {}))
     doors = read_table("doors", tables.get("doors", {}), ("gearman",), later=("faktory",))
     gearman = parse_gearman_settings("doors.gearman", doors["gearman"]) if "gearman" in doors else None
-    return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder), hosts, gearman)
+    commands = parse_command_rules("commands", tables.get("commands", {}))
+    return ServiceFile(service, _parse_tasks(tables.get("tasks", {}), folder), hosts, gearman, commands)
 
 
 def _parse_tasks(value: object, folder: Path | None) -> dict[str, TaskConfiguration]:
     tasks: dict[str, TaskConfiguration] = {}
     for path, name, table in _iterate_tables(value):
-        one = parse_task_configuration(path, table, name=name, folder=folder)
+        one = parse_task_configuration(path, table, name=name, folder=folder, allows_command=True)
         if one.name in tasks:
             raise InvalidOptionError(join_path(path, "name"), str, "another table has this name already")
         tasks[one.name] = one

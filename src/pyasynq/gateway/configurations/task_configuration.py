@@ -13,6 +13,7 @@ from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.limits import Queue, QueueLimits
 from pyasynq.options import resolve_options
 
+from .command_settings import COMMAND_FIELDS, CommandSettings, build_command_settings
 from .field_names import join_path, read_table
 from .http_fields import HTTP_FIELDS, check_http_fields
 from .params_schema import ParamsSchema, read_schema_file
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 
     from .url_template import UrlTemplate
 
-_KINDS: Final = ("worker", "http")
-"""Kinds of task types: `worker` is run by workers elsewhere, `http` by the service, as a request."""
+_KINDS: Final = ("worker", "http", "cmd")
+"""Kinds of task types: `worker` is run by workers elsewhere, `http` and `cmd` by the service.
+
+`http` is a request, and `cmd` a command.
+"""
 _MANAGERS: Final = ("file", "api")
 """Owners of a configuration: the service's file, or the API, which then alone changes it."""
 MAX_NAME_CHARACTERS: Final = 200
-_LATER_KINDS: Final = ("cmd", "list")
-_LATER_FIELDS: Final = frozenset({"argv", "env", "stdin"})
+_LATER_KINDS: Final = ("list",)
 _MOST_PENDING: Final = 1_000_000_000
 _ALIASES: Final = {"task_name": "name"}
 
@@ -65,6 +68,8 @@ class TaskConfiguration:
     """Statuses after which a task is archived."""
     callback: bool = False
     """Whether the host may take a task over, and settle it by its lease token."""
+    command: CommandSettings | None = None
+    """Command of the kind `cmd`, from the service's file; never stored, so None in what is read back."""
 
     @cached_property
     def params_schema(self) -> ParamsSchema | None:
@@ -84,7 +89,7 @@ class TaskConfiguration:
         return {"queue": self.name} | {name: value for name, value in given.items() if value is not None}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that are set, as `parse_task_configuration` reads them."""
+        """Return the fields that are set, as `parse_task_configuration` reads them, without the command."""
         fields = {
             "name": self.name,
             "kind": self.kind,
@@ -109,13 +114,20 @@ class TaskConfiguration:
 
     def __eq__(self, other: object) -> bool:
         """Return whether another configuration says the same."""
-        return isinstance(other, TaskConfiguration) and self.to_json() == other.to_json()
+        if not isinstance(other, TaskConfiguration):
+            return False
+        return self.command == other.command and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment] # as schemas are dictionaries
 
 
 def parse_task_configuration(
-    path: str, value: object, *, name: str | None = None, folder: Path | None = None
+    path: str,
+    value: object,
+    *,
+    name: str | None = None,
+    folder: Path | None = None,
+    allows_command: bool = False,
 ) -> TaskConfiguration:
     """Return the configuration that a table gives.
 
@@ -125,11 +137,12 @@ def parse_task_configuration(
         name: of the type, where the table is found under it; without it the table names itself.
         folder: folder of the file, in which schemas are found by the names of their files; without one a
             schema is given as it is.
+        allows_command: whether the table may say what a command is: it is from the service's file.
 
     Raises:
         InvalidOptionError: for a field that cannot be; it names the field and the remedy.
     """
-    fields = read_table(path, value, _READERS, aliases=_ALIASES, later=_LATER_FIELDS)
+    fields = read_table(path, value, _READERS, aliases=_ALIASES)
     fields = {field: content for field, content in fields.items() if content is not None}
     if name is not None and fields.setdefault("name", name) != name:
         remedy = "differs from the name of its table: leave it out"
@@ -140,10 +153,35 @@ def parse_task_configuration(
         fields["schema"] = read_schema_file(join_path(path, "schema"), fields["schema"], folder)
     read = {field: _READERS[field](join_path(path, field), content) for field, content in fields.items()}
     check_http_fields(path, read)
+    _take_command(path, read, is_allowed=allows_command)
     if read.get("ordered") and read.get("max_run", 1) != 1:
         remedy = "an ordered type runs one task at a time: leave it out"
         raise InvalidOptionError(join_path(path, "max_run"), read["max_run"], remedy)
     return TaskConfiguration(**read)
+
+
+def _take_command(path: str, fields: dict[str, Any], *, is_allowed: bool) -> None:
+    """Replace the fields of a command by its settings.
+
+    What is stored or sent never has them: who may change task types over HTTP cannot run a command.
+
+    Raises:
+        InvalidOptionError: a field of the kind `cmd` for another kind, or from elsewhere than the file.
+    """
+    given = {name: fields.pop(name) for name in COMMAND_FIELDS if name in fields}
+    if fields.get("kind") != "cmd":
+        for name in given:
+            raise InvalidOptionError(join_path(path, name), str, 'is for kind = "cmd" only')
+        return
+    remedy = "only the service's file says what a command is: write the type there"
+    if fields.get("managed") == "api":
+        place = join_path(path, "managed" if is_allowed else "kind")
+        raise InvalidOptionError(place, str, remedy.replace("there", 'there, with managed = "file"'))
+    if is_allowed:
+        fields["command"] = build_command_settings(path, given)
+        return
+    for name in given:
+        raise InvalidOptionError(join_path(path, name), str, remedy)
 
 
 def _read_name(path: str, value: object) -> str:
@@ -237,5 +275,6 @@ _READERS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "schema": _read_schema,
     "managed": _read_managed,
     **HTTP_FIELDS,
+    **COMMAND_FIELDS,
 }
 """Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""

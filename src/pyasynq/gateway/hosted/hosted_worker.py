@@ -1,4 +1,4 @@
-"""Worker of one instance of the service: it runs the tasks of the types whose kind is `http`."""
+"""Worker of one instance of the service: it runs the tasks of the kinds `http` and `cmd`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.configurations import HostRule, TaskConfiguration
     from pyasynq.gateway.leases.acts import DelayOfFailure
 
+    from .cmd.commands import HostedCommands
     from .http.delivery import Deliveries
     from .outcome import HostedOutcome
 
@@ -50,6 +51,7 @@ class HostedWorker:
         redis: where Redis is, as for `Consumer`.
         list_types: returns the configuration of each type, by name.
         deliveries: sends requests; closed with the worker.
+        commands: runs commands; closed with the worker.
         retry_delay: delay of a failed task.
         pause_queue: pauses a queue for a reason, when a host says that an endpoint is gone for good.
         rest: seconds between two looks at the types.
@@ -60,6 +62,7 @@ class HostedWorker:
         redis: Any,
         list_types: ListTypes,
         deliveries: Deliveries,
+        commands: HostedCommands,
         *,
         retry_delay: DelayOfFailure,
         pause_queue: PauseQueue,
@@ -68,12 +71,14 @@ class HostedWorker:
         self._redis = redis
         self._list_types = list_types
         self._deliveries = deliveries
+        self._commands = commands
         self._retry_delay = retry_delay
         self._pause_queue = pause_queue
         self._rest = rest
         self._consumer: Consumer | None = None
         self._served: set[str] = set()
         self._lanes: dict[HostRule, Lane] = {}
+        self._command_lane: Lane | None = None
         self._semaphores: dict[HostRule, Semaphore] = {}
         self._following: asyncio.Task[None] | None = None
         self._has_failed = False
@@ -82,7 +87,10 @@ class HostedWorker:
     @property
     def running(self) -> int:
         """Number of tasks that run now."""
-        return sum(lane.running for lane in self._lanes.values())
+        return sum(lane.running for lane in self._list_lanes())
+
+    def _list_lanes(self) -> list[Lane]:
+        return [*self._lanes.values(), *([self._command_lane] if self._command_lane is not None else [])]
 
     def start(self) -> None:
         """Begin to follow the types and to run their tasks. Idempotent."""
@@ -96,11 +104,13 @@ class HostedWorker:
         self._is_stopped = True
         if self._following is not None:
             self._following.cancel()
-        for lane in self._lanes.values():
+        for lane in self._list_lanes():
             lane.stop()
 
     async def close(self, timeout: float) -> None:
         """Do as `stop`, wait for the tasks that run, put back the others, and close the connections.
+
+        Commands are asked to end at once, because few of them would end in that time.
 
         Args:
             timeout: seconds to wait.
@@ -109,7 +119,12 @@ class HostedWorker:
         if self._following is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._following
-        await asyncio.gather(*(lane.close(timeout) for lane in self._lanes.values()))
+        ending = [lane.close(timeout) for lane in self._lanes.values()]
+        if self._command_lane is not None:
+            self._commands.begin_close()
+            ending.append(self._command_lane.close(timeout, patience=0))
+        await asyncio.gather(*ending)
+        await self._commands.close()
         await self._deliveries.close()
         for semaphore in self._semaphores.values():
             await semaphore.close()
@@ -137,11 +152,13 @@ class HostedWorker:
             RedisError: Redis cannot be reached, or refuses a queue.
         """
         types = self._list_types()
-        hosted = {name: one for name, one in types.items() if one.kind == "http"}
+        requests = {name: one for name, one in types.items() if one.kind == "http"}
+        # Another instance's file may have further ones, which are not this one's to run.
+        commands = {name for name in self._commands.names & types.keys() if types[name].kind == "cmd"}
         lanes: defaultdict[HostRule, list[str]] = defaultdict(list)
-        for name in hosted:
+        for name in (*requests, *commands):
             await self._serve(name)
-        for name, one in hosted.items():
+        for name, one in requests.items():
             assert one.url is not None  # noqa: S101 - the kind http has one
             lanes[self._deliveries.rule_of(one.url)].append(name)
         for rule, lane in self._lanes.items():
@@ -149,7 +166,29 @@ class HostedWorker:
         for rule, names in lanes.items():
             self._lanes[rule] = self._make_lane(rule)
             self._lanes[rule].set_queues(names)
-        await self._drop(self._served - hosted.keys())
+        self._lease_commands(commands)
+        await self._drop(self._served - requests.keys() - commands)
+
+    def _lease_commands(self, names: set[str]) -> None:
+        """Lease from the queues of these types, whose commands have one lane together."""
+        if names and self._command_lane is None:
+            assert self._consumer is not None  # noqa: S101 - it serves the queues
+            self._commands.announce()
+            self._command_lane = Lane(
+                "commands",
+                self._consumer,
+                self._run_command,
+                retry_delay=self._retry_delay,
+                slots=self._commands.rules.concurrency,
+            )
+        if self._command_lane is not None:
+            self._command_lane.set_queues(names)
+
+    async def _run_command(self, attempt: Attempt) -> HostedOutcome:
+        configuration = self._list_types().get(attempt.queue)
+        if configuration is None or configuration.kind != "cmd" or attempt.queue not in self._commands.names:
+            return PutBack()  # the type was changed in this moment
+        return await self._commands.run(attempt)
 
     async def _serve(self, name: str) -> None:
         if name in self._served:

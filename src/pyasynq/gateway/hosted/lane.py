@@ -1,6 +1,7 @@
 """Lane: the queues of one host, from which as many tasks are leased as may run there at once.
 
 Each host has a lane of its own, so that a slow host delays its own tasks only (the bulkhead pattern).
+Commands have one lane together.
 """
 
 from __future__ import annotations
@@ -120,15 +121,16 @@ class Lane:
         self._is_closing = True
         self._restart()
 
-    async def close(self, timeout: float) -> None:
+    async def close(self, timeout: float, *, patience: float | None = None) -> None:
         """Lease nothing more, wait for what runs, and put back what does not end in time.
 
         Args:
-            timeout: seconds to wait.
+            timeout: seconds to wait for what was told to end.
+            patience: seconds until it is told; as `timeout` unless given.
         """
         self.stop()
         if self._running:
-            await asyncio.wait(self._running, timeout=timeout)
+            await asyncio.wait(self._running, timeout=timeout if patience is None else patience)
         left = list(self._running)
         for task in left:
             task.cancel()

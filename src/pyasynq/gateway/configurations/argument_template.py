@@ -1,0 +1,115 @@
+"""Template of one argument of a command: `--path={path}`, filled from a task's params."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.errors import InvalidOptionError, PyasynqError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PIECE: Final = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_MOST_BYTES: Final = 100_000
+"""Bytes of one argument; Linux takes 131,071."""
+
+
+class ArgumentError(PyasynqError):
+    """The params of a task do not fit the arguments of its command."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentTemplate:
+    """A checked template; `parse_argument` makes one.
+
+    Attributes:
+        text: the template; `{{` and `}}` are braces.
+        allow_dash: whether a value may make the argument begin with a dash.
+    """
+
+    text: str
+    allow_dash: bool = False
+
+    @property
+    def has_places(self) -> bool:
+        """Whether params fill it."""
+        return any(match[1] for match in _PIECE.finditer(self.text))
+
+    def fill(self, params: object) -> str:
+        """Return the argument for the params of a task.
+
+        Where the template has a slash, each value is a part of one name: it has no slash, and is not `..`.
+
+        Raises:
+            ArgumentError: a value is missing, or does not fit its place; the error names the param.
+        """
+        values: Mapping[str, object] = params if isinstance(params, dict) else {}
+        names = [match[1] for match in _PIECE.finditer(self.text) if match[1]]
+        if not names:
+            return _unescape(self.text)
+        segments = self.text.split("/")
+        filled = "/".join(_fill_segment(segment, values, is_path=len(segments) > 1) for segment in segments)
+        if filled.startswith("-") and not self.text.startswith("-") and not self.allow_dash:
+            remedy = "begins with a dash, which would make it an option of the command"
+            raise ArgumentError(f"params.{names[0]} {remedy}")
+        if len(filled.encode()) > _MOST_BYTES:
+            raise ArgumentError(f"params.{names[0]} makes an argument of more than {_MOST_BYTES:,} bytes")
+        return filled
+
+
+def parse_argument(path: str, value: object, *, allow_dash: bool = False) -> ArgumentTemplate:
+    """Return the template that a text is.
+
+    Raises:
+        InvalidOptionError: it cannot be an argument; the error names the field.
+    """
+    if not isinstance(value, str):
+        raise InvalidOptionError(path, type(value), "must be text: each argument is one text of the list")
+    if "\0" in value:
+        raise InvalidOptionError(path, str, "must hold no NUL character")
+    if set("{}") & set(_PIECE.sub("", value)):
+        remedy = "has a brace that is not the place of a param, such as {path}; write {{ or }} for a brace"
+        raise InvalidOptionError(path, str, remedy)
+    return ArgumentTemplate(value, allow_dash)
+
+
+def _unescape(text: str) -> str:
+    return text.replace("{{", "{").replace("}}", "}")
+
+
+def _fill_segment(segment: str, values: Mapping[str, object], *, is_path: bool) -> str:
+    """Return a part between two slashes with its values; it must not lead elsewhere."""
+    names: list[str] = []
+
+    def fill(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0]
+        names.append(match[1])
+        return _to_text(match[1], values, is_name=is_path)
+
+    filled = _PIECE.sub(fill, segment)
+    if is_path and names and filled in {"", ".", ".."}:
+        raise ArgumentError(f"params.{names[0]} cannot be a name in a path: it is empty, or a dot or two")
+    return filled
+
+
+def _to_text(name: str, values: Mapping[str, object], *, is_name: bool) -> str:
+    if name not in values:
+        raise ArgumentError(f"params.{name} is missing: an argument of the command needs it")
+    value = values[name]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, (str, int, float)):
+        raise ArgumentError(f"params.{name} must be text, a number or a bool, as the command needs it")
+    text = str(value)
+    if "\0" in text:
+        raise ArgumentError(f"params.{name} holds a NUL character")
+    if is_name and ("/" in text or text in {".", ".."}):
+        raise ArgumentError(f"params.{name} must be a name in a path: without a slash, and not a dot or two")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(f"params.{name} is not Unicode text") from None
+    return text

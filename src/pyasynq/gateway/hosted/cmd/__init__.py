@@ -1,0 +1,1 @@
+"""Tasks of the kind `cmd`: a command for each attempt, started by a launcher and killed as a whole tree."""

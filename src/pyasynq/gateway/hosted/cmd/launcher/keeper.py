@@ -1,0 +1,175 @@
+"""Keeper: runs one command after the other, and leaves nothing of one running.
+
+The service sends `R` with four descriptors: the order as JSON in a file, and the standard streams. The keeper
+answers with a line of JSON when the command has ended, or has not started. Meanwhile `T` asks the command to
+end, and `K` kills it. `D` follows: the folder of the attempt is removed. When the socket is closed, also by
+the death of the service, the keeper kills the command and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from . import kernel
+from .control_group import ControlGroup
+from .process_tree import Bell, ProcessTree
+from .sandbox import StartError, start_command
+
+_STREAMS: Final = 4
+_RUN: Final = b"R"
+_TERMINATE: Final = b"T"
+_KILL: Final = b"K"
+_FOLDER_MODE: Final = 0o700
+_MOST_TRIES: Final = 100
+"""Folders of a command that were made unreadable, which are opened again to be removed."""
+
+
+class _GoneError(Exception):
+    """The service is gone."""
+
+
+def keep(link: socket.socket) -> None:
+    """Run commands until the socket is closed, or until one of them could not be killed."""
+    kernel.become_subreaper()
+    bell = Bell()
+    while True:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(link, 1, _STREAMS)
+        except ConnectionError:
+            return
+        if message != _RUN or len(descriptors) != _STREAMS:
+            return
+        with os.fdopen(descriptors[0], "rb") as file:
+            order = json.loads(file.read())
+        try:
+            left = _run(order, descriptors[1:], link, bell)
+        except (_GoneError, ConnectionError):
+            return
+        if left:
+            return
+
+
+def _run(order: dict[str, Any], streams: list[int], link: socket.socket, bell: Bell) -> int:
+    """Run a command; return how many of its processes could not be killed.
+
+    Raises:
+        _GoneError: the service is gone; nothing of the command is left.
+    """
+    group = ControlGroup(Path(order["cgroup"])) if order.get("cgroup") else None
+    folder = Path(order["folder"])
+    left = 0
+    try:
+        try:
+            tree = _start(order, streams, folder, group, bell)
+        except StartError as error:
+            _answer(link, {"stage": error.stage, "errno": error.number})
+        else:
+            left = _watch(tree, group, link, bell)
+        if not link.recv(1):
+            raise _GoneError
+    finally:
+        remove_folder(folder)
+        if group is not None:
+            group.remove()
+    return left
+
+
+def _start(
+    order: dict[str, Any], streams: list[int], folder: Path, group: ControlGroup | None, bell: Bell
+) -> ProcessTree:
+    stage = "folder"
+    try:
+        folder.mkdir(_FOLDER_MODE)
+        if order.get("user") is not None:
+            os.chown(folder, *order["user"][:2])
+        stage = "cgroup"
+        if group is not None:
+            group.make(memory=order["limits"].get("memory"), processes=order["limits"].get("processes"))
+        return ProcessTree(start_command(order, streams, group), bell, group)
+    except OSError as error:
+        raise StartError(stage, error.errno or 0) from None
+    finally:
+        for one in streams:
+            os.close(one)
+
+
+def _watch(tree: ProcessTree, group: ControlGroup | None, link: socket.socket, bell: Bell) -> int:
+    """Wait for the end of a command, and tell it; return how many processes could not be killed."""
+    counted = (0, 0) if group is None else (group.count_memory_kills(), group.count_refused_forks())
+    is_gone = _wait(tree, link, bell)
+    lives = tree.reap()
+    left = tree.kill() if lives else 0
+    if is_gone:
+        raise _GoneError
+    ended = {"status": tree.status, "cpu": tree.cpu, "memory": tree.memory, "left": left}
+    if group is not None:
+        ended["memory_kills"] = group.count_memory_kills() - counted[0]
+        ended["refused_forks"] = group.count_refused_forks() - counted[1]
+    _answer(link, ended)
+    return left
+
+
+def _wait(tree: ProcessTree, link: socket.socket, bell: Bell) -> bool:
+    """Wait until a command has ended or is to be killed; return whether the service is gone.
+
+    A command that was asked to end has ended with the last of its processes; otherwise with its first one.
+    """
+    is_ending = False
+    while True:
+        lives = tree.reap()
+        if tree.status is not None and not (lives and is_ending):
+            return False
+        if link.fileno() not in bell.wait((link.fileno(),)):
+            continue
+        try:
+            message = link.recv(1)
+        except ConnectionError:
+            return True
+        if not message or message == _KILL:
+            return not message
+        if message == _TERMINATE:
+            is_ending = True
+            tree.terminate()
+
+
+def _answer(link: socket.socket, content: dict[str, Any]) -> None:
+    link.sendall(json.dumps(content).encode() + b"\n")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it; what cannot be removed stays."""
+    for _ in range(_MOST_TRIES):
+        try:
+            shutil.rmtree(folder)
+        except PermissionError as error:
+            if not _open_folder(error.filename):
+                return
+        except (OSError, RecursionError):
+            return
+        else:
+            return
+
+
+def _open_folder(name: str) -> bool:
+    """Allow to list and change the folder that could not be, or the one around it; return whether it was."""
+    opened = False
+    for path in (Path(name), Path(name).parent):
+        with suppress(OSError):
+            # By now nothing runs that could put a link in its place.
+            if path.is_dir() and not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
+                path.chmod(_FOLDER_MODE)
+                opened = True
+    return opened
+
+
+def ignore_signals() -> None:
+    """Ignore what ends the service: the launcher and its keepers end when their sockets are closed."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,188 @@
+"""Processes below this one: found by their parents in /proc, stopped before they are killed."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from . import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from .control_group import ControlGroup
+
+_PROCESSES: Final = Path("/proc")
+_KILL_SECONDS: Final = 10.0
+"""Seconds for killed processes to end; the kernel may wait for a disk that long."""
+_LOOK_SECONDS: Final = 0.05
+"""Seconds until the next look at killed processes, unless one of them ends."""
+_MOST_STOPS: Final = 200
+"""Searches for processes that are not stopped yet."""
+_ENDED: Final = ("Z", "X")
+
+
+class Bell:
+    """Wakes a poll when a child ends. There is one in each process, for its main thread."""
+
+    def __init__(self) -> None:
+        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _make_pipe()
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def wait(self, others: Collection[int] = (), seconds: float | None = None) -> set[int]:
+        """Wait until a child ends or a descriptor can be read; return those that can."""
+        poll = select.poll()
+        for descriptor in (self._read, *others):
+            poll.register(descriptor, select.POLLIN)
+        ready = {one for one, _ in poll.poll(None if seconds is None else seconds * 1_000)}
+        if self._read in ready:
+            with suppress(BlockingIOError):
+                while os.read(self._read, 4_096):
+                    pass
+        return ready - {self._read}
+
+
+def _make_pipe() -> tuple[int, int]:
+    pair = os.pipe()
+    for one in pair:
+        os.set_blocking(one, False)
+    return pair
+
+
+class ProcessTree:
+    """The command that is a child of this process, and all that has come from it.
+
+    Args:
+        main: process id of the command.
+        bell: of this process.
+        group: control group of the command, if it has one.
+
+    Attributes:
+        status: of the command, as `os.wait` gives it; None while it runs.
+        cpu: seconds of CPU of all processes that have ended.
+        memory: largest resident set of one of them, in bytes.
+    """
+
+    def __init__(self, main: int, bell: Bell, group: ControlGroup | None = None) -> None:
+        self._main = main
+        self._bell = bell
+        self._group = group
+        self.status: int | None = None
+        self.cpu = 0.0
+        self.memory = 0
+
+    def reap(self) -> bool:
+        """Reap what has ended; return whether anything is left."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            self.cpu += usage.ru_utime + usage.ru_stime
+            self.memory = max(self.memory, usage.ru_maxrss * 1_024)
+            if pid == self._main:
+                self.status = status
+
+    def terminate(self) -> None:
+        """Ask all processes to end, also those that are stopped."""
+        found = list_descendants(os.getpid())
+        send_signal(found, signal.SIGTERM)
+        send_signal(found, signal.SIGCONT)
+        if not found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._main, signal.SIGTERM)
+
+    def kill(self) -> int:
+        """Kill all processes, and reap them; return how many would not end."""
+        if self._group is not None:
+            self._group.kill()
+        if not kernel.IS_LINUX:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._main, signal.SIGKILL)
+        return kill_descendants(self.reap, self._bell)
+
+
+def kill_descendants(reap: Callable[[], bool], bell: Bell, without: Collection[int] = ()) -> int:
+    """Kill all processes below this one; return how many would not end.
+
+    Args:
+        reap: reaps what has ended, and returns whether anything is left to kill.
+        bell: of this process.
+        without: children that live on, with all below them.
+    """
+    end = time.monotonic() + _KILL_SECONDS
+    while reap():
+        if time.monotonic() > end:
+            return len(list_descendants(os.getpid(), without)) or 1
+        send_signal(_stop_all(without), signal.SIGKILL)
+        bell.wait(seconds=_LOOK_SECONDS)
+    return 0
+
+
+def _stop_all(without: Collection[int]) -> list[int]:
+    """Stop processes until there is none that could still fork; return all of them."""
+    stopped: set[int] = set()
+    for _ in range(_MOST_STOPS):
+        found = list_descendants(os.getpid(), without)
+        new = set(found) - stopped
+        if not new:
+            return found
+        send_signal(new, signal.SIGSTOP)
+        stopped |= new
+    return list(stopped)
+
+
+def send_signal(processes: Collection[int], number: signal.Signals) -> None:
+    """Send a signal to each process that still exists."""
+    for pid in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def list_descendants(root: int, without: Collection[int] = ()) -> list[int]:
+    """Return the living processes below one; empty where there is no /proc.
+
+    Args:
+        root: process id.
+        without: processes that are left out, with all below them.
+    """
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    ended: set[int] = set()
+    try:
+        names = os.listdir(_PROCESSES)  # noqa: PTH208 - as names
+    except OSError:
+        return []
+    for name in names:
+        if name.isdecimal() and (read := _read_state(int(name))) is not None:
+            state, parent = read
+            children[parent].append(int(name))
+            if state in _ENDED:
+                ended.add(int(name))
+    found: list[int] = []
+    left = [root]
+    while left:
+        for child in children.get(left.pop(), ()):
+            if child not in without:
+                left.append(child)
+                found.append(child)
+    return [one for one in found if one not in ended]
+
+
+def _read_state(pid: int) -> tuple[str, int] | None:
+    """Return state and parent of a process; None if it has ended."""
+    try:
+        text = (_PROCESSES / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The name of the program is in parentheses, and may hold some itself.
+    state, parent = text[text.rindex(b")") + 2 :].split(b" ", 2)[:2]
+    return state.decode(), int(parent)

@@ -1,0 +1,140 @@
+"""Start of a command: between fork and exec, a process gets its limits and its user."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from typing import TYPE_CHECKING, Any, Final
+
+from . import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .control_group import ControlGroup
+
+_STATUS: Final = 3
+"""Descriptor that tells why a command did not start; it is closed when it does."""
+_MOST_DESCRIPTORS: Final = 1 << 20
+_NOT_STARTED: Final = 127
+
+
+class StartError(Exception):
+    """A command did not start.
+
+    Attributes:
+        stage: what could not be done: `cwd`, `user`, `limits`, `cgroup` or `program`.
+        number: of the error.
+    """
+
+    def __init__(self, stage: str, number: int) -> None:
+        self.stage = stage
+        self.number = number
+        super().__init__(f"{stage}: {os.strerror(number)}")
+
+
+def start_command(order: dict[str, Any], streams: Sequence[int], group: ControlGroup | None) -> int:
+    """Start a command; return its process id.
+
+    Args:
+        order: `argv`, `env`, `cwd`, `umask`, `limits`, and `user` with the ids of user and groups.
+        streams: descriptors of its standard input, output and error.
+        group: control group that it joins.
+
+    Raises:
+        StartError: it did not start.
+    """
+    read, write = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _replace(order, streams, group, write, parent)
+    os.close(write)
+    with os.fdopen(read, "rb") as status:
+        told = status.read()
+    if told:
+        os.waitpid(pid, 0)
+        stage, _, number = told.decode().partition(" ")
+        raise StartError(stage, int(number))
+    return pid
+
+
+def _replace(
+    order: dict[str, Any], streams: Sequence[int], group: ControlGroup | None, status: int, parent: int
+) -> None:
+    """Execute the program of a command in place of this process; end it if that fails."""
+    stage = ["start"]
+    try:
+        _prepare(streams, group, status, stage)
+        _limit(order, group, stage)
+        kernel.forbid_new_privileges()
+        # The kernel forgets it when the user changes.
+        kernel.die_with_parent(parent)
+        stage[0] = "program"
+        os.execve(order["argv"][0], order["argv"], order["env"])  # noqa: S606 - no shell reads it
+    except MemoryError:
+        _tell(stage[0], errno.ENOMEM)
+    except OSError as error:
+        _tell(stage[0], error.errno or errno.EIO)
+    except BaseException:  # noqa: BLE001 - this process must not go on as a second keeper
+        _tell(stage[0], errno.EINVAL)
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _tell(stage: str, number: int) -> None:
+    os.write(_STATUS, f"{stage} {number}".encode())
+
+
+def _prepare(streams: Sequence[int], group: ControlGroup | None, status: int, stage: list[str]) -> None:
+    """Keep the streams alone of all that the keeper has open, and none of its settings of signals."""
+    for place, descriptor in enumerate(streams):
+        os.dup2(descriptor, place)
+    os.dup2(status, _STATUS, inheritable=False)
+    os.closerange(_STATUS + 1, _MOST_DESCRIPTORS)
+    os.setsid()
+    # Python ignores some signals, and the launcher others; a program would inherit that.
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if group is not None:
+        stage[0] = "cgroup"
+        group.join()
+
+
+def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) -> None:
+    """Set limits and user. The limit of processes counts those of the new user, so it comes after that."""
+    limits = order["limits"]
+    stage[0] = "limits"
+    _set_limit(resource.RLIMIT_CORE, 0)
+    _set_limit(resource.RLIMIT_NOFILE, limits.get("files"))
+    _set_limit(resource.RLIMIT_FSIZE, limits.get("file_size"))
+    if (cpu := limits.get("cpu")) is not None:
+        seconds = max(1, int(cpu))
+        # One second more until KILL, for a program that catches the signal.
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    if order.get("user") is not None:
+        stage[0] = "user"
+        user, main_group, groups = order["user"]
+        os.setgroups(groups)
+        os.setgid(main_group)
+        os.setuid(user)
+    stage[0] = "cwd"
+    os.chdir(order["cwd"])
+    os.umask(order["umask"])
+    stage[0] = "limits"
+    if group is None or not group.limits_processes:
+        _set_limit(resource.RLIMIT_NPROC, limits.get("processes"))
+    if group is None or not group.limits_memory:
+        _set_limit(resource.RLIMIT_AS, limits.get("memory"))
+
+
+def _set_limit(kind: int, value: int | None) -> None:
+    """Set a limit, which is never above the one that holds already."""
+    if value is not None:
+        most = resource.getrlimit(kind)[1]
+        least = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(kind, (least, least))
