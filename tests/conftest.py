@@ -57,3 +57,17 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
     ]
     return report
+
+
+_HANDLED = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers() -> Generator[None, None, None]:
+    """Fail a test that leaves other handlers of signals: children of later tests would inherit them."""
+    before = [signal.getsignal(number) for number in _HANDLED]
+    yield
+    after = [signal.getsignal(number) for number in _HANDLED]
+    for number, handler in zip(_HANDLED, before, strict=True):
+        signal.signal(number, handler)
+    assert before == after

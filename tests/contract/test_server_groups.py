@@ -395,11 +395,12 @@ async def test_h21_a_member_that_cannot_be_decoded_does_not_hold_up_the_others(
     redis_url: str, redis_client: redis.Redis, tasks: Tasks
 ) -> None:
     """It is archived with the reason, the others become a task; alone it makes none."""
+    # Before the server: it must not read them between the two writes.
+    tasks.put(TaskState.AGGREGATING, "bad", "good", group="g", score=1)
+    tasks.put(TaskState.AGGREGATING, "worse", group="h", score=1)
+    redis_client.hset(tasks.keys.task("bad"), "msg", b"\xff\xff")
+    redis_client.hset(tasks.keys.task("worse"), "msg", b"\xff\xff")
     async with aggregating(redis_url, later, group_max_size=0) as running:
-        tasks.put(TaskState.AGGREGATING, "bad", "good", group="g", score=1)
-        tasks.put(TaskState.AGGREGATING, "worse", group="h", score=1)
-        redis_client.hset(tasks.keys.task("bad"), "msg", b"\xff\xff")
-        redis_client.hset(tasks.keys.task("worse"), "msg", b"\xff\xff")
         assert 1 == (await running.recorder.wait(TasksAggregated)).tasks
         while len(running.recorder.of(MessageQuarantined)) < 2:
             await running.recorder.wait(MessageQuarantined, new=True)

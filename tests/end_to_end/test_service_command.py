@@ -31,7 +31,14 @@ PAGE = (ROOT / "docs" / "service.md").read_text("utf-8")
 
 def run(*arguments: str) -> tuple[int, str]:
     """Run the command in this process; return its exit code and everything that it printed."""
-    result = CliRunner().invoke(main, ["service", *arguments])
+    # A process that ends ignores signals; this one goes on.
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    try:
+        result = CliRunner().invoke(main, ["service", *arguments])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return result.exit_code, result.output
 
 

@@ -142,7 +142,9 @@ def test_the_parent_of_a_reload_gets_what_was_typed_after_the_command(
 ) -> None:
     """Also where something before it is called like the command."""
     given: list[Sequence[str]] = []
-    monkeypatch.setattr("pyasynq.cli.worker.run_with_reload", lambda arguments, *_: given.append(arguments))
+    monkeypatch.setattr(
+        "pyasynq.cli.worker_start.run_with_reload", lambda arguments, *_: given.append(arguments)
+    )
     monkeypatch.setattr(sys, "argv", ["worker", "worker", "another:app"])
     code, _, _ = invoke("worker", "worker:app", "--queues", "worker=1", "--reload")
     assert 0 == code

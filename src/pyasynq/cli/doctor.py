@@ -14,7 +14,6 @@ from pyasynq._exit_codes import EXIT_ABORTED, EXIT_CLEAN, EXIT_FAILED, EXIT_UNRE
 from pyasynq._human_text import some
 from pyasynq._visible_text import escape_json, visible
 from pyasynq.cli.connection_options import connection_options
-from pyasynq.doctor import Doctor, Severity
 from pyasynq.errors import PyasynqError
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from pyasynq.doctor import Finding
 
 _SHOWN_SUBJECTS: Final = 5
-_COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
+_COLORS: Final = {"error": "red", "warning": "yellow", "notice": "cyan"}
+"""Colors of severities."""
 
 
 @click.command()
@@ -78,6 +78,8 @@ def doctor(connection: Connection, *, fix: bool, yes: bool, as_json: bool, **set
 
 
 async def _visit(url: str, settings: dict[str, Any], *, fix: bool, yes: bool, as_json: bool) -> int:
+    from pyasynq.doctor import Doctor  # noqa: PLC0415 - --help does without
+
     async with Doctor(url, **settings) as visitor:
         findings = await visitor.examine(progress=_progress("keys"))
         if not as_json:
@@ -97,7 +99,7 @@ async def _visit(url: str, settings: dict[str, Any], *, fix: bool, yes: bool, as
 
 
 def _matters(finding: Finding) -> bool:
-    return finding.severity is not Severity.NOTICE and not finding.is_repaired
+    return finding.severity != "notice" and not finding.is_repaired
 
 
 def _ask_to_repair(number: int) -> bool:

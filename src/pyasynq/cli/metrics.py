@@ -11,7 +11,6 @@ import click
 
 from pyasynq._background.plain_http import Answer, PlainHttp
 from pyasynq._visible_text import visible
-from pyasynq.app import App
 from pyasynq.cli.connection_options import connection_options
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.errors import ConfigurationError
@@ -66,6 +65,7 @@ def metrics(
     Redis is read only when it is scraped, and for at most 2 % of the time. While Redis is away,
     pyasynq_redis_up is 0.
     """
+    from pyasynq.app import App  # noqa: PLC0415 - --help does without
     from pyasynq.metrics import QueueMetrics  # noqa: PLC0415 - of this command alone
 
     listener = _listen(host, port)

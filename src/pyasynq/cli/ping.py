@@ -9,7 +9,6 @@ import click
 
 from pyasynq._exit_codes import EXIT_UNREACHABLE
 from pyasynq._visible_text import visible
-from pyasynq.app import App
 from pyasynq.cli.connection_options import connection_options
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.errors import PyasynqError
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 @connection_options
 def ping(connection: Connection) -> None:
     """Ask Redis for a sign of life; exit with 5 if there is none, 2 for wrong usage."""
+    from pyasynq.app import App  # noqa: PLC0415 - --help does without
+
     app = App(connection.url)
     began = time.perf_counter()
     try:

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import logging
 import os
-import stat
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from pyasynq._checks import parse_seconds
 from pyasynq._exit_codes import EXIT_UNFINISHED
 from pyasynq._visible_text import visible_lines
 from pyasynq.cli.log_options import set_up_logging
+from pyasynq.cli.process_options import SUPERVISED, SUPERVISOR
 from pyasynq.events import ServerStateChanged
 from pyasynq.supervisor import (
     WORKER_VARIABLE,
@@ -46,26 +46,6 @@ _THREAD_SECONDS: Final = 0.5
 _EXIT_MARGIN: Final = 0.8
 """Seconds after a shutdown's timeouts in which the interpreter may still end; a supervisor waits for 1 s."""
 
-SUPERVISED: Final = "--supervised"
-SUPERVISOR: Final = "--supervisor"
-
-
-def inherited_socket(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
-    """Take the number of a socket that the supervisor has handed over.
-
-    Raises:
-        BadParameter: if it is not a socket.
-    """
-    try:
-        is_socket = value is None or stat.S_ISSOCK(os.fstat(value).st_mode)
-    except (OSError, OverflowError):
-        is_socket = False
-    if not is_socket:
-        raise click.BadParameter(
-            f"{value} is not a socket of a supervisor, which alone sets this option: use --processes"
-        )
-    return value
-
 
 class SupervisorRun(NamedTuple):
     """Parameters of a supervisor's process."""
@@ -75,24 +55,21 @@ class SupervisorRun(NamedTuple):
     has_metrics: bool
 
 
-def read_supervisor_run(
-    _ctx: click.Context, _param: click.Parameter, value: str | None
-) -> SupervisorRun | None:
+def parse_supervisor_run(text: str) -> SupervisorRun:
     """Read what `supervisor_arguments` wrote.
 
     Raises:
         BadParameter: if it is something else.
     """
-    if value is None:
-        return None
     try:
-        facts = json.loads(value)
+        facts = json.loads(text)
         health = HealthSettings(**facts["health"])
         settings = SupervisorSettings(**facts["settings"], health=health)
         return SupervisorRun(settings, facts["log"], facts["metrics"])
     except (ValueError, TypeError, KeyError) as error:
         raise click.BadParameter(
-            "not the settings of a supervisor, which a worker alone gives: use --processes"
+            "not the settings of a supervisor, which a worker alone gives: use --processes",
+            param_hint=SUPERVISOR,
         ) from error
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from pyasynq.cli.event_loop import loop_factory
-from pyasynq.cli.locate import load_app
 from pyasynq.cli.log_options import log_options, set_up_logging
 
 _log = logging.getLogger("pyasynq")
@@ -33,6 +32,8 @@ def scheduler(reference: str, modules: tuple[str, ...], *, forward: bool, **sett
 
     Exit codes: 0 stopped gracefully, 1 it could not start, 2 wrong usage.
     """
+    from pyasynq.cli.locate import load_app  # noqa: PLC0415 - --help does without
+
     app = load_app(reference, modules, settings["url"])
     set_up_logging(settings)
     if not app.has_schedules and not forward:

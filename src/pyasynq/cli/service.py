@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import secrets
-import socket
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from pyasynq._human_text import counted
-from pyasynq._visible_text import visible
-from pyasynq.cli.event_loop import run_until_done
-from pyasynq.cli.log_options import log_options, set_up_logging
+from pyasynq.cli.log_options import log_options
 from pyasynq.cli.nouns import OperatorCommand
-from pyasynq.cli.processes import SUPERVISED, inherited_socket, process_name
-from pyasynq.supervisor import Supervisor, SupervisorLink, SupervisorSettings, leave_process_1
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyasynq.gateway.configurations import ServiceFile
+from pyasynq.cli.process_options import LISTENER, SUPERVISED, inherited_socket
 
 PARTS: Final = ("api", "hosted", "dashboard")
-_LISTENER: Final = "--listener"
-_SECRET: Final = "PYASYNQ_SECRET"  # noqa: S105 - a name
 _MOST_PROCESSES: Final = 256
-_LOG_FLAGS: Final = ("log_level", "log_format", "log_config")
 
 
 @click.command(
@@ -62,7 +45,7 @@ _LOG_FLAGS: Final = ("log_level", "log_format", "log_config")
 )
 @click.option("--check", is_flag=True, help="Read the file, say what is wrong with it, and exit.")
 @click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
-@click.option(_LISTENER, type=int, callback=inherited_socket, hidden=True)
+@click.option(LISTENER, type=int, callback=inherited_socket, hidden=True)
 @log_options
 def service(file: Path, redis: str | None, only: str | None, *, check: bool, **options: Any) -> None:
     """Serve tasks over HTTP to programs and workers in any language.
@@ -73,69 +56,6 @@ def service(file: Path, redis: str | None, only: str | None, *, check: bool, **o
     Exit codes: 0 stopped; 1 it could not start; 2 wrong usage; 5 Redis does not answer, or the processes of
     --processes keep dying.
     """
-    # Before anything that takes time: the supervisor may end meanwhile.
-    link = SupervisorLink(options["supervised"]) if options["supervised"] is not None else None
-    from pyasynq.cli import service_server as server  # noqa: PLC0415 - of the extra `service`
-    from pyasynq.gateway.configurations import read_service_file  # noqa: PLC0415 - as above
+    from pyasynq.cli.service_start import start_service  # noqa: PLC0415 - --help does without
 
-    read = server.replace_redis(read_service_file(file), redis)
-    parts = server.choose_parts(read.service, only)
-    if check:
-        _tell_checked(file, read, parts)
-        return
-    set_up_logging(options, process=process_name() if link is not None else "")
-    if not options["access_log"]:
-        logging.getLogger("pyasynq.access").setLevel(logging.WARNING)
-    if options["processes"] is not None:
-        raise SystemExit(_supervise(file, read, options, {"redis": redis, "only": only}))
-    if link is None:
-        leave_process_1()
-    listener = None if options["listener"] is None else socket.socket(fileno=options["listener"])
-    raise SystemExit(run_until_done(server.serve(server.ServiceRun(file, read, parts, listener, link))))
-
-
-def _tell_checked(file: Path, read: ServiceFile, parts: frozenset[str]) -> None:
-    from pyasynq.cli import service_server as server  # noqa: PLC0415 - as above
-
-    server.build_site(read, parts)
-    who = "with an API key" if read.service.keys else "from this machine, without a key"
-    types = counted(len(read.tasks), "task type")
-    address = server.format_url(read.service.host, read.service.port)
-    click.echo(f"{visible(file)} is right: {types}, on {address}, {who}.")
-
-
-def _supervise(
-    file: Path, read: ServiceFile, options: Mapping[str, Any], typed: Mapping[str, str | None]
-) -> int:
-    """Run several processes that share the socket; return the exit code."""
-    from pyasynq.cli import service_server as server  # noqa: PLC0415 - as above
-    from pyasynq.metrics import FleetMetrics  # noqa: PLC0415 - as above
-
-    if not os.environ.get(_SECRET):
-        # Any of the processes settles what another has leased.
-        os.environ[_SECRET] = secrets.token_hex(32)
-        click.echo(f"{_SECRET} is not set: leases end with these processes", err=True)
-    listener = server.open_listener(read.service)
-    listener.set_inheritable(True)
-    host, port = listener.getsockname()[:2]
-    click.echo(f"The task service is at {server.format_url(host, port)}  (Ctrl-C stops it)", err=True)
-    arguments = [str(file), f"{_LISTENER}={listener.fileno()}", *_repeat_options(options, typed)]
-    has_metrics = read.service.health is not None
-    settings = SupervisorSettings(
-        options["processes"],
-        end_timeout=server.END_SECONDS + read.service.drain,
-        health=server.probe_settings(read.service),
-    )
-
-    def command(link: int) -> list[str]:
-        return [sys.executable, "-m", "pyasynq.cli", "service", *arguments, f"{SUPERVISED}={link}"]
-
-    return Supervisor(command, settings, FleetMetrics() if has_metrics else None).run()
-
-
-def _repeat_options(options: Mapping[str, Any], typed: Mapping[str, str | None]) -> list[str]:
-    """Return the options of the command line that each process needs too."""
-    given = {**typed, **{name: options[name] for name in _LOG_FLAGS}}
-    repeated = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
-    flags = {"--no-logging": options["no_logging"], "--no-access-log": not options["access_log"]}
-    return [*repeated, *(flag for flag, is_set in flags.items() if is_set)]
+    raise SystemExit(start_service(file, redis, only, check=check, options=options))

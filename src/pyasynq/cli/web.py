@@ -15,7 +15,6 @@ from urllib.parse import quote
 import click
 
 from pyasynq._visible_text import visible
-from pyasynq.app import App
 from pyasynq.cli.event_loop import run_until_done
 from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.errors import ConfigurationError, PyasynqError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     import uvicorn
 
+    from pyasynq.app import App
     from pyasynq.web import Dashboard
 
 _URL_VARIABLE: Final = "PYASYNQ_REDIS_URL"
@@ -234,6 +234,8 @@ def _build_asynqmon_urls(options: dict[str, Any]) -> list[str]:
 
 
 def _check_reachable(targets: dict[str, str], *, is_guessed: bool) -> None:
+    from pyasynq.app import App  # noqa: PLC0415 - --help does without
+
     for url in targets.values():
         app = App(url)
         try:

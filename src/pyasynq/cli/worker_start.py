@@ -1,0 +1,237 @@
+"""Start of a worker from the command line: settings, supervisor, reload, and the worker itself."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyasynq._embedded.address import is_embedded_in_memory
+from pyasynq._human_text import some
+from pyasynq.cli.event_loop import loop_factory
+from pyasynq.cli.locate import load_app
+from pyasynq.cli.log_options import adopt_handlers, set_up_logging
+from pyasynq.cli.process_options import SUPERVISOR
+from pyasynq.cli.processes import (
+    end_timeout,
+    health_settings,
+    is_supervisor,
+    log_settings,
+    parse_supervisor_run,
+    process_name,
+    run_server,
+    supervise,
+    supervisor_arguments,
+)
+from pyasynq.cli.reload import PARENT, end_with_parent, run_with_reload
+from pyasynq.cli.worker_settings import (
+    Given,
+    Resolved,
+    find_file,
+    load_file,
+    read_environment,
+    read_file,
+    read_flags,
+    resolve,
+)
+from pyasynq.errors import PyasynqError
+from pyasynq.events import ServerStarting
+from pyasynq.supervisor import SupervisorLink, leave_process_1
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyasynq.app import App
+    from pyasynq.worker_config import WorkerConfig
+
+_EXIT_ERROR = 1
+_SHOWN_TYPES = 20
+_log = logging.getLogger("pyasynq")
+# Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
+_GC_THRESHOLD = (20_000, 10, 10)
+_INSTRUMENTATION = "opentelemetry.instrumentation.auto_instrumentation"
+_TRACED = "PYASYNQ_OTEL_AUTO"
+"""Environment variable that our instrumentor sets under `opentelemetry-instrument`."""
+
+
+def start_worker_process(
+    reference: str, modules: tuple[str, ...], arguments: tuple[str, ...], typed: Mapping[str, Any]
+) -> int:
+    """Run what the options of `pyasynq worker` ask for; return the exit code.
+
+    Args:
+        reference: names the app, as in `myapp.tasks:app`.
+        modules: further modules to import.
+        arguments: all that was typed after the command's name.
+        typed: values of the options.
+
+    Raises:
+        UsageError: for options that cannot be, alone or together.
+        PyasynqError: the worker could not start.
+    """
+    _trace_again()
+    layers = read_flags(typed), read_environment()
+    early = resolve(*layers).config
+    if early.reload and typed["parent"] is None and not typed["show_config"]:
+        return _reload(arguments, early)
+    if typed["supervisor"] is not None:
+        if typed["parent"] is not None:
+            end_with_parent(typed["parent"])
+        run = parse_supervisor_run(typed["supervisor"])
+        return supervise(_remove_flags(arguments, SUPERVISOR, PARENT), run)
+    _check_together(early)
+    if typed["parent"] is not None:
+        end_with_parent(os.dup(typed["parent"]))
+    if typed["supervised"] is None and not typed["show_config"]:
+        leave_process_1()
+    # Before anything that takes time: the supervisor may end meanwhile.
+    link = SupervisorLink(typed["supervised"]) if typed["supervised"] is not None else None
+    app = load_app(reference, modules, typed["url"])
+    resolved = resolve(*layers, _read_settings_file(reference, typed["file"]), app=app)
+    if typed["show_config"]:
+        _show(resolved)
+        return 0
+    config = resolved.config
+    _check_together(config)
+    if link is None:
+        _start_other_program(app, config, arguments, typed["parent"])
+        if typed["parent"] is not None:
+            os.set_inheritable(typed["parent"], False)
+    else:
+        config = replace(config, max_tasks=config.max_tasks_per_child)
+    set_up_logging(log_settings(config), process=process_name() if link is not None else "")
+    return _work(app, config, link)
+
+
+def _trace_again() -> None:
+    """Activate tracing in a child process: `opentelemetry-instrument` only reaches the first process.
+
+    It removes itself from the environment of child processes, such as those of a supervisor.
+    """
+    if _INSTRUMENTATION in sys.modules or not os.environ.get(_TRACED):
+        return
+    try:
+        module = importlib.import_module(_INSTRUMENTATION)
+    except ImportError:
+        return  # traced by other means, in the process above this one
+    module.initialize()
+
+
+def _read_settings_file(reference: str, file: str | None) -> Mapping[str, Given]:
+    if file is not None:
+        path = Path(file)
+        content = load_file(path)
+        return read_file(path, content.get("tool", {}).get("pyasynq", content))
+    module = sys.modules.get(reference.partition(":")[0])
+    place = getattr(module, "__file__", None)
+    found = find_file(Path(place).resolve().parent if place else None)
+    return read_file(*found) if found is not None else {}
+
+
+def _show(resolved: Resolved) -> None:
+    lines = list(resolved.lines())
+    widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
+    for name, value, source in lines:
+        click.echo(f"{name:{widths[0]}}  {value:{min(widths[1], 40)}}  {source}")
+
+
+def _check_together(config: WorkerConfig) -> None:
+    """Raise `UsageError` for settings that mean nothing together."""
+    if config.reload and config.burst:
+        raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
+    if config.metrics and config.health_port is None:
+        raise click.UsageError("--metrics answers at the health port: give --health-port as well")
+    is_supervisor(config)
+
+
+def _reload(arguments: tuple[str, ...], config: WorkerConfig) -> int:
+    _check_together(config)
+    set_up_logging(log_settings(config))
+    again = [argument for argument in arguments if argument != "--reload"]
+    return run_with_reload(again, end_timeout(config))
+
+
+def _remove_flags(arguments: tuple[str, ...], *flags: str) -> tuple[str, ...]:
+    starts = tuple(f"{flag}=" for flag in flags)
+    return tuple(argument for argument in arguments if not argument.startswith(starts))
+
+
+def _start_other_program(
+    app: App, config: WorkerConfig, arguments: tuple[str, ...], parent: int | None
+) -> None:
+    """Become the parent of a reload or a supervisor, if the settings ask for one: both without the app.
+
+    They replace the program of this process, so that neither the app's memory nor its threads stay in there.
+    """
+    if config.reload and parent is None:
+        _replace_process(*arguments, "--reload")
+    if is_supervisor(config):
+        _refuse_memory(app)
+        _replace_process(*arguments, *supervisor_arguments(config))
+
+
+def _replace_process(*arguments: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "pyasynq.cli", "worker", *arguments])  # noqa: S606 - ours
+
+
+def _refuse_memory(app: App) -> None:
+    if is_embedded_in_memory(app.url):
+        raise click.UsageError(
+            f"{app.address} is a server in the memory of one process, and there are several; "
+            "name a folder, as in embedded://./data"
+        )
+
+
+def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
+    _tell(app, config)
+    gc.set_threshold(*_GC_THRESHOLD)
+    gc.collect()
+    gc.freeze()
+    try:
+        server = app.server(config, with_scheduler=config.with_scheduler)
+        if config.logging:
+            # The lifespan has been entered by then, and may have configured logging.
+            server.events.subscribe(ServerStarting, lambda _: adopt_handlers())
+        return run_server(
+            app,
+            server,
+            link=link,
+            health=health_settings(config, is_supervised=link is not None),
+            has_metrics=config.metrics,
+            loop_factory=loop_factory(),
+        )
+    except PyasynqError:
+        raise
+    except Exception:  # noqa: BLE001 - reported with its traceback; the process ends
+        # Not ours: the lifespan's, most likely, and there the traceback is what helps.
+        _log.exception("the worker was ended by an error")
+        return _EXIT_ERROR
+
+
+def _tell(app: App, config: WorkerConfig) -> None:
+    """Print the served queues, and the queues of tasks that are not served."""
+    unserved = [name for name in app.queues if name not in config.queues]
+    if unserved:
+        _log.warning(
+            "tasks of this app go to queues that this worker does not serve: %s; add them to --queues",
+            some(unserved, _SHOWN_TYPES),
+        )
+    if app.tasks:
+        _log.info("task types: %s", some(sorted(app.tasks), _SHOWN_TYPES))
+    else:
+        _log.warning("this app declares no tasks; name the modules that do, as in App(..., modules=[...])")
+    if is_embedded_in_memory(app.url):
+        _log.warning(
+            "%s is a server in the memory of this worker: what other processes enqueue does not reach it; "
+            "name a folder, as in embedded://./data",
+            app.address,
+        )
