@@ -42,7 +42,7 @@ _PLAIN = {*_LISTS, *_SORTED_SETS, "lease", "paused", "processed", "failed", "gro
 _FIELDS = {"msg", "state", "pending_since", "unique_key", "group", "result"}
 _OWN_FIELDS = {
     *("x:attempt", "x:begun", "x:crashes", "x:group", "x:unique_ttl", "x:trace", "x:attempts", "x:progress"),
-    *("x:finished", "x:ends"),
+    *("x:finished", "x:ends", "x:lapses", "x:extended"),
 }
 
 _RATE = {"rate", "period", "burst"}
@@ -253,8 +253,9 @@ def _fields(queue: _Queue) -> Iterator[str]:
             yield f"{task_id} has the attempts {fields['x:attempts']!r}"
         if "x:progress" in fields and decode_progress(fields["x:progress"]) is None:
             yield f"{task_id} has the progress {fields['x:progress']!r}"
-        if "x:crashes" in fields and state in {b"retry", b"archived", b"completed"}:
-            yield f"{task_id} is {state.decode()} and has an x:crashes"
+        ended = state in {b"retry", b"archived", b"completed"}
+        for lost in {"x:crashes", "x:lapses"} & fields.keys() if ended else ():
+            yield f"{task_id} is {state.decode()} and has an {lost}"
 
 
 def _endings(queue: _Queue) -> Iterator[str]:

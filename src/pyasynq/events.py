@@ -94,8 +94,22 @@ class TaskRecovered(NamedTuple):
     task_type: str = ""
 
 
+class LeaseLapsed(NamedTuple):
+    """A task that was leased to a worker elsewhere is pending again: its lease ended, and was never extended.
+
+    The worker may have crashed, or have hung up before it had the task. `lapses` is how often in a row that
+    has happened.
+    """
+
+    queue: str
+    task_id: str
+    lapses: int
+    server_id: str
+    task_type: str = ""
+
+
 class TaskPoisoned(NamedTuple):
-    """A task was archived because its workers crashed `crashes` times."""
+    """A task was archived because its workers crashed `crashes` times, or let its lease lapse as often."""
 
     queue: str
     task_id: str

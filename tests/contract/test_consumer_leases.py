@@ -22,7 +22,7 @@ from pyasynq.errors import (
     TaskTimeoutError,
     UnknownAttemptError,
 )
-from pyasynq.events import LeaseLost, Outcome, TaskPoisoned, TaskRecovered, TaskSettled
+from pyasynq.events import LeaseLapsed, LeaseLost, Outcome, TaskPoisoned, TaskRecovered, TaskSettled
 from pyasynq.inspector import Inspector
 from tests.contract.test_consumer_settles import break_calls
 from tests.fix_consumer import be_impatient, consuming
@@ -116,10 +116,11 @@ async def test_extend_does_not_go_beyond_the_deadline(redis_url: str, tasks: Tas
 async def test_h06_a_lease_that_lapses_is_recovered_like_that_of_a_crashed_worker(
     redis_url: str, tasks: Tasks
 ) -> None:
-    """It counts as a crash, spends no retry, and its holder is told."""
+    """It counts as a crash once it was extended, spends no retry, and its holder is told."""
     tasks.pending("a", retry=0)
     async with consuming(redis_url, settings=RECOVERY) as c:
         [attempt] = await c.consumer.lease(duration=1)
+        await attempt.extend(1)
         assert isinstance(await attempt.wait_cancelled(), LeaseExpiredError)
         for late in (attempt.done(), attempt.extend(5), attempt.write_result(b"")):
             with pytest.raises(LeaseExpiredError):
@@ -129,6 +130,24 @@ async def test_h06_a_lease_that_lapses_is_recovered_like_that_of_a_crashed_worke
         assert [c.consumer.id] == [event.server_id for event in c.recorder.of(TaskRecovered)]
         assert 1 == len(c.recorder.of(LeaseLost))
         await again.done()
+
+
+@run_async
+async def test_a_lease_that_was_never_extended_lapses_without_a_crash(redis_url: str, tasks: Tasks) -> None:
+    """Its holder may have hung up before it had the task; what it does at last forgets the lapses."""
+    tasks.pending("a", retention=60)
+    async with consuming(redis_url, settings=RECOVERY) as c, consuming(redis_url, settings=RECOVERY) as other:
+        await c.consumer.lease(duration=1)
+        [again] = await asyncio.wait_for(other.consumer.lease(duration=60), 10)
+        lapsed = [*c.recorder.of(LeaseLapsed), *other.recorder.of(LeaseLapsed)]
+        assert ("a", 0, [1]) == (again.id, again.crashes, [event.lapses for event in lapsed])
+        assert "x:extended" not in tasks.fields("a")
+        for _ in range(2):
+            await again.extend(60)
+        fields = tasks.fields("a")
+        assert (fields["x:attempt"], b"1") == (fields["x:extended"], fields["x:lapses"])
+        await again.done()
+    assert "x:lapses" not in tasks.fields("a")
 
 
 @run_async

@@ -32,9 +32,9 @@ def test_a_count_of_crashes_that_is_not_a_number_does_not_hide_an_expired_task(
     perform: Perform, tasks: Tasks, hostile: bytes
 ) -> None:
     """Its task is listed too, without crashes: a list that ended there would stop all recovery."""
-    tasks.active("damaged", lease=NOW.seconds - 60, extra={"x:crashes": hostile})
+    tasks.active("damaged", lease=NOW.seconds - 60, extra={"x:crashes": hostile, "x:lapses": hostile})
     tasks.active("sound", lease=NOW.seconds - 50)
-    tasks.active("bare", lease=None, extra={"x:crashes": hostile})
+    tasks.active("bare", lease=None, extra={"x:crashes": hostile, "x:lapses": hostile})
     expired: Any = perform(list_expired("default", now=NOW))
     assert [("damaged", 0), ("sound", 0)] == [(task.id, task.crashes) for task in expired]
     assert ["bare"] == [task.id for task in perform(list_unleased("default"))]

@@ -115,10 +115,10 @@ def test_w04_the_group_is_known_wherever_a_task_goes(perform: Perform, tasks: Ta
 
 @pytest.mark.parametrize("act", [run, archive])
 def test_what_a_recoverer_of_go_leaves_is_cleared(perform: Perform, tasks: Tasks, act: Any) -> None:
-    """The token of an attempt of ours, and its crashes."""
-    tasks.put(TaskState.RETRY, "a", extra={"x:attempt": "server/1", "x:crashes": 1})
+    """The token of an attempt of ours, its crashes and lapses."""
+    tasks.put(TaskState.RETRY, "a", extra={"x:attempt": "server/1", "x:crashes": 1, "x:lapses": 1})
     perform(act("a"))
-    assert not {"x:attempt", "x:crashes"} & tasks.fields("a").keys()
+    assert not {"x:attempt", "x:crashes", "x:lapses"} & tasks.fields("a").keys()
 
 
 @pytest.mark.parametrize("state", [TaskState.PENDING, *WAITING, TaskState.COMPLETED])

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._broker.leases import ExpiredTask, confirm_begin, list_expired, list_server_tasks, list_unleased
+from pyasynq._broker.leases import (
+    ExpiredTask,
+    confirm_begin,
+    confirm_extended,
+    list_expired,
+    list_server_tasks,
+    list_unleased,
+)
 from tests.factories import LEASE_SCORE, NOW, TOKEN, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer, Perform
 
@@ -157,6 +164,23 @@ def test_an_attempt_that_begins_is_noted_if_it_owns_its_task(perform: Perform, t
     assert perform(confirm_begin("default", "a", "dead/1+"))
     assert [False] == [one.was_only_taken for one in expired(perform)]
     assert not perform(confirm_begin("default", "gone", "dead/1+"))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_a_worker_elsewhere_that_extends_is_noted(perform: Perform, tasks: Tasks) -> None:
+    """By the attempt that it has, and only for attempts that are leased; lapses are listed, too."""
+    tasks.active("a", token="dead/1/leased", lease=NOW.seconds - 60, extra={"x:lapses": 4})
+    tasks.active("b", token="dead/1/leased", lease=None, extra={"x:extended": "dead/0/leased", "x:lapses": 2})
+    tasks.active("own", token="dead/1", lease=NOW.seconds - 50)
+    assert not perform(confirm_extended("default", "a", "dead/2/leased"))
+    assert [("a", True, 4), ("own", False, 0)] == [
+        (one.id, one.was_unanswered, one.lapses) for one in expired(perform)
+    ]
+    assert perform(confirm_extended("default", "a", "dead/1/leased"))
+    assert [False, False] == [one.was_unanswered for one in expired(perform)]
+    [b] = perform(list_unleased("default"))
+    assert ("b", True, 2, "dead/0/leased") == (b.id, b.was_unanswered, b.lapses, b.extended)
+    assert "x:begun" not in tasks.fields("a")
 
 
 @pytest.mark.usefixtures("damage_allowed")

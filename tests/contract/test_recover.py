@@ -20,9 +20,9 @@ def seen(task_id: str, token: str = TOKEN, lease_score: int | None = EXPIRED) ->
 
 
 def recovered(perform: Perform, *tasks: RecoverTask, **arguments: Any) -> dict[str, int]:
-    """Recover at NOW; return crashes by id."""
+    """Recover at NOW; return crashes, or lapses, by id."""
     found: list[Recovered] = perform(recover("default", tasks, **({"now": NOW} | arguments)))
-    return {task.id: task.crashes for task in found}
+    return {task.id: task.losses for task in found}
 
 
 def dump(redis_client: RedisClient) -> dict[bytes, bytes]:
@@ -54,6 +54,20 @@ def test_h06_h23_a_recovered_task_has_one_more_crash_and_spent_no_retry(
         "x:crashes": b"1",
     } == tasks.fields("a")
     assert {} == tasks.counts()
+
+
+def test_a_lapse_is_not_counted_as_a_crash(perform: Perform, tasks: Tasks) -> None:
+    """Each has a number of its own, and damage in it is taken for none."""
+    token = f"{TOKEN}/leased"
+    tasks.active("first", token=token, lease=EXPIRED, crashes=2)
+    tasks.active("third", token=token, lease=EXPIRED, extra={"x:lapses": 2})
+    tasks.active("damaged", token=token, lease=EXPIRED, extra={"x:lapses": b"many"})
+    lapsed = [seen(name, token)._replace(has_lapsed=True) for name in ("first", "third", "damaged")]
+    assert {"first": 1, "third": 3, "damaged": 1} == recovered(perform, *lapsed)
+    first, third = tasks.fields("first"), tasks.fields("third")
+    assert (b"1", b"2") == (first["x:lapses"], first["x:crashes"])
+    assert b"3" == third["x:lapses"]
+    assert "x:crashes" not in third
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pyasynq.context import context
 from pyasynq.errors import ReplyLostError
 from pyasynq.events import (
     GhostsDropped,
+    LeaseLapsed,
     MessageQuarantined,
     Outcome,
     TaskFinished,
@@ -116,31 +117,33 @@ async def test_h06_a_task_that_kills_its_workers_is_archived_as_poison(
 
 
 @pytest.mark.parametrize(
-    ("token", "begun", "crashes", "is_poison"),
+    ("token", "own", "crashes", "is_poison"),
     [
-        ("dead/9!", "", 1, False),
-        ("dead/9!", "", 2, True),
-        ("dead/9!", "dead/8!", 2, True),
-        ("dead/9!+", "", 2, True),
-        ("dead/9!/leased", "", 2, True),
-        ("dead/9!", "dead/9!", 2, False),
-        ("dead/9", "", 2, False),
-        ("dead/9", "", 7, False),
-        ("dead/9", "", 8, True),
-        ("", "", 7, False),
-        ("", "", 8, True),
+        ("dead/9!", {}, 1, False),
+        ("dead/9!", {}, 2, True),
+        ("dead/9!", {"x:begun": "dead/8!"}, 2, True),
+        ("dead/9!+", {}, 2, True),
+        ("dead/9!/leased", {"x:extended": "dead/9!/leased"}, 2, True),
+        ("dead/9/leased", {"x:extended": "dead/9/leased"}, 7, False),
+        ("dead/9/leased", {"x:extended": "dead/9/leased", "x:lapses": 5}, 8, True),
+        ("dead/9!", {"x:begun": "dead/9!"}, 2, False),
+        ("dead/9", {}, 2, False),
+        ("dead/9", {}, 7, False),
+        ("dead/9", {"x:lapses": 29}, 7, False),
+        ("dead/9", {}, 8, True),
+        ("", {}, 7, False),
+        ("", {}, 8, True),
     ],
 )
 @run_async
 async def test_a_task_is_poison_when_it_crashed_alone_or_three_times_as_often(
-    redis_url: str, tasks: Tasks, token: str, begun: str, crashes: int, is_poison: bool
+    redis_url: str, tasks: Tasks, token: str, own: dict[str, Any], crashes: int, is_poison: bool
 ) -> None:
     """The limit is 3; an attempt was alone if its token says so, unless others were taken alongside it.
 
     Defect D03.
     """
-    extra = {"x:begun": begun} if begun else {}
-    tasks.active("a", token=token, lease=int(time.time()) - 1, crashes=crashes, extra=extra)
+    tasks.active("a", token=token, lease=int(time.time()) - 1, crashes=crashes, extra=own)
     settings = dataclasses.replace(AT_ONCE, silence_share=1e-9)
     async with serving(redis_url, do_nothing, settings=settings) as running:
         if is_poison:
@@ -150,6 +153,42 @@ async def test_a_task_is_poison_when_it_crashed_alone_or_three_times_as_often(
     if is_poison:
         error = decode_task_message(tasks.fields("a")["msg"]).error_msg
         assert ("!" not in token) == (" times while running it alongside other tasks, last" in error)
+
+
+@pytest.mark.parametrize(("lapses", "extended"), [(0, ""), (28, ""), (28, "dead/8/leased"), (29, "")])
+@run_async
+async def test_a_lease_that_was_never_extended_does_not_count_as_a_crash(
+    redis_url: str, tasks: Tasks, lapses: int, extended: str
+) -> None:
+    """Its worker may have hung up before it had the task. At ten times the crash limit it is poison.
+
+    The crashes that the task has already had do not matter.
+    """
+    own = {"x:lapses": lapses, **({"x:extended": extended} if extended else {})}
+    tasks.active("a", token="dead/9/leased", lease=int(time.time()) - 1, crashes=8, extra=own)
+    settings = dataclasses.replace(AT_ONCE, silence_share=1e-9)
+    async with serving(redis_url, do_nothing, settings=settings) as running:
+        if lapses == 29:
+            assert 30 == (await running.recorder.wait(TaskPoisoned)).crashes
+            archived = decode_task_message(tasks.fields("a")["msg"])
+            assert archived.error_msg.startswith(
+                "poison: its lease ended 30 times without a sign of its worker"
+            )
+        else:
+            event = await running.recorder.wait(LeaseLapsed)
+            assert ("a", lapses + 1, "dead") == (event.task_id, event.lapses, event.server_id)
+            assert [] == running.recorder.of(TaskRecovered)
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+@run_async
+async def test_a_lapse_is_a_crash_for_tasks_that_must_not_run_twice(
+    redis_url: str, tasks: Tasks, limit: int
+) -> None:
+    """The worker may have had the task and run it, for all that is known."""
+    tasks.active("a", token="dead/9/leased", lease=int(time.time()) - 1)
+    async with serving(redis_url, do_nothing, ServerConfig(crash_limit=limit), AT_ONCE) as running:
+        assert 1 == (await running.recorder.wait(TaskPoisoned)).crashes
 
 
 @pytest.mark.parametrize("limit", [0, 1])

@@ -25,9 +25,10 @@ from pyasynq._broker.settle import (
     trim_rest,
 )
 from pyasynq._broker.stored import decode_name, whole_second
+from pyasynq._broker.verdicts import is_leased
 from pyasynq._clock import Instant
 from pyasynq._redis.plan import Plan, Replay, Reply, ScriptCall
-from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS
+from pyasynq._wire.constants import LEASE_GRACE_SECONDS, LEASE_SECONDS, TaskField
 from pyasynq._wire.history import NO_HISTORY, HistoryEntry
 from pyasynq._wire.keys import queue_keys
 
@@ -72,6 +73,8 @@ class ExpiredTask(NamedTuple):
         begun: token of the last attempt whose start is recorded in Redis; empty if servers do not record
             starts. An attempt that runs alone in its process is recorded only when another attempt starts
             there.
+        lapses: number of leases of this task that have ended without a sign of the worker that had it.
+        extended: token of the last attempt whose worker elsewhere has extended its lease; empty for none.
     """
 
     id: str
@@ -80,6 +83,16 @@ class ExpiredTask(NamedTuple):
     token: str
     lease_score: int | None
     begun: str = ""
+    lapses: int = 0
+    extended: str = ""
+
+    @property
+    def was_unanswered(self) -> bool:
+        """Whether the task was leased to a worker elsewhere that has not extended its lease once.
+
+        The worker may have hung up before it had the whole answer, so this does not prove a crash.
+        """
+        return is_leased(self.token) and self.extended != self.token
 
     @property
     def was_only_taken(self) -> bool:
@@ -95,20 +108,23 @@ class ExpiredTask(NamedTuple):
 class RecoverTask(NamedTuple):
     """A task to recover, if token and lease are still those that were seen (compare-and-set).
 
-    `history_entry` is JSON of the attempt, for the task's history; empty for none.
+    Attributes:
+        history_entry: JSON of the attempt, for the task's history; empty for none.
+        has_lapsed: whether a lapse is counted in the task, and not a crash.
     """
 
     id: str
     token: str
     lease_score: int | None
     history_entry: HistoryEntry = NO_HISTORY
+    has_lapsed: bool = False
 
 
 class Recovered(NamedTuple):
-    """A recovered task, which is pending again, with its number of worker crashes."""
+    """A recovered task, which is pending again, with its number of worker crashes, or of lapses."""
 
     id: str
-    crashes: int
+    losses: int
 
 
 class PoisonTask(NamedTuple):
@@ -130,7 +146,16 @@ class PoisonTask(NamedTuple):
 def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
     """Record that an attempt's handler starts; return False if the attempt does not own the task any more."""
     key = queue_keys(queue).task(task_id)
-    return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token,), Replay.SAFE)))
+    return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token, TaskField.BEGUN), Replay.SAFE)))
+
+
+def confirm_extended(queue: str, task_id: str, token: str) -> Plan[bool]:
+    """Record that the worker elsewhere of an attempt lives; return as `confirm_begin` does.
+
+    It is a field of its own: `x:begun` says that an attempt runs alone no longer.
+    """
+    key = queue_keys(queue).task(task_id)
+    return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token, TaskField.EXTENDED), Replay.SAFE)))
 
 
 def renew(
@@ -232,9 +257,11 @@ def _expired_tasks(reply: Reply) -> list[ExpiredTask]:
             decode_name(token),
             whole_second(score) if score else None,
             decode_name(begun),
+            lapses,
+            decode_name(extended),
         )
-        for task_id, message, crashes, token, score, begun in zip(
-            fields, fields, fields, fields, fields, fields, strict=True
+        for task_id, message, crashes, token, score, begun, lapses, extended in zip(
+            *[fields] * 8, strict=True
         )
     ]
 
@@ -247,7 +274,7 @@ def recover(
     foreign_slack: int = LEASE_GRACE_SECONDS,
     now: Instant | None = None,
 ) -> Plan[list[Recovered]]:
-    """Put tasks of dead workers back to the front of their queue, and count the crash in the task.
+    """Put tasks of lost workers back to the front of their queue, and count the crash or lapse in the task.
 
     Each is checked again in the same call: still active, token and lease unchanged, and the lease ended long
     enough ago. `own_slack` None skips that last check, for a worker known to be dead. Ids without a task
@@ -256,7 +283,7 @@ def recover(
     keys = queue_keys(queue)
     recovered: list[Recovered] = []
     # The last chunk goes first: each call puts its tasks in front of the queue.
-    for chunk in reversed(list(chunks(tasks, width=4))):
+    for chunk in reversed(list(chunks(tasks, width=5))):
         reply = yield ScriptCall(
             LEASE_RECOVER,
             (keys.active, keys.lease, keys.pending, keys.verdicts),
@@ -265,13 +292,21 @@ def recover(
                 "" if own_slack is None else own_slack,
                 foreign_slack,
                 *time_arguments(now),
-                *(argument for task in chunk for argument in (*_encode_seen(task), task.history_entry)),
+                *(
+                    argument
+                    for task in chunk
+                    for argument in (
+                        *_encode_seen(task),
+                        task.history_entry,
+                        TaskField.LAPSES if task.has_lapsed else TaskField.CRASHES,
+                    )
+                ),
             ),
             Replay.SAFE,
         )
         recovered += [
-            Recovered(decode_name(task_id), crashes)
-            for task_id, crashes in zip(reply[::2], reply[1::2], strict=True)
+            Recovered(decode_name(task_id), losses)
+            for task_id, losses in zip(reply[::2], reply[1::2], strict=True)
         ]
     return recovered
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+import weakref
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.find_attempt import find_attempt
-from pyasynq._broker.leases import renew
+from pyasynq._broker.leases import confirm_extended, renew
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.settle import Claim
-from pyasynq._broker.verdicts import Verdict
+from pyasynq._broker.verdicts import Verdict, is_leased
 from pyasynq._engine.consumer_demand import ConsumerSink, Take
 from pyasynq._engine.core import EngineCore
 from pyasynq._engine.handlers.routes import NoRoutes
@@ -55,6 +56,8 @@ class ConsumerEngine(EngineCore):
         events: Events,
     ) -> None:
         super().__init__(target, NoRoutes(), config, settings, clock=clock, events=events)
+        self._alive: weakref.WeakSet[Attempt] = weakref.WeakSet()
+        """Leased attempts whose holders are known to live, in Redis too."""
 
     def _make_sink(self, parts: Parts) -> ConsumerSink:
         self.sink = ConsumerSink(parts)
@@ -109,10 +112,15 @@ class ConsumerEngine(EngineCore):
     async def extend(self, attempt: Attempt, seconds: int) -> None:
         """Set a lease to end this many seconds from now, but not after the attempt's deadline.
 
+        The first time, record that its holder lives: from then on a lapse counts as a crash.
+
         Raises what `ConsumerSink.require_held` raises, and RedisError; then the lease ends as before, or
         later.
         """
         self.sink.require_held(attempt)
+        if is_leased(attempt.token) and attempt not in self._alive:
+            await self._driver.run(confirm_extended(attempt.queue, attempt.id, attempt.token))
+            self._alive.add(attempt)
         asked_at = self._clock.monotonic()
         seconds = min(seconds, _seconds_left(attempt, asked_at))
         await self._move_leases([attempt], seconds)

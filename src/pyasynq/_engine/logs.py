@@ -185,6 +185,14 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
         ),
     ),
     (
+        happened.LeaseLapsed,
+        logging.WARNING,
+        (
+            "task {task_id} of queue {queue} is pending again: its lease ended without a sign of its worker, "
+            "{lapses:time|times} in a row (server {server_id})"
+        ),
+    ),
+    (
         happened.TaskPoisoned,
         logging.ERROR,
         (

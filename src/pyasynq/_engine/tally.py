@@ -19,7 +19,7 @@ from pyasynq._wire.attempt_counts import (
     add_vectors,
 )
 from pyasynq.errors import TaskTimeoutError
-from pyasynq.events import Outcome, TaskPoisoned, TaskRecovered
+from pyasynq.events import LeaseLapsed, Outcome, TaskPoisoned, TaskRecovered
 from pyasynq.telemetry import ATTEMPT_SECONDS
 
 if TYPE_CHECKING:
@@ -177,13 +177,14 @@ class Tally:
     def listen(self, events: Events) -> None:
         """Also count recovered and poison tasks, from events."""
         events.subscribe(TaskRecovered, lambda event: self._note(event, _RECOVERED))
+        events.subscribe(LeaseLapsed, lambda event: self._note(event, _RECOVERED))
         events.subscribe(TaskPoisoned, lambda event: self._note(event, _POISONED))
 
     def note_death(self, event: WorkerDied) -> None:
         """Count a task of a dead worker that its supervisor has taken back."""
         self._note(event, _POISONED if event.archived else _RECOVERED)
 
-    def _note(self, event: TaskRecovered | TaskPoisoned | WorkerDied, place: int) -> None:
+    def _note(self, event: TaskRecovered | LeaseLapsed | TaskPoisoned | WorkerDied, place: int) -> None:
         self.cells(event.queue)[event.task_type].note(place)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyasynq.client import CallNext
-    from pyasynq.events import TaskRecovered
+    from pyasynq.events import LeaseLapsed, TaskRecovered
     from pyasynq.metrics.text import Samples
     from pyasynq.supervisor import MetricRow
     from pyasynq.task import Task, TaskInfo
@@ -47,7 +47,7 @@ class ServiceMetrics:
         """Count an act that was refused, by the code of its problem."""
         self._store.add("pyasynq_service_acts_refused_total", (act, reason))
 
-    def note_lapsed(self, event: TaskRecovered) -> None:
+    def note_lapsed(self, event: TaskRecovered | LeaseLapsed) -> None:
         """Count a task that is put back because its lease has ended."""
         self._store.add("pyasynq_service_leases_lapsed_total", (event.queue,))
 

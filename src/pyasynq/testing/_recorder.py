@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _NOTED: Final = (
     happened.TaskRecovered,
+    happened.LeaseLapsed,
     happened.TaskPoisoned,
     happened.LeaseLost,
     happened.GhostsDropped,

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import itertools
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
 import uvicorn
 
 from pyasynq.client import Client
+from tests.byte_proxy import ByteProxy, Direction
 from tests.fix_engine import QUICK
 from tests.fix_leases import leasing, until
 from tests.ports import HOST, free_port
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import pytest
+    from collections.abc import AsyncIterator, Iterable
 
     from tests.factories import Tasks
     from tests.fix_leases import Instance
@@ -119,7 +121,56 @@ async def test_no_task_is_leased_without_an_owner_for_longer_than_a_lease(
         async with leasing(redis_url) as another:
             while len(found) < len(cuts):
                 for task in (await another.lease(limit=100)).json()["tasks"]:
-                    found[task["id"]] = task["attempt"], task["crashes"] <= 1
+                    found[task["id"]] = task["attempt"], task["crashes"]
                     assert 204 == (await another.act(task["token"], "complete")).status_code
-        assert {(1, True)} == set(found.values())
+        assert {(1, 0)} == set(found.values())
     assert [] == [*tasks.ids("active"), *tasks.ids("archived"), *tasks.ids("retry")]
+
+
+@pytest.mark.long
+@run_async
+async def test_workers_that_hang_up_never_make_a_task_poison(
+    redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,000 workers in four rounds, cut at every byte of the answer in turn. (T-lease)
+
+    So each task could have reached the crash limit, which is 3.
+    """
+    monkeypatch.setattr(SETTINGS, NO_RECOVERY)
+    names = {f"t{number:03}" for number in range(250)}
+    async with leasing(redis_url) as service, listening(service) as port:
+        tasks.pending("whole", *sorted(names))
+        reader, writer = await send(port, lease=60)
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+        writer.close()
+        [whole] = json.loads(body)["tasks"]
+        await service.act(whole["token"], "complete")
+        cuts = itertools.cycle(range(len(head) + len(body)))
+        with ByteProxy(f"redis://{HOST}:{port}") as proxy:
+            for _ in range(4):
+                await hang_up(proxy, itertools.islice(cuts, len(names)))
+                monkeypatch.setattr(SETTINGS, RECOVERY)
+                async with leasing(redis_url) as another:
+                    task = await another.take(lease=60)
+                    await another.act(task["token"], "release")
+                    await until(lambda: len(tasks.ids("pending")) == len(names))
+        assert {b"3", b"4"} & {tasks.fields(name).get("x:lapses") for name in names}
+        found: dict[str, int] = {}
+        while found.keys() != names:
+            for task in (await service.lease(limit=100, lease=60)).json()["tasks"]:
+                found[task["id"]] = task["crashes"]
+                assert 204 == (await service.act(task["token"], "complete")).status_code
+    assert {0} == set(found.values())
+    assert [] == [*tasks.ids("active"), *tasks.ids("archived"), *tasks.ids("retry")]
+
+
+async def hang_up(proxy: ByteProxy, cuts: Iterable[int]) -> None:
+    """Lease a task for a second through a proxy that cuts the answer after each number of bytes."""
+    port = int(proxy.url.rpartition(":")[2].split("/")[0])
+    for cut in cuts:
+        proxy.cut_after(Direction.REPLIES, cut)
+        reader, writer = await send(port, lease=1, wait=55)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()

@@ -127,7 +127,7 @@ def test_an_uptime_that_is_not_a_number_is_unknown() -> None:
 
 def test_an_id_that_is_not_utf8_goes_back_to_redis_as_it_was() -> None:
     """So that it can be archived, and does not stop the recovery of the others."""
-    row = [b"\xff\x00", b"", 0, b"token", b"1", b""]
+    row = [b"\xff\x00", b"", 0, b"token", b"1", b"", 0, b""]
     expired: Any = answer(list_expired("default", now=NOW), [[1, *row]])
     [task] = expired
     assert b"*2\r\n$3\r\nGET\r\n$2\r\n\xff\x00\r\n" == pack_command([("GET", task.id)])

@@ -14,6 +14,7 @@ from pyasynq._wire.messages import UndecodableMessageError, decode_task_message,
 from pyasynq.errors import PyasynqError
 from pyasynq.events import (
     ArchiveTrimmed,
+    LeaseLapsed,
     MessageQuarantined,
     TaskPoisoned,
     TaskRecovered,
@@ -30,22 +31,31 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 UNKNOWN_SERVER = "unknown"
+_NO_SIGN = "its lease ended, and there was no sign of its worker"
 _CRASHES_BEFORE_BEGIN = 3
 """Archive a task after this many worker crashes, even if its handler is not known to have started."""
 _LIMITS_WITHOUT_PROOF = 3
 """Multiple of a task's crash limit at which it is archived without proof that it causes the crashes."""
+_LIMITS_OF_LAPSES = 10
+"""Multiple of a task's crash limit at which it is archived because its leases lapse unanswered.
+
+Workers hang up because of a bad network. A task that kills its worker at once lapses, too, but each time.
+"""
 
 
 class _Crash(NamedTuple):
-    """Task whose worker crashed, as events report it.
+    """Task whose worker crashed or was lost, as events report it.
 
     Attributes:
+        losses: number of crashes, or of lapses.
+        has_lapsed: whether its lease was never extended, so that a crash is not certain.
         message: None if it cannot be read.
         reason: why it cannot be read; empty if it can.
     """
 
     server: str
-    crashes: int
+    losses: int
+    has_lapsed: bool
     message: TaskMessage | None
     reason: str
 
@@ -76,7 +86,7 @@ class RecoveryRules:
 
 
 class Recovery:
-    """Counts a crash in each task, puts it back or archives it as poison, and emits events."""
+    """Counts a crash or lapse in each task, puts it back or archives it as poison, and emits events."""
 
     def __init__(
         self, rules: RecoveryRules, driver: AsyncDriver, events: Events, redis_time: RedisTime
@@ -93,7 +103,7 @@ class Recovery:
 
         Args:
             queue: queue of all these tasks.
-            tasks: at most one crash is counted for each.
+            tasks: at most one crash or lapse is counted for each.
             were_only_one: whether the dead worker is known to have had one task.
         """
         back: list[RecoverTask] = []
@@ -101,27 +111,38 @@ class Recovery:
         told: dict[str, _Crash] = {}
         for task in tasks:
             reason = ""
-            crashes = task.crashes + 1
             server = task.token.partition("/")[0] or UNKNOWN_SERVER
             try:
                 check_task_id(task.id, task.message)
                 message = decode_task_message(task.message) if task.message else None
             except UndecodableMessageError as error:
                 message, reason = None, error.reason
-            told[task.id] = _Crash(server, crashes, message, reason)
+            crash = self._judge(task, server, message, reason)
+            told[task.id] = crash
             is_proved = were_only_one or task.ran_alone
             if reason:
                 poison.append(self._make_quarantined_task(task, reason))
-            elif message is not None and self._is_poison(task, message, crashes, is_proved=is_proved):
-                poison.append(self._make_poison_task(task, message, server, is_proved=is_proved))
+            elif message is not None and self._is_poison(task, message, crash, is_proved=is_proved):
+                poison.append(self._make_poison_task(task, message, crash, is_proved=is_proved))
             else:
-                record = self._record(server, "")
-                back.append(RecoverTask(task.id, task.token, task.lease_score, record))
+                record = self._record(server, _NO_SIGN if crash.has_lapsed else "")
+                back.append(RecoverTask(task.id, task.token, task.lease_score, record, crash.has_lapsed))
         recovered = await self._recover(queue, back, told) if back else []
         archived = await self._archive(queue, poison, told) if poison else []
         if self._events.wants(WorkerDied):
             self._tell_of_deaths(queue, recovered, archived, told)
         return len(recovered) + len(archived)
+
+    def _judge(self, task: ExpiredTask, server: str, message: TaskMessage | None, reason: str) -> _Crash:
+        """Return what happened to a task's worker.
+
+        A task that must not run again after a crash may have run, so with a limit of 0 or 1 a lapse counts as
+        one.
+        """
+        is_strict = message is not None and self._rules.get_crash_limit(message.type) <= 1
+        has_lapsed = task.was_unanswered and not is_strict
+        losses = 1 + (task.lapses if has_lapsed else task.crashes)
+        return _Crash(server, losses, has_lapsed, message, reason)
 
     def _tell_of_deaths(
         self,
@@ -131,15 +152,17 @@ class Recovery:
         told: Mapping[str, _Crash],
     ) -> None:
         for task_id in (*recovered, *archived):
-            server, crashes, message, _ = told[task_id]
-            if message is not None:
+            server, losses, has_lapsed, message, _ = told[task_id]
+            is_archived = task_id in archived
+            if message is not None and (is_archived or not has_lapsed):
                 facts = message.type, message.retried, message.retry
-                self._events.emit(
-                    WorkerDied(queue, task_id, *facts, crashes, server, archived=task_id in archived)
-                )
+                self._events.emit(WorkerDied(queue, task_id, *facts, losses, server, archived=is_archived))
 
-    def _is_poison(self, task: ExpiredTask, message: TaskMessage, crashes: int, *, is_proved: bool) -> bool:
+    def _is_poison(self, task: ExpiredTask, message: TaskMessage, crash: _Crash, *, is_proved: bool) -> bool:
         limit = self._rules.get_crash_limit(message.type)
+        crashes = crash.losses
+        if crash.has_lapsed:
+            return crashes >= _LIMITS_OF_LAPSES * limit
         if limit > 1:
             # Any task that ran alongside the poison task crashed as well.
             return crashes >= (limit if is_proved else _LIMITS_WITHOUT_PROOF * limit)
@@ -165,7 +188,8 @@ class Recovery:
         )
         for task in recovered:
             crash = told[task.id]
-            self._events.emit(TaskRecovered(queue, task.id, task.crashes, crash.server, crash.task_type))
+            event = LeaseLapsed if crash.has_lapsed else TaskRecovered
+            self._events.emit(event(queue, task.id, task.losses, crash.server, crash.task_type))
         return [task.id for task in recovered]
 
     async def _archive(
@@ -191,7 +215,7 @@ class Recovery:
             if crash.reason:
                 self._events.emit(MessageQuarantined(queue, task_id, crash.reason))
             else:
-                event = TaskPoisoned(queue, task_id, crash.crashes, crash.server, crash.task_type)
+                event = TaskPoisoned(queue, task_id, crash.losses, crash.server, crash.task_type)
                 self._events.emit(event)
         if settled.trimmed:
             self._events.emit(ArchiveTrimmed(queue, settled.trimmed))
@@ -204,18 +228,20 @@ class Recovery:
         return archived
 
     def _make_poison_task(
-        self, task: ExpiredTask, message: TaskMessage, server: str, *, is_proved: bool
+        self, task: ExpiredTask, message: TaskMessage, crash: _Crash, *, is_proved: bool
     ) -> PoisonTask:
         now = self._redis_time.now().seconds
-        crashes = task.crashes + 1
-        times = "once" if crashes == 1 else f"{crashes} times"
+        times = "once" if crash.losses == 1 else f"{crash.losses} times"
         is_sure = is_proved or self._rules.get_crash_limit(message.type) <= 1
         company = "" if is_sure else " alongside other tasks"
-        message.error_msg = (
-            f"poison: its worker crashed {times} while running it{company}, last on server {server}"
+        what = (
+            f"its lease ended {times} without a sign of its worker"
+            if crash.has_lapsed
+            else f"its worker crashed {times} while running it{company}"
         )
+        message.error_msg = f"poison: {what}, last on server {crash.server}"
         message.last_failed_at = now
-        record = self._record(server, message.error_msg)
+        record = self._record(crash.server, message.error_msg)
         return PoisonTask(
             task.id, task.token, task.lease_score, encode_task_message(message), now, b"", record
         )

@@ -14,6 +14,7 @@ from pyasynq._engine.failure_text import error_line
 from pyasynq.errors import PyasynqError, RedisUnavailableError
 from pyasynq.events import (
     EventsDropped,
+    LeaseLapsed,
     MessageQuarantined,
     Outcome,
     TaskFinished,
@@ -59,6 +60,7 @@ class Publisher(Service):
             subscribe(TaskFinished, self._on_finished),
             subscribe(TaskSettled, self._on_settled),
             subscribe(TaskRecovered, self._on_recovered),
+            subscribe(LeaseLapsed, self._on_lapsed),
             subscribe(TaskPoisoned, self._on_poisoned),
             subscribe(MessageQuarantined, self._on_quarantined),
             subscribe(TasksAggregated, self._on_aggregated),
@@ -201,6 +203,9 @@ class Publisher(Service):
 
     def _on_recovered(self, event: TaskRecovered) -> None:
         self._crash("recovered", event)
+
+    def _on_lapsed(self, event: LeaseLapsed) -> None:
+        self._on_recovered(TaskRecovered(event.queue, event.task_id, event.lapses, event.server_id))
 
     def _on_poisoned(self, event: TaskPoisoned) -> None:
         self._crash("poisoned", event)

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocketClose
 from pyasynq._visible_text import visible
 from pyasynq.client import Client
 from pyasynq.errors import PyasynqError
-from pyasynq.events import Events, TaskRecovered
+from pyasynq.events import Events, LeaseLapsed, TaskRecovered
 from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
 from pyasynq.gateway.doors.gearman import GearmanDoor
@@ -379,6 +379,7 @@ def count_lapses(metrics: ServiceMetrics) -> Events:
     """Return events of a consumer that count the leases that have lapsed."""
     events = Events()
     events.subscribe(TaskRecovered, metrics.note_lapsed)
+    events.subscribe(LeaseLapsed, metrics.note_lapsed)
     return events
 
 

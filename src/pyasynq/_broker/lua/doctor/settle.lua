@@ -95,7 +95,7 @@ local function dress(task, id, state, group, unique_key)
     redis.call('HDEL', task, 'x:attempt')
   end
   if state == 'retry' or state == 'archived' or state == 'completed' then
-    redis.call('HDEL', task, 'x:crashes')
+    redis.call('HDEL', task, 'x:crashes', 'x:lapses')
   end
   if state ~= 'pending' then
     redis.call('HDEL', task, 'pending_since')

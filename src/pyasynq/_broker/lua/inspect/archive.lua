@@ -49,7 +49,7 @@ for at = 11, #ARGV, 1 do
   local fields, reason = take_out(places, id, from_state, 'archived')
   if fields then
     -- A run by hand starts fresh; a recoverer of Go leaves tokens behind.
-    redis.call('HDEL', task_prefix .. id, 'pending_since', 'x:attempt', 'x:crashes')
+    redis.call('HDEL', task_prefix .. id, 'pending_since', 'x:attempt', 'x:crashes', 'x:lapses')
     rename_group(task_prefix .. id, 'x:group', 'group')
     redis.call('HSET', task_prefix .. id, 'state', 'archived')
     release_finished(task_prefix .. id, id)

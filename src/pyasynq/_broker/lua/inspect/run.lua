@@ -40,7 +40,7 @@ for at = 7, #ARGV, 1 do
   local fields, reason = take_out(places, id, from_state, 'pending')
   if fields then
     -- A recoverer of Go leaves tokens and counts behind; a run by hand starts fresh.
-    redis.call('HDEL', task_prefix .. id, 'x:attempt', 'x:crashes')
+    redis.call('HDEL', task_prefix .. id, 'x:attempt', 'x:crashes', 'x:lapses')
     rename_group(task_prefix .. id, 'x:group', 'group')
     redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)
     local target = ordered and fields[2] == 'retry' and heads or moved

@@ -8,7 +8,7 @@
 -- ARGV[5] limit: number of leases to check
 -- ARGV[6] now_seconds: empty for Redis' clock
 -- ARGV[7] now_microseconds: within the second
--- Returns: number of leases checked, and id, message, crashes, token, lease_score, begun for each task; message and begun may be empty
+-- Returns: number of leases checked, and id, message, crashes, token, lease_score, begun, lapses, extended for each task; message, begun and extended may be empty
 -- Uses: now
 
 local lease = KEYS[1]
@@ -20,7 +20,7 @@ local entries = redis.call('ZRANGEBYSCORE', lease, '-inf', latest, 'WITHSCORES',
 local found = { #entries / 2 }
 for i = 1, #entries, 2 do
   local id, score = entries[i], entries[i + 1]
-  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt', 'x:begun')
+  local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt', 'x:begun', 'x:lapses', 'x:extended')
   local slack = fields[3] and own_slack or foreign_slack
   if tonumber(score) <= seconds - slack then
     found[#found + 1] = id
@@ -29,6 +29,8 @@ for i = 1, #entries, 2 do
     found[#found + 1] = fields[3] or ''
     found[#found + 1] = score
     found[#found + 1] = fields[4] or ''
+    found[#found + 1] = tonumber(fields[5] or 0) or 0
+    found[#found + 1] = fields[6] or ''
   end
 end
 return found

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Put tasks of dead workers back to the front of their queue in their order, count the crash, and renew their locks.
+-- Put tasks of lost workers back to the front of their queue in their order, count the loss, and renew their locks.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
@@ -9,8 +9,8 @@
 -- ARGV[3] foreign_slack: seconds that a task without one is left alone
 -- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6...] id, token, lease_score, attempt: for each task, as it was seen; the last three may be empty
--- Returns: id, crashes: for each task that is pending again
+-- ARGV[6...] id, token, lease_score, attempt, field: for each task, as it was seen, and where its loss is counted; token, lease_score and attempt may be empty
+-- Returns: id, count: for each task that is pending again
 -- Uses: now, nanoseconds, old_lost, take_expired, count_crash, note_lost
 
 local active, lease, pending, verdicts = unpack(KEYS)
@@ -27,8 +27,8 @@ local function store(held)
   return redis.pcall('RPUSH', pending, unpack(added))
 end
 
-local old = old_lost(verdicts, seconds, 7, 4)
-local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, store, 6, 4)
+local old = old_lost(verdicts, seconds, 7, 5)
+local held = take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, store, 6, 5)
 local recovered = {}
 for i = #held, 1, -1 do
   local id = ARGV[held[i]]
@@ -36,7 +36,7 @@ for i = #held, 1, -1 do
   redis.call('HDEL', task, 'x:attempt')
   redis.call('HSET', task, 'state', 'pending', 'pending_since', pending_since)
   recovered[#recovered + 1] = id
-  recovered[#recovered + 1] = count_crash(task, id, ARGV[held[i] + 3])
+  recovered[#recovered + 1] = count_crash(task, id, unpack(ARGV, held[i] + 3, held[i] + 4))
 end
 note_lost(verdicts, held, seconds, old)
 return recovered

@@ -6,7 +6,7 @@
 -- ARGV[2] token_prefix: prefix of that server's tokens; empty for the tasks without a lease
 -- ARGV[3] start: number of the newest ids to skip
 -- ARGV[4] limit: number of ids to check
--- Returns: number of ids checked, and id, message, crashes, token, lease_score, begun for each task; all but id may be empty
+-- Returns: number of ids checked, and id, message, crashes, token, lease_score, begun, lapses, extended for each task; all but id may be empty
 
 local active, lease = unpack(KEYS)
 local task_prefix, token_prefix, start, limit = unpack(ARGV)
@@ -19,7 +19,7 @@ end
 local scores = redis.call('ZMSCORE', lease, unpack(ids))
 for i, id in ipairs(ids) do
   if token_prefix ~= '' or not scores[i] then
-    local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt', 'x:begun')
+    local fields = redis.call('HMGET', task_prefix .. id, 'msg', 'x:crashes', 'x:attempt', 'x:begun', 'x:lapses', 'x:extended')
     local token = fields[3] or ''
     if token:sub(1, #token_prefix) == token_prefix then
       found[#found + 1] = id
@@ -28,6 +28,8 @@ for i, id in ipairs(ids) do
       found[#found + 1] = token
       found[#found + 1] = scores[i] or ''
       found[#found + 1] = fields[4] or ''
+      found[#found + 1] = tonumber(fields[5] or 0) or 0
+      found[#found + 1] = fields[6] or ''
     end
   end
 end

@@ -1,9 +1,9 @@
--- Write an attempt's outcome into the hash of its task, and delete token and crashes. Empty values are not
+-- Write an attempt's outcome into the hash of its task, and delete token, crashes and lapses. Empty values are not
 -- written; without a message, the trace of the last one stays.
 -- Uses: add_attempt
 local function write_outcome(task, state, message, trace, attempt, progress)
   local fields = { 'state', state }
-  redis.call('HDEL', task, 'x:attempt', 'x:crashes')
+  redis.call('HDEL', task, 'x:attempt', 'x:crashes', 'x:lapses')
   if message ~= '' then
     redis.call('HDEL', task, 'x:trace')
     fields = { 'state', state, 'msg', message }

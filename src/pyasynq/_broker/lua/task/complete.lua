@@ -40,7 +40,7 @@ local locks = {}
 for _, at in ipairs(held) do
   local id, _, _, unique_key, message, _, has_result, result, progress = unpack(ARGV, at, at + 8)
   local task = task_prefix .. id
-  redis.call('HDEL', task, 'x:attempt', 'x:crashes')
+  redis.call('HDEL', task, 'x:attempt', 'x:crashes', 'x:lapses')
   redis.call('HSET', task, 'msg', message, 'state', 'completed')
   if has_result == '1' then
     redis.call('HSET', task, 'result', result)

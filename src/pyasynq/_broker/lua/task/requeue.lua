@@ -34,7 +34,7 @@ for _, at in ipairs(held) do
   redis.call('HDEL', task, 'x:attempt')
   redis.call('HSET', task, 'state', 'pending', 'pending_since', pending_since)
   if crash ~= '' then
-    count_crash(task, id, crash)
+    count_crash(task, id, crash, 'x:crashes')
   end
 end
 if verdict ~= '' then
