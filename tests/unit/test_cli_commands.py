@@ -219,3 +219,44 @@ def test_a_scheduler_without_schedules_says_so(
     assert 1 == sum("this app has no schedules" in message for message in caplog.messages)
     assert 0 == invoke("scheduler", "commanded_idle:busy")[0]
     assert 1 == sum("this app has no schedules" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Write pyasynq work QUEUE... -- COMMAND ARG..."),
+        (["resize"], "Write pyasynq work QUEUE... -- COMMAND ARG..."),
+        (["resize", "--"], "which command runs the tasks?"),
+        (["--", "cat"], "which queues?"),
+        (["resize", "--", "no-such-program"], "there is no program 'no-such-program'"),
+        (["resize", "--lease", "1s", "--", "cat"], "--lease is between 3s and 12h"),
+        (["resize", "--grace", "6m", "--", "cat"], "--grace is 5m at most"),
+        (["resize", "--", "cat"], "Give --service URL or set PYASYNQ_SERVICE"),
+        (["resize", "--service", "task-queue:8080", "--", "cat"], "as in http://task-queue:8080"),
+        (["resize", "--service", "http://:80", "--", "cat"], "give the address of the task service"),
+        (["resize", "--service", "http://a", "--key-file", "no-such-file", "--", "cat"], "cannot be read"),
+        (["resize", "--key", "secret", "--", "cat"], "No such option '--key'"),
+        ([*(str(number) for number in range(101)), "--", "cat"], "100 queues at most"),
+    ],
+)
+def test_wrong_usage_of_work_is_told(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, before anything is asked of the service."""
+    monkeypatch.delenv("PYASYNQ_SERVICE", raising=False)
+    code, _, err = invoke("work", *arguments)
+    assert 2 == code
+    assert message in " ".join(err.split())
+
+
+def test_the_words_after_the_dashes_are_left_alone() -> None:
+    """Also where they look like options of ours."""
+    code, _, err = invoke("work", "resize", "--", "no-such-program", "--help", "--", "--concurrency")
+    assert (2, True) == (code, "no-such-program" in err)
+
+
+def test_a_service_that_does_not_answer_is_exit_code_5() -> None:
+    """With its address."""
+    code, _, err = invoke("work", "resize", "--service", "http://127.0.0.1:1", "--no-logging", "--", "cat")
+    assert 5 == code
+    assert "the task service at http://127.0.0.1:1 does not answer" in err

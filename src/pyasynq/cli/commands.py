@@ -46,6 +46,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "version": "pyasynq.cli.version:version",
     "view": "pyasynq.cli.view:view",
     "web": "pyasynq.cli.web:web",
+    "work": "pyasynq.cli.work:work",
     "worker": "pyasynq.cli.worker:worker",
 }
 # The first sentence of each command's docstring, so that `--help` imports none of them.
@@ -80,6 +81,7 @@ _SHORT_HELP: Final[Mapping[str, str]] = {
     "version": "Print the versions of pyasynq, Python and the libraries it uses.",
     "view": "Save queries under a name; list, run, and remove them.",
     "web": "Serve the dashboard for browsers.",
+    "work": "Lease tasks over HTTP, and run a local command for each of them.",
     "worker": "Run the tasks of an app.",
 }
 

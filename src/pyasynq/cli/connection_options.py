@@ -13,7 +13,9 @@ from pyasynq.cli.connection import ASYNQ_FLAGS, URL_VARIABLE, find_connection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_OTHER_COMMANDS: Final = frozenset({"completion", "demo", "metrics", "scheduler", "version", "web", "worker"})
+_OTHER_COMMANDS: Final = frozenset(
+    {"completion", "demo", "metrics", "scheduler", "version", "web", "work", "worker"}
+)
 """Commands without the connection options: they need no Redis, or use the app's."""
 _FLAG_OPTIONS: Final = (
     click.option("-u", "--uri", metavar="HOST:PORT", hidden=True),

@@ -1,0 +1,222 @@
+"""The loop of `pyasynq work`: leases tasks while commands may start, and ends them at signals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import signal
+import socket
+import time
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_UNFINISHED
+from pyasynq._human_text import counted, some
+from pyasynq.sdk.errors import ServiceError
+from pyasynq.sdk.service_connection import ANSWER_SECONDS, Pauses, ServiceConnection
+
+from .command_attempt import CommandAttempt, CommandWorkerSettings, EndCause
+
+if TYPE_CHECKING:
+    from pyasynq.sdk.service_connection import ServiceAnswer
+
+_log = logging.getLogger("pyasynq.work")
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_POLL_SECONDS: Final = 20.0
+_MOST_TASKS: Final = 100
+"""Tasks of one answer, as the service has it."""
+_OK: Final = 200
+_NONE: Final = 204
+_NOT_FOUND: Final = 404
+_LASTING: Final = frozenset({400, 401, 403, 405, 413, 422})
+"""Statuses that mean that this worker is not served, however often it asks."""
+
+
+class CommandWorker:
+    """Leases tasks and runs a command for each. Belongs to one event loop.
+
+    Args:
+        connection: to the service.
+        settings: what to lease, and what to run.
+    """
+
+    def __init__(self, connection: ServiceConnection, settings: CommandWorkerSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._attempts: dict[asyncio.Task[None], CommandAttempt] = {}
+        """Commands that run; each removes itself."""
+        self._poll: asyncio.Task[ServiceAnswer] | None = None
+        self._answer_comes = asyncio.Event()
+        """Whether an answer to the poll arrives right now; then it is not cancelled."""
+        self._changed = asyncio.Event()
+        """Set when a command has ended, or the worker has to end."""
+        self._is_draining = False
+        self._was_cut = False
+        """Whether commands were ended; written by the second signal."""
+        self._refusal: ServiceError | None = None
+
+    @classmethod
+    async def run_with(cls, service: str, key: str, settings: CommandWorkerSettings) -> int:
+        """Run a worker until it is stopped; return the exit code.
+
+        Raises:
+            ConfigurationError: for an address or a key that cannot be.
+            ServiceError: the service does not answer at the start, or refuses this worker.
+        """
+        connection = ServiceConnection(service, key)
+        try:
+            return await cls(connection, settings).run()
+        finally:
+            await connection.close()
+
+    async def run(self) -> int:
+        """Lease and run tasks until a signal or a refusal; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            await self._probe()
+            _log.info("leasing tasks of %s", some(self._settings.queues, 10))
+            await self._lease_until_end()
+            # After a refusal, too: what runs may finish, and signals end it.
+            while self._attempts:
+                await asyncio.wait(self._attempts)
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+        if self._refusal is not None:
+            _log.error("the worker ends: %s", self._refusal)
+            return EXIT_FAILED
+        return EXIT_UNFINISHED if self._was_cut else EXIT_CLEAN
+
+    def stop(self) -> None:
+        """Take no more tasks; the second time, end the commands as well."""
+        if not self._is_draining:
+            self._is_draining = True
+            self._stop_poll()
+            self._changed.set()
+            if self._attempts:
+                _log.info("finishing %s; a second signal ends them", counted(len(self._attempts), "command"))
+            return
+        for attempt in self._attempts.values():
+            self._was_cut = True
+            attempt.end(EndCause.STOPPED)
+
+    async def _probe(self) -> None:
+        """Ask once without waiting, so that a wrong address, key or queue is told at the start."""
+        asked_at = asyncio.get_running_loop().time()
+        answer = await self._ask(1, 0.0)
+        if answer.status in _LASTING or answer.status == _NOT_FOUND:
+            raise answer.error()
+        self._take(answer, asked_at)
+
+    async def _lease_until_end(self) -> None:
+        pauses = Pauses()
+        while not self._is_draining and self._refusal is None:
+            free = self._settings.concurrency - len(self._attempts)
+            pause = await self._lease(min(free, _MOST_TASKS), pauses) if free > 0 else None
+            if pause is None or pause > 0:
+                await self._wait_for_change(pause)
+
+    async def _wait_for_change(self, seconds: float | None) -> None:
+        """Wait until a command has ended, or the worker has to end; at most some seconds."""
+        self._changed.clear()
+        if self._is_draining:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def _lease(self, limit: int, pauses: Pauses) -> float:
+        """Ask for tasks once, and start them; return the seconds to wait before the next time."""
+        asked_at = asyncio.get_running_loop().time()
+        self._answer_comes.clear()
+        self._poll = asyncio.create_task(self._ask(limit, _POLL_SECONDS), name="pyasynq work poll")
+        await asyncio.wait({self._poll})
+        if self._poll.cancelled():
+            return 0.0
+        error = self._poll.exception()
+        try:
+            if error is not None:
+                raise error
+            answer = self._poll.result()
+            if answer.status in _LASTING:
+                self._refusal = answer.error()
+                return 0.0
+            if answer.status not in {_OK, _NONE}:
+                return self._bear(answer.error(), pauses, answer.retry_after)
+            self._take(answer, asked_at)
+        except ServiceError as failure:
+            return self._bear(failure, pauses)
+        pauses.reset()
+        return 0.0
+
+    def _bear(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:
+        pause = pauses.next(least)
+        _log.warning("no tasks were leased: %s; trying again in %.1f s", error, pause)
+        return pause
+
+    async def _ask(self, limit: int, wait: float) -> ServiceAnswer:
+        body = {
+            "queues": list(self._settings.queues),
+            "limit": limit,
+            "wait": wait,
+            "lease": self._settings.lease,
+            "worker": {
+                "name": "pyasynq work",
+                "language": f"python {platform.python_version()}",
+                "host": socket.gethostname()[:200],
+                "pid": os.getpid(),
+                "version": version("pyasynq"),
+            },
+        }
+        return await self._connection.send(
+            "POST", "/v1/leases", body, seconds=wait + ANSWER_SECONDS, on_answer=self._answer_comes
+        )
+
+    def _take(self, answer: ServiceAnswer, asked_at: float) -> None:
+        """Start the commands of an answer.
+
+        Raises:
+            ServiceError: it is not an answer of the service, but of a proxy, for example.
+        """
+        import msgspec  # noqa: PLC0415 - of the extra `service`
+
+        from pyasynq.gateway.leases.bodies import LeaseAnswer  # noqa: PLC0415
+
+        if answer.status != _OK:
+            return
+        skew = time.time() - answer.at if answer.at is not None else 0.0
+        # The service's clock is told in whole seconds: a smaller difference says nothing.
+        skew = skew if abs(skew) > 1.0 else 0.0
+        try:
+            tasks = msgspec.json.decode(answer.content, type=LeaseAnswer).tasks
+        except msgspec.DecodeError:
+            raise ServiceError(answer.status, "", "the answer is not one of the task service") from None
+        for leased in tasks:
+            attempt = CommandAttempt(
+                leased,
+                asked_at=asked_at,
+                clock_skew=skew,
+                connection=self._connection,
+                settings=self._settings,
+            )
+            work = attempt.release() if self._is_draining else attempt.run()
+            task = asyncio.create_task(work)
+            self._attempts[task] = attempt
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._attempts.pop(task, None)
+        self._changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("an attempt was not settled; its task comes back", exc_info=task.exception())
+
+    def _stop_poll(self) -> None:
+        """End the poll that waits; one whose answer arrives is read, so that its tasks are known."""
+        if self._poll is not None and not self._answer_comes.is_set():
+            self._poll.cancel()
