@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import ssl
@@ -78,6 +79,9 @@ class Deliveries:
         self._agent = f"pyasynq/{version}" if version else "pyasynq"
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         """Session of each host rule, by its name; that of unlisted hosts is under the empty one."""
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        """TLS settings, by the file of certificates; those of the system are under the empty name."""
+        self._opening = asyncio.Lock()
 
     async def start(self) -> None:
         """Learn the addresses of Redis. Each call learns the current ones."""
@@ -99,7 +103,7 @@ class Deliveries:
         try:
             url = template.fill(_read_params(body))
             headers = self._headers_of(attempt, configuration, rule, body)
-            session = self._session_of(rule)
+            session = await self._session_of(rule)
         except TemplateError as error:
             return Archive(str(error))
         except ConfigurationError as error:
@@ -160,12 +164,18 @@ class Deliveries:
             headers[_TOKEN_HEADER] = self._seal(attempt)
         return headers
 
-    def _session_of(self, rule: HostRule) -> aiohttp.ClientSession:
+    async def _session_of(self, rule: HostRule) -> aiohttp.ClientSession:
         name = rule.name if rule.name in self._rules else ""
         session = self._sessions.get(name)
+        if session is not None:
+            return session
+        async with self._opening:
+            tls = self._contexts.get(rule.ca_file)
+            if tls is None:
+                # Reading the system's certificates takes long enough to hold up all other tasks.
+                tls = self._contexts[rule.ca_file] = await asyncio.to_thread(_make_tls, rule.ca_file)
+        session = self._sessions.get(name)
         if session is None:
-            tls = ssl.create_default_context(cafile=rule.ca_file or None)
-            tls.minimum_version = ssl.TLSVersion.TLSv1_2
             guard = Guard(rule, lambda: self._forbidden, self._own_ports)
             session = self._sessions[name] = aiohttp.ClientSession(
                 connector=guarded_connector(guard, tls),
@@ -179,6 +189,13 @@ class Deliveries:
                 max_field_size=_LARGEST_HEAD,
             )
         return session
+
+
+def _make_tls(ca_file: str) -> ssl.SSLContext:
+    """Return the TLS settings of hosts whose certificates are signed by those of a file, or of the system."""
+    tls = ssl.create_default_context(cafile=ca_file or None)
+    tls.minimum_version = ssl.TLSVersion.TLSv1_2
+    return tls
 
 
 async def _judge(
