@@ -112,6 +112,9 @@ bench: $(STAMP) ## measure pyasynq against its peers on one Redis (12 minutes) [
 bench-service: $(STAMP) ## measure the task service next to a bare application (2 minutes) [SECONDS=5]
 	@$(PYTHON) -m bench.service $(SECONDS)
 
+bench-commands: $(STAMP) ## measure commands of the task service next to bare processes (1 minute) [SECONDS=5]
+	@$(PYTHON) -m bench.commands $(SECONDS)
+
 bench-smoke: $(STAMP) ## see that every measurement works: few tasks, one round, no timing looked at
 	@$(PYTHON) -m bench.run --smoke $(BENCH_ARGS) >/dev/null
 

@@ -16,6 +16,7 @@ import pytest
 from pyasynq.gateway.configurations import CommandRules, parse_service_file
 from pyasynq.gateway.hosted.cmd.commands import HostedCommands
 from pyasynq.gateway.hosted.cmd.isolation import find_isolation
+from pyasynq.gateway.hosted.cmd.launcher.control_group import find_own_group
 from pyasynq.task import Task
 from tests.waiting import wait_until
 
@@ -101,10 +102,12 @@ async def preparing_command(
         {"commands": {"isolation": isolation}, "tasks": {"t": {"kind": "cmd", "argv": argv, **fields}}}
     )
     commands = HostedCommands(file.tasks, file.commands)
+    own = find_own_group()
     try:
         yield lambda attempt: commands.run(cast("Attempt", attempt))
     finally:
         await commands.close()
+    assert own is None or [] == list(own.glob(f"pyasynq-{os.getpid()}-*"))
     assert not commands._launcher.folder.is_dir() or commands._launcher.folder == Path()
 
 

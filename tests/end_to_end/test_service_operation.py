@@ -156,15 +156,17 @@ def test_hup_reads_the_file_again(tmp_path: Path, redis_url: str) -> None:
 
 
 def test_settings_that_need_a_new_process_are_named() -> None:
-    """Host and port are one setting, and hosts are another; equal files have none."""
+    """Host and port are one setting; hosts and commands are others; equal files have none."""
     one, other = (
-        parse_service_file({"service": {"listen": listen, "max_body": size}, "hosts": hosts})
-        for listen, size, hosts in (
-            ("127.0.0.1:1", 5, {}),
-            ("127.0.0.1:2", 6, {"a.example": {"ports": [444]}}),
+        parse_service_file(
+            {"service": {"listen": listen, "max_body": size}, "hosts": hosts, "commands": commands}
+        )
+        for listen, size, hosts, commands in (
+            ("127.0.0.1:1", 5, {}, {}),
+            ("127.0.0.1:2", 6, {"a.example": {"ports": [444]}}, {"concurrency": 3}),
         )
     )
-    assert ["service.listen", "service.max_body", "hosts"] == find_changed_settings(one, other)
+    assert ["service.listen", "service.max_body", "hosts", "commands"] == find_changed_settings(one, other)
     assert [] == find_changed_settings(one, one)
 
 

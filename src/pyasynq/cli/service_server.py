@@ -324,7 +324,8 @@ def find_changed_settings(old: ServiceFile, new: ServiceFile) -> list[str]:
     before, after = old.service, new.service
     names = [one.name for one in fields(before) if getattr(before, one.name) != getattr(after, one.name)]
     shown = dict.fromkeys("listen" if name in {"host", "port"} else name for name in names)
-    return [*(f"service.{name}" for name in shown), *(["hosts"] if old.hosts != new.hosts else [])]
+    tables = [name for name in ("hosts", "commands") if getattr(old, name) != getattr(new, name)]
+    return [*(f"service.{name}" for name in shown), *tables]
 
 
 def replace_redis(file: ServiceFile, redis: str | None) -> ServiceFile:

@@ -20,6 +20,7 @@ from .command_run import CommandRun, ResultTooLongError, read_result
 from .exit_outcomes import CommandEnd, describe_program_end, judge_end, judge_failed_start
 from .isolation import find_isolation, is_root
 from .launch import KeeperLostError, Launcher
+from .launcher.control_group import ControlGroup
 from .programs import check_command, find_user
 
 if TYPE_CHECKING:
@@ -179,12 +180,15 @@ class HostedCommands:
         """End the launcher. Nothing that it has started is left."""
         self.begin_close()
         await self._launcher.close()
+        if self._isolation is not None and self._isolation.group is not None:
+            # Keepers remove their own, except one that was killed.
+            for left in self._isolation.group.glob(_name_group("*")):
+                ControlGroup(left).remove()
 
     def _make_order(
         self, attempt: Attempt, command: CommandSettings, argv: list[str], keeper: KeeperLink, folder: Path
     ) -> dict[str, Any]:
         group = None if self._isolation is None else self._isolation.group
-        name = f"pyasynq-{os.getpid()}-{keeper.number}"
         return {
             "argv": argv,
             "env": _make_environment(attempt, command, folder),
@@ -193,12 +197,18 @@ class HostedCommands:
             "user": None if command.user is None else find_user("user", command.user),
             "umask": command.umask,
             "limits": asdict(command.limits),
-            "cgroup": None if group is None else str(group / name),
+            "cgroup": None if group is None else str(group / _name_group(keeper.number)),
         }
+
+
+def _name_group(keeper: object) -> str:
+    return f"pyasynq-{os.getpid()}-{keeper}"
 
 
 def _fill(command: CommandSettings, payload: bytes) -> list[str]:
     """Return the arguments for a payload. Raises `ArgumentError` for params that do not fit."""
+    if not any(one.has_places for one in command.argv):
+        return [one.fill({}) for one in command.argv]
     try:
         params = json.loads(payload)
     except (ValueError, RecursionError):

@@ -27,8 +27,6 @@ _RUN: Final = b"R"
 _TERMINATE: Final = b"T"
 _KILL: Final = b"K"
 _FOLDER_MODE: Final = 0o700
-_MOST_TRIES: Final = 100
-"""Folders of a command that were made unreadable, which are opened again to be removed."""
 
 
 class _GoneError(Exception):
@@ -39,30 +37,39 @@ def keep(link: socket.socket) -> None:
     """Run commands until the socket is closed, or until one of them could not be killed."""
     kernel.become_subreaper()
     bell = Bell()
-    while True:
-        try:
-            message, descriptors, _, _ = socket.recv_fds(link, 1, _STREAMS)
-        except ConnectionError:
-            return
-        if message != _RUN or len(descriptors) != _STREAMS:
-            return
-        with os.fdopen(descriptors[0], "rb") as file:
-            order = json.loads(file.read())
-        try:
-            left = _run(order, descriptors[1:], link, bell)
-        except (_GoneError, ConnectionError):
-            return
-        if left:
-            return
+    groups: dict[str, ControlGroup] = {}
+    with suppress(_GoneError, ConnectionError):
+        while not _take_order(link, bell, groups):
+            pass
+    for group in groups.values():
+        group.remove()
 
 
-def _run(order: dict[str, Any], streams: list[int], link: socket.socket, bell: Bell) -> int:
-    """Run a command; return how many of its processes could not be killed.
+def _take_order(link: socket.socket, bell: Bell, groups: dict[str, ControlGroup]) -> int:
+    """Wait for an order and run it; return how many of its processes could not be killed.
+
+    Args:
+        link: to the service.
+        bell: of this process.
+        groups: control groups of former commands, by their folders; to make one again takes long.
 
     Raises:
         _GoneError: the service is gone; nothing of the command is left.
     """
-    group = ControlGroup(Path(order["cgroup"])) if order.get("cgroup") else None
+    message, descriptors, _, _ = socket.recv_fds(link, 1, _STREAMS)
+    if message != _RUN or len(descriptors) != _STREAMS:
+        raise _GoneError
+    with os.fdopen(descriptors[0], "rb") as file:
+        order = json.loads(file.read())
+    name = order.get("cgroup")
+    group = groups.setdefault(name, ControlGroup(Path(name))) if name else None
+    return _run(order, descriptors[1:], group, link, bell)
+
+
+def _run(
+    order: dict[str, Any], streams: list[int], group: ControlGroup | None, link: socket.socket, bell: Bell
+) -> int:
+    """Run a command as `_take_order` does, with its fresh folder."""
     folder = Path(order["folder"])
     left = 0
     try:
@@ -76,8 +83,6 @@ def _run(order: dict[str, Any], streams: list[int], link: socket.socket, bell: B
             raise _GoneError
     finally:
         remove_folder(folder)
-        if group is not None:
-            group.remove()
     return left
 
 
@@ -144,29 +149,23 @@ def _answer(link: socket.socket, content: dict[str, Any]) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it; what cannot be removed stays."""
-    for _ in range(_MOST_TRIES):
-        try:
-            shutil.rmtree(folder)
-        except PermissionError as error:
-            if not _open_folder(error.filename):
-                return
-        except (OSError, RecursionError):
-            return
-        else:
-            return
+    """Remove a folder with all that is in it, also folders that no one may read; the rest stays."""
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        _open_folders(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    except (OSError, RecursionError):
+        return
 
 
-def _open_folder(name: str) -> bool:
-    """Allow to list and change the folder that could not be, or the one around it; return whether it was."""
-    opened = False
-    for path in (Path(name), Path(name).parent):
-        with suppress(OSError):
-            # By now nothing runs that could put a link in its place.
-            if path.is_dir() and not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
-                path.chmod(_FOLDER_MODE)
-                opened = True
-    return opened
+def _open_folders(folder: Path) -> None:
+    """Allow this process to list and change all folders in one. Nothing runs that could put in links."""
+    for parent, names, _ in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            with suppress(OSError):
+                if not path.is_symlink():
+                    path.chmod(_FOLDER_MODE)
 
 
 def ignore_signals() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import resource
 import signal
@@ -48,6 +49,7 @@ def start_command(order: dict[str, Any], streams: Sequence[int], group: ControlG
     """
     read, write = os.pipe()
     parent = os.getpid()
+    _find_ignored_signals()  # once, before the fork
     pid = os.fork()
     if pid == 0:
         _replace(order, streams, group, write, parent)
@@ -96,13 +98,18 @@ def _prepare(streams: Sequence[int], group: ControlGroup | None, status: int, st
     os.closerange(_STATUS + 1, _MOST_DESCRIPTORS)
     os.setsid()
     # Python ignores some signals, and the launcher others; a program would inherit that.
-    for number in signal.valid_signals():
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+    for number in _find_ignored_signals():
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if group is not None:
         stage[0] = "cgroup"
         group.join()
+
+
+@functools.cache
+def _find_ignored_signals() -> list[int]:
+    """Return the signals that this process ignores; it has come to that when it first starts a command."""
+    return [one for one in signal.valid_signals() if signal.getsignal(one) is signal.SIG_IGN]
 
 
 def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) -> None:
