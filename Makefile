@@ -25,6 +25,7 @@ THIRD      ?=
 MOMENTS    ?=
 WIDTHS     ?=
 BARS_ARGS  ?=
+TASKS      ?=
 THEMES     ?=
 SCRIPTS    ?=
 # And of the run at other moments: make test-moments MOMENT_ARGS="--busy 2"
@@ -216,6 +217,9 @@ api-check: .schemathesis/ready ## hand /api/v1 and /v1 what their OpenAPI docume
 
 dashboard-bars: $(STAMP) ## measure the dashboard with a million tasks: page times, weight, viewers, streams [BARS_ARGS="--tasks 100000"]
 	@$(PYTHON) -m tests.dashboard_bars $(BARS_ARGS)
+
+page-deletion: $(STAMP) ## delete 100,000 tasks from the dashboard, kill it halfway, go on in another process, undo [TASKS=100000]
+	@$(PYTHON) -m tests.page_deletion $(if $(TASKS),--tasks $(TASKS))
 
 screens: $(VENV)/browser ## take pictures of every page of the dashboard, in docs/screens [FOLDER=path]
 	@$(PYTHON) -m tests.browser.screens $(or $(FOLDER),docs/screens)

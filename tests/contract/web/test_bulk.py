@@ -9,6 +9,7 @@ import pytest
 
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.operations import Act, Operator, Targets, User
+from pyasynq.operations.selection import Budget
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
 from pyasynq.web.pages.operations import act_title
@@ -88,6 +89,24 @@ async def test_in_production_the_number_has_to_be_typed(redis_url: str, tasks: T
         for number, status, waiting in (("2", 400, ["p"]), ("1", 303, [])):
             answer = await send_form(visitor, "bulk", {**fields, "confirm": number}, page="settings")
             assert (status, waiting) == (answer.status_code, tasks.ids("pending"))
+
+
+@run_async
+async def test_a_preview_that_is_not_exact_asks_for_the_number_of_all(
+    redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a wrong number names the right one, and the form never asks for the lower bound."""
+    monkeypatch.setattr("pyasynq.operations.operator.operations._PREVIEW", Budget(positions=1))
+    async with visiting(redis_url, environment=("production", "red")) as visitor:
+        page = await visitor.get("bulk", params={"act": "delete", "q": "queue:emails"})
+        assert heading_of(page).startswith("Delete at least")
+        assert "Type the number of tasks to confirm" in page.text
+        fields = {"act": "delete", "q": "queue:emails", "reason": "test"}
+        refused = await send_form(visitor, "bulk", {**fields, "confirm": "1"}, page="settings")
+        assert (400, True) == (refused.status_code, "the number of tasks, 4" in refused.text)
+        taken = await send_form(visitor, "bulk", {**fields, "confirm": "4"}, page="settings")
+        assert 303 == taken.status_code
+    assert [] == [*tasks.ids("archived"), *tasks.ids("pending")]
 
 
 @run_async

@@ -63,6 +63,8 @@ _READ_AT_ONCE: Final = 500
 _MOST_POSITIONS: Final = 100_000_000
 _MOST_SECONDS: Final = 600.0
 """Budget of the search for the tasks of an operation: its caller waits for all of them."""
+_PREVIEW: Final = Budget(seconds=20.0)
+"""Budget of a preview: exact up to 100,000 positions. The time is only a bound for a busy machine."""
 _DEFAULT: Final = OperationOptions()
 _MISSING: Final = (
     TaskNotFoundError,
@@ -92,7 +94,7 @@ class OperationOperator(SearchOperator):
         found: list[TaskInfo] = []
         missing, is_exact = 0, True
         if not targets.ids:
-            async for page in self._pages(act, targets.query, options, Budget()):
+            async for page in self._pages(act, targets.query, options, _PREVIEW):
                 found += page.tasks
                 is_exact = not page.cursor
         else:

@@ -115,8 +115,9 @@ class BulkView:
     undo: str
     can_undo: bool
     needs_reason: bool
-    number: str
-    """The number of tasks that the user must type to confirm; empty if not needed."""
+    number_label: str
+    """Label of the field for the number of tasks, which confirms the act; empty if there is none."""
+    is_number_needed: bool
     ids: tuple[str, ...]
     outcomes: tuple[tuple[str, str], ...]
     has_rate: bool
@@ -343,7 +344,8 @@ def _view(
         undo=_undo_sentence(preview),
         can_undo=preview.can_undo,
         needs_reason=preview.needs_reason,
-        number=f"{preview.total:,}" if preview.needs_number else "",
+        number_label=_number_label(preview),
+        is_number_needed=preview.needs_number and preview.is_exact,
         ids=tuple(f"{queue}/{task_id}" for queue, ids in targets.ids.items() for task_id in ids),
         outcomes=_OUTCOMES if act is Act.CANCEL else (),
         has_rate=act is not Act.RESCHEDULE,
@@ -357,6 +359,13 @@ def _view(
         fields={name: fields.get(name, "") for name in ("reason", "rate", "confirm")},
         error=error,
     )
+
+
+def _number_label(preview: OperationPreview) -> str:
+    """Return the label of the field for the number of tasks; empty if there is no such field."""
+    if not preview.is_exact:
+        return "Type the number of tasks to confirm; if it is another one, the answer says which"
+    return f"Type {preview.total:,} to confirm" if preview.needs_number else ""
 
 
 def _count_row(key: tuple[str, str, str], count: int) -> CountRow:
