@@ -33,65 +33,105 @@ ACTS: dict[str, dict[str, Any]] = {
 }
 
 
-async def check_refused(service: Instance, token: str, code: str, key: str = "one") -> None:
-    """Check that a token changes nothing, whatever is asked with it."""
-    for act, body in ACTS.items():
-        answer = await service.act(token, act, key, **body)
-        assert ({"attempt_not_found": 404, "lease_lost": 409}[code], code) == (
-            answer.status_code,
-            answer.json()["code"],
-        )
-        item = {"act": act, "token": token, **body}
-        [result] = (await service.post("/v1/attempts:batch", {"attempts": [item]}, key)).json()["results"]
-        assert code == result["problem"]["code"]
+NOT_FOUND = (404, "attempt_not_found")
+LOST = (409, "lease_lost")
+SETTLED = (409, "attempt_settled")
+FENCES = {
+    "stale": LOST,
+    "another key's": NOT_FOUND,
+    "a narrowed key's": NOT_FOUND,
+    "altered": NOT_FOUND,
+    "of another secret": NOT_FOUND,
+    "invented": NOT_FOUND,
+    "settled": SETTLED,
+}
+"""Status and code by what is wrong with a token, for each act."""
+DONE = (204, None)
+PLACES = ("pending", "active", "scheduled", "retry", "archived", "completed")
+REPEATED = {("settled", "complete"): DONE}
+"""Cells of the table in which a settle is answered as the first time."""
 
 
+def read_all(tasks: Tasks) -> dict[str, Any]:
+    """Return all that an act could change."""
+    ids = {
+        name: tasks.ids(name) for name in ("pending", "active", "scheduled", "retry", "archived", "completed")
+    }
+    names = {one for found in ids.values() for one in found}
+    verdicts = tasks.client.zrange(tasks.keys.verdicts, 0, -1)
+    return {
+        **ids,
+        **{name: tasks.fields(name) for name in names},
+        "lease": tasks.scores("lease"),
+        "verdicts": verdicts,
+    }
+
+
+def alter(token: str) -> str:
+    """Return a token with another character in its middle."""
+    return token[:20] + ("A" if token[20] != "A" else "B") + token[21:]
+
+
+async def act_both_ways(
+    service: Instance, token: str, act: str, key: str = "one"
+) -> list[tuple[int, str | None]]:
+    """Return status and code of an act that is sent alone, and of the same in a batch."""
+    answer = await service.act(token, act, key, **ACTS[act])
+    alone = answer.status_code, answer.json()["code"] if answer.status_code >= 400 else None
+    item = {"act": act, "token": token, **ACTS[act]}
+    [result] = (await service.post("/v1/attempts:batch", {"attempts": [item]}, key)).json()["results"]
+    return [alone, (result["status"], result.get("problem", {}).get("code"))]
+
+
+async def make_token(kind: str, one: Instance, stranger: Instance) -> str:
+    """Return a token of task `a` with which something is wrong."""
+    token: str = (await (stranger if kind == "of another secret" else one).take(lease=600))["token"]
+    if kind == "settled":
+        assert 204 == (await one.act(token, "complete", **ACTS["complete"])).status_code
+    return {"altered": alter(token), "invented": "%F0%9F%92%A9"}.get(kind, token)
+
+
+@pytest.mark.parametrize("kind", FENCES)
 @run_async
-async def test_foreign_altered_and_invented_tokens_change_nothing(redis_url: str, tasks: Tasks) -> None:
-    """Through the instance that leased the task and through another."""
-    tasks.pending("a")
+async def test_a_token_that_is_not_that_of_the_attempt_changes_nothing(
+    redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Each act, alone and in a batch, through the instance that leased it and through another. (T-fence)"""
+    tasks.pending("a", retention=600)
+    monkeypatch.setattr("pyasynq.consumer._consumer.DEFAULT_ENGINE_SETTINGS", RECOVERY)
     async with (
         leasing(redis_url) as one,
         leasing(redis_url) as two,
         leasing(redis_url, keyring=Keyring([b"x" * 32])) as stranger,
     ):
-        tasks.pending("b")
-        token = (await one.take())["token"]
-        foreign = (await stranger.take())["token"]
-        before = tasks.fields("a"), tasks.fields("b"), tasks.scores("lease")
-        for service in (one, two):
-            await check_refused(service, token, "attempt_not_found", key="two")
-            await check_refused(service, foreign, "attempt_not_found")
-            await check_refused(
-                service, token[:20] + ("A" if token[20] != "A" else "B") + token[21:], "attempt_not_found"
-            )
-            await check_refused(service, "%F0%9F%92%A9", "attempt_not_found")
-        one.keys["one"] = Key(queues=("other",))
-        await check_refused(one, token, "attempt_not_found")
-        one.keys["one"] = Key()
-        assert before == (tasks.fields("a"), tasks.fields("b"), tasks.scores("lease"))
-        assert 204 == (await one.act(token, "release")).status_code
-        assert 204 == (await stranger.act(foreign, "release")).status_code
+        if kind == "stale":
+            token = (await one.take(lease=1))["token"]
+            task = await two.take(lease=600)
+            assert ("a", 1, 0) == (task["id"], task["attempt"], task["crashes"])
+        else:
+            token = await make_token(kind, one, stranger)
+        if kind == "a narrowed key's":
+            one.keys["one"] = two.keys["one"] = Key(queues=("other",))
+        key = "two" if kind == "another key's" else "one"
+        before = read_all(tasks)
+        for act in ACTS:
+            expected = [REPEATED.get((kind, act), FENCES[kind])] * 2
+            assert [expected] * 2 == [await act_both_ways(service, token, act, key) for service in (one, two)]
+            assert before == read_all(tasks)
 
 
+@pytest.mark.parametrize("act", ACTS)
 @run_async
-async def test_a_stale_token_changes_nothing_when_another_worker_has_the_task(
-    redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its lease has lapsed, and the task was given out again."""
-    monkeypatch.setattr("pyasynq.consumer._consumer.DEFAULT_ENGINE_SETTINGS", RECOVERY)
-    tasks.pending("a")
+async def test_a_token_works_through_another_instance(redis_url: str, tasks: Tasks, act: str) -> None:
+    """Alone and in a batch; a settle is answered again as the first time, by each instance. (T-fence)"""
+    tasks.pending("a", retention=600)
     async with leasing(redis_url) as one, leasing(redis_url) as two:
-        stale = (await one.take(lease=1))["token"]
-        task = await two.take(lease=60)
-        assert ("a", 1, 0) == (task["id"], task["attempt"], task["crashes"])
-        before = tasks.fields("a"), tasks.scores("lease")
-        for service in (one, two):
-            await check_refused(service, stale, "lease_lost")
-        assert before == (tasks.fields("a"), tasks.scores("lease"))
-        assert 204 == (await one.act(task["token"], "complete")).status_code
-        await check_refused(two, stale, "lease_lost")
-    assert {} == tasks.fields("a")
+        token = (await one.take(lease=600))["token"]
+        expected = [(200, None) if act == "extend" else DONE] * 2
+        for service in (two, one):
+            assert expected == await act_both_ways(service, token, act)
+    places = {"extend": "active", "complete": "completed", "fail": "retry", "snooze": "retry"}
+    assert ["a"] == tasks.ids(places.get(act, "pending"))
 
 
 @pytest.mark.parametrize("act", ACTS)
