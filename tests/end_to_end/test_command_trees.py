@@ -135,6 +135,26 @@ def list_processes_of(user: int) -> list[str]:
     return found
 
 
+@run_async
+async def test_a_killed_launcher_is_replaced() -> None:
+    """Its keepers go on; the next one comes from another launcher."""
+    script = shell_command('cut -d" " -f4 /proc/$PPID/stat; read line')
+    async with preparing_command(script) as run:
+        launcher = int(await run(RanAttempt(b"\n")))
+        os.kill(launcher, signal.SIGKILL)
+        await asyncio.to_thread(wait_until, lambda: has_ended(launcher))
+        results = await asyncio.gather(run(RanAttempt(b"\n")), run(RanAttempt(b"\n")))
+    assert launcher not in map(int, results)
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended, also one whose parent does not know yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 SERVICE = """
 import asyncio, sys
 from tests.fix_commands import RanAttempt, preparing_command, python_command, ESCAPES

@@ -66,3 +66,17 @@ def test_what_is_required_and_missing_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert () == find_isolation(CommandRules("process", require=True)).missing
     with pytest.raises(ConfigurationError, match=r"commands\.require: this host lacks control groups"):
         find_isolation(CommandRules(require=True))
+
+
+def test_other_systems_than_linux_say_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run there, too, and `require` makes it an error."""
+    monkeypatch.setattr("pyasynq.gateway.hosted.cmd.launcher.kernel.IS_LINUX", False)
+    monkeypatch.setattr("pyasynq.gateway.hosted.cmd.launcher.kernel._prctl", None)
+    found = find_isolation(CommandRules("process"))
+
+    assert found.group is None
+    assert ["death of processes that leave", "a bar to programs that gain"] == [
+        " ".join(one.split()[:number]) for number, one in zip((5, 6), found.missing, strict=True)
+    ]
+    with pytest.raises(ConfigurationError, match="it needs Linux"):
+        find_isolation(CommandRules("process", require=True))

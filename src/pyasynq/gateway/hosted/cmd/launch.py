@@ -126,7 +126,7 @@ class Launcher:
         self._all: set[KeeperLink] = set()
         self._made = 0
         self.folder = Path()
-        """Folder of the attempts of the launcher that runs now."""
+        """Folder of all attempts; it stays when a launcher has ended, because its keepers go on."""
 
     def take(self) -> KeeperLink:
         """Return a keeper without a command.
@@ -167,6 +167,8 @@ class Launcher:
             self._control.close()
         if process is not None:
             await asyncio.to_thread(_wait, process)
+            # The launcher has removed it, unless it was killed.
+            await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     def _send(self, theirs: socket.socket) -> None:
         """Ask the launcher for a keeper; start one if there is none."""
@@ -178,13 +180,13 @@ class Launcher:
             self._process.kill()
             self._process.wait()
             _log.warning("the launcher of commands has ended; starting another one")
-            shutil.rmtree(self.folder, ignore_errors=True)
         self._control = self._start()
         socket.send_fds(self._control, [b"N"], [theirs.fileno()])
 
     def _start(self) -> socket.socket:
-        self.folder = Path(tempfile.mkdtemp(prefix="pyasynq-commands-", dir=self._parent))
-        self.folder.chmod(_FOLDER_MODE)
+        if not self.folder.name:
+            self.folder = Path(tempfile.mkdtemp(prefix="pyasynq-commands-", dir=self._parent))
+            self.folder.chmod(_FOLDER_MODE)
         ours, theirs = socket.socketpair()
         with theirs:
             arguments = [str(theirs.fileno()), str(self.folder), str(Path(__file__).parent)]
