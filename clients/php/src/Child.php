@@ -1,0 +1,94 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pyasynq;
+
+/** A child process: runs handlers, one task after the other. It may block, leak and crash. */
+final class Child
+{
+    /**
+     * @param array<string, callable> $handlers
+     * @param list<callable> $middlewares
+     */
+    public function __construct(
+        private readonly array $handlers,
+        private readonly array $middlewares,
+        private readonly ?int $maxTasks,
+        private readonly ?int $maxMemory,
+    ) {
+    }
+
+    public function run(Pipe $parent): void
+    {
+        for ($done = 1; ($leased = $parent->receive()) !== null; $done++) {
+            [$act, $body] = $this->work($leased);
+            $isLast = ($this->maxMemory !== null && memory_get_usage(true) > $this->maxMemory)
+                || ($this->maxTasks !== null && $done >= $this->maxTasks);
+            if (!$parent->send([$act, $body, $isLast]) || $isLast) {
+                return;
+            }
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $leased
+     * @return array{string, array<string, mixed>} the act that settles, and its body
+     */
+    private function work(array $leased): array
+    {
+        try {
+            $result = $this->call($leased);
+        } catch (Snooze $snooze) {
+            return ['snooze', ['delay' => $snooze->delay]];
+        } catch (Retry $retry) {
+            $delay = $retry->delay === null ? [] : ['delay' => $retry->delay];
+            return ['fail', ['error' => self::cut($retry->getMessage()), 'spend' => $retry->spend] + $delay];
+        } catch (Archive $archive) {
+            return ['fail', ['error' => self::cut($archive->getMessage() ?: 'archived'), 'retry' => false]];
+        } catch (\Throwable $error) {
+            $place = basename($error->getFile()) . ':' . $error->getLine();
+            return ['fail', ['error' => self::cut($error::class . ": {$error->getMessage()} [$place]")]];
+        }
+        if ($result === null) {
+            return ['complete', []];
+        }
+        if (json_encode($result) === false) {
+            return ['fail', ['error' => 'the result of the handler is not JSON: ' . json_last_error_msg(), 'retry' => false]];
+        }
+        return ['complete', ['result' => $result]];
+    }
+
+    /** @param array<string, mixed> $leased */
+    private function call(array $leased): mixed
+    {
+        $payload = match (true) {
+            isset($leased['payload_text']) => $leased['payload_text'],
+            isset($leased['payload_base64']) => (string) base64_decode($leased['payload_base64'], true),
+            default => json_encode($leased['payload'] ?? null, JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES),
+        };
+        $context = new Context(
+            $leased['id'],
+            $leased['type'],
+            $leased['queue'],
+            $leased['attempt'],
+            $leased['max_retry'],
+            new \DateTimeImmutable($leased['deadline']),
+            $leased['headers'],
+            $payload,
+        );
+        $handler = $this->handlers[$leased['type']]
+            ?? throw new Archive("no handler for tasks of the type {$leased['type']}");
+        foreach (array_reverse($this->middlewares) as $middleware) {
+            $handler = static fn (array $params, Context $context): mixed => $middleware($params, $context, $handler);
+        }
+        $params = $leased['payload'] ?? [];
+        return $handler(is_array($params) ? $params : [$params], $context);
+    }
+
+    private static function cut(string $text): string
+    {
+        // The text must be UTF-8, also after the cut.
+        return json_decode((string) json_encode(substr($text, 0, 2_000), JSON_INVALID_UTF8_SUBSTITUTE)) ?: 'failed';
+    }
+}

@@ -1,0 +1,91 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pyasynq;
+
+/** Messages over one end of a pair of sockets: a length, then a serialized array. */
+final class Pipe
+{
+    private string $received = '';
+
+    /** @param resource $stream */
+    public function __construct(public readonly mixed $stream)
+    {
+    }
+
+    /** @return array{Pipe, Pipe} */
+    public static function pair(): array
+    {
+        $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        if ($pair === false) {
+            throw new \RuntimeException('no pair of sockets can be made: are there too many open files?');
+        }
+        return [new self($pair[0]), new self($pair[1])];
+    }
+
+    /** @param array<mixed> $message */
+    public function send(array $message): bool
+    {
+        $data = serialize($message);
+        $data = pack('N', strlen($data)) . $data;
+        stream_set_blocking($this->stream, true);
+        while ($data !== '') {
+            $written = @fwrite($this->stream, $data);
+            if ($written === false || $written === 0) {
+                return false;
+            }
+            $data = substr($data, $written);
+        }
+        return true;
+    }
+
+    /** Wait for a message; null at the end of the other side. */
+    public function receive(): ?array
+    {
+        stream_set_blocking($this->stream, true);
+        while (($message = $this->next()) === null) {
+            $data = @fread($this->stream, 65_536);
+            if (($data === false || $data === '') && feof($this->stream)) {
+                return null;
+            }
+            $this->received .= (string) $data;
+        }
+        return $message;
+    }
+
+    /** Return the messages that have arrived, without waiting; null at the end of the other side. */
+    public function poll(): ?array
+    {
+        stream_set_blocking($this->stream, false);
+        while (($data = @fread($this->stream, 65_536)) !== false && $data !== '') {
+            $this->received .= $data;
+        }
+        $messages = [];
+        while (($message = $this->next()) !== null) {
+            $messages[] = $message;
+        }
+        return $messages === [] && feof($this->stream) ? null : $messages;
+    }
+
+    /** Forget what has arrived, also parts of messages. */
+    public function drain(): void
+    {
+        $this->poll();
+        $this->received = '';
+    }
+
+    private function next(): ?array
+    {
+        if (strlen($this->received) < 4) {
+            return null;
+        }
+        $length = unpack('N', $this->received)[1];
+        if (strlen($this->received) < 4 + $length) {
+            return null;
+        }
+        $message = unserialize(substr($this->received, 4, $length), ['allowed_classes' => false]);
+        $this->received = substr($this->received, 4 + $length);
+        return is_array($message) ? $message : null;
+    }
+}

@@ -1,0 +1,160 @@
+"""The worker of `clients/php` with a real service: outcomes, leases, crashes, kills and drains."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.languages.test_example_workers import enqueue, find_state, killed_at_end, service
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+__all__ = ["service"]
+PHP = shutil.which("php")
+
+
+@contextmanager
+def working(service: httpx.Client, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a worker until the end of a block."""
+    if PHP is None:
+        pytest.skip("php is missing: install php-cli and php-curl")
+    environment = {**os.environ, "PYASYNQ_SERVICE": str(service.base_url).rstrip("/"), **more}
+    with killed_at_end([PHP, str(Path(__file__).with_name("worker.php"))], env=environment) as worker:
+        yield worker
+
+
+def fetch_task(service: httpx.Client, task: str) -> dict[str, Any]:
+    """Return what the service tells of a task."""
+    return dict(service.get(f"/v1/tasks/resize/{task}").json())
+
+
+def is_alive(number: int) -> bool:
+    """Return whether a process runs; a dead one whose parent has not noticed does not."""
+    try:
+        return "Z" != Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def read_numbers(file: Path, count: int) -> list[int]:
+    """Return the processes of the attempts so far, as soon as there are this many."""
+    wait_until(lambda: file.exists() and len(file.read_text("utf-8").splitlines()) >= count)
+    return [int(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def test_payloads_and_results_in_chinese(service: httpx.Client) -> None:
+    """A middleware sees the result."""
+    task = enqueue(service, {"do": "echo", "text": "配送任务"})
+    with working(service):
+        answer = service.get(f"/v1/tasks/resize/{task}/result", params={"wait": 30}).json()
+    assert {"text": "配送任务", "attempt": 1} == answer["result"]
+
+
+@pytest.mark.parametrize(
+    ("do", "state", "text"),
+    [
+        ("crash", "retry", "the handler's process was ended by signal 11 (SIGSEGV)"),
+        ("throw", "retry", "LogicException: 配送失败 [worker.php"),
+        ("retry", "retry", "busy"),
+        ("snooze", "retry", ""),
+        ("archive", "archived", "never"),
+    ],
+)
+def test_each_outcome(service: httpx.Client, do: str, state: str, text: str) -> None:
+    """A crash of a child names its signal."""
+    task = enqueue(service, {"do": do})
+    with working(service):
+        wait_until(lambda: find_state(service, task) == state)
+    assert text in str(fetch_task(service, task))
+
+
+def test_a_handler_sleeps_over_its_lease(service: httpx.Client) -> None:
+    """The parent extends it."""
+    task = enqueue(service, {"do": "sleep", "seconds": 2})
+    with working(service):
+        answer = service.get(f"/v1/tasks/resize/{task}/result", params={"wait": 30}).json()
+    assert "completed" == answer["state"]
+
+
+def test_cancelling_kills_the_child_and_term_drains(service: httpx.Client, tmp_path: Path) -> None:
+    """The worker goes on, and ends cleanly."""
+    task = enqueue(service, {"do": "sleep", "seconds": 1000, "pidfile": str(tmp_path / "pids")})
+    with working(service) as worker:
+        [number] = read_numbers(tmp_path / "pids", 1)
+        service.post(f"/v1/tasks/resize/{task}:cancel", json={})
+        wait_until(lambda: not is_alive(number))
+        last = enqueue(service, {"do": "sleep", "seconds": 1, "pidfile": str(tmp_path / "last")})
+        read_numbers(tmp_path / "last", 1)
+        worker.send_signal(signal.SIGTERM)
+        assert 0 == worker.wait(30)
+    assert "completed" == find_state(service, last)
+
+
+def test_a_second_term_puts_tasks_back(service: httpx.Client, tmp_path: Path) -> None:
+    """The child is killed; exit code 3."""
+    task = enqueue(service, {"do": "sleep", "seconds": 1000, "pidfile": str(tmp_path / "pids")})
+    with working(service) as worker:
+        [number] = read_numbers(tmp_path / "pids", 1)
+        worker.send_signal(signal.SIGTERM)
+        worker.send_signal(signal.SIGINT)
+        assert 3 == worker.wait(30)
+    assert (False, "pending") == (is_alive(number), find_state(service, task))
+    service.delete(f"/v1/tasks/resize/{task}")
+
+
+def test_the_guard_ends_the_children_of_a_killed_worker(service: httpx.Client, tmp_path: Path) -> None:
+    """The task runs again elsewhere, after its lease."""
+    file = tmp_path / "pids"
+    task = enqueue(service, {"do": "sleep", "seconds": 1000, "pidfile": str(file)})
+    with working(service) as worker:
+        [number] = read_numbers(file, 1)
+        worker.kill()
+        wait_until(lambda: not is_alive(number))
+    with working(service):
+        assert number != read_numbers(file, 2)[1]
+        service.post(f"/v1/tasks/resize/{task}:cancel", json={})
+        wait_until(lambda: find_state(service, task) == "retry")
+
+
+def test_children_are_replaced_after_their_tasks(service: httpx.Client) -> None:
+    """No task is given to a child that ends."""
+    tasks = [enqueue(service, {"do": "echo", "text": "a"}) for _ in range(20)]
+    with working(service, MAX_TASKS="1"):
+        for task in tasks:
+            answer = service.get(f"/v1/tasks/resize/{task}/result", params={"wait": 30}).json()
+            assert {"text": "a", "attempt": 1} == answer["result"]
+
+
+def test_the_client_enqueues_and_waits(service: httpx.Client) -> None:
+    """An unknown type is refused, in a batch for itself."""
+    with working(service):
+        done = subprocess.run(
+            [str(PHP), str(Path(__file__).with_name("client.php"))],
+            env={**os.environ, "PYASYNQ_SERVICE": str(service.base_url).rstrip("/")},
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+    assert ["配送", "b", 422, 422] == json.loads(done.stdout)
+
+
+def test_a_missing_extension_is_told() -> None:
+    """By its name, with the remedy."""
+    if PHP is None:
+        pytest.skip("php is missing: install php-cli and php-curl")
+    done = subprocess.run(
+        [PHP, "-n", str(Path(__file__).with_name("client.php"))], check=False, capture_output=True, text=True
+    )
+    assert "PHP lacks ext-curl: install" in done.stdout + done.stderr
