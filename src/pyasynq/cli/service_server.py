@@ -17,6 +17,7 @@ import uvicorn
 from pyasynq._exit_codes import EXIT_FAILED, EXIT_UNREACHABLE
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
+from pyasynq.cli.garbage_collection import tune_garbage_collection
 from pyasynq.cli.web_server import make_server
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisError
@@ -245,6 +246,7 @@ class _Process:
             _log.warning("service.listen is another address now: restart the service to move it")
         for number, handler in zip(_SIGNALS, (self._stop, self._stop, self._begin_reload), strict=True):
             self._loop.add_signal_handler(number, handler)
+        tune_garbage_collection()
         await self._server.serve(sockets=[listener])
         beats.cancel()
         await asyncio.wait({beats, *self._reloads})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import logging
 import os
@@ -16,6 +15,7 @@ import click
 from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq._human_text import some
 from pyasynq.cli.event_loop import loop_factory
+from pyasynq.cli.garbage_collection import tune_garbage_collection
 from pyasynq.cli.locate import load_app
 from pyasynq.cli.log_options import adopt_handlers, set_up_logging
 from pyasynq.cli.process_options import SUPERVISOR
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 _EXIT_ERROR = 1
 _SHOWN_TYPES = 20
 _log = logging.getLogger("pyasynq")
-# Tasks make few cycles: the collector's default of 700 objects would run it every few tasks.
-_GC_THRESHOLD = (20_000, 10, 10)
 _INSTRUMENTATION = "opentelemetry.instrumentation.auto_instrumentation"
 _TRACED = "PYASYNQ_OTEL_AUTO"
 """Environment variable that our instrumentor sets under `opentelemetry-instrument`."""
@@ -193,9 +191,7 @@ def _refuse_memory(app: App) -> None:
 
 def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
     _tell(app, config)
-    gc.set_threshold(*_GC_THRESHOLD)
-    gc.collect()
-    gc.freeze()
+    tune_garbage_collection()
     try:
         server = app.server(config, with_scheduler=config.with_scheduler)
         if config.logging:
