@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted
@@ -18,7 +19,13 @@ from pyasynq.web.frame import Notice
 from pyasynq.web.limit_form import change_limits
 from pyasynq.web.page import Page
 from pyasynq.web.pages import api_keys, attention, task_type_edit
-from pyasynq.web.pages.bulk import preview_page, selected_keys, targets_of
+from pyasynq.web.pages.bulk import (
+    SELECTION_ACTS,
+    preview_page,
+    selected_keys,
+    selection_page,
+    targets_of,
+)
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.shown_task import short_id
@@ -154,18 +161,21 @@ async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Act on the selected tasks, after a confirmation if the act cannot be undone."""
+    began = time.perf_counter()
     verb = fields.get("verb", "")
     keys = selected_keys(fields)
     back = fields.get("back", "")
-    if verb not in _DONE:
+    if verb not in _DONE and verb not in SELECTION_ACTS:
         raise InvalidOptionError("verb", None, "is not something that can be done to tasks")
     if not keys:
         return redirect(ask, ask.links.back(back), Notice("warn", "No task was selected."))
+    if verb in SELECTION_ACTS:
+        return page_response(ask, await selection_page(ask, Act(verb), fields), began)
     if verb == "delete_task" and fields.get("sure") != "yes":
         if ask.may("start_operation"):
             # As an operation it can be undone.
             page = await preview_page(ask, Act.DELETE, targets_of(keys), {"back": back})
-            return page_response(ask, page, 0.0)
+            return page_response(ask, page, began)
         return _delete_question(ask, keys, back)
     done, refused = 0, []
     for key in keys:

@@ -176,11 +176,50 @@ async def test_options_of_all_that_match_are_edited(redis_url: str, tasks: Tasks
 
 
 @run_async
+async def test_checked_tasks_are_moved_to_a_queue(redis_url: str, tasks: Tasks) -> None:
+    """The queue is asked for, then the preview; the others stay where they are."""
+    other = Tasks(tasks.client, "slow")
+    async with visiting(redis_url) as visitor:
+        page = await visitor.get("tasks", params={"q": QUERY})
+        assert 'name="verb" value="move"' in page.text
+        selected = {"verb": "move", "id": ["emails/a", "emails/c"], "back": "/queues"}
+        asked = await send_form(visitor, "act", selected, page="settings")
+        assert ("Move to another queue?", True) == (heading_of(asked), "2 selected tasks." in asked.text)
+        preview = await send_form(visitor, "act", {**selected, "queue": "slow"}, page="settings")
+        assert ("Move 2 tasks?", True) == (heading_of(preview), "To the queue" in preview.text)
+        fields = {"act": "move", "id": ["emails/a", "emails/c"], "queue": "slow", "reason": "test"}
+        assert 303 == (await send_form(visitor, "bulk", fields, page="settings")).status_code
+    assert (["a", "c"], ["b"]) == (sorted(other.ids("archived")), tasks.ids("archived"))
+
+
+@run_async
+async def test_options_of_checked_tasks_are_edited(redis_url: str, tasks: Tasks) -> None:
+    """A list offers it for states in which options can be edited; a wrong value stays in the form."""
+    async with visiting(redis_url) as visitor:
+        for state, is_offered in (("retry", True), ("pending", False), ("active", False)):
+            if state == "retry":
+                tasks.put(TaskState.RETRY, "r", type="email.shipped")
+            page = await visitor.get(f"queues/emails?state={state}")
+            assert is_offered == ('name="verb" value="edit"' in page.text)
+        selected = {"verb": "edit", "id": ["emails/r"], "max_retry": "-1"}
+        wrong = await send_form(visitor, "act", selected, page="settings")
+        assert (400, True) == (wrong.status_code, 'value="-1"' in wrong.text and "emails/r" in wrong.text)
+        preview = await send_form(visitor, "act", {**selected, "max_retry": "4"}, page="settings")
+        assert "Edit 1 task?" == heading_of(preview)
+        fields = {"act": "edit", "id": ["emails/r"], "max_retry": "4"}
+        assert 303 == (await send_form(visitor, "bulk", fields, page="settings")).status_code
+    assert 4 == decode_task_message(tasks.fields("r")["msg"]).retry
+
+
+@run_async
 async def test_a_viewer_is_not_asked_for_options(redis_url: str, tasks: Tasks) -> None:
     """The form is refused as the preview is."""
     async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
         for act in ("move", "edit"):
             assert 403 == (await visitor.get("bulk", params={"act": act, "q": QUERY})).status_code
+            selected = {"verb": act, "id": ["emails/a"]}
+            assert 403 == (await send_form(visitor, "act", selected, page="settings")).status_code
+        assert 'value="move"' not in (await visitor.get("queues/emails?state=archived")).text
 
 
 @pytest.mark.parametrize("act", list(Act))

@@ -70,6 +70,8 @@ _ASKED: Final[Mapping[Act, tuple[OptionField, ...]]] = {
     ),
 }
 """Options without which an act cannot be previewed."""
+SELECTION_ACTS: Final = frozenset({Act.MOVE.value, Act.EDIT.value})
+"""Acts that ask for options before they are done to the checked tasks of a list."""
 _OUTCOMES: Final = (("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
 _MOST_COUNTS: Final = 12
 _MOST_NAMES: Final = 500
@@ -139,6 +141,8 @@ class BulkOptionsView:
     heading: str
     act: str
     query: str
+    ids: tuple[str, ...]
+    """Keys of the checked tasks; empty for all that match."""
     back: str
     fields: tuple[OptionField, ...]
     queues: tuple[str, ...]
@@ -147,34 +151,45 @@ class BulkOptionsView:
 
 async def bulk_page(ask: PageRequest) -> Page:
     """Return the preview of an act on all tasks that match a query, or a form for the options it needs."""
-    act = _act(ask.query.get("act", ""))
-    query, back = ask.query.get("q", "").strip()[:_LONGEST], ask.query.get("back", "")
-    asked = {one.name: ask.query.get(one.name, "").strip()[:200] for one in _ASKED.get(act, ())}
+    targets = Targets(query=ask.query.get("q", "").strip()[:_LONGEST])
+    return await _ask_or_preview(ask, _act(ask.query.get("act", "")), targets, ask.query)
+
+
+async def selection_page(ask: PageRequest, act: Act, fields: Mapping[str, str]) -> Page:
+    """Return the same as `bulk_page` for the checked tasks of a list."""
+    return await _ask_or_preview(ask, act, targets_of(selected_keys(fields)), fields)
+
+
+async def _ask_or_preview(ask: PageRequest, act: Act, targets: Targets, given: Mapping[str, str]) -> Page:
+    asked = {one.name: given.get(one.name, "").strip()[:200] for one in _ASKED.get(act, ())}
+    back = given.get("back", "")
     if asked and not any(asked.values()):
-        return await _options_page(ask, act, query, asked, {})
+        return await _options_page(ask, act, targets, {"back": back}, {})
     try:
         _read_edits(act, asked)
     except InvalidOptionError as error:
-        return await _options_page(ask, act, query, asked, {error.option: visible(error.remedy)})
-    return await preview_page(ask, act, Targets(query=query), {"back": back, **asked})
+        wrong = {error.option: visible(error.remedy)}
+        return await _options_page(ask, act, targets, {"back": back, **asked}, wrong)
+    return await preview_page(ask, act, targets, {"back": back, **asked})
 
 
 async def _options_page(
-    ask: PageRequest, act: Act, query: str, asked: Mapping[str, str], wrong: Mapping[str, str]
+    ask: PageRequest, act: Act, targets: Targets, given: Mapping[str, str], wrong: Mapping[str, str]
 ) -> Page:
     ask.require_somewhere("start_operation")
-    back = ask.query.get("back", "")
+    back = given["back"]
     names = sorted(one.queue for one in await read_queues(ask)) if act is Act.MOVE else []
     view = BulkOptionsView(
         heading=f"{_LABELS[act]}?",
         act=act.value,
-        query=query,
+        query=targets.query,
+        ids=_keys_of(targets),
         back=back,
         fields=tuple(
-            replace(one, value=asked.get(one.name, ""), error=wrong.get(one.name, "")) for one in _ASKED[act]
+            replace(one, value=given.get(one.name, ""), error=wrong.get(one.name, "")) for one in _ASKED[act]
         ),
         queues=tuple(names[:_MOST_NAMES]),
-        keep_href=ask.links.back(back) if back else ask.links.to("tasks", q=query),
+        keep_href=ask.links.back(back) if back else ask.links.to("tasks", q=targets.query),
     )
     return Page("bulk_options.html", view.heading, "tasks", view, status=400 if wrong else 200)
 
@@ -253,6 +268,10 @@ def targets_of(keys: Sequence[str]) -> Targets:
         queue, _, task_id = key.rpartition("/")
         ids.setdefault(queue, []).append(task_id)
     return Targets(ids)
+
+
+def _keys_of(targets: Targets) -> tuple[str, ...]:
+    return tuple(f"{queue}/{task_id}" for queue, ids in targets.ids.items() for task_id in ids)
 
 
 def selected_keys(fields: Mapping[str, str]) -> list[str]:
@@ -346,7 +365,7 @@ def _view(
         needs_reason=preview.needs_reason,
         number_label=_number_label(preview),
         is_number_needed=preview.needs_number and preview.is_exact,
-        ids=tuple(f"{queue}/{task_id}" for queue, ids in targets.ids.items() for task_id in ids),
+        ids=_keys_of(targets),
         outcomes=_OUTCOMES if act is Act.CANCEL else (),
         has_rate=act is not Act.RESCHEDULE,
         spread=fields.get("spread") or _DEFAULT_SPREAD if act is Act.RESCHEDULE else "",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
+from pyasynq.operations import Act
+from pyasynq.operations.operation import STATES_OF_ACT
 from pyasynq.task import TaskState
 from pyasynq.web.page import PAGE_SIZE
 from pyasynq.web.pages.bulk import act_choices
@@ -198,6 +200,24 @@ _WAITING_VERBS: Final = (
 )
 
 
+_SELECTION_VERBS: Final = (VerbButton(Act.MOVE.value, "Move…"), VerbButton(Act.EDIT.value, "Edit…"))
+
+
+def selection_verbs(
+    ask: PageRequest, queue: str = "", state: TaskState | None = None
+) -> tuple[VerbButton, ...]:
+    """Return the buttons of acts that ask for options before they are done to the checked tasks.
+
+    Args:
+        ask: the request of the page with the list.
+        queue: the queue of the tasks, if all are in one.
+        state: the state of the tasks, if all are in one.
+    """
+    if not ask.may("start_operation", queue):
+        return ()
+    return tuple(verb for verb in _SELECTION_VERBS if state is None or state in STATES_OF_ACT[Act(verb.name)])
+
+
 async def _build_tasks_tab(
     ask: PageRequest, info: QueueInfo, _: Sequence[ServerInfo], state: TaskState
 ) -> TasksTab:
@@ -221,7 +241,10 @@ async def _build_tasks_tab(
         else counted(total, "task"),
         newer=ask.links.here(after=None) if cursor else "",
         older=ask.links.here(after=page.cursor) if page.cursor else "",
-        verbs=tuple(verb for verb in _VERBS.get(state, _WAITING_VERBS) if ask.may(verb.name, info.queue)),
+        verbs=(
+            *(verb for verb in _VERBS.get(state, _WAITING_VERBS) if ask.may(verb.name, info.queue)),
+            *selection_verbs(ask, info.queue, state),
+        ),
         acts=act_choices(ask, info.queue, state),
         filter=query,
         views=await view_links(ask, QUEUE, info.queue),

@@ -13,7 +13,7 @@ from pyasynq.errors import InvalidOptionError, PyasynqError, QueryError
 from pyasynq.operations.query import Known
 from pyasynq.web.page import PAGE_SIZE, Page
 from pyasynq.web.pages.bulk import act_choices
-from pyasynq.web.pages.queue_tabs import VerbButton, quoted
+from pyasynq.web.pages.queue_tabs import VerbButton, quoted, selection_verbs
 from pyasynq.web.pages.queues import read_servers
 from pyasynq.web.pages.views import SEARCH, ViewLink, new_view_href, view_links
 from pyasynq.web.rendering import Moments, RenderedParts, jinja_environment, render_template
@@ -262,7 +262,7 @@ def _verbs(ask: PageRequest) -> tuple[VerbButton, ...]:
         VerbButton("archive_task", "Archive", "a"),
         VerbButton("delete_task", "Delete…", "#", is_danger=True),
     )
-    return tuple(verb for verb in known if ask.may(verb.name))
+    return (*(verb for verb in known if ask.may(verb.name)), *selection_verbs(ask))
 
 
 async def _read_known_names(ask: PageRequest) -> Known:
