@@ -184,9 +184,11 @@ class Leases:
         return True
 
     def _open(self, key: WorkKey, token: str) -> LeaseToken:
-        if self.is_callback(token):
+        try:
+            opened = self.keyring.open(token, key.id)
+        except InvalidTokenError:
+            # Handed over with the request of a task, so no key owns it.
             return self.keyring.open(token, CALLBACK_KEY.id)
-        opened = self.keyring.open(token, key.id)
         if not may_use(key, opened.queue):
             raise InvalidTokenError
         return opened
