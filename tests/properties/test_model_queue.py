@@ -254,7 +254,7 @@ class QueueMachine(UniqueRules):
         assert expired == [task.id for task in listed]
         record = self.record("crashed")
         seen = [RecoverTask(task.id, task.token, task.lease_score, record) for task in listed]
-        recovered = {task.id: task.crashes for task in self.perform(recover("default", seen, now=self.now))}
+        recovered = {task.id: task.losses for task in self.perform(recover("default", seen, now=self.now))}
         self.model.put_back(expired, crashed=True)
         self.model.tell(expired, f"crashed {self.now.seconds}")
         assert {task_id: self.model.tasks[task_id].crashes for task_id in expired} == recovered
