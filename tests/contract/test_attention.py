@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import threading
 import time
 from contextlib import asynccontextmanager
@@ -175,7 +176,7 @@ async def test_a_queue_over_its_objective_is_found_and_another_worker_cures_it(
 
 @run_async
 async def test_a_backlog_is_found_and_goes_when_its_limit_is_removed(redis_url: str) -> None:
-    """300 tasks at 12 a minute take 25 minutes."""
+    """300 tasks at 12 a minute take 25 minutes; 30 if the same work counts for six minutes of the clock."""
     small = Thresholds(backlog_least=300, drain_after=1_200)
     async with viewing(redis_url) as viewer, serving(redis_url, do_nothing, ServerConfig()) as running:
         await viewer.operator.set_queue_limits("default", rate=0.001)
@@ -185,7 +186,7 @@ async def test_a_backlog_is_found_and_goes_when_its_limit_is_removed(redis_url: 
         await ended(viewer, 300, succeeded=59)
         await running.settled()
         finding = await viewer.find("depth_anomaly", small)
-        assert "300 tasks of default are pending, which take 2" in finding.sentence
+        assert re.search("300 tasks of default are pending, which take (2[0-9]|30) min", finding.sentence)
         assert (300, 300) == (pending, await viewer.count(finding.query))
         assert "set_queue_limits" == finding.action.verb
         await viewer.act(finding)
