@@ -40,9 +40,11 @@ class Visitor:
     """An administrator's, to look at what was done."""
     keys: dict[str, IssuedApiKey] = field(default_factory=dict)
 
-    async def make_key(self, *scopes: str, queues: Sequence[str] = ("*",), name: str = "test") -> str:
+    async def make_key(
+        self, *scopes: str, queues: Sequence[str] = ("*",), name: str = "test", rate: str | None = None
+    ) -> str:
         """Return the text of a new key."""
-        issued = await self.operator.make_api_key(name, scopes, queues)
+        issued = await self.operator.make_api_key(name, scopes, queues, rate=rate)
         self.keys[name] = issued
         return issued.text
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._broker.operating import api_keys as plans
-from pyasynq._wire.keys import API_KEYS_KEY
-from pyasynq.errors import ApiKeyNotFoundError, InvalidOptionError
+from pyasynq._wire.keys import API_KEYS_KEY, api_key_bucket_key
+from pyasynq.errors import ApiKeyNotFoundError, InvalidOptionError, RedisReplyError
 from pyasynq.operations import User
 from pyasynq.operations import sync as blocking
 from pyasynq.operations.api_keys import encode_api_key, make_api_key, split_key_text
@@ -185,6 +185,51 @@ def test_an_expiry_that_cannot_be_is_refused(admin: blocking.Operator, value: An
     with pytest.raises(InvalidOptionError, match="expires_in"):
         admin.make_api_key("a", ["work"], expires_in=value)
     assert [] == admin.api_keys()
+
+
+def test_a_rate_is_stored_and_stays_at_a_rotation(admin: blocking.Operator) -> None:
+    """The audit has it."""
+    issued = admin.make_api_key("billing", ["work"], rate="50/s+10")
+    admin.rotate_api_key(issued.key.id)
+
+    stored = admin.api_key(issued.key.id)
+    assert stored is not None
+    assert ("50/s+10", issued.key.rate) == (stored.rate and stored.rate.text, stored.rate)
+    assert "50/s+10" in str(admin.audit().entries[-1].details)
+
+
+@pytest.mark.parametrize("rate", ["", "50", "50/s+0", "0/s", 50])
+def test_a_rate_that_cannot_be_is_refused(admin: blocking.Operator, rate: Any) -> None:
+    """Nothing is stored."""
+    with pytest.raises(InvalidOptionError, match="rate"):
+        admin.make_api_key("a", ["work"], rate=rate)
+    assert [] == admin.api_keys()
+
+
+def test_a_bucket_gives_its_burst_and_then_the_rate(perform: Perform, redis_client: RedisClient) -> None:
+    """Each key has one of its own, which expires when it is full, and a minute."""
+    two_a_second = (120.0, 60.0, 3)
+
+    def spend(key_id: str = "a", after: float = 0.0) -> tuple[int, int, int, int]:
+        return perform(plans.spend_request(key_id, two_a_second, NOW.plus(after)))
+
+    assert [(1, 2, 0, 500_000), (1, 1, 0, 1_000_000), (1, 0, 0, 1_500_000)] == [spend() for _ in range(3)]
+    assert (0, 0, 500_000, 1_500_000) == spend()
+    assert (0, 0, 1, 1_000_001) == spend(after=0.499_999)
+    assert (1, 0, 0, 1_500_000) == spend(after=0.5)
+    assert (1, 2, 0, 500_000) == spend("b", after=0.5)
+    assert (1, 2, 0, 500_000) == spend(after=60)
+    assert 60 < redis_client.ttl(api_key_bucket_key("a")) <= 61
+    assert 60 < redis_client.ttl(api_key_bucket_key("b")) <= 61
+
+
+def test_a_bucket_of_a_wrong_type_admits_nothing(perform: Perform, redis_client: RedisClient) -> None:
+    """And stays as it is."""
+    redis_client.set(api_key_bucket_key("a"), "x")
+    with pytest.raises(RedisReplyError):
+        perform(plans.spend_request("a", (1.0, 1.0, 1), NOW))
+    assert b"x" == redis_client.get(api_key_bucket_key("a"))
+    redis_client.delete(api_key_bucket_key("a"))
 
 
 def test_changes_are_audited_without_secrets(admin: blocking.Operator) -> None:

@@ -40,6 +40,7 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.operating.api_keys import spend_request
 from pyasynq._broker.operating.operations import advance_operation, order_operation, take_operation
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
@@ -142,6 +143,12 @@ def take_by_a_clock_set_back() -> Plan[Any]:
     return (yield from dequeue("slow", limit=1, token=TOKEN, terms=RATED, now=NOW.plus(-60)))
 
 
+def spend_by_a_clock_set_back() -> Plan[Any]:
+    """Send requests with a key whose bucket is full later than it can be, which is corrected."""
+    yield from spend_request("k", (1.0, 60.0, 1), NOW)
+    return (yield from spend_request("k", (1.0, 60.0, 1), NOW.plus(-60)))
+
+
 def settle_by_doctor(task_id: bytes, state: str, place: str) -> Plan[Any]:
     """Judge a task and put it elsewhere, as the doctor does."""
     [facts] = yield from judge("default", {task_id: b""}, now=NOW)
@@ -182,6 +189,8 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "dequeue_without_tokens": take_without_tokens,
     "dequeue_ordered": lambda: dequeue("default", limit=5, token=TOKEN, terms=ORDERED, now=NOW),
     "dequeue_by_a_clock_set_back": take_by_a_clock_set_back,
+    "spend_request": lambda: spend_request("k", (1.0, 60.0, 2), NOW),
+    "spend_by_a_clock_set_back": spend_by_a_clock_set_back,
     "find_dequeued": lambda: find_dequeued("default", token=TOKEN),
     "find_attempt": lambda: find_attempt("default", "a", token=TOKEN, lease_end=LEASE_SCORE, now=NOW),
     "done": lambda: done([claim("a")]),

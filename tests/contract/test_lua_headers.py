@@ -16,7 +16,7 @@ from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.queues import memory_usage
 from pyasynq._broker.inspecting.tasks import find_tasks
 from pyasynq._broker.operating.acts import ActStep, set_aside_step, undo_step
-from pyasynq._broker.operating.api_keys import write_api_key
+from pyasynq._broker.operating.api_keys import spend_request, write_api_key
 from pyasynq._broker.operating.audit import write_audit, write_refusal
 from pyasynq._broker.operating.configurations import write_configuration
 from pyasynq._broker.operating.moves import hold_and_take, release_step
@@ -259,6 +259,7 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(write_refusal(b'{"at":1}', "mira"))
     perform(renew_types(["t"]))
     perform(write_api_key("k", b"", b"{}"))
+    perform(spend_request("e", (1.0, 1.0, 1), NOW))
     perform(write_configuration("t", b"{}", None, NOW))
     perform(count_attempts("default", {"t": [1]}, now=NOW))
     return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}

@@ -143,6 +143,19 @@ def test_a_key_is_made_rotated_and_deleted(cli: Cli) -> None:
     assert 1 == cli.run("key", "rotate", listed["id"]).exit_code
 
 
+def test_a_key_is_made_with_a_rate(cli: Cli) -> None:
+    """The list shows it, and a rotation keeps it; a wrong one makes no key."""
+    wrong = cli.run("key", "make", "shop", "--scope", "work", "--rate", "50")
+    assert (2, True) == (wrong.exit_code, "write 50/s, 100/m" in wrong.stderr)
+    assert [] == cli.json("key", "ls")
+    assert 0 == cli.run("key", "make", "shop", "--scope", "work", "--rate", "50/s+10").exit_code
+    [listed] = cli.json("key", "ls")
+    jsonschema.validate([listed], API_KEYS.schema())
+    cli.run("key", "rotate", listed["id"])
+    assert ["50/s+10"] == [one["rate"] for one in cli.json("key", "ls")]
+    assert "50/s+10" in cli.run("key", "ls").stdout
+
+
 def test_the_days_of_all_queues_are_added_up(cli: Cli, tasks: Tasks) -> None:
     """The newest day first."""
     tasks.pending("a")

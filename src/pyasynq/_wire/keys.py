@@ -235,6 +235,11 @@ def configuration_versions_key(name: str) -> str:
     return f"{CONFIGURATIONS_KEY}:{name}"
 
 
+def api_key_bucket_key(key_id: str) -> str:
+    """Return the key of the token bucket of an API key: a hash with the field `full_at`."""
+    return f"asynq:x:bucket:{key_id}"
+
+
 def operation_key(operation: str) -> str:
     """Return the key of the hash that holds an operation on many tasks."""
     return f"asynq:x:op:{operation}"

@@ -42,6 +42,7 @@ async def list_keys(session: Session) -> None:
     examples=(
         "pyasynq key make billing --scope tasks:write --scope tasks:read --queue 'billing:*'",
         "pyasynq key make resizer --scope work --queue resize --expires 90d",
+        "pyasynq key make shop --scope tasks:write --rate 50/s+10",
     ),
 )
 @click.argument("name")
@@ -61,6 +62,7 @@ async def list_keys(session: Session) -> None:
     help="Pattern of the queues that it may use; repeat it for more.",
 )
 @click.option("--expires", type=DURATION, help="Time after which it ends; never unless given.")
+@click.option("--rate", help="Requests that it may send to all instances, as in 50/s, 100/m, 50/s+10.")
 @reason_option
 @operator_command
 async def make_key(
@@ -69,10 +71,13 @@ async def make_key(
     scopes: tuple[str, ...],
     queues: tuple[str, ...],
     expires: float | None,
+    rate: str | None,
     reason: str,
 ) -> None:
     """Make a key, and print it: this once."""
-    issued = await session.operator.make_api_key(name, scopes, queues, expires_in=expires, reason=reason)
+    issued = await session.operator.make_api_key(
+        name, scopes, queues, expires_in=expires, rate=rate, reason=reason
+    )
     _tell(session, issued, f"Made key {issued.key.id} of {visible(name)}.")
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .doctoring import Examination
     from .finding import Attention, AttentionFinding, FindingAction
     from .importing import ImportReport, parse_task_line
+    from .key_rates import KeyAllowance, KeyRate, spend_key_request
     from .lease_workers import (
         HeldTask,
         LeaseWorker,
@@ -50,6 +51,7 @@ _EXPORTS_BY_MODULE: Final = {
     "doctoring": ("Examination",),
     "finding": ("Attention", "AttentionFinding", "FindingAction"),
     "importing": ("ImportReport", "parse_task_line"),
+    "key_rates": ("KeyAllowance", "KeyRate", "spend_key_request"),
     "lease_workers": (
         "HeldTask",
         "LeaseWorker",
@@ -106,6 +108,8 @@ __all__ = [
     "HeldTask",
     "ImportReport",
     "IssuedApiKey",
+    "KeyAllowance",
+    "KeyRate",
     "LeaseWorker",
     "LeaseWorkerReport",
     "LimitReport",
@@ -136,6 +140,7 @@ __all__ = [
     "parse_task_line",
     "present",
     "report_lease_workers",
+    "spend_key_request",
 ]
 
 # Type checkers see the imports above instead: with this function they would accept any name.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._checks import check_name
 from pyasynq.errors import InvalidOptionError, nearest
 
+from .key_rates import KeyRate, parse_key_rate
 from .patterns import EVERYTHING
 from .permissions import ROLES, Permission, ProgramPermission, User
 
@@ -88,6 +89,8 @@ class ApiKey:
     """When it ends; None for never."""
     secrets: tuple[KeySecret, ...]
     """The newest first; during a rotation there are two."""
+    rate: KeyRate | None = None
+    """Requests that programs may send with it, over all instances; None for any number."""
 
     def accepts(self, secret: str, now: datetime) -> bool:
         """Return whether a secret is one of the key's that are valid; takes as long for each wrong one."""
@@ -131,11 +134,12 @@ def make_api_key(
     by: str,
     expires_in: timedelta | None,
     now: datetime,
+    rate: str | None = None,
 ) -> IssuedApiKey:
     """Return a new key.
 
     Raises:
-        InvalidOptionError: for a name, scope or pattern that cannot be.
+        InvalidOptionError: for a name, scope, pattern or rate that cannot be.
     """
     if len(check_name("name", name)) > _LONGEST_NAME:
         raise InvalidOptionError("name", name, f"must have at most {_LONGEST_NAME} characters")
@@ -149,6 +153,7 @@ def make_api_key(
         made_by=by,
         expires_at=None if expires_in is None else _add("expires_in", now, expires_in),
         secrets=(),
+        rate=None if rate is None else parse_key_rate("rate", rate),
     )
     return issue_secret(key, overlap=None, now=now)
 
@@ -178,7 +183,7 @@ def split_key_text(text: str) -> tuple[str, str] | None:
 
 def encode_api_key(key: ApiKey) -> bytes:
     """Return a key as JSON; its id is the field's name."""
-    facts = {
+    facts: dict[str, Any] = {
         "name": key.name,
         "scopes": key.scopes,
         "queues": key.patterns,
@@ -190,6 +195,8 @@ def encode_api_key(key: ApiKey) -> bytes:
             for one in key.secrets
         ],
     }
+    if key.rate is not None:
+        facts["rate"] = key.rate.text
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -209,6 +216,7 @@ def decode_api_key(key_id: str, data: bytes) -> ApiKey | None:
                 KeySecret(str(one["sha256"]), _read_time(one["at"]), _read_end(one["until"]))
                 for one in facts["secrets"]
             ),
+            rate=parse_key_rate("rate", facts["rate"]) if "rate" in facts else None,
         )
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError, RecursionError):
         return None

@@ -170,6 +170,23 @@ async def test_wrong_fields_stay_in_the_form(redis_url: str, admin: Operator) ->
 
 
 @run_async
+async def test_a_rate_is_set_in_the_form_and_shown(redis_url: str, admin: Operator) -> None:
+    """A wrong one stays in the form with its remedy; the command has it, and a rotation keeps it."""
+    async with visiting(redis_url) as visitor:
+        wrong = await _send(visitor, _FORM, {**_TYPED, "rate": "50<"})
+        assert (400, True) == (wrong.status_code, 'id="k-rate-e"' in wrong.text)
+        assert "write 50/s, 100/m" in wrong.text
+        assert 'value="50&lt;"' in wrong.text
+        assert [] == admin.api_keys()
+        made = await _send(visitor, _FORM, {**_TYPED, "rate": " 50/s+10 "})
+        assert "--queue invoices --rate 50/s+10" in html.unescape(made.text)
+        assert 'data-l="Rate">50/s+10<' in (await visitor.get("keys")).text
+        [key] = admin.api_keys()
+        await _send(visitor, f"keys/{key.id}/rotate", {"overlap": "0"})
+        assert 'data-l="Rate">50/s+10<' in (await visitor.get("keys")).text
+
+
+@run_async
 async def test_the_form_says_what_each_scope_allows(redis_url: str, redis_client: RedisClient) -> None:
     """In words, also for a scope that is added."""
     async with visiting(redis_url) as visitor:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyasynq.errors import InvalidOptionError
-from pyasynq.operations import SCOPES, IssuedApiKey, Permission, ProgramPermission
+from pyasynq.operations import SCOPES, IssuedApiKey, KeyRate, Permission, ProgramPermission
 from pyasynq.operations.api_keys import (
     decode_api_key,
     encode_api_key,
@@ -104,6 +104,26 @@ def test_a_record_is_read_as_it_was_written() -> None:
 
     assert key == decode_api_key(key.id, encode_api_key(key))
     assert ("tasks:read", "work") == key.scopes
+
+
+def test_a_rate_is_kept_by_record_and_rotation() -> None:
+    """A record without one is of a key that may send any number."""
+    first = make(rate=" 50/s+10 ")
+    assert first.key.rate == KeyRate("50/s+10", 50.0, 1.0, 10)
+
+    key = issue_secret(first.key, overlap=DAY, now=NOW).key
+
+    assert first.key.rate == key.rate
+    assert key == decode_api_key(key.id, encode_api_key(key))
+    assert make().key.rate is None
+    assert b"rate" not in encode_api_key(make().key)
+
+
+@pytest.mark.parametrize("rate", [b'"fast"', b"5", b"null", b'"0/s"'])
+def test_a_record_with_a_wrong_rate_is_not_a_key(rate: bytes) -> None:
+    """A limit that cannot be read must not become none."""
+    data = encode_api_key(make(rate="50/s").key).replace(b'"50/s"', rate)
+    assert decode_api_key("a", data) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"1", b"{", b"[" * 100_000, b'{"name":1}'])

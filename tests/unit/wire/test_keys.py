@@ -44,6 +44,7 @@ EMAIL = queue_keys("email")
         ("asynq:x:conf", keys.CONFIGURATIONS_KEY),
         ("asynq:x:conf:resize", keys.configuration_versions_key("resize")),
         ("asynq:x:apikeys", keys.API_KEYS_KEY),
+        ("asynq:x:bucket:3f9c2a71b0de", keys.api_key_bucket_key("3f9c2a71b0de")),
         ("asynq:x:leaseworkers", keys.LEASE_WORKERS_KEY),
         ("asynq:x:snoozed", keys.SNOOZED_KEY),
         ("asynq:x:op:op", keys.operation_key("op")),

@@ -72,6 +72,7 @@ FUNCTIONS = {
     "server_request_key": ("SERVER",),
     "operation_key": ("OPERATION",),
     "configuration_versions_key": ("TYPE",),
+    "api_key_bucket_key": ("KEY",),
 }
 
 

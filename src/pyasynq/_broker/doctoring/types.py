@@ -23,6 +23,7 @@ from pyasynq._wire.keys import (
     TASK_TYPES_KEY,
     VIEWS_KEY,
     WORKERS_KEY,
+    api_key_bucket_key,
     configuration_versions_key,
     operation_key,
     queue_keys,
@@ -78,6 +79,7 @@ _OF_GLOBAL_PREFIXES: Final = (
     (server_request_key("").encode(), b"hash"),
     (operation_key("").encode(), b"hash"),
     (configuration_versions_key("").encode(), b"zset"),
+    (api_key_bucket_key("").encode(), b"hash"),
 )
 INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
 """Expected types of the global keys that other checks read, so that they fail if a type is wrong."""

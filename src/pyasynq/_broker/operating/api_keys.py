@@ -1,16 +1,19 @@
-"""API keys in Redis: a hash of id and JSON, changed by compare-and-set."""
+"""API keys in Redis: a hash of id and JSON, changed by compare-and-set; and their token buckets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.scripts import API_KEY_WRITE
+from pyasynq._broker.arguments import time_arguments
+from pyasynq._broker.scripts import API_KEY_SPEND, API_KEY_WRITE
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import API_KEYS_KEY
+from pyasynq._wire.keys import API_KEYS_KEY, api_key_bucket_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyasynq._clock import Instant
 
 MAX_API_KEYS: Final = 1_000
 """Number of API keys, expired ones included, until they are deleted."""
@@ -47,6 +50,21 @@ def read_api_keys() -> Plan[dict[str, bytes]]:
             decode_name(name): value for name, value in zip(part, values, strict=True) if value is not None
         }
     return found
+
+
+def spend_request(
+    key_id: str, limits: tuple[float, float, int], now: Instant | None
+) -> Plan[tuple[int, int, int, int]]:
+    """Take a token for a request of a key, whose limits are requests per period, period and burst.
+
+    Return 1 if there was one, how many are left, and the microseconds until the next token and until all.
+    A call that is sent again after its reply was lost may take a second token, so the rate holds.
+    """
+    requests, period, burst = limits
+    bucket = api_key_bucket_key(key_id)
+    args = (*time_arguments(now), repr(requests), repr(period), burst)
+    taken, left, wait, fill = yield ScriptCall(API_KEY_SPEND, (bucket,), args, Replay.SAFE)
+    return taken, left, wait, fill
 
 
 def remove_api_key(key_id: str) -> Plan[bool]:

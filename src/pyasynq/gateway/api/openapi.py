@@ -23,7 +23,7 @@ from pyasynq.web.api.records import COMPONENTS
 from .table import LEASE_ROUTES, SERVICE_ROUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .description import RouteDescription
 
@@ -41,10 +41,10 @@ _PROBLEMS: Final = {
     "413": "The body is too large.",
     "415": "The body must be JSON, and not compressed.",
     "422": "A parameter or field is wrong.",
-    "429": "Too many tasks wait: send it again after Retry-After.",
+    "429": "Too many tasks wait, or the key has sent too many requests: send it again after Retry-After.",
     "503": "Redis does not answer, or has not confirmed it: send it again after Retry-After.",
 }
-_ALWAYS: Final = ("401", "403", "404", "409", "413", "422", "503")
+_ALWAYS: Final = ("401", "403", "404", "409", "413", "422", "429", "503")
 _EXAMPLES: Final = {"queue": "resize", "task": "42", "name": "resize", "token": "AQAA"}
 """Names in paths, for readers and for the check of the API, whose service has them."""
 _HEADERS: Final = {
@@ -54,7 +54,12 @@ _HEADERS: Final = {
     "If-None-Match": "ETag that the client has: 304 for a GET. `*` changes only what does not exist.",
     "Last-Event-ID": "Id of the last event that was seen, which is not sent again.",
     "Location": "Path of the task or the task type.",
+    "RateLimit": "Requests that the key may send now (r), and seconds until the bucket is full (t).",
+    "RateLimit-Policy": "Requests of the key (q) in a window of seconds (w); only for a key with a rate.",
+    "Retry-After": "Seconds after which to send it again.",
 }
+_OF_RATE: Final = ("RateLimit", "RateLimit-Policy")
+"""Headers of all answers to a key with a rate."""
 _NAMED: Final = ("Cancellation", "Task")
 """Components whose shapes are those of `/api/v1`."""
 
@@ -82,7 +87,7 @@ def build_service_document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": dict(sorted((schemas | {"Problem": PROBLEM_SCHEMA}).items())),
-            "responses": describe_problems(_PROBLEMS),
+            "responses": _describe_problems(),
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "pyasynq key make makes one."}
             },
@@ -106,6 +111,16 @@ def render_service_document() -> str:
 def read_service_document() -> bytes:
     """Return the document that ships with the package."""
     return SERVICE_DOCUMENT.read_bytes()
+
+
+def _describe_problems() -> dict[str, Any]:
+    responses = describe_problems(_PROBLEMS)
+    responses["Problem429"]["headers"] = _describe_sent((*_OF_RATE, "Retry-After"))
+    return responses
+
+
+def _describe_sent(names: Iterable[str]) -> dict[str, Any]:
+    return {name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in names}
 
 
 def _describe_view(name: str) -> dict[str, Any]:
@@ -136,7 +151,7 @@ def _describe_route(method: str, path: str, description: RouteDescription) -> di
 
 
 def _describe_responses(path: str, description: RouteDescription) -> dict[str, Any]:
-    sent = {name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in description.sent}
+    sent = _describe_sent((*description.sent, *_OF_RATE))
     responses: dict[str, Any] = {}
     for status, answer in description.answers.items():
         described: dict[str, Any] = {"description": "Done." if answer else "Done, without a body."}
@@ -147,8 +162,7 @@ def _describe_responses(path: str, description: RouteDescription) -> dict[str, A
                 described["content"]["application/x-ndjson"] = {"schema": schema}
         if description.streams:
             described["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
-        if sent:
-            described["headers"] = sent
+        described["headers"] = sent
         responses[str(status)] = described
     responses |= {problem: refer_problem(problem) for problem in _list_problems(path, description)}
     return dict(sorted(responses.items()))
@@ -158,8 +172,6 @@ def _list_problems(path: str, description: RouteDescription) -> list[str]:
     statuses = list(_ALWAYS)
     if description.bodies:
         statuses += ["400", "408", "415"]
-    if path.startswith("/tasks") and description.headers:
-        statuses.append("429")
     if "{token}" in path:
         statuses.append("410")
     if "If-Match" in description.headers:

@@ -17,7 +17,13 @@ from pyasynq._visible_text import visible
 from pyasynq.client import Client
 from pyasynq.errors import PyasynqError
 from pyasynq.events import Events, LeaseLapsed, TaskRecovered
-from pyasynq.gateway.auth import KeyAuthentication, LoopbackAuthentication
+from pyasynq.gateway.auth import (
+    KeyAuthentication,
+    LoopbackAuthentication,
+    admit_request,
+    get_rate_fields,
+    sending_rate_fields,
+)
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
 from pyasynq.gateway.doors.gearman import GearmanDoor
 from pyasynq.gateway.hosted.cmd.commands import HostedCommands
@@ -149,6 +155,7 @@ class TaskService:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        send = sending_rate_fields(scope, send)
         path = raw_path(scope)
         answer = self._app if path.startswith(_LEASES) else self._handle
         with tracing(scope):
@@ -339,6 +346,11 @@ class TaskService:
 
     async def answer_metrics(self, request: Request) -> Response:
         """Answer a scrape of this process."""
+        response = await self._answer_metrics(request)
+        response.raw_headers += get_rate_fields(request.scope)
+        return response
+
+    async def _answer_metrics(self, request: Request) -> Response:
         try:
             key = await self._authenticate(request)
         except Exception as error:  # noqa: BLE001 - every error becomes a problem
@@ -352,11 +364,17 @@ class TaskService:
         return Response(body, headers={"Content-Type": kind, "Cache-Control": "no-store"})
 
     async def _authenticate(self, request: Request) -> ServiceKey | None:
-        """Return the key of a request, which its line in the log names."""
+        """Return the key of a request, which its line in the log names. A key's rate is spent here.
+
+        Raises:
+            ProblemError: the key has sent too many requests.
+        """
         key = await self._authenticator(request)
         note = request.scope.get(NOTE)
         if key is not None and note is not None:
             note.key_id = key.id
+        if key is not None and key.rate is not None:
+            await admit_request(request.scope, self._operator, key.id, key.rate)
         return key
 
     async def _admit_worker(self, request: Request) -> WorkKey | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pyasynq.operations import ApiKey, Operator
+    from pyasynq.operations import ApiKey, KeyRate, Operator
 
 _KEPT_SECONDS: Final = 1.0
 """Time for which a key is not read again: a deleted one is refused that much later."""
@@ -36,12 +36,14 @@ class ServiceKey:
         scopes: names of what it may do, with those that `admin` includes.
         queues: patterns of the queues that it may use.
         user: the program for the audit, with its permissions.
+        rate: requests that it may send; None for any number.
     """
 
     id: str
     scopes: frozenset[str]
     queues: tuple[str, ...]
     user: User
+    rate: KeyRate | None = None
 
 
 class KeyAuthentication:
@@ -77,7 +79,7 @@ class KeyAuthentication:
         if key is None or not key.accepts(secret, datetime.now(UTC)):
             return None
         address = request.client.host if request.client else ""
-        return ServiceKey(key.id, key.all_scopes, key.patterns, key.to_user(address))
+        return ServiceKey(key.id, key.all_scopes, key.patterns, key.to_user(address), key.rate)
 
     async def _read(self, key_id: str) -> ApiKey | None:
         now = self._monotonic()

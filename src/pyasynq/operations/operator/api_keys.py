@@ -44,6 +44,7 @@ class ApiKeyOperator(SearchOperator):
         patterns: Sequence[str] = "*",
         *,
         expires_in: Duration | None = None,
+        rate: str | None = None,
         reason: str = "",
     ) -> IssuedApiKey:
         """Make a key; its text is returned this once, and stored nowhere.
@@ -53,6 +54,7 @@ class ApiKeyOperator(SearchOperator):
             scopes: names of what it may do, see `pyasynq.operations.SCOPES`.
             patterns: of the queues that it may use.
             expires_in: time after which it ends; None for never.
+            rate: requests that it may send over all instances, such as `50/s+10`; None for any number.
             reason: why, for the audit.
 
         Raises:
@@ -65,6 +67,7 @@ class ApiKeyOperator(SearchOperator):
             by=self.user.name,
             expires_in=None if expires_in is None else _parse_duration("expires_in", expires_in),
             now=self._inspector.now().to_datetime(),
+            rate=rate,
         )
         if await self._store_key(issued.key, b"") != plans.STORED:
             remedy = f"there are {plans.MAX_API_KEYS:,} keys, as many as can be; delete one"

@@ -67,6 +67,8 @@ class ApiKeyRow:
     state: QueueHealth
     scopes: str
     queues: str
+    rate: str
+    """Requests that it may send; empty for any number."""
     ends: datetime | None
     secrets: int
     """Secrets that are valid now: two during a rotation."""
@@ -109,6 +111,7 @@ class NewKeyView:
     scopes: tuple[ScopeChoice, ...]
     ends: tuple[tuple[str, str], ...]
     end: str
+    rate: str
     opened: int
     reason: str
     errors: Mapping[str, str]
@@ -153,6 +156,7 @@ def _row(ask: PageRequest, key: ApiKey) -> ApiKeyRow:
         name=visible(key.name),
         state=_find_state(ask, key, len(valid)),
         scopes=visible(", ".join(key.scopes)),
+        rate="" if key.rate is None else visible(key.rate.text),
         queues="all" if key.patterns == ("*",) else some(key.patterns, 4),
         ends=key.expires_at,
         secrets=len(valid),
@@ -200,6 +204,7 @@ async def make_program_key(ask: PageRequest, fields: dict[str, str]) -> Response
     scopes = [name for name in SCOPES if fields.get(_PREFIX + name)]
     patterns = fields.get("queues", "").replace(",", "\n").split()
     end = fields.get("end", "")
+    rate = fields.get("rate", "").strip()
     wrong = {}
     if end not in dict(_ENDS):
         wrong["end"] = "must be one of the choices"
@@ -210,7 +215,12 @@ async def make_program_key(ask: PageRequest, fields: dict[str, str]) -> Response
         return page_response(ask, _repeated_page(ask, name), 0.0)
     try:
         issued = await ask.operator.make_api_key(
-            name, scopes, patterns, expires_in=float(end) if end else None, reason=read_reason(fields)
+            name,
+            scopes,
+            patterns,
+            expires_in=float(end) if end else None,
+            rate=rate or None,
+            reason=read_reason(fields),
         )
     except InvalidOptionError as error:
         place = {"patterns": "queues", "expires_in": "end"}.get(error.option, error.option)
@@ -219,6 +229,7 @@ async def make_program_key(ask: PageRequest, fields: dict[str, str]) -> Response
     command = ["pyasynq key make", shlex.quote(name), *(f"--scope {scope}" for scope in scopes)]
     command += [f"--queue {shlex.quote(pattern)}" for pattern in patterns]
     command += [f"--expires {int(end) // _DAY}d"] if end else []
+    command += [f"--rate {shlex.quote(rate)}"] if rate else []
     return page_response(ask, _issued_page(ask, issued, " ".join(command)), 0.0)
 
 
@@ -362,6 +373,7 @@ def _form_page(
         ),
         ends=_ENDS,
         end=fields.get("end", ""),
+        rate=fields.get("rate", ""),
         opened=int(ask.now.timestamp()),
         reason=read_reason(dict(fields)),
         errors=wrong,
