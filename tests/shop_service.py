@@ -64,7 +64,9 @@ def configure_service(url: str) -> None:
             "billing", ["tasks:write", "tasks:read"], ["payments", "billing*"], expires_in=5 * 86_400
         )
         admin.make_api_key("label printer of the packing station", ["work"], ["shipping-labels"])
-        shop = admin.make_api_key("shop", ["tasks:write", "types:write"], expires_in=90 * 86_400)
+        shop = admin.make_api_key(
+            "shop", ["tasks:write", "types:write"], expires_in=90 * 86_400, rate="50/s+10"
+        )
         admin.rotate_api_key(shop.key.id)
         admin.make_api_key("trial", ["tasks:read"], ["emails"], expires_in=0.001)
         changed = {"name": "exports", "kind": "worker", **TYPES["exports"], "max_run": 3}

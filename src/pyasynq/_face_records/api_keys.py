@@ -22,7 +22,7 @@ API_KEYS: Final = View(
         Field("scopes", Kind.NAMES, "What it may do.", "SCOPES"),
         Field("queues", Kind.NAMES, "Patterns of the queues that it may use.", "QUEUES", shrinks=True),
         Field("rate", Kind.TEXT, "Requests that it may send; null for any number.", "RATE", is_optional=True),
-        Field("expires", Kind.TIME, "When it ends; null for never.", "EXPIRES"),
+        Field("expires", Kind.TIME, "When it ends; null for never.", "EXPIRES", is_optional=True),
         Field("expired", Kind.FLAG, "Whether its time is over.", "EXPIRED"),
         Field("secrets", Kind.COUNT, "Valid secrets: two during a rotation.", "SECRETS", is_wide=True),
         Field("made", Kind.TIME, "When it was made.", "MADE", is_wide=True),

@@ -23,6 +23,7 @@ from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import (
     ALL_QUEUES,
+    api_key_bucket_key,
     configuration_versions_key,
     operation_key,
     scheduler_history_key,
@@ -54,6 +55,7 @@ _RECORD: Final = (
     b"asynq:schedulers:{",
     operation_key("").encode(),
     configuration_versions_key("").encode(),
+    api_key_bucket_key("").encode(),
 )
 _HISTORY: Final = scheduler_history_key("").encode()
 _ORDER: Final = tuple(Severity)
