@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import TimeoutError as HasWaitedError
 
 from pyasynq._wire.keys import queue_keys
 from pyasynq.embedded import EmbeddedServer
@@ -75,8 +76,19 @@ def row_of(page: Page, table: str, text: str) -> Locator:
 
 def press(page: Page, row: Locator, label: str) -> None:
     """Press a button that a row shows under the pointer, and wait until the dashboard has done it."""
+    with page.expect_response(lambda answer: answer.request.method != "GET", timeout=60_000) as asked:
+        while not _click_under_pointer(page, row, label):
+            pass
+    assert DONE == asked.value.status, asked.value.url
+
+
+def _click_under_pointer(page: Page, row: Locator, label: str) -> bool:
+    """Click a button of a row; return False if the row was drawn again meanwhile, which hides its buttons."""
+    page.mouse.move(0, 0)
     # Not in the middle: a button there would show its name under the pointer, and then have no title.
     row.get_by_role("cell").last.hover(position={"x": 2, "y": 2})
-    with page.expect_response(lambda answer: answer.request.method != "GET") as asked:
-        row.get_by_title(label).click()
-    assert DONE == asked.value.status, asked.value.url
+    try:
+        row.get_by_title(label).click(timeout=2_000)
+    except HasWaitedError:
+        return False
+    return True
