@@ -8,7 +8,6 @@ import os
 import platform
 import signal
 import socket
-import time
 from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_UNFINISHED
 from pyasynq._human_text import counted, some
 from pyasynq.sdk.errors import ServiceError
+from pyasynq.sdk.lease_answers import read_leased_tasks
 from pyasynq.sdk.service_connection import ANSWER_SECONDS, Pauses, ServiceConnection
 
 from .command_attempt import CommandAttempt, CommandWorkerSettings, EndCause
@@ -184,19 +184,7 @@ class CommandWorker:
         Raises:
             ServiceError: it is not an answer of the service, but of a proxy, for example.
         """
-        import msgspec  # noqa: PLC0415 - of the extra `service`
-
-        from pyasynq.gateway.leases.bodies import LeaseAnswer  # noqa: PLC0415
-
-        if answer.status != _OK:
-            return
-        skew = time.time() - answer.at if answer.at is not None else 0.0
-        # The service's clock is told in whole seconds: a smaller difference says nothing.
-        skew = skew if abs(skew) > 1.0 else 0.0
-        try:
-            tasks = msgspec.json.decode(answer.content, type=LeaseAnswer).tasks
-        except msgspec.DecodeError:
-            raise ServiceError(answer.status, "", "the answer is not one of the task service") from None
+        tasks, skew = read_leased_tasks(answer)
         for leased in tasks:
             attempt = CommandAttempt(
                 leased,

@@ -18,6 +18,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError
 
 from .errors import ServiceError, WorkerEndedError
+from .lease_answers import read_leased_tasks
 from .leased_attempt import LEASED_SECONDS, LeasedAttempt
 from .served_names import find_configured, select_names
 from .service_connection import ANSWER_SECONDS, Pauses
@@ -220,19 +221,7 @@ class HttpWork:
         Raises:
             ServiceError: it is not an answer of the service, but of a proxy, for example.
         """
-        import msgspec  # noqa: PLC0415 - of the extra `service`
-
-        from pyasynq.gateway.leases.bodies import LeaseAnswer  # noqa: PLC0415
-
-        if answer.status != _OK:
-            return
-        skew = time.time() - answer.at if answer.at is not None else 0.0
-        # The service's clock is told in whole seconds: a smaller difference says nothing.
-        skew = skew if abs(skew) > 1.0 else 0.0
-        try:
-            tasks = msgspec.json.decode(answer.content, type=LeaseAnswer).tasks
-        except msgspec.DecodeError:
-            raise ServiceError(answer.status, "", "the answer is not one of the task service") from None
+        tasks, skew = read_leased_tasks(answer)
         for leased in tasks:
             attempt = LeasedAttempt(
                 leased,

@@ -6,7 +6,7 @@
 -- ARGV[3] rate: number of requests per period
 -- ARGV[4] period: in seconds
 -- ARGV[5] burst: size of the token bucket
--- Returns: taken (1, or 0 if there was no token), left (tokens that are there now), wait (microseconds until the next token, if none was taken), fill (microseconds until the bucket is full)
+-- Returns: taken (1, or 0 if the bucket was empty), left (tokens that are there now), wait (microseconds until the next token, if none was taken), fill (microseconds until the bucket is full)
 -- Uses: now, free_tokens, spend_tokens
 
 local bucket = KEYS[1]

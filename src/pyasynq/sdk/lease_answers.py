@@ -1,0 +1,36 @@
+"""Answers to requests for leases."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from .errors import ServiceError
+
+if TYPE_CHECKING:
+    from pyasynq.gateway.leases.bodies import LeasedTask
+
+    from .service_connection import ServiceAnswer
+
+_OK: Final = 200
+
+
+def read_leased_tasks(answer: ServiceAnswer) -> tuple[list[LeasedTask], float]:
+    """Return the tasks of an answer, and the seconds by which the clock of this machine is ahead.
+
+    Raises:
+        ServiceError: it is not an answer of the service, but of a proxy, for example.
+    """
+    import msgspec  # noqa: PLC0415 - of the extra `service`
+
+    from pyasynq.gateway.leases.bodies import LeaseAnswer  # noqa: PLC0415 - as above
+
+    if answer.status != _OK:
+        return [], 0.0
+    skew = time.time() - answer.at if answer.at is not None else 0.0
+    try:
+        tasks = msgspec.json.decode(answer.content, type=LeaseAnswer).tasks
+    except msgspec.DecodeError:
+        raise ServiceError(answer.status, "", "the answer is not one of the task service") from None
+    # The service's clock is told in whole seconds: a smaller difference says nothing.
+    return tasks, skew if abs(skew) > 1.0 else 0.0
