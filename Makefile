@@ -157,6 +157,13 @@ chaos-ordered: $(STAMP) ## kill three workers of an ordered queue of 2,000 tasks
 chaos-service: $(STAMP) ## workers by all roads and two instances of the task service, killed and changed [ARGS="--ordered --tasks 1000"]
 	@$(PYTHON) -m tests.chaos.service_limits $(ARGS)
 
+chaos-hosted: $(STAMP) ## requests and commands on two instances of the task service, one killed every 5 s [REQUESTS=10000 COMMANDS=1000 SEED=1]
+	@$(PYTHON) -m tests.chaos.hosted $(if $(REQUESTS),--requests $(REQUESTS)) $(if $(COMMANDS),--commands $(COMMANDS)) \
+		$(if $(SEED),--seed $(SEED))
+
+chaos-service-pair: $(STAMP) ## two instances of the task service behind a round robin, one killed every 5 s [MINUTES=10 SEED=1]
+	@$(PYTHON) -m tests.chaos.service_pair --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
 chaos-schedulers: $(STAMP) ## three schedulers, two of them killed: each tick is enqueued once (1 minute)
 	@$(PYTHON) -m tests.chaos.schedulers
 
