@@ -31,6 +31,7 @@ from pyasynq.operations import (
     User,
 )
 from pyasynq.operations import sync as blocking
+from pyasynq.operations.acting import StepPace
 from pyasynq.operations.query import QueryError
 from pyasynq.operations.sync import _acts, _runner, operations
 from pyasynq.task import TaskState
@@ -285,7 +286,7 @@ def test_a_process_that_dies_between_a_step_and_its_note_costs_no_count(
 ) -> None:
     """Another one repeats the step, of another size, and goes on; the sum is exact, and so is the undo."""
     monkeypatch.setattr(_runner, "_FIRST_SIZE", 7)
-    monkeypatch.setattr(_runner, "size_of_step", lambda size, seconds: 7)
+    monkeypatch.setattr(StepPace, "next_size", lambda *_: 7)
     ids = [f"r{number}" for number in range(40)]
     tasks.put(TaskState.RETRY, *ids, error_msg="why")
     before = tasks_only(redis_client)
@@ -298,7 +299,7 @@ def test_a_process_that_dies_between_a_step_and_its_note_costs_no_count(
     monkeypatch.undo()
     monkeypatch.setattr(_runner, "_FIRST_SIZE", 3)
     # By the clock, a slow machine and a fast one would take different numbers of steps.
-    monkeypatch.setattr(_runner, "size_of_step", lambda size, seconds: 3)
+    monkeypatch.setattr(StepPace, "next_size", lambda *_: 3)
     assert not operator.operation(started.operation).is_orphaned
     assert OperationState.RUNNING == operator.run_operation(started.operation).state
     lapse(redis_client, started.operation)
@@ -349,7 +350,7 @@ def test_any_number_of_deaths_costs_no_count(
             except KeyboardInterrupt:
                 lapse(redis_client, operation)
 
-    monkeypatch.setattr(_runner, "size_of_step", lambda size, seconds: drawn.choice([1, 3, 7, 20]))
+    monkeypatch.setattr(StepPace, "next_size", lambda *_: drawn.choice([1, 3, 7, 20]))
     monkeypatch.setattr(_runner.OperationRunner, "_note", dying)
     ids = [f"r{number}" for number in range(24)]
     for queue in ("default", "low"):
@@ -405,7 +406,7 @@ def test_an_operation_is_paused_resumed_and_stopped_between_steps(
     operator: blocking.Operator, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the next step at the latest; what was done stays done."""
-    monkeypatch.setattr(_runner, "size_of_step", lambda size, seconds: 50)
+    monkeypatch.setattr(StepPace, "next_size", lambda *_: 50)
     ids = [f"r{number}" for number in range(350)]
     tasks.put(TaskState.RETRY, *ids, error_msg="why")
     started = operator.start_operation("run", Targets({"default": ids}), reason="r")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._checks import parse_instant, parse_seconds
@@ -17,16 +18,37 @@ if TYPE_CHECKING:
 
 _LARGEST_STEP: Final = 400
 _SMALLEST_STEP: Final = 20
-_SHORT: Final = 0.003
-_LONG: Final = 0.006
-"""Target duration of a step in seconds, from `_SHORT` to `_LONG`: others should not wait for over 10 ms."""
+_TARGET: Final = 0.0045
+"""Target duration of a step in seconds: others should not wait for over 10 ms."""
+_SAMPLES: Final = 5
+"""Number of recent steps of which the fastest counts: a busy machine delays some, and none is too fast."""
 
 
-def size_of_step(size: int, seconds: float) -> int:
-    """Return the number of tasks of the next step, given size and seconds of the previous one."""
-    if seconds > _LONG:
-        return max(_SMALLEST_STEP, int(size * _SHORT / seconds))
-    return min(_LARGEST_STEP, size * 2) if seconds < _SHORT else size
+class StepPace:
+    """The size of an operation's steps, by the time that Redis takes for a task.
+
+    A step takes the work of Redis, a round trip, and whatever the machine adds by running something else.
+    The fastest round trip is taken off the fastest of the recent steps.
+    """
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, float]] = deque(maxlen=_SAMPLES)
+        self._trips: deque[float] = deque(maxlen=_SAMPLES)
+
+    def next_size(self, size: int, seconds: float, trip: float) -> int:
+        """Return the number of tasks of the next step.
+
+        Args:
+            size: number of tasks of the step that was made.
+            seconds: its duration.
+            trip: duration of a call that does hardly anything.
+        """
+        self._steps.append((max(1, size), seconds))
+        self._trips.append(trip)
+        shortest = min(self._trips)
+        each = min((took - shortest) / number for number, took in self._steps)
+        wanted = int(_TARGET / each) if each > 0 else _LARGEST_STEP
+        return max(_SMALLEST_STEP, min(_LARGEST_STEP, size * 2, wanted))
 
 
 def due_times(

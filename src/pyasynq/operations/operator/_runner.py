@@ -15,7 +15,7 @@ from pyasynq._broker.inspecting.pending_places import (
     PendingPlaces,
     find_places,
 )
-from pyasynq._broker.inspecting.tasks import describe_task
+from pyasynq._broker.inspecting.tasks import find_tasks
 from pyasynq._broker.operating.acts import (
     Stepped,
     forget_steps,
@@ -34,7 +34,7 @@ from pyasynq._broker.operating.periods import UNDO_SECONDS
 from pyasynq._broker.queue_registry import register_queues
 from pyasynq._clock import sleep_async
 from pyasynq.errors import RedisError
-from pyasynq.operations.acting import size_of_step
+from pyasynq.operations.acting import StepPace
 from pyasynq.operations.operation import MAX_REFUSED, TASKS_IN_PART, Act, OperationState
 from pyasynq.operations.operation_record import decode_options, decode_tasks
 from pyasynq.operations.query import match_facts, parse_query
@@ -77,6 +77,7 @@ class OperationRunner:
         self._redactor = redactor
         self._progress = progress
         self._fence = 0
+        self._pace = StepPace()
         self._size = _FIRST_SIZE
         self._unnoted = 0
         self._tasks: list[tuple[str, str, str]] = []
@@ -169,7 +170,7 @@ class OperationRunner:
         began = time.monotonic()
         state = await self._note()
         # The second, tiny call takes about as long as the first does besides the work of Redis.
-        self._size = size_of_step(len(ids), took - (time.monotonic() - began))
+        self._size = self._pace.next_size(len(ids), took, time.monotonic() - began)
         if self._progress is not None and state:
             self._progress(await self._door.operation(self._operation))
         if state == OperationState.STOPPED:
@@ -236,8 +237,11 @@ class OperationRunner:
         return self._acts.size_limit(self._size)
 
     async def _step(self, chunk: StepTasks) -> Stepped:
-        """Act on the tasks that still match the query; report the others as changed."""
-        if self._query is None or self._unnoted:
+        """Act on the tasks that still match the query; report the others as changed.
+
+        The script itself tests queue, id and state.
+        """
+        if self._query is None or self._unnoted or (chunk.state and self._query.is_about_places):
             return await self._act_on(chunk)
         matching = await self._find_still_matching(chunk.queue, chunk.ids)
         changed = {task_id: "changed" for task_id in chunk.ids if task_id not in matching}
@@ -257,16 +261,13 @@ class OperationRunner:
         return await self._acts.perform(chunk, progress)
 
     async def _find_still_matching(self, queue: str, ids: Sequence[str]) -> set[str]:
-        now = self._door.now()
-        matching = set()
-        for task in await self._door.run_batch([describe_task(queue, task_id, now=now) for task_id in ids]):
-            if isinstance(task, RedisError):
-                raise task
-            if not isinstance(task, Exception):
-                shown = self._redactor.task(task, payload_view=True)
-                if self._query is not None and self._query.matches(shown, self._facts):
-                    matching.add(task.id)
-        return matching
+        query = self._query
+        if query is None:
+            return set(ids)
+        found = await self._door.run(find_tasks(queue, ids, now=self._door.now()))
+        if query.needs_redaction or self._redactor.has_hook:
+            found = [self._redactor.task(task, payload_view=True) for task in found]
+        return {task.id for task in found if query.matches(task, self._facts)}
 
     def _count(self, queue: str, ids: Sequence[str], stepped: Stepped) -> None:
         """Add the results of a step to the totals; a repeated step counts the tasks of its first run."""

@@ -63,6 +63,16 @@ class Query:
         return any(clause.field.is_private for clause in clauses_of(self.node))
 
     @property
+    def is_about_places(self) -> bool:
+        """Whether the query tests only queue, state and id, so that nothing of the task itself is read."""
+        return self.fields <= {"queue", "state", "id"}
+
+    @property
+    def needs_redaction(self) -> bool:
+        """Whether the query tests values that redaction changes."""
+        return self.needs_payload or "size" in self.fields
+
+    @property
     def needs_servers(self) -> bool:
         """Whether answering the query needs the records of live servers."""
         return not self.fields.isdisjoint({"running", "deadline", "server", "overdue"})
