@@ -11,6 +11,7 @@ from pyasynq._broker.servers import write_server_state
 from pyasynq._broker.task_types import publish_types
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
+from pyasynq._wire.engine_text import encode_engine
 from pyasynq._wire.history import encode_attempt
 from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS_KEY, queue_keys, scheduler_key
 from pyasynq._wire.messages import SchedulerEntry, ServerInfo, WorkerInfo
@@ -234,6 +235,7 @@ def announce_servers(url: str, running: Sequence[WorkerInfo] = ()) -> None:
     for number in range(1, 5):
         own = [one for one in running if one.server_id == f"server-{number}"]
         is_go = number == 4
+        versions = {"version": f"2026.11.{1 if number == 3 else 2}", "engine_version": "0.1.0"}
         info = ServerInfo(
             host="go-a" if is_go else f"worker-{number}",
             pid=7 if is_go else 3_899 + number,
@@ -244,7 +246,7 @@ def announce_servers(url: str, running: Sequence[WorkerInfo] = ()) -> None:
             status="stopped" if number == 3 else "active",
             start_time=now - timedelta(minutes=22 * number),
             active_worker_count=len(own),
-            engine="" if is_go else "pyasynq",
+            engine="" if is_go else encode_engine("pyasynq", {}, texts=versions),
         )
         driver.run(write_server_state(info, own, ttl=86_400))
     driver.close()

@@ -13,7 +13,7 @@ MAX_NAME_BYTES: Final = 1_000
 """Largest size in bytes of a task's type and id, and of names of queues, groups and locks that we write."""
 _LARGEST_VALUE: Final = 500_000_000
 _MOST_DIGITS: Final = 100
-_LONGEST_TEAM: Final = 100
+_LONGEST_LABEL: Final = 100
 
 
 def is_whole(value: object, least: int) -> TypeGuard[int]:
@@ -50,11 +50,11 @@ def check_text(name: str, value: object) -> None:
         raise InvalidOptionError(name, value, "must be text")
 
 
-def check_team(team: object) -> None:
-    """Raise `InvalidOptionError` for a team's name that is not text, or has more than 100 characters."""
-    check_text("team", team)
-    if len(str(team)) > _LONGEST_TEAM:
-        raise InvalidOptionError("team", len(str(team)), f"must have at most {_LONGEST_TEAM} characters")
+def check_label(name: str, value: object) -> None:
+    """Raise `InvalidOptionError` for a value that is not text, or has more than 100 characters."""
+    check_text(name, value)
+    if len(str(value)) > _LONGEST_LABEL:
+        raise InvalidOptionError(name, len(str(value)), f"must have at most {_LONGEST_LABEL} characters")
 
 
 def check_function(name: str, value: object) -> None:

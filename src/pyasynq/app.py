@@ -24,7 +24,7 @@ from pyasynq._app.registry import Registry
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._call_shape import describe_function, takes
-from pyasynq._checks import check_new_name, check_text
+from pyasynq._checks import check_label, check_new_name
 from pyasynq._engine.handlers.group_routes import ALL_GROUPS
 from pyasynq._engine.handlers.middleware import check_middleware, limit_to_queues
 from pyasynq._engine.handlers.routes import HandlerRules
@@ -115,7 +115,8 @@ class App(Scheduling):
         worker: settings of the app's workers; flags, environment and a file win over them.
         queues: weights and limits of queues, as in `{"mail": Queue(rate=50), "bulk": 1}`. Workers serve them
             besides those that the tasks name.
-        version: version of your application, such as "2026.11.1"; workers publish it with the task types.
+        version: version of your application, such as "2026.11.1"; workers publish it with their record and
+            the task types.
 
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
@@ -138,7 +139,7 @@ class App(Scheduling):
         queues: Mapping[str, int | Queue] | None = None,
         version: str = "",
     ) -> None:
-        check_text("version", version)
+        check_label("version", version)
         if worker is not None and not isinstance(worker, WorkerConfig):
             raise InvalidOptionError("worker", type(worker), "must be a WorkerConfig")
         if isinstance(modules, str):
@@ -501,7 +502,13 @@ class App(Scheduling):
         self.load()
         scheduler = self.scheduler() if with_scheduler else None
         config = self.complete(self._worker if config is None else config)
-        server = Server(self.url, config, clock=self._clock, lifespan=lambda: self._working(scheduler))
+        server = Server(
+            self.url,
+            config,
+            clock=self._clock,
+            lifespan=lambda: self._working(scheduler),
+            version=self._version,
+        )
         if scheduler is not None:
             server.related_events = (scheduler.events,)
         return server

@@ -279,6 +279,10 @@ class ServerInfo:
     """Time for which the event loop was blocked when the record was written; None if it was not."""
     team: str = ""
     """Name of the team that runs the server; empty if it does not say."""
+    version: str = ""
+    """Version of the application, as `App(version=...)` says; empty if it does not say."""
+    engine_version: str = ""
+    """Version of pyasynq; empty for a server in Go."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pyasynq._background.shutdown_watch import ShutdownWatch
 from pyasynq._background.signals import SignalWatch
 from pyasynq._background.time_limits import report_place, shutdown_limit
 from pyasynq._call_shape import describe_function, takes
-from pyasynq._checks import check_team, parse_seconds
+from pyasynq._checks import check_label, parse_seconds
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._engine.engine import Engine
 from pyasynq._engine.handlers.routes import make_router
@@ -73,10 +73,11 @@ class Server:
         lifespan: makes an async context manager that is entered before the first task and left after the
             last; what it yields is `context().state` in handlers.
         team: name of the team that runs the server, for operators.
+        version: version of your application, for operators.
 
     Raises:
         ConfigurationError: for a URL that cannot work.
-        InvalidOptionError: for a team whose name is not text, or has more than 100 characters.
+        InvalidOptionError: for a team or version that is not text, or has more than 100 characters.
     """
 
     def __init__(
@@ -88,8 +89,10 @@ class Server:
         events: Events | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
         team: str = "",
+        version: str = "",
     ) -> None:
-        check_team(team)
+        check_label("team", team)
+        check_label("version", version)
         if lifespan is not None and not takes(lifespan, 0):
             raise ConfigurationError(
                 f"lifespan {describe_function(lifespan)} of a Server must take no argument; only that of an "
@@ -100,6 +103,7 @@ class Server:
         self.events = events if events is not None else Events()
         self._clock = clock
         self._team = team
+        self._version = version
         self._make_lifespan = lifespan
         self._lifespan: Lifespan | None = None
         self._settings = DEFAULT_ENGINE_SETTINGS
@@ -195,6 +199,7 @@ class Server:
             owns_process=self._owns_process,
         )
         self._engine.team = self._team
+        self._engine.version = self._version
         self._engine.on_request = self._obey
         self.events.emit(ServerStarting(self._engine.server_id))
         await asyncio.get_running_loop().create_task(self._engine.start(), context=context)

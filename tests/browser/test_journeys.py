@@ -118,6 +118,7 @@ def press_button(page: Page, label: str) -> None:
     ("path", "button"),
     [
         ("servers/server-1", "Stop…"),
+        ("servers?version=2026.11.2", "Stop all…"),
         ("schedules/entry-cart.remind", "Run now…"),
         ("queues/shipping-labels", "Pause…"),
         ("task-types/payments", "Delete…"),

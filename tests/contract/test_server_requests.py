@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq import App, ServerConfig
 from pyasynq._broker.inspecting.servers import look_at_request, request_of_server
 from pyasynq._broker.server_requests import ask_server, read_request
 from pyasynq._broker.servers import write_server_state
-from pyasynq._wire.engine_text import decode_answer, decode_engine, decode_loop_blocked, encode_engine
+from pyasynq._engine.logs import version_text
+from pyasynq._wire.engine_text import (
+    decode_answer,
+    decode_engine,
+    decode_engine_texts,
+    decode_loop_blocked,
+    encode_engine,
+)
 from pyasynq._wire.keys import SERVERS_KEY, server_request_key
 from pyasynq.errors import InvalidOptionError, ServerNotFoundError
 from pyasynq.events import HeartbeatWritten, RoundFailed, ServerAsked
 from pyasynq.info import RequestStatus, ServerAction, ServerAnswer, ServerRequestResult
 from pyasynq.inspector import Inspector
 from pyasynq.limits import QueueLimits
+from pyasynq.operations import Operator, User
 from pyasynq.server import ServerState
 from tests.contract.test_inspector import ask  # noqa: F401 - a fixture
 from tests.contract.test_servers import server
 from tests.factories import NOW
 from tests.fix_broker import BlockingPerformer
 from tests.fix_consumer import consuming
-from tests.fix_engine import Gate, Recorder, make_server, serving
+from tests.fix_engine import QUICK, Gate, Recorder, make_server, serving
 from tests.run_async import run_async
 from tests.waiting import set_to
 
@@ -107,6 +117,16 @@ def test_a_blocked_event_loop_is_read_from_the_record(text: str) -> None:
     assert decode_loop_blocked(text) is None
 
 
+def test_versions_are_read_from_the_record() -> None:
+    """Next to the limits; anything but text of at most 100 characters is left out."""
+    texts = {"team": "", "version": "2026.11.2", "engine_version": "0.1.0"}
+    text = encode_engine("pyasynq", {"default": QueueLimits(2)}, texts=texts)
+    assert texts == decode_engine_texts(text)
+    assert ("pyasynq", {"default": QueueLimits(2)}) == decode_engine(text)
+    for wrong in ("7", "[]", f'"{"1" * 101}"'):
+        assert {""} == set(decode_engine_texts(f'pyasynq {{"version":{wrong}}}').values())
+
+
 def test_a_server_in_go_is_asked_for_nothing(ask: Ask, redis_client: RedisClient) -> None:  # noqa: F811
     """It would not read the request; the result says so."""
     BlockingPerformer(redis_client)(write_server_state(server(engine=""), [], now=NOW))
@@ -175,6 +195,42 @@ async def test_a_server_that_is_asked_to_stop_ends_its_run(redis_url: str) -> No
 
     assert (RequestStatus.ENDED, 0) == (result.status, await run)
     assert ["stop"] == [event.action for event in recorder.of(ServerAsked)]
+
+
+@run_async
+async def test_all_servers_of_a_version_are_stopped(redis_url: str) -> None:
+    """An app's version is in the records of its servers; those of another version work on."""
+    old, new = App(redis_url, version="1"), App(redis_url, version="2")
+    for app in (old, new):
+        app.task("t")(_do_nothing)
+    servers = [(app, app.server(ServerConfig())) for app in (old, old, new)]
+    async with AsyncExitStack() as stack:
+        operator = await stack.enter_async_context(Operator(redis_url, User.with_role("mira", "admin")))
+        for app, one in servers:
+            one._settings = QUICK
+            recorder = Recorder(one.events)
+            await one.start(app)
+            stack.push_async_callback(one.shutdown)
+            await recorder.wait(HeartbeatWritten)
+        infos = await operator.servers()
+        assert ["1", "1", "2"] == sorted(info.version for info in infos)
+        assert {version_text()} == {info.engine_version for info in infos}
+
+        with pytest.raises(InvalidOptionError, match=r"^confirm=3: must be the number of servers; 2 live"):
+            await operator.stop_servers(version="1", confirm=3)
+        results = await operator.stop_servers(version="1", confirm=2, wait=60)
+
+        assert {servers[0][1].id, servers[1][1].id} == {result.server_id for result in results}
+        assert {RequestStatus.ENDED} == {result.status for result in results}
+        assert ["2"] == [info.version for info in await operator.servers()]
+        [quiet] = await operator.quiet_servers(engine_version=version_text(), wait=60)
+        assert (servers[2][1].id, RequestStatus.OBEYED) == (quiet.server_id, quiet.status)
+        [_, entry] = (await operator.audit()).entries[:2]
+        assert ("stop_servers", "1") == (entry.verb, entry.details["version"])
+
+
+def _do_nothing() -> None:
+    """Return."""
 
 
 @run_async

@@ -191,6 +191,31 @@ def test_a_server_is_named_by_host_and_process_or_by_its_id(cli: Cli, redis_clie
     assert (1, True) == (twins.exit_code, "give an id: server-1 twin" in twins.stderr)
 
 
+def test_all_servers_of_a_version_are_stopped(cli: Cli, redis_client: RedisClient) -> None:
+    """The version is in the list as JSON; without --yes and a terminal nothing is asked."""
+    fill_shop(redis_client, cli.url, scale=10_000)
+    versions = {one["host"]: (one["version"], one["engine_version"]) for one in cli.json("server", "ls")}
+    assert ("2026.11.2", "0.1.0") == versions["worker-1"]
+    assert ("", "") == versions["go-a"]
+    assert ["worker-3"] == [one["host"] for one in cli.json("server", "ls", "--version", "2026.11.1")]
+
+    unasked = cli.run("server", "stop", "--version", "2026.11.1")
+    assert (4, True) == (unasked.exit_code, "Stop 1 server of version 2026.11.1" in unasked.stderr)
+    for wrong in (("server", "quiet"), ("server", "quiet", "a:1", "--version", "2026.11.1")):
+        assert 2 == cli.run(*wrong).exit_code
+    assert 1 == cli.run("server", "quiet", "--version", "2025.1", "--yes").exit_code
+    assert [] == redis_client.keys("asynq:x:ask:*")
+
+
+@pytest.mark.long
+def test_servers_of_a_version_that_do_not_answer_are_told(cli: Cli, redis_client: RedisClient) -> None:
+    """The command waits for two heartbeats."""
+    fill_shop(redis_client, cli.url, scale=10_000)
+    asked = cli.run("server", "quiet", "--version", "2026.11.1", "--yes", "--reason", "leaks")
+    assert (0, "Server worker-3:3902 has not answered yet.\n") == (asked.exit_code, asked.stderr)
+    assert [b"asynq:x:ask:server-3"] == redis_client.keys("asynq:x:ask:*")
+
+
 def announce_twin(url: str) -> None:
     """Let a second server run in the process of the first one."""
     info = ServerInfo(

@@ -86,6 +86,7 @@ class EngineCore:
         task_state: the value of `context().state` in handlers.
         ready: whether the start is complete and the shutdown has not begun.
         team: name of the team that runs it, for its record; set before the start.
+        version: version of the application, for its record; set before the start.
         noun: its name in errors.
     """
 
@@ -105,6 +106,7 @@ class EngineCore:
         self.task_state: Any = None
         self.server_id = str(uuid.uuid4())
         self.team = ""
+        self.version = ""
         self.ready = False
         self._taking = True
         self._target = target
@@ -281,6 +283,7 @@ class EngineCore:
         watch = LoopWatch(self._deadlines, self._settings, self._clock, self._events, parts.roster.snapshot)
         self._record.blocked_seconds = watch.get_blocked_seconds
         self._record.team = self.team
+        self._record.version = self.version
         self._heartbeater = Heartbeater(
             parts, self._beat_driver, self._record, rule, watch, owns_process=self._owns_process
         )

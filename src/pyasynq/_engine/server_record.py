@@ -7,6 +7,7 @@ import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pyasynq._engine.logs import version_text
 from pyasynq._engine.run.attempt import Phase
 from pyasynq._wire.engine_text import encode_engine
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
@@ -54,11 +55,14 @@ class ServerRecordBuilder:
         """Function that returns the seconds of a blocked event loop so far; set before the first record."""
         self.team = ""
         """Name of the team that runs the server; set before the first record."""
+        self.version = ""
+        """Version of the application; set before the first record."""
         self._config = config
         self._board = board
         self._settings = settings
         self._started = started
         self._types = types
+        self._engine_version = version_text()
 
     def write(self, attempts: Iterable[Attempt]) -> tuple[ServerInfo, list[WorkerInfo]]:
         """Return the server's record and those of its running attempts, at most 1 MB of them."""
@@ -81,7 +85,7 @@ class ServerRecordBuilder:
                 self._types,
                 self.answer,
                 self.blocked_seconds(),
-                self.team,
+                {"team": self.team, "version": self.version, "engine_version": self._engine_version},
             ),
         )
         workers = []

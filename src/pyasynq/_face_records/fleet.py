@@ -36,6 +36,20 @@ SERVERS: Final = View(
             is_wide=True,
         ),
         Field("engine", Kind.TEXT, "`pyasynq`, or `asynq` for a server in Go.", "ENGINE"),
+        Field(
+            "version",
+            Kind.TEXT,
+            "Version of its application; empty if it tells none.",
+            "VERSION",
+            is_wide=True,
+        ),
+        Field(
+            "engine_version",
+            Kind.TEXT,
+            "Version of pyasynq; empty for a server in Go.",
+            "ENGINE VERSION",
+            is_wide=True,
+        ),
         Field("started", Kind.TIME, "When it started.", "STARTED", is_optional=True),
     ),
     "No running servers; start one with  pyasynq worker MODULE:APP",
@@ -54,6 +68,8 @@ def describe_server(info: ServerInfo) -> Record:
         "queues": dict(sorted(info.queues.items(), key=lambda one: (-one[1], one[0]))),
         "strict": info.strict_priority,
         "engine": info.engine or "asynq",
+        "version": info.version,
+        "engine_version": info.engine_version,
         "started": info.started,
     }
 

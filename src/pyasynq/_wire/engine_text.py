@@ -14,6 +14,10 @@ A server may have the name of its team:
 
     pyasynq {"team":"starmap"}
 
+The versions of pyasynq and of the application are there as well; the latter only if the application has one:
+
+    pyasynq {"engine_version":"0.1.0","version":"2026.11.2"}
+
 The name ends at the first space. JSON follows; a reader ignores the parts it does not know.
 """
 
@@ -32,9 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_TEXTS: Final = ("team", "version", "engine_version")
 _FIELDS: Final = ("rate", "period", "burst", "ordered")
 _MAX_TYPE_BYTES: Final = 16_384
 """Bytes that the names of the types may have in a record, which is written every 5 seconds."""
+_LONGEST_TEXT: Final = 100
+"""Characters of a version or a team's name; a longer one is ignored."""
 _LEAST_BLOCKED: Final = 1.0
 """Seconds after which a blocked event loop is reported."""
 
@@ -45,9 +52,12 @@ def encode_engine(
     types: ServedTypes | None = None,
     answer: ServerAnswer | None = None,
     blocked: float = 0.0,
-    team: str = "",
+    texts: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the text; queues without limits are left out, as are types that are unknown or too many."""
+    """Return the text; queues without limits are left out, as are types that are unknown or too many.
+
+    `texts` has the team and the versions by name; empty ones are left out.
+    """
     details: dict[str, Any] = {}
     described = {queue: _describe(limit) for queue, limit in limits.items() if limit}
     if described:
@@ -65,8 +75,7 @@ def encode_engine(
         }
     if blocked >= _LEAST_BLOCKED:
         details["blocked"] = round(blocked, 1)
-    if team:
-        details["team"] = team
+    details |= {key: text for key, text in (texts or {}).items() if text}
     return f"{name} {_dump(details)}" if details else name
 
 
@@ -98,14 +107,19 @@ def decode_loop_blocked(text: str) -> timedelta | None:
         return None
 
 
-def decode_team(text: str) -> str:
-    """Decode the name of a server's team; empty if it has none."""
+def decode_engine_texts(text: str) -> dict[str, str]:
+    """Decode `team`, `version` and `engine_version` of a server; what it does not publish is empty."""
     _, _, details = text.partition(" ")
     try:
-        team = json.loads(details).get("team", "") if details else ""
+        found = json.loads(details) if details else {}
+        texts = {key: found.get(key) for key in _TEXTS}
     except (ValueError, AttributeError, RecursionError):
-        return ""
-    return team if isinstance(team, str) else ""
+        texts = {}
+    return {key: _check_length(texts.get(key)) for key in _TEXTS}
+
+
+def _check_length(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
 
 
 def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pyasynq._exit_codes import EXIT_CLEAN
 from pyasynq._face_records.fleet import SERVERS, describe_server
 from pyasynq._face_records.lease_workers import LEASE_WORKERS, describe_lease_worker
+from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
-from pyasynq.cli.actions import for_each, reason_option
+from pyasynq.cli.actions import confirm_change, for_each, reason_option, yes_option
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.info import RequestStatus
+from pyasynq.operations import choose_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +35,14 @@ _ANSWERS: Final = {
 }
 
 
+_version = click.option(
+    "--version", metavar="TEXT", default="", help="All servers of this version of the application."
+)
+_engine_version = click.option(
+    "--engine-version", metavar="TEXT", default="", help="All servers of this version of pyasynq."
+)
+
+
 @click.group(cls=NounGroup, aliases={"ls": "list"})
 def server_group() -> None:
     """Look at the servers that run tasks; quiet and stop them."""
@@ -42,14 +53,21 @@ def server_group() -> None:
     examples=(
         "pyasynq server ls",
         "pyasynq server ls --watch",
+        "pyasynq server ls --version 2026.11.1",
     ),
 )
+@_version
+@_engine_version
 @operator_command
-async def list_servers_command(session: Session) -> None:
+async def list_servers_command(session: Session, version: str, engine_version: str) -> None:
     """List the running servers, those in Go included."""
 
     async def gather() -> list[Record]:
-        servers = await session.operator.servers()
+        servers = [
+            one
+            for one in await session.operator.servers()
+            if version in {"", one.version} and engine_version in {"", one.engine_version}
+        ]
         return [describe_server(info) for info in sorted(servers, key=lambda one: (one.host, one.pid))]
 
     await session.show(SERVERS, gather)
@@ -66,7 +84,7 @@ async def list_lease_workers(session: Session) -> None:
     await session.show(LEASE_WORKERS, gather)
 
 
-_names = click.argument("names", metavar="HOST:PID|ID...", nargs=-1, required=True)
+_names = click.argument("names", metavar="HOST:PID|ID...", nargs=-1)
 
 
 async def find_server_id(session: Session, name: str) -> str:
@@ -83,37 +101,97 @@ async def find_server_id(session: Session, name: str) -> str:
     return named[0] if named else name
 
 
-@server_group.command("quiet", examples=("pyasynq server quiet worker-1:3900",))
+@server_group.command(
+    "quiet", examples=("pyasynq server quiet worker-1:3900", "pyasynq server quiet --version 2026.11.1")
+)
 @_names
+@_version
+@_engine_version
+@yes_option
 @reason_option
 @operator_command
-async def quiet(session: Session, names: Sequence[str], reason: str) -> int:
+async def quiet(
+    session: Session, names: Sequence[str], version: str, engine_version: str, *, yes: bool, reason: str
+) -> int:
     """Let servers take no more tasks; what runs already runs on.
 
     Name a server by host and process id as  pyasynq server ls  shows them, or by the id of  -o wide.
+    Or name a version; its servers are counted, and you are asked before.
     """
+    if version or engine_version:
+        return await _ask_version(session, "Quiet", names, (version, engine_version), yes=yes, reason=reason)
 
     async def act(name: str) -> None:
         server_id = await find_server_id(session, name)
         result = await session.operator.quiet_server(server_id, wait=_WAIT, reason=reason)
         click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
 
-    return await for_each(names, act)
+    return await for_each(_require_names(names), act)
 
 
-@server_group.command("stop", examples=('pyasynq server stop worker-1:3900 --reason "new release"',))
+@server_group.command(
+    "stop",
+    examples=(
+        'pyasynq server stop worker-1:3900 --reason "new release"',
+        'pyasynq server stop --version 2026.11.1 --reason "it leaks"',
+    ),
+)
 @_names
+@_version
+@_engine_version
+@yes_option
 @reason_option
 @operator_command
-async def stop(session: Session, names: Sequence[str], reason: str) -> int:
+async def stop(
+    session: Session, names: Sequence[str], version: str, engine_version: str, *, yes: bool, reason: str
+) -> int:
     """Shut servers down, each with its whole worker; unfinished tasks are put back.
 
     Name a server by host and process id as  pyasynq server ls  shows them, or by the id of  -o wide.
+    Or name a version; its servers are counted, and you are asked before.
     """
+    if version or engine_version:
+        return await _ask_version(session, "Stop", names, (version, engine_version), yes=yes, reason=reason)
 
     async def act(name: str) -> None:
         server_id = await find_server_id(session, name)
         result = await session.operator.stop_server(server_id, wait=_WAIT, reason=reason)
         click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
 
-    return await for_each(names, act)
+    return await for_each(_require_names(names), act)
+
+
+def _require_names(names: Sequence[str]) -> Sequence[str]:
+    if not names:
+        raise click.UsageError("Name a server as HOST:PID or by its id, or all of one --version.")
+    return names
+
+
+async def _ask_version(
+    session: Session, word: str, names: Sequence[str], versions: tuple[str, str], *, yes: bool, reason: str
+) -> int:
+    if names:
+        raise click.UsageError("Name either servers or a version.")
+    version, engine_version = versions
+    chosen = choose_servers(await session.operator.servers(), version=version, engine_version=engine_version)
+    running = sum(len(one.active_workers) for one in chosen)
+    told = " and ".join(
+        filter(
+            None,
+            (
+                version and f"version {visible(version)}",
+                engine_version and f"pyasynq {visible(engine_version)}",
+            ),
+        )
+    )
+    what = f"{word} {counted(len(chosen), 'server')} of {told}, running {counted(running, 'task')},"
+    confirm_change(session, what, number=len(chosen), yes=yes)
+    request = session.operator.stop_servers if word == "Stop" else session.operator.quiet_servers
+    results = await request(
+        version=version, engine_version=engine_version, confirm=len(chosen), wait=_WAIT, reason=reason
+    )
+    places = {one.id: f"{one.host}:{one.pid}" for one in chosen}
+    for result in results:
+        name = places.get(result.server_id, result.server_id)
+        click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
+    return EXIT_CLEAN

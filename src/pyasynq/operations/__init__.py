@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .presentation import Node, Presentation, ShowHook, present
     from .redaction import MASK, RedactHook, Redactor, Withheld
     from .selection import Budget
+    from .server_choice import choose_servers, needs_server_number
     from .thresholds import DEFAULT_THRESHOLDS, Thresholds
     from .type_configurations import TypeConfiguration, TypeVersion
     from .verbs import VERBS, Subject, Verb
@@ -76,6 +77,7 @@ _EXPORTS_BY_MODULE: Final = {
     "presentation": ("Node", "Presentation", "ShowHook", "present"),
     "redaction": ("MASK", "RedactHook", "Redactor", "Withheld"),
     "selection": ("Budget",),
+    "server_choice": ("choose_servers", "needs_server_number"),
     "thresholds": ("DEFAULT_THRESHOLDS", "Thresholds"),
     "type_configurations": ("TypeConfiguration", "TypeVersion"),
     "verbs": ("Subject", "VERBS", "Verb"),
@@ -134,9 +136,11 @@ __all__ = [
     "User",
     "Verb",
     "Withheld",
+    "choose_servers",
     "find_attention",
     "make_worker_id",
     "needs_reason",
+    "needs_server_number",
     "parse_task_line",
     "present",
     "report_lease_workers",

@@ -18,6 +18,7 @@ _ARGUMENTS: Final = {
     Subject.QUEUE: "queue",
     Subject.QUEUES: "queues",
     Subject.SERVER: "server_id",
+    Subject.SERVERS: "server_ids",
     Subject.ENTRY: "entry_id",
     Subject.TARGETS: "targets",
     Subject.OPERATION: "operation_id",
@@ -82,6 +83,10 @@ class OperatorCall:
     @queues.setter
     def queues(self, names: Sequence[str]) -> None:
         self._bound.arguments["queues"] = names
+
+    def name_servers(self, server_ids: Sequence[str]) -> None:
+        """Put the ids of the servers that the call is about in place of a version."""
+        self._bound.arguments["server_ids"] = server_ids
 
     def is_allowed(self, access: Access, queue: str) -> bool:
         """Return whether the user has every needed permission for a queue."""

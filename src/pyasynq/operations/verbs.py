@@ -30,6 +30,8 @@ class Subject(enum.Enum):
     """Any queue; what belongs to queues that the user does not see is taken out of the result."""
     SERVER = "all queues of a server"
     """The argument `server_id`: every queue that the server serves."""
+    SERVERS = "all queues of some servers"
+    """The argument `server_ids`, or `version` and `engine_version`: every queue of each of these servers."""
     ENTRY = "the queue of a schedule"
     """The queue of the schedule that the argument `entry_id` names: the one into which it enqueues."""
     TARGETS = "the queues of some tasks"
@@ -48,7 +50,8 @@ _WITHOUT_CONTENTS: Final = frozenset(
         *("run_tasks", "archive_tasks", "delete_tasks", "cancel_tasks"),
         *("run_all_tasks", "archive_all_tasks", "delete_all_tasks"),
         *("operation", "operations", "pause_operation", "resume_operation", "stop_operation"),
-        *("quiet_server", "stop_server", "task_types", "pause_schedule", "resume_schedule"),
+        *("quiet_server", "stop_server", "quiet_servers", "stop_servers"),
+        *("task_types", "pause_schedule", "resume_schedule"),
         *("attempt_series", "marks", "add_mark", "remove_mark", "examine", "repair", "replicas"),
         *("queue_locations", "redis_texts"),
         *("type_configurations", "type_configurations_version", "type_configuration"),
@@ -206,6 +209,13 @@ _ROWS: Final = (
     _view("lease_workers", Subject.SHOWN, "list the workers that lease over HTTP"),
     _change("quiet_server", Subject.SERVER, Permission.SERVERS_STOP, "let a server take no more tasks"),
     _change("stop_server", Subject.SERVER, Permission.SERVERS_STOP, "shut a server down with its worker"),
+    _change(
+        "quiet_servers",
+        Subject.SERVERS,
+        Permission.SERVERS_STOP,
+        "let all servers of a version take no more tasks",
+    ),
+    _change("stop_servers", Subject.SERVERS, Permission.SERVERS_STOP, "shut down all servers of a version"),
     _view("task_types", Subject.SHOWN, "list the task types that workers describe"),
     _view("schedules", Subject.SHOWN, "list the periodic tasks of running schedulers"),
     _view("schedule_events", Subject.ENTRY, "list what a schedule enqueued"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyasynq._checks import check_team
+from pyasynq._checks import check_label
 from pyasynq.errors import ConfigurationError
 
 from .http_road import HttpRoad
@@ -25,7 +25,7 @@ def make_road(*, redis: Any = None, service: str | None = None, key: str = "", t
     Raises:
         ConfigurationError: when they name none or two, and for values that cannot be.
     """
-    check_team(team)
+    check_label("team", team)
     if redis is not None and service is not None:
         raise ConfigurationError("redis, service: these are two roads for tasks; give one of them")
     if service is not None:

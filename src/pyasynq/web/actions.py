@@ -12,8 +12,10 @@ from pyasynq.operations import Act
 from pyasynq.web.fleet_actions import (
     act_on_schedule,
     act_on_server,
+    act_on_version,
     schedule_question,
     server_question,
+    version_question,
 )
 from pyasynq.web.frame import Notice
 from pyasynq.web.limit_form import change_limits
@@ -234,6 +236,7 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/queues/{queue}/delete": delete_queue_question,
     "/queues/{queue}/tasks/{task}/{verb}": task_question,
     "/servers/{server}/{verb}": server_question,
+    "/server-versions/{verb}": version_question,
     "/schedules/{entry}/{verb}": schedule_question,
     "/task-types/{type}/delete": task_type_edit.delete_question,
     "/keys/{key}/{verb}": api_keys.key_question,
@@ -249,6 +252,7 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/queues/{queue}/delete": _delete_queue,
     "/queues/{queue}/tasks/{task}/{verb}": _act_on_task,
     "/servers/{server}/{verb}": act_on_server,
+    "/server-versions/{verb}": act_on_version,
     "/schedules/{entry}/{verb}": act_on_schedule,
     "/task-types/{type}/edit": task_type_edit.change_type,
     "/task-types/{type}/delete": task_type_edit.delete_type,

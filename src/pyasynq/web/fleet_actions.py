@@ -8,6 +8,7 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotFoundError
 from pyasynq.info import RequestStatus
+from pyasynq.operations import choose_servers
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_servers
@@ -32,6 +33,20 @@ _SERVER_WORDS: Final = {
         "It takes no more tasks, waits for what runs, and shuts down with its whole worker.",
     ),
 }
+_VERSION_WORDS: Final = {
+    "quiet_servers": (
+        "Quiet",
+        "They take no more tasks; what runs goes on. Only a restart lets them take tasks again.",
+    ),
+    "stop_servers": (
+        "Stop",
+        "They take no more tasks, wait for what runs, and shut down with their whole workers.",
+    ),
+}
+VERSION_FIELDS: Final = ("version", "engine_version")
+"""Parameters that choose servers by the versions of the application and of pyasynq."""
+_MOST_NAMED: Final = 200
+_LONGEST_NUMBER: Final = 10
 _SCHEDULE_WORDS: Final = {
     "pause_schedule": ("Pause", "It enqueues nothing until it is resumed.", "It is paused."),
     "resume_schedule": (
@@ -84,6 +99,63 @@ async def act_on_server(ask: PageRequest, fields: dict[str, str]) -> Response:
     request = ask.operator.stop_server if verb == "stop_server" else ask.operator.quiet_server
     result = await request(server_id, reason=read_reason(fields))
     return redirect(ask, ask.links.to("servers", server_id), Notice(*_STATUS_WORDS[result.status]))
+
+
+async def version_question(ask: PageRequest) -> Page:
+    """Ask before all servers of a version are quieted or stopped."""
+    verb = ask.name("verb")
+    word, text = _words(_VERSION_WORDS, verb, "servers")
+    ask.require_somewhere(verb)
+    versions = {name: ask.query.get(name, "") for name in VERSION_FIELDS}
+    version, engine_version = versions.values()
+    chosen = choose_servers(await read_servers(ask), version=version, engine_version=engine_version)
+    for server in chosen:
+        for queue in server.queues:
+            ask.require(verb, queue)
+    servers, running = counted(len(chosen), "server"), sum(len(one.active_workers) for one in chosen)
+    told = name_versions(**versions)
+    question = Question(
+        heading=f"{word} {servers} of {told}?",
+        text=f"{text} They run {counted(running, 'task')} now.",
+        action=ask.links.to("server-versions", verb),
+        button=f"{word} {servers}",
+        keep="Leave them running",
+        keep_href=ask.links.to("servers", **versions),
+        is_danger=verb == "stop_servers",
+        hidden=tuple(versions.items()),
+        samples=tuple(visible(f"{one.host}:{one.pid}") for one in chosen[:_MOST_NAMED]),
+        samples_label=servers,
+        confirm=str(len(chosen)),
+        confirm_label=f"Type the number of servers, {len(chosen)}, to confirm",
+    )
+    return Page("question.html", question.heading, "servers", question)
+
+
+async def act_on_version(ask: PageRequest, fields: dict[str, str]) -> Response:
+    """Ask all servers of a version to take no more tasks, or to stop."""
+    verb = ask.name("verb")
+    _words(_VERSION_WORDS, verb, "servers")
+    version, engine_version = (fields.get(name, "") for name in VERSION_FIELDS)
+    typed = fields.get("confirm", "").replace(",", "")
+    request = ask.operator.stop_servers if verb == "stop_servers" else ask.operator.quiet_servers
+    results = await request(
+        version=version,
+        engine_version=engine_version,
+        confirm=int(typed) if typed.isdecimal() and len(typed) < _LONGEST_NUMBER else 0,
+        reason=read_reason(fields),
+    )
+    notice = f"{counted(len(results), 'server was', 'servers were')} asked. They obey within 5 seconds."
+    back = ask.links.to("servers", version=version, engine_version=engine_version)
+    return redirect(ask, back, Notice("good", notice))
+
+
+def name_versions(version: str, engine_version: str) -> str:
+    """Return what servers of a version are called: `version 2026.11.2 on pyasynq 0.1.0`."""
+    parts = (
+        version and f"version {visible(version)}",
+        engine_version and f"pyasynq {visible(engine_version)}",
+    )
+    return " on ".join(filter(None, parts))
 
 
 async def schedule_question(ask: PageRequest) -> Page:

@@ -39,7 +39,10 @@ class Question:
     choices: tuple[tuple[str, str], ...] = ()
     confirm: str = ""
     """Text that the user must type."""
+    confirm_label: str = "Type its name to confirm"
     samples: tuple[str, ...] = ()
+    samples_label: str = ""
+    """Title of the folded list of samples; by default their number."""
     field: QuestionField | None = None
     needs_reason: bool = False
     reason: str = ""

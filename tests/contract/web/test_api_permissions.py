@@ -88,6 +88,8 @@ ROWS: Final[dict[str, Row]] = {
     "GET /servers/{server}": Row(_QUEUE),
     "POST /servers/{server}:quiet": Row(_TAKEN),
     "POST /servers/{server}:stop": Row(_TAKEN),
+    "POST /servers:quiet": Row(_TAKEN, {"version": "2026.11.2"}),
+    "POST /servers:stop": Row(_TAKEN, {"engine_version": "0.1.0", "confirm": 3}),
     "GET /schedules": Row(_SEEN),
     "GET /schedules/{schedule}": Row(_QUEUE),
     "GET /schedules/{schedule}/events": Row(_QUEUE),

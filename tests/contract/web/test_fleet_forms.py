@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._wire.keys import server_request_key
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.operations.redaction import MASK
 from pyasynq.task import TaskState
@@ -43,6 +44,40 @@ async def test_a_server_is_quieted_and_stopped_after_a_question(
         assert 404 == (await visitor.get("servers/none/stop_server")).status_code
         assert 400 == (await visitor.get("servers/server-1/dance")).status_code
         assert "stop server" in (await visitor.get("audit")).text
+
+
+@run_async
+async def test_all_servers_of_a_version_are_stopped_after_a_question(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """Their number has to be typed; others are asked for nothing."""
+    announce_servers(redis_url)
+    path, versions = "server-versions/stop_servers", "version=2026.11.2&engine_version=0.1.0"
+    async with visiting(redis_url) as visitor:
+        every = html.unescape((await visitor.get("servers")).text)
+        assert f"servers?{versions}" in every
+        assert "Stop all…" not in every
+        page = html.unescape((await visitor.get(f"servers?{versions}")).text)
+        assert f"{path}?{versions}" in page
+        assert ("worker-2:3901" in page, "worker-3:3902" in page) == (True, False)
+        question = await visitor.get(f"{path}?{versions}")
+        assert "Stop 2 servers of version 2026.11.2 on pyasynq 0.1.0?" == heading_of(question)
+        for confirm, status in (("1", 400), ("all", 400), ("2", 303)):
+            assert [] == redis_client.keys("asynq:x:ask:*")
+            fields = {
+                "version": "2026.11.2",
+                "engine_version": "0.1.0",
+                "confirm": confirm,
+                "reason": "leaks",
+            }
+            answer = await send_form(visitor, path, fields, page=f"{path}?{versions}")
+            assert status == answer.status_code
+        asked = [server_request_key(f"server-{number}").encode() for number in (1, 2)]
+        assert asked == sorted(redis_client.keys("asynq:x:ask:*"))
+        assert "2 servers were asked." in (await visitor.get("servers")).text
+        assert "leaks" in (await visitor.get("audit")).text
+        assert 404 == (await visitor.get(f"{path}?version=2025.1")).status_code
+        assert 400 == (await visitor.get(path)).status_code
 
 
 @run_async

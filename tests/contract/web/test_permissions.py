@@ -128,6 +128,12 @@ ROWS: Final[dict[str, Row]] = {
         "queues/emails/tasks/a/delete_task", "401 403 200 200 404"
     ),
     "GET /servers/{server}/{verb}": Row("servers/server-1/stop_server", "401 403 200 200 404"),
+    "GET /server-versions/{verb}": Row(
+        "server-versions/stop_servers?version=2026.11.2", "401 403 200 200 404"
+    ),
+    "POST /server-versions/{verb}": Row(
+        "server-versions/quiet_servers", _FORM, {"version": "2026.11.2", "confirm": "2"}
+    ),
     "POST /servers/{server}/{verb}": Row("servers/server-1/quiet_server", _FORM),
     "GET /schedules/{entry}/{verb}": Row("schedules/entry-cart.remind/run_schedule", "401 403 200 200 404"),
     "POST /schedules/{entry}/{verb}": Row("schedules/entry-cart.remind/run_schedule", _FORM),

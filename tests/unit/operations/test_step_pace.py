@@ -23,7 +23,7 @@ def test_a_step_takes_redis_a_few_milliseconds(each: float, size: int) -> None:
 
 
 def test_delays_of_a_busy_machine_do_not_shrink_the_steps() -> None:
-    """Of five steps in a row one was not delayed, which tells what Redis needs."""
+    """One of five steps was not delayed; it tells what Redis needs."""
     assert 149 <= _run(StepPace(), 0.000_03, [0.02, 0.0, 0.05, 0.03, 0.02, 0.02]) <= 150
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import ConfigurationError, InvalidOptionError, Task
-from pyasynq._wire.engine_text import decode_team, encode_engine
+from pyasynq._wire.engine_text import decode_engine_texts, encode_engine
 from pyasynq.sdk import SdkClient, TaskReq, start_worker, with_worker
 from pyasynq.sdk.handlers import HandlerTable
 from tests.run_async import run_async
@@ -128,8 +128,9 @@ def test_a_handler_takes_context_and_task_or_fields_of_params(handler: Any, is_t
 @pytest.mark.parametrize(("text", "team"), [("", ""), ('x {"team":7}', ""), ("x [1]", ""), ("x {", "")])
 def test_a_record_without_a_sound_team_has_none(text: str, team: str) -> None:
     """What comes from Redis may be anything."""
-    assert team == decode_team(text)
-    assert "starmap" == decode_team(encode_engine("pyasynq", {}, team="starmap"))
+    assert team == decode_engine_texts(text)["team"]
+    written = encode_engine("pyasynq", {}, texts={"team": "starmap"})
+    assert "starmap" == decode_engine_texts(written)["team"]
 
 
 @pytest.mark.parametrize("starts", [False, True])

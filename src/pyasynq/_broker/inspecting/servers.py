@@ -11,9 +11,9 @@ from pyasynq._checks import check_name
 from pyasynq._wire.engine_text import (
     decode_answer,
     decode_engine,
+    decode_engine_texts,
     decode_loop_blocked,
     decode_served_types,
-    decode_team,
 )
 from pyasynq._wire.keys import SERVERS_KEY
 from pyasynq.errors import ServerNotFoundError
@@ -117,7 +117,7 @@ def describe_record(record: LiveServer) -> ServerInfo:
         types=decode_served_types(info.engine),
         answer=decode_answer(info.engine),
         loop_blocked=decode_loop_blocked(info.engine),
-        team=decode_team(info.engine),
+        **decode_engine_texts(info.engine),
     )
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
+from pyasynq._broker.inspecting.servers import is_request_open, look_at_request, request_of_server
+from pyasynq._checks import parse_seconds
+from pyasynq._clock import sleep_async
+from pyasynq.errors import ServerNotFoundError
+from pyasynq.info import RequestStatus, ServerAction, ServerRequestResult
+from pyasynq.operations.server_choice import check_server_number
 from pyasynq.task_types import prefer_types
 
 from ._base import OperatorBase
@@ -21,11 +28,13 @@ if TYPE_CHECKING:
         SchedulerEntryInfo,
         SchedulerEvent,
         ServerInfo,
-        ServerRequestResult,
         TaskEvent,
     )
     from pyasynq.options import Duration
     from pyasynq.task_types import TaskTypeInfo
+
+
+_LOOK_SECONDS: Final = 0.1
 
 
 class ServerOperator(OperatorBase):
@@ -56,6 +65,76 @@ class ServerOperator(OperatorBase):
             ServerNotFoundError: when no live server that the user sees has this id.
         """
         return await self._inspector.stop_server(server_id, wait=wait)
+
+    async def quiet_servers(
+        self,
+        server_ids: Sequence[str] | None = None,
+        *,
+        version: str = "",
+        engine_version: str = "",
+        confirm: int | None = None,
+        wait: Duration = 0.0,
+        reason: str = "",
+    ) -> list[ServerRequestResult]:
+        """Ask several servers to take no more tasks; the arguments are those of `stop_servers`."""
+        return await self._ask_servers(server_ids or (), ServerAction.QUIET, confirm, wait)
+
+    async def stop_servers(
+        self,
+        server_ids: Sequence[str] | None = None,
+        *,
+        version: str = "",
+        engine_version: str = "",
+        confirm: int | None = None,
+        wait: Duration = 0.0,
+        reason: str = "",
+    ) -> list[ServerRequestResult]:
+        """Ask several servers to shut down with their workers: some by their ids, or all of a version.
+
+        The user needs all queues of each of them. Servers of which the user sees no queue are left out of a
+        version. A server that ends meanwhile is reported as ended.
+
+        Args:
+            server_ids: ids of servers; None for all of the version.
+            version: of the application, `ServerInfo.version`.
+            engine_version: of pyasynq, `ServerInfo.engine_version`.
+            confirm: number of the servers; needed for more than 10, and in production.
+            wait: how long to wait for their ends.
+            reason: why; it is kept in the audit.
+
+        Raises:
+            InvalidOptionError: for neither ids nor a version, or another number than `confirm`.
+            ServerNotFoundError: no live server that the user sees has one of the ids, or the version.
+        """
+        return await self._ask_servers(server_ids or (), ServerAction.STOP, confirm, wait)
+
+    async def _ask_servers(
+        self, server_ids: Sequence[str], action: ServerAction, confirm: int | None, wait: Duration
+    ) -> list[ServerRequestResult]:
+        check_server_number(len(server_ids), self._environment, confirm)
+        until = time.monotonic() + parse_seconds("wait", wait)
+        now = self._inspector.redis_now()
+        plans = [request_of_server(one, action, now=now) for one in server_ids]
+        answers = await self._inspector.run_batch(plans)
+        results = {}
+        for server_id, answer in zip(server_ids, answers, strict=True):
+            if isinstance(answer, ServerNotFoundError):
+                results[server_id] = ServerRequestResult(server_id, action, RequestStatus.ENDED)
+            elif isinstance(answer, Exception):
+                raise answer
+            else:
+                results[server_id] = answer
+        while time.monotonic() < until:
+            asked = [one for one in results.values() if is_request_open(one)]
+            if not asked:
+                break
+            await sleep_async(_LOOK_SECONDS)
+            now = self._inspector.redis_now()
+            for one in await self._inspector.run_batch([look_at_request(one, now=now) for one in asked]):
+                if isinstance(one, Exception):
+                    raise one
+                results[one.server_id] = one
+        return list(results.values())
 
     async def task_types(self) -> list[TaskTypeInfo]:
         """Return the application's task types, and what workers have described within 30 days.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq.errors import OperationNotFoundError, QueueNotFoundError, ServerNotFoundError
+from pyasynq.errors import OperationNotFoundError, QueueNotFoundError
 from pyasynq.operations.guard import (
     OperatorCall,
     denied,
@@ -14,6 +14,7 @@ from pyasynq.operations.guard import (
     require_somewhere,
 )
 from pyasynq.operations.operation import Act
+from pyasynq.operations.server_choice import choose_servers
 from pyasynq.operations.shown import queue_of_entry
 from pyasynq.operations.verbs import Subject
 
@@ -51,8 +52,8 @@ class Admission:
                 self._check_queues(call)
             case Subject.SHOWN:
                 require_somewhere(self._access, call.verb)
-            case Subject.SERVER:
-                self._check_server(call)
+            case Subject.SERVER | Subject.SERVERS:
+                self._check_servers(call)
             case Subject.ENTRY:
                 self._check_entry(call)
             case Subject.TARGETS:
@@ -72,17 +73,23 @@ class Admission:
             names = self._door.queues()
             call.queues = [name for name in names if call.is_allowed(self._access, name)]
 
-    def _check_server(self, call: OperatorCall) -> None:
+    def _check_servers(self, call: OperatorCall) -> None:
         require_somewhere(self._access, call.verb)
-        server_id = str(call.argument("server_id"))
-        found = [server for server in self._door.servers() if server.id == server_id]
-        if not any(self._access.sees(queue) for server in found for queue in server.queues):
-            raise ServerNotFoundError(server_id)
-        call.concerns = tuple(sorted(found[0].queues))
+        is_one = call.verb.subject is Subject.SERVER
+        servers = self._door.servers()
+        found = choose_servers(
+            [server for server in servers if any(map(self._access.sees, server.queues))],
+            [str(call.argument("server_id"))] if is_one else call.argument("server_ids"),
+            version=call.argument("version") or "",
+            engine_version=call.argument("engine_version") or "",
+        )
+        call.concerns = tuple(sorted({queue for server in found for queue in server.queues}))
         # The name of a queue that the user does not see is not told.
         for queue in sorted(call.concerns, key=self._access.sees):
             if not call.is_allowed(self._access, queue):
                 raise denied(self._access, call.verb, queue if self._access.sees(queue) else "")
+        if not is_one:
+            call.name_servers([server.id for server in found])
 
     def _check_targets(self, call: OperatorCall) -> None:
         act, options = Act(call.argument("act")), call.argument("options")

@@ -141,6 +141,17 @@ class ActOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
     undo: Annotated[bool, Meta(description="Delete: keep the tasks for a day.")] = True
 
 
+class ServersRequest(ReasonRequest):
+    """Servers to ask: all of a version of the application, of pyasynq, or of both; or some by their ids."""
+
+    version: Annotated[str, Meta(description="Version of the application.", max_length=100)] = ""
+    engine_version: Annotated[str, Meta(description="Version of pyasynq.", max_length=100)] = ""
+    ids: Annotated[list[str], Meta(description="Ids of servers.", max_length=1_000)] = []
+    confirm: Annotated[
+        int | None, Meta(description="Number of the servers; needed above 10, and in production.")
+    ] = None
+
+
 class OperationRequest(ReasonRequest):
     """Request for an operation on many tasks, given by ids or by a query."""
 

@@ -12,12 +12,15 @@ from pyasynq._face_records.reports import EVENTS, describe_type
 from pyasynq._face_records.tasks import describe_task
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotFoundError
+from pyasynq.operations import choose_servers
 
 from .call import Created, Listing
 from .problem import ProblemError
 from .records import describe_damage, describe_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from pyasynq._face_records.fields import Record
     from pyasynq.info import EntryPauseResult, SchedulerEntryInfo, ServerInfo, ServerRequestResult
     from pyasynq.operations import Examination
@@ -59,6 +62,37 @@ async def handle_quiet_server(call: ApiCall) -> Record:
 async def handle_stop_server(call: ApiCall) -> Record:
     """Ask a server to shut down with its worker."""
     return _describe_request(await call.operator.stop_server(call.names["server"], reason=call.body.reason))
+
+
+async def handle_quiet_servers(call: ApiCall) -> Listing:
+    """Ask several servers to take no more tasks."""
+    return await _ask_servers(call, call.operator.quiet_servers)
+
+
+async def handle_stop_servers(call: ApiCall) -> Listing:
+    """Ask several servers to shut down with their workers."""
+    return await _ask_servers(call, call.operator.stop_servers)
+
+
+async def _ask_servers(
+    call: ApiCall, request: Callable[..., Awaitable[list[ServerRequestResult]]]
+) -> Listing:
+    body = call.body
+    results = await request(
+        body.ids or None,
+        version=body.version,
+        engine_version=body.engine_version,
+        confirm=body.confirm,
+        reason=body.reason,
+    )
+    return Listing(list(map(_describe_request, results)))
+
+
+async def find_asked_servers(call: ApiCall) -> list[ServerInfo]:
+    """Return the servers that the body of a request names."""
+    body = call.body
+    servers = await call.operator.servers()
+    return choose_servers(servers, body.ids, version=body.version, engine_version=body.engine_version)
 
 
 def _describe_request(result: ServerRequestResult) -> Record:

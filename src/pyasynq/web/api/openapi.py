@@ -165,7 +165,9 @@ def _describe_responses(route: ProgramRoute) -> dict[str, Any]:
     if route.status == 201 and route.returns == "EnqueuedTask":
         responses["200"] = {**_describe_success(route), "description": "The task exists already."}
     if route.changes:
-        dry = _describe_content(route.dry_returns, route, is_list=route.dry_returns == "TaskResult")
+        dry = _describe_content(
+            route.dry_returns, route, is_list=route.is_list and route.dry_returns == route.returns
+        )
         if route.status == 200:
             schemas = [one["content"]["application/json"]["schema"] for one in (responses["200"], dry)]
             if schemas[0] != schemas[1]:

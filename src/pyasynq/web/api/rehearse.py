@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq.errors import TaskStateError
-from pyasynq.info import Refusal, TaskResult
+from pyasynq.info import Refusal, RequestStatus, TaskResult
 from pyasynq.operations import STATES_OF_ACT, VERBS, Act, Subject
 
 from . import fleet, operations, queues, tasks
@@ -109,6 +109,16 @@ async def rehearse_view(call: ApiCall) -> Record:
 async def rehearse_deletion_of_view(call: ApiCall) -> Record:
     """Check a view that is to be deleted (dry run)."""
     return await rehearse(call, "delete_shared_view" if call["shared"] else "delete_view")
+
+
+async def rehearse_servers(call: ApiCall, name: str) -> Listing:
+    """Predict which servers would be asked (dry run)."""
+    call.ask.require_somewhere(name)
+    chosen = await fleet.find_asked_servers(call)
+    for server in chosen:
+        _check_all(call, name, server.queues)
+    records = [{"id": server.id, "status": str(RequestStatus.REQUESTED), "obeyed": True} for server in chosen]
+    return Listing(records, facts={"dry_run": True})
 
 
 async def rehearse_some(call: ApiCall, name: str) -> Listing:

@@ -365,6 +365,23 @@ API_ROUTES: Final = (
     _get("/servers/{server}", "servers", fleet.handle_get_server, "Server", summary="show a live server"),
     _post("/servers/{server}:quiet", "quiet_server", fleet.handle_quiet_server, "RequestAnswer", status=202),
     _post("/servers/{server}:stop", "stop_server", fleet.handle_stop_server, "RequestAnswer", status=202),
+    *(
+        _post(
+            f"/servers:{name.partition('_')[0]}",
+            name,
+            answer,
+            "RequestAnswer",
+            bodies.ServersRequest,
+            is_list=True,
+            status=202,
+            rehearse=partial(rehearse.rehearse_servers, name=name),
+            dry_returns="RequestAnswer",
+        )
+        for name, answer in (
+            ("quiet_servers", fleet.handle_quiet_servers),
+            ("stop_servers", fleet.handle_stop_servers),
+        )
+    ),
     _list("/schedules", "schedules", fleet.handle_list_schedules, "Schedule"),
     _get(
         "/schedules/{schedule}", "schedules", fleet.handle_get_schedule, "Schedule", summary="show a schedule"

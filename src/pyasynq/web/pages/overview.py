@@ -230,7 +230,8 @@ def _top(rows: list[QueueRow], key: Callable[[QueueRow], float]) -> tuple[QueueR
 def _versions(servers: Sequence[ServerInfo]) -> tuple[VersionRow, ...]:
     found: dict[str, list[ServerInfo]] = {}
     for server in servers:
-        found.setdefault(visible(server.engine) or "Go", []).append(server)
+        engine = visible(f"{server.engine} {server.engine_version}".strip()) or "Go"
+        found.setdefault(engine, []).append(server)
     return tuple(
         VersionRow(
             engine,

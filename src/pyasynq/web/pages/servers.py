@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.web import formats
+from pyasynq.web.fleet_actions import VERSION_FIELDS, name_versions
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate
 from pyasynq.web.pages.queues import read_servers
@@ -37,9 +38,26 @@ class ServerRow:
     busy: int
     slots: int
     engine: str
+    version: str
     queues: str
     strict: bool
     started: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """View model of all servers with the same versions of application and engine."""
+
+    key: str
+    version: str
+    engine: str
+    href: str
+    is_current: bool
+    servers: int
+    busy: int
+    slots: int
+    newest: datetime | None
+    """Start of the server that started last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +100,30 @@ class ServersView:
     queues: tuple[QueueShare, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     started: datetime | None = None
+    releases: tuple[ReleaseRow, ...] = ()
+    release: str = ""
+    """Versions to which the list is limited; empty for all servers."""
     verbs: tuple[tuple[str, str], ...] = ()
     """Label of each action, and address of its confirmation form."""
 
 
 async def servers_page(ask: PageRequest) -> Page:
     """Return the page `/servers`."""
-    servers = await read_servers(ask)
+    every = await read_servers(ask)
+    versions = {name: ask.query.get(name, "") for name in VERSION_FIELDS}
+    servers = [
+        one for one in every if all(value in {"", getattr(one, name)} for name, value in versions.items())
+    ]
+    release = name_versions(**versions)
     rows = tuple(sorted((_server_row(ask, one) for one in servers), key=lambda row: row.name))
     busy = sum(row.busy for row in rows)
     slots = sum(row.slots for row in rows)
     view = ServersView(
         heading="Servers",
         summary=f"{len(rows):,} alive; {busy:,} of {counted(slots, 'slot')} busy",
+        releases=_release_rows(ask, every),
+        release=release,
+        verbs=_list_version_verbs(ask, servers, versions) if release and servers else (),
         servers=rows[: ask.number("servers", 100, 1_000)],
         running=_paginate_running(ask, servers),
     )
@@ -129,6 +158,7 @@ async def server_page(ask: PageRequest) -> Page:
             ("Id", visible(server.id)),
             ("Host", visible(server.host)),
             ("Process", str(server.pid)),
+            ("Version", row.version or "not told"),
             ("Engine", row.engine),
             ("Priorities", "strict" if server.strict_priority else "by weight"),
         ),
@@ -142,6 +172,49 @@ async def server_page(ask: PageRequest) -> Page:
     return Page("server.html", f"({row.busy:,}) {row.name}", "servers", view, is_live=True)
 
 
+def _list_version_verbs(
+    ask: PageRequest, servers: Sequence[ServerInfo], versions: dict[str, str]
+) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (label, ask.links.to("server-versions", verb, **versions))
+        for label, verb in (("Quiet all…", "quiet_servers"), ("Stop all…", "stop_servers"))
+        if all(ask.may(verb, name) for server in servers for name in server.queues)
+    )
+
+
+def _release_rows(ask: PageRequest, servers: Sequence[ServerInfo]) -> tuple[ReleaseRow, ...]:
+    """Return a row for each pair of versions, the newest start first; none if no server tells a version."""
+    found: dict[tuple[str, str], list[ServerInfo]] = {}
+    for server in servers:
+        found.setdefault((server.version, server.engine_version), []).append(server)
+    if not any(map(any, found)):
+        return ()
+    rows = [
+        ReleaseRow(
+            key=f"{version} {engine_version}",
+            version=visible(version),
+            engine=_name_engine(group[0]),
+            href=ask.links.to("servers", version=version, engine_version=engine_version)
+            if version or engine_version
+            else "",
+            is_current=any((version, engine_version))
+            and (version, engine_version) == tuple(ask.query.get(name, "") for name in VERSION_FIELDS),
+            servers=len(group),
+            busy=sum(len(one.active_workers) for one in group),
+            slots=sum(one.concurrency for one in group),
+            newest=max((one.started for one in group if one.started), default=None),
+        )
+        for (version, engine_version), group in found.items()
+    ]
+    return tuple(
+        sorted(rows, key=lambda row: (row.newest is None, row.newest and -row.newest.timestamp(), row.key))
+    )
+
+
+def _name_engine(server: ServerInfo) -> str:
+    return " ".join(filter(None, (visible(server.engine) or "Go", visible(server.engine_version))))
+
+
 def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
     is_active = server.status == "active"
     return ServerRow(
@@ -153,7 +226,8 @@ def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
         tone="busy" if is_active else "warn",
         busy=len(server.active_workers),
         slots=server.concurrency,
-        engine=visible(server.engine) or "Go",
+        engine=_name_engine(server),
+        version=visible(server.version),
         queues=some(sorted(server.queues, key=lambda name: (-server.queues[name], name)), 5),
         strict=server.strict_priority,
         started=server.started,

@@ -1,0 +1,67 @@
+"""The choice of servers for a request to several: by their ids, or by a version. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._human_text import counted
+from pyasynq.errors import InvalidOptionError, ServerNotFoundError
+
+from .operation import PRODUCTION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq.info import ServerInfo
+
+TYPED_SERVERS: Final = 10
+"""Above this many servers the number must be typed; in production always."""
+
+
+def choose_servers(
+    servers: Iterable[ServerInfo],
+    server_ids: Sequence[str] | None = None,
+    *,
+    version: str = "",
+    engine_version: str = "",
+) -> list[ServerInfo]:
+    """Return the servers with these ids, or all of a version of the application, of pyasynq, or of both.
+
+    Raises:
+        InvalidOptionError: neither ids nor a version are given, or a single text in place of ids.
+        ServerNotFoundError: no live server has one of the ids, or the version.
+    """
+    if isinstance(server_ids, str | bytes):
+        raise InvalidOptionError("server_ids", None, "must be several ids; put a single one into a list")
+    if not server_ids and not version and not engine_version:
+        raise InvalidOptionError("version", version, "name a version, or servers by their ids")
+    wanted = dict.fromkeys(server_ids or ())
+    found = [
+        one
+        for one in servers
+        if (not wanted or one.id in wanted)
+        and version in {"", one.version}
+        and engine_version in {"", one.engine_version}
+    ]
+    missing = [*(wanted.keys() - {one.id for one in found})] if wanted else []
+    if missing or not found:
+        raise ServerNotFoundError(min(missing, default=version or engine_version))
+    return sorted(found, key=lambda one: (one.host, one.pid, one.id))
+
+
+def needs_server_number(total: int, environment: str) -> bool:
+    """Return whether the number of servers must be typed to quiet or stop them."""
+    return total > TYPED_SERVERS or environment == PRODUCTION
+
+
+def check_server_number(total: int, environment: str, confirm: int | None) -> None:
+    """Check that a request to several servers confirms their number, where needed.
+
+    Raises:
+        InvalidOptionError: the number is missing where it is needed, or is another one.
+    """
+    if confirm == total or (confirm is None and not needs_server_number(total, environment)):
+        return
+    raise InvalidOptionError(
+        "confirm", confirm, f"must be the number of servers; {counted(total, 'lives', 'live')}"
+    )
