@@ -1,4 +1,4 @@
-"""Workers of bare sockets: `python -m bench.bare_workers PORT KEY NUMBER [COMMAND...]`.
+"""Minimal workers on plain sockets: `python -m bench.bare_workers PORT KEY NUMBER [COMMAND...]`.
 
 Make this many connections that have Redis report the next change of a key, and then read the key again.
 With a command there is one more connection: the command takes what there is, and the time of its reply is
@@ -17,20 +17,20 @@ import hiredis
 
 
 def connect(port: str) -> socket.socket:
-    """Open a connection that sends at once."""
+    """Open a connection that sends without delay (TCP_NODELAY)."""
     opened = socket.create_connection(("127.0.0.1", int(port)))
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return opened
 
 
 def pack(*words: Any) -> bytes:
-    """Return a command as it is sent."""
+    """Encode a command for the Redis protocol."""
     packed: bytes = hiredis.pack_command(words)
     return packed
 
 
 def main(port: str, key: str, number: str, *command: str) -> None:
-    """Work until the process is killed."""
+    """Run until the process is killed."""
     read = pack("EXISTS", key)
     take = pack(*command) if command else b""
     taker = connect(port) if command else None

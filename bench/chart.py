@@ -1,4 +1,4 @@
-"""A bar chart of one figure as SVG that reads well on white and on black."""
+"""A bar chart of one figure as SVG, readable on light and dark backgrounds."""
 
 from __future__ import annotations
 

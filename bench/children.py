@@ -73,7 +73,7 @@ class Child:
 
     @property
     def said(self) -> str:
-        """The last 2,000 characters of the log."""
+        """Last 2,000 characters of the process' log."""
         return self._log.read_text(errors="replace")[-2000:]
 
     @property
@@ -95,7 +95,7 @@ class Child:
         return sum(peak_memory(pid) for pid in self.pids)
 
     def stop(self) -> None:
-        """End it in good order, or by force when that takes long."""
+        """Ask the process to end; kill it if that takes long."""
         if self.alive:
             self.process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -103,7 +103,7 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """End it and its descendants without a chance to clean up."""
+        """Kill the process and its descendants at once."""
         _kill_group(self.process)
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -120,7 +120,7 @@ def _kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the living processes that a process has started, and theirs."""
+    """Return all living descendants of a process."""
     lists = list(_PROC.glob(f"{pid}/task/*/children"))
     if not lists:
         return [] if _PROC.joinpath(str(os.getpid())).exists() else _descendants_elsewhere(pid)
@@ -139,7 +139,7 @@ def _descendants_elsewhere(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process: to the microsecond on Linux, else to the tick."""
+    """Return the processor seconds of a process: exact to the microsecond on Linux, else to the tick."""
     texts = [_read(path) for path in _PROC.glob(f"{pid}/task/*/schedstat")]
     nanoseconds = [int(text.split()[0]) for text in texts if text]
     if nanoseconds:
@@ -152,7 +152,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def peak_memory(pid: int) -> int:
-    """Return the peak of resident memory in bytes; where the system does not tell, what it is now."""
+    """Return the peak resident memory in bytes; the present one where the system does not report the peak."""
     for name, value in _status(pid):
         if name == "VmHWM":
             return int(value.split()[0]) * 1024
@@ -169,7 +169,7 @@ def _status(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file of /proc, nothing if its process has ended."""
+    """Return the text of a file of /proc; empty if its process has ended."""
     try:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):

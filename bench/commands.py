@@ -1,4 +1,4 @@
-"""Measure commands of the task service next to bare processes: `python -m bench.commands [SECONDS]`.
+"""Compare commands of the task service with bare processes: `python -m bench.commands [SECONDS]`.
 
 All run `/bin/true`, 16 at once, in turns. Printed are runs a second, and the ratio to the bare ones:
 
@@ -35,9 +35,9 @@ AT_ONCE: Final = 16
 SECONDS: Final = 5.0
 ROUNDS: Final = 3
 _MOST_TASKS: Final = 2_000
-"""Tasks for each second of the measurement: more than any instance runs."""
+"""Tasks enqueued for each second of the measurement: more than an instance can run."""
 _START_SECONDS: Final = 2.0
-"""Seconds until an instance runs as many tasks as it can."""
+"""Warm-up seconds of an instance before the measurement."""
 _PROGRAM: Final = "/bin/true"
 _FILE: Final = """\
 [service]
@@ -104,7 +104,7 @@ async def measure_service(seconds: float, url: str, folder: Path) -> float:
 
 
 async def run(seconds: float) -> None:
-    """Measure all, and print each round when it is known."""
+    """Measure all variants, and print each round as soon as it has ended."""
     for number in range(ROUNDS):
         bare = measure_bare(seconds)
         print(f"round {number + 1}: bare {bare:,.0f}/s")

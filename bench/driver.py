@@ -35,7 +35,7 @@ COMMAND = ("EVALSHA", FORM.sha, 1, "{q}:key", "argument")
 
 
 def plan() -> Plan[object]:
-    """Run one script that does nothing."""
+    """Run one empty script."""
     return (yield ScriptCall(NOTHING, ("{q}:key",), ("argument",), Replay.SAFE))
 
 
@@ -49,7 +49,7 @@ def report(name: str, rounds: list[tuple[float, float]]) -> None:
 
 
 async def measure(call: Callable[[], Awaitable[object]]) -> list[tuple[float, float]]:
-    """Time rounds of awaited calls: wall clock and processor."""
+    """Measure rounds of awaited calls: wall-clock and processor time."""
     rounds = []
     for _ in range(ROUNDS):
         wall, used = time.perf_counter(), time.process_time()
@@ -60,7 +60,7 @@ async def measure(call: Callable[[], Awaitable[object]]) -> list[tuple[float, fl
 
 
 def measure_blocking(call: Callable[[], object]) -> list[tuple[float, float]]:
-    """Time rounds of blocking calls."""
+    """Measure rounds of blocking calls: wall-clock and processor time."""
     rounds = []
     for _ in range(ROUNDS):
         wall, used = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""The environments of the peers: a virtual environment each, and a compiled program; made when missing."""
+"""Environments of the peers: a virtual environment each, and a compiled Go program; made when missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SOURCES: Final = Path(pyasynq.__file__).parent.parent
 
 
 class PeerMissingError(Exception):
-    """A peer cannot be had here; the message says why."""
+    """Error: a peer cannot be installed here; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def prepare(name: str, tell: Callable[[str], None]) -> Program:
     """Make a peer's environment unless it is up to date, and run the peer's `describe`.
 
     Raises:
-        PeerMissingError: there is no such peer, or no Go, or its packages cannot be installed.
+        PeerMissingError: the peer is unknown, Go is missing, or packages cannot be installed.
     """
     if name == OURS:
         command: tuple[str, ...] = (sys.executable, "-m", "bench.peers", name)
@@ -99,7 +99,7 @@ def _install(name: str, tell: Callable[[str], None]) -> Path:
 
 
 def _build(tell: Callable[[str], None]) -> Path:
-    """Compile the Go peer from the sources at hand, and return its program."""
+    """Compile the Go peer from the local sources, and return its program."""
     source = PEERS / GO_PEER
     go = _run([str(ROOT / "tools" / "go.sh")], dict(os.environ)).strip()
     ENVIRONMENTS.mkdir(exist_ok=True)

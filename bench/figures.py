@@ -66,7 +66,7 @@ def percentile(values: Iterable[float], share: float) -> float:
     """Return the percentile (nearest rank): at least this share (0 to 1) of the values do not exceed it.
 
     Raises:
-        ValueError: there are no values, or the share is not a share.
+        ValueError: there are no values, or the share is not between 0 and 1.
     """
     ordered = sorted(values)
     if not ordered or not 0 <= share <= 1:
@@ -76,7 +76,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def ratio(values: Mapping[int, float], others: Mapping[int, float]) -> Summary | None:
-    """Compare two contestants round by round: only numbers measured close in time are comparable.
+    """Compare two contestants round by round, since only numbers measured close in time are comparable.
 
     Returns:
         the summary of the ratios of the rounds that both have; None if there is none.

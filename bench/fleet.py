@@ -1,4 +1,4 @@
-"""Run NUMBER servers in one process, idle on one queue: `python -m bench.fleet URL NUMBER`.
+"""Run NUMBER idle servers for one queue in one process: `python -m bench.fleet URL NUMBER`.
 
 For the measurement of what waking costs Redis, which does not care whose processes the connections belong to.
 """

@@ -34,7 +34,7 @@ FLOOR_PICK_UP: Final = "floor-pick-up"
 BATCH: Final = 50
 IN_FLIGHT: Final = 2
 MESSAGE: Final = b"m" * 180
-"""Stand-in for a task message: as long as one with 100 bytes of JSON."""
+"""Placeholder for a task message: as long as one with 100 bytes of JSON."""
 
 _LUA: Final = Path(__file__).parent / "lua"
 _PREFIX: Final = "floor:{default}:t:"
@@ -42,7 +42,7 @@ _KEYS: Final = tuple(f"floor:{{default}}:{name}" for name in ("pending", "active
 
 
 class BareSocket:
-    """A connection that packs commands and reads replies, and nothing else."""
+    """A connection that only packs commands and reads replies."""
 
     def __init__(self, server: RedisServer) -> None:
         self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=30)
@@ -68,7 +68,7 @@ class BareSocket:
         """Wait for the next reply.
 
         Raises:
-            MeasurementError: it is an error.
+            MeasurementError: the reply is an error.
         """
         while (reply := self._reader.gets()) is False:
             self._reader.feed(self._socket.recv(1 << 16))
@@ -77,7 +77,7 @@ class BareSocket:
         return reply
 
     def load(self, script: str) -> str:
-        """Have Redis know a script, and return its digest."""
+        """Load a script into Redis, and return its digest."""
         self.send(("SCRIPT", "LOAD", script))
         self.receive()
         return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
@@ -95,7 +95,7 @@ class _Stopwatch:
 
 
 def trivial_floor(stage: Stage, count: int, *, at_once: int) -> dict[str, float]:
-    """Measure an EVALSHA that does nothing, this many in flight."""
+    """Measure EVALSHA calls of an empty script, with this many in flight."""
     server = stage.server()
     with BareSocket(server) as bare:
         command = ("EVALSHA", bare.load("return 1"), 1, "{default}:key", "argument")
@@ -111,7 +111,7 @@ def enqueue_floor(stage: Stage, count: int, kind: str = MAIN) -> dict[str, float
     """Measure the creation of tasks, 50 a call, two calls in flight.
 
     Raises:
-        MeasurementError: there are not this many in Redis then.
+        MeasurementError: Redis does not have this many tasks afterwards.
     """
     server = stage.server(kind)
     server.flush()
@@ -136,7 +136,7 @@ def drain_floor(stage: Stage, kind: str = MAIN) -> dict[str, float]:
     """Measure taking and finishing tasks, 50 a call, two calls in flight.
 
     Raises:
-        MeasurementError: not all were drained.
+        MeasurementError: some tasks were not drained.
     """
     server = stage.server(kind)
     enqueue_floor(stage, stage.most, kind)
@@ -152,7 +152,7 @@ def drain_floor(stage: Stage, kind: str = MAIN) -> dict[str, float]:
 
 
 def _drain(bare: BareSocket, sha: str) -> int:
-    """Take and finish until nothing comes; return how many there were."""
+    """Take and finish tasks until none is left; return their number."""
     count, in_flight, done = 0, 0, []
     for _ in range(IN_FLIGHT):
         bare.send(("EVALSHA", sha, 4, *_KEYS, _PREFIX, BATCH))
@@ -168,7 +168,7 @@ def _drain(bare: BareSocket, sha: str) -> int:
 
 
 def pick_up_floor(stage: Stage, samples: int, pause: float) -> list[float]:
-    """Return how many seconds pass from before a call that enqueues until a bare worker has the task.
+    """Return the seconds from the start of an enqueue call until a bare worker has the task.
 
     Raises:
         MeasurementError: the worker has ended.
@@ -191,10 +191,10 @@ def pick_up_floor(stage: Stage, samples: int, pause: float) -> list[float]:
 
 @contextmanager
 def bare_workers(stage: Stage, server: RedisServer, key: str, number: int, *command: str) -> Iterator[Child]:
-    """Have this many bare connections watch a key for the time of a block.
+    """Make this many bare connections watch a key during a block.
 
     Raises:
-        MeasurementError: they do not start.
+        MeasurementError: the workers do not start.
     """
     words = [sys.executable, "-m", "bench.bare_workers", str(server.port), key, str(number), *command]
     worker = stage.children.start(words, name="bare-workers", environment=os.environ, pipes=True)

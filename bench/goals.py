@@ -31,7 +31,7 @@ class Goal:
     most: float | None = None
 
     def is_reached(self, found: float) -> bool:
-        """Say whether the figure is within its bound."""
+        """Return whether the figure is within its bound."""
         return (self.least is None or found >= self.least) and (self.most is None or found <= self.most)
 
     @property
@@ -62,7 +62,7 @@ def _median(table: str, row: str, figure: Figure) -> Callable[[Results], float |
 
 
 def _times_fastest_peer(results: Results) -> float | None:
-    """Compare with the fastest peer in Python that runs the tasks of a killed worker again."""
+    """Compare with the fastest Python peer that runs the tasks of a killed worker again."""
     safe = [peer.key for peer in PEERS_IN_PYTHON if results.peers.get(peer.peer, {}).get("at_least_once")]
     found = [_times("drain", RATE, "pyasynq", key)(results) for key in safe]
     # The fastest peer is the one with the smallest ratio.
@@ -70,12 +70,12 @@ def _times_fastest_peer(results: Results) -> float | None:
 
 
 def _per_wake(results: Results) -> float | None:
-    """Return Redis' processor time for a worker that is woken and finds no task."""
+    """Return Redis' processor time for waking a worker that finds no task."""
     return _of_each_wake(results, "idle")
 
 
 def _per_bare_wake(results: Results) -> float | None:
-    """Return Redis' processor time for a bare socket that is notified and reads the key again."""
+    """Return Redis' processor time for notifying a bare socket that then reads the key again."""
     return _of_each_wake(results, "bare")
 
 
@@ -88,7 +88,7 @@ def _of_each_wake(results: Results, kind: str) -> float | None:
 
 
 def _woken(results: Results) -> float | None:
-    """Return how many of 200 idle workers one task wakes."""
+    """Return the number of workers, of 200 idle ones, that one task wakes."""
     one, _, many = _of_fleets(results, WOKEN)
     return 1 + many - one if one is not None and many is not None else None
 

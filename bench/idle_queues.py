@@ -1,4 +1,4 @@
-"""Measure what idle queues cost: `python bench/idle_queues.py [SECONDS]`.
+"""Measure the cost of idle queues: `python bench/idle_queues.py [SECONDS]`.
 
 One embedded server; each worker is a process of its own. A line for each number of queues and workers: script
 calls, pipelines and commands a second, the CPU of Redis and of one worker in percent of a core, how long a
@@ -74,7 +74,7 @@ class Worker:
         Intake._ask = noting  # type: ignore[assignment, method-assign] # noqa: SLF001 - as above
 
     async def handle(self, task: Task) -> None:
-        """Note how long the task has waited."""
+        """Record the waiting time of the task."""
         self.waits.append(time.time() - float(task.payload or b"0"))
 
     def figures(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Worker:
 
 
 def tell(figures: dict[str, Any]) -> None:
-    """Write a line for the process that measures."""
+    """Write a line for the measuring process."""
     print(json.dumps(figures), flush=True)
 
 

@@ -1,10 +1,10 @@
-"""Measure what the loss of some queues costs the others: `python -m bench.lost_primaries [SECONDS [WAY…]]`.
+"""Measure the effect of lost queues on the other queues: `python -m bench.lost_primaries [SECONDS [WAY…]]`.
 
 Short-lived producers, a scheduler and a worker use all queues. A fault makes some queues unavailable for
-SECONDS (default 45). The WAYs of fault injection: `stop` (SIGSTOP) and `kill` take each primary of a
-cluster of three without replicas in turn. `type` and `acl` take one queue of a single server: its list has
-the wrong type, or the Redis user may not use its keys. At the start of each fault a second worker is killed
-in the middle of its tasks.
+SECONDS (default 45). The WAYs of fault injection: `stop` (SIGSTOP) and `kill` take each primary of a cluster
+of three without replicas in turn. `type` and `acl` take one queue of a single server: its list has the wrong
+type, or the Redis user may not use its keys. At the start of each fault a second worker is killed in the
+middle of its tasks.
 
 One line for each fault tells, for the other queues: the lowest share of the usual rate of enqueues and of
 runs, how late due tasks and ticks came, how many ticks there were, how long orphans waited, and what the
@@ -64,7 +64,7 @@ app = App(os.environ.get(URL, "redis://localhost"), timeout=2.0)
 
 
 def record(kind: str, **facts: object) -> None:
-    """Add a line to the records of this process."""
+    """Append a record to the file of this process."""
     with (Path(os.environ[RECORDS]) / f"{os.getpid()}.jsonl").open("a") as file:
         file.write(json.dumps({"kind": kind, "at": time.time(), **facts}) + "\n")
 
@@ -77,7 +77,7 @@ async def note(due: float) -> None:
 
 @app.task("hold")
 async def hold() -> None:
-    """Wait to be killed; end at once in any process that is not the victim."""
+    """Wait until killed; in any process that is not the victim, return at once."""
     is_victim = VICTIM in os.environ
     record("held" if is_victim else "recovered", queue=context().queue)
     if is_victim:
@@ -141,7 +141,7 @@ class Producers:
 
 
 class Probe:
-    """Asks a worker for its health twice a second."""
+    """Thread that asks a worker for its health twice a second."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""Write the results of a run into docs/benchmarks.md, between its markers, and the charts next to it.
+"""Write the results of a run between the markers of docs/benchmarks.md, and charts next to the page.
 
     python -m bench.publish found.json
 
@@ -36,7 +36,7 @@ def rewritten(page: str, text: str) -> str:
     """Return the page with the text between its markers replaced.
 
     Raises:
-        ValueError: it has not exactly one pair of them.
+        ValueError: the page does not have exactly one pair of markers.
     """
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise ValueError(f"the page must have the lines {BEGIN!r} and {END!r} once, in this order")

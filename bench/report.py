@@ -1,4 +1,4 @@
-"""Results as Markdown: a table for each measurement, and what the reader must know."""
+"""Results as Markdown: a table for each measurement, and notes for the reader."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def markdown(results: Results) -> str:
 
 
 def tables(results: Results, heading: str = "##") -> str:
-    """Return the tables of all measurements, and who was measured."""
+    """Return the tables of all measurements, and the list of measured peers."""
     parts = [table_of(table, heading) for table in results.tables.values() if table.rows]
     return "\n\n".join([*parts, peers(results, heading)])
 
 
 def facts(results: Results) -> str:
-    """Return what the figures were measured on."""
+    """Return the machine, servers and versions of the measurement."""
     return "\n".join(f"- {name}: {value}" for name, value in results.facts.items())
 
 
 def table_of(table: Table, heading: str = "##") -> str:
-    """Return one measurement."""
+    """Return the table of one measurement."""
     figures = [
         figure for figure in table.figures if any(row.values(figure.name) for row in table.rows.values())
     ]
@@ -62,7 +62,7 @@ def shown(found: Summary | None, digits: int) -> str:
 
 
 def peers(results: Results, heading: str = "##") -> str:
-    """Return how each peer is set up, and what it does after a crash."""
+    """Return the setup of each peer, and the fate of its tasks after a crash."""
     if not results.peers:
         return NOTHING
     lines = [f"{heading} Who was measured", "", _line(["", "versions", "set-up", "tasks of a killed worker"])]
@@ -74,7 +74,7 @@ def peers(results: Results, heading: str = "##") -> str:
 
 
 def charts(results: Results) -> dict[str, str]:
-    """Return charts of the first figure of what most ask for, by the names of their files."""
+    """Return charts of the main figures, by file name."""
     found = {}
     for key in CHARTED:
         table = results.tables.get(key)

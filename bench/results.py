@@ -39,8 +39,8 @@ class Table:
     """All rows of one measurement.
 
     Attributes:
-        compared: what the rows are compared with, in the words of a heading.
-        notes: what the reader must know.
+        compared: reference of the comparison, as text for a heading.
+        notes: notes for the reader.
     """
 
     key: str
@@ -63,8 +63,8 @@ class Results:
 
     Attributes:
         facts: about the machine, the servers and the run.
-        peers: how each peer describes itself.
-        failures: what went wrong, one line each.
+        peers: description of each peer.
+        failures: one line for each failure.
     """
 
     facts: dict[str, str]
@@ -73,7 +73,7 @@ class Results:
     failures: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything, with each round's figures and their summaries."""
+        """Return all results as JSON, with the figures of each round and their summaries."""
         return {
             "facts": self.facts,
             "peers": self.peers,
@@ -83,7 +83,7 @@ class Results:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Self:
-        """Read what `as_json` has made."""
+        """Read the JSON of `as_json`."""
         results = cls(found["facts"], found["peers"], {}, found["failures"])
         for table in found["measurements"]:
             results.tables[table["key"]] = _table_from_json(table)

@@ -1,4 +1,4 @@
-"""The interleaved run: each contestant once a round, in an order that moves on with each round."""
+"""Interleaved run: each contestant once a round, in an order that changes with each round."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILURES_ALLOWED = 2
 
 
 def rotated(items: Sequence[T], round_number: int) -> list[T]:
-    """Return the items, beginning with another one each round, and every second round backwards."""
+    """Return the items, rotated by one in each round, and reversed in every second round."""
     if not items:
         return []
     at = round_number % len(items)

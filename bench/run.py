@@ -100,7 +100,7 @@ def chosen_measurements(options: argparse.Namespace) -> list[Measurement]:
     """Return the measurements of this run.
 
     Raises:
-        SystemExit: for a name that is none.
+        SystemExit: for an unknown name.
     """
     if options.only is None:
         everything = length_of(options) is not Length.DEFAULT
@@ -114,7 +114,7 @@ def chosen_peers(options: argparse.Namespace) -> list[str]:
     """Return the peers of this run, pyasynq first.
 
     Raises:
-        SystemExit: for a name that is none.
+        SystemExit: for an unknown name.
     """
     names = options.peers
     if names is None:
@@ -143,7 +143,7 @@ def prepared(names: Sequence[str], *, named: bool, failures: list[str]) -> dict[
 
 
 def facts(options: argparse.Namespace, binaries: Mapping[str, ServerBinary], rounds: int) -> dict[str, str]:
-    """Return what the reader must know of the machine and the run."""
+    """Return facts about the machine and the run for the report."""
     memory = psutil.virtual_memory().total / 2**30
     servers = ", ".join(f"{binary.name} {binary.version}" for binary in binaries.values())
     return {
@@ -170,7 +170,7 @@ def _processor() -> str:
 
 
 def run(options: argparse.Namespace, results: Results) -> None:
-    """Measure all that was asked for, into the results; leave no process behind, however it ends."""
+    """Run the requested measurements and store their results; end all processes in any case."""
     measurements, names = chosen_measurements(options), chosen_peers(options)
     rounds = options.rounds or (1 if options.smoke else ROUNDS)
     most = options.tasks or (SMOKE_TASKS if options.smoke else TASKS)
@@ -190,14 +190,14 @@ def run(options: argparse.Namespace, results: Results) -> None:
 
 
 def write_json(results: Results, options: argparse.Namespace) -> None:
-    """Write all figures, if a file was named."""
+    """Write all figures as JSON, if a file is named."""
     if options.json is not None:
         text = json.dumps(results.as_json(), indent=1, ensure_ascii=False)
         options.json.write_text(f"{text}\n")
 
 
 def write(results: Results, options: argparse.Namespace) -> None:
-    """Print the tables, and write the files that were asked for."""
+    """Print the tables, and write the requested files."""
     write_json(results, options)
     text = markdown(results)
     print(text)
@@ -222,7 +222,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG00
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and return the exit code."""
+    """Run the command line; return the exit code."""
     options = parser().parse_args(arguments)
     _take_signals(_interrupt)
     begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Servers of Redis or Valkey for one run: on a free port of the loopback, with nothing written to disk."""
+"""Redis or Valkey servers for one run, on a free loopback port, without persistence."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class RedisServer:
 
 
 def _number(reply: Any) -> int:
-    """Read an integer; of XPENDING's summary the first, of a list of keys how many."""
+    """Return an integer reply; for XPENDING's summary its first number, for a list of keys their count."""
     if isinstance(reply, dict):
         return int(reply["pending"])
     return len(reply) if isinstance(reply, list) else int(reply)
@@ -124,7 +124,7 @@ def find_servers(*, embedded_only: bool = False) -> dict[str, ServerBinary]:
         embedded_only: do as if no Redis were installed.
 
     Raises:
-        ServerBinaryError: there is neither.
+        ServerBinaryError: neither is installed.
     """
     embedded = find_server_binary()
     path = shutil.which("redis-server")

@@ -1,8 +1,8 @@
-"""Measure the task service next to a bare application: `python -m bench.service [SECONDS]`.
+"""Compare the task service with a minimal application: `python -m bench.service [SECONDS]`.
 
-One instance of the service and one bare Starlette application that echoes JSON, each in a process of its
-own, under the same client with 64 connections, in turns. Printed are requests a second, the 99th percentile
-of their time, and the ratio to the echo:
+One instance of the service and one bare Starlette application that echoes JSON, each in a process of its own,
+under the same client with 64 connections, in turns. Printed are requests a second, the 99th percentile of
+their time, and the ratio to the echo:
 
 - `enqueue`: `POST /v1/tasks`;
 - `batch`: tasks a second by `POST /v1/tasks:batch`, 1,000 each;
@@ -41,12 +41,12 @@ _TASK: Final = b'{"type": "t", "params": {"id": 7, "path": "/tmp/7"}}'
 
 
 class Figures(NamedTuple):
-    """What a load came to."""
+    """Result of one load."""
 
     rate: float
     """Requests a second."""
     late: float
-    """99th percentile of their time, in milliseconds."""
+    """99th percentile of the response time, in milliseconds."""
 
 
 async def _echo(request: Request) -> Response:
@@ -54,11 +54,11 @@ async def _echo(request: Request) -> Response:
 
 
 bare = Starlette(routes=[Route("/echo", _echo, methods=["POST"])])
-"""The floor: what a request costs without the service."""
+"""Minimal application: the cost of a request without the service."""
 
 
 class Connection:
-    """A connection to one server that is kept open; it parses no more than it must."""
+    """A keep-alive connection to one server, with a minimal HTTP parser."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -66,7 +66,7 @@ class Connection:
 
     @classmethod
     async def open(cls, port: int) -> Self:
-        """Connect to this machine."""
+        """Connect to a port of this machine."""
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     def send(self, path: str, body: bytes) -> None:
@@ -82,7 +82,7 @@ class Connection:
         return int(head[9:12]), await self._reader.readexactly(size)
 
     async def ask(self, path: str, body: bytes) -> bytes:
-        """Return the body of an answer, which must be one of success."""
+        """Send a request, and return the body of the answer, which must be a success."""
         self.send(path, body)
         status, content = await self.receive()
         if status >= 300:
@@ -90,12 +90,12 @@ class Connection:
         return content
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._writer.close()
 
 
 async def measure(port: int, seconds: float, once: Callable[[Connection], Awaitable[Any]]) -> Figures:
-    """Do something again and again on all connections."""
+    """Repeat a request on all connections, and return the figures."""
     connections = [await Connection.open(port) for _ in range(CONNECTIONS)]
     times: list[float] = []
     end = time.perf_counter() + seconds
@@ -114,7 +114,7 @@ async def measure(port: int, seconds: float, once: Callable[[Connection], Awaita
 
 @asynccontextmanager
 async def started(*command: str, port: int) -> AsyncIterator[None]:
-    """Run a program that listens at a port, for the time of a block."""
+    """Run a program that listens at a port, during a block."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", *command)
     try:
         while True:
@@ -136,7 +136,7 @@ async def lease_one(connection: Connection) -> None:
 
 
 async def run(seconds: float, url: str, folder: Path) -> None:
-    """Measure all, and print each line when it is known."""
+    """Run all measurements, and print each line as soon as it is known."""
     ours, floor = free_port(), free_port()
     file = folder / "service.toml"
     file.write_text(_FILE.format(url=url, port=ours), "utf-8")
@@ -161,7 +161,7 @@ def _tell(name: str, figures: Figures, base: Figures) -> None:
 
 
 def main() -> None:
-    """Measure, on a Redis of its own."""
+    """Run the measurements on a separate Redis server."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
     with EmbeddedServer() as server, tempfile.TemporaryDirectory(prefix="pyasynq-bench-") as name:
         asyncio.run(run(seconds, server.url, Path(name)))

@@ -28,7 +28,7 @@ EMPTY_SECONDS = 20.0
 
 
 class MeasurementError(Exception):
-    """A measurement failed; the message says why."""
+    """Error: a measurement failed; the message says why."""
 
 
 class Counters:
@@ -75,7 +75,7 @@ class Moment(NamedTuple):
 
 
 class Producer:
-    """A peer's process that enqueues."""
+    """A process that enqueues tasks with a peer's library."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -140,7 +140,7 @@ class Worker:
         seconds: float = STALLED_SECONDS,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Look every two milliseconds until a condition holds.
+        """Check every two milliseconds until a condition holds.
 
         Raises:
             MeasurementError: the worker has ended, or nothing has happened for this many seconds.
@@ -164,8 +164,8 @@ class Stage:
     """Resources that all measurements of a run share: servers, programs, producers.
 
     Attributes:
-        most: how many tasks the fastest contestant gets.
-        scale: by how much waits and windows are shortened in a smoke run; 1 otherwise.
+        most: number of tasks of the fastest contestant.
+        scale: factor that shortens waits and windows in a smoke run; 1 otherwise.
     """
 
     children: Children
@@ -199,7 +199,7 @@ class Stage:
         return Counters(self.folder / f"{self._number}.counters")
 
     def producer(self, peer: str, server: RedisServer) -> Producer:
-        """Return the running producer of a peer; one that was started before is used again."""
+        """Return the running producer of a peer; an earlier one is reused."""
         key = (peer, server.url)
         if key not in self._producers:
             counters = self.new_counters()
@@ -248,7 +248,7 @@ class Stage:
             counters.path.unlink(missing_ok=True)
 
     def left(self, peer: str, server: RedisServer, queues: tuple[str, ...] = ONE_QUEUE) -> int:
-        """Return how many tasks of a peer have not ended."""
+        """Return the number of a peer's tasks that have not ended."""
         return server.left(self.programs[peer].description.left, queues)
 
     def fill(
@@ -260,10 +260,10 @@ class Stage:
         size: int = 100,
         mode: str | None = None,
     ) -> None:
-        """Enqueue tasks in the fastest way.
+        """Enqueue tasks in the fastest mode.
 
         Raises:
-            MeasurementError: there are not this many tasks in Redis then.
+            MeasurementError: Redis does not have this many tasks afterwards.
         """
         producer = self.producer(contestant.peer, server)
         mode = mode if mode is not None else self.programs[contestant.peer].description.fill

@@ -1,4 +1,4 @@
-"""Measure what suspects cost the tasks behind them: `python -m bench.suspects [ROUNDS]`.
+"""Measure the effect of suspects on the tasks behind them: `python -m bench.suspects [ROUNDS]`.
 
 Suspects are tasks whose workers died twice. They are long here, and harmless. 1,000 short tasks wait behind
 them. Each line: how long the short ones took to the last, at the median of the rounds, and relative to the
@@ -62,7 +62,7 @@ async def measure(url: str, suspects: int) -> float:
 
 
 async def main() -> None:
-    """Measure in turns, and print a table."""
+    """Run the measurements in turns, and print a table."""
     logging.disable()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     found: dict[int, list[float]] = {suspects: [] for suspects in SUSPECTS}

@@ -3,7 +3,7 @@
 Run it by `python -m bench.telemetry_cost [TASKS] [ROUNDS]`.
 
 One server in this process runs tasks whose handler does nothing, on an embedded server. The variants take
-turns within each round, so that slow moments of the machine meet all of them; the medians are compared.
+turns within each round, so that slow moments of the machine affect all of them; the medians are compared.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make_server(url: str, *, statistics_on: bool, traces: bool = False) -> Calla
 
 
 def with_metrics(make: Callable[[], tuple[App, Server]]) -> Callable[[], tuple[App, Server]]:
-    """Return a function that also measures the server."""
+    """Return a function that makes the same server with metrics."""
 
     def make_measured() -> tuple[App, Server]:
         app, server = make()
@@ -68,7 +68,7 @@ def with_metrics(make: Callable[[], tuple[App, Server]]) -> Callable[[], tuple[A
 
 
 def drain(url: str, make: Callable[[], tuple[App, Server]], tasks: int) -> tuple[float, float]:
-    """Return the wall-clock and CPU seconds of this process for one drain."""
+    """Run one drain; return its wall-clock seconds, and this process' CPU seconds."""
     with sync.Client(url) as client:
         client.enqueue_many(Task("t", b"{}") for _ in range(tasks))
     app, server = make()
@@ -79,7 +79,7 @@ def drain(url: str, make: Callable[[], tuple[App, Server]], tasks: int) -> tuple
 
 
 def main(tasks: int = TASKS, rounds: int = ROUNDS) -> None:
-    """Print the medians, and what each variant costs above the first."""
+    """Print the medians, and the cost of each variant relative to the first."""
     with EmbeddedServer() as redis:
         off = make_server(redis.url, statistics_on=False)
         variants = {

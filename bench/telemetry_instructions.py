@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 TIMES: Final = 5_000
 DRAIN: Final = 106_200
-"""Instructions of a task that does nothing in a drain on a quiet machine, for the percentages."""
+"""Instructions of an empty task in a drain on an idle machine, as reference of the percentages."""
 _TOTAL: Final = re.compile(rb"^totals: (\d+)$", re.MULTILINE)
 
 
 class _Ended:
-    """Stand-in for an ended attempt, with the attributes that are measured."""
+    """Placeholder for an ended attempt, with the attributes that are measured."""
 
     started = time.monotonic()
     waited = 0.5
@@ -51,11 +51,11 @@ class _Ended:
 
 
 async def do_nothing(_task: Task) -> None:
-    """Handle a task."""
+    """Do nothing: the handler of the measured task."""
 
 
 async def pass_on(task: Task, call_next: Callable[[Task], Awaitable[Any]]) -> Any:
-    """Pass the task on: middleware that does nothing, for the minimal cost of any middleware."""
+    """Call the next function only: the minimal cost of any middleware."""
     return await call_next(task)
 
 
@@ -67,7 +67,7 @@ def make_tracing(ratio: float) -> WorkerTracing:
 
 
 def make_calls(*middleware: Any) -> Callable[[], None]:
-    """Return a function that calls a handler inside middleware, again and again."""
+    """Return a function that repeatedly calls a handler inside middleware."""
     call: Any = wrap_route(Route(do_nothing), middleware).call
     task = Task("t", b"{}")
 
@@ -83,7 +83,7 @@ def make_calls(*middleware: Any) -> Callable[[], None]:
 
 
 def count_successes() -> None:
-    """Count as the runner does, and measure one in 32."""
+    """Count as the runner does; measure one attempt in 32."""
     cell = Cell()
     cells = {"t": cell}
     for _ in range(TIMES):

@@ -1,4 +1,4 @@
-"""Find the Pythons of this machine, also where version managers put them.
+"""Find the Python interpreters of this machine, including those of version managers.
 
 Prints version and path of the newest build of each minor version from 3.11 on, and of each free-threaded one
 (`3.13t`). It says on standard error which expected version is missing; that is not a failure.
@@ -31,7 +31,7 @@ FOLDERS = (
     "/usr/bin",
     "/Library/Frameworks/Python.framework/Versions/*/bin",
 )
-"""Where pyenv, uv, mise, asdf, container images and systems keep Pythons."""
+"""Glob patterns of the folders where pyenv, uv, mise, asdf, container images and systems install Python."""
 ASK = (
     "import sys, sysconfig; "
     "print(*sys.version_info[:3], sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sys._base_executable)"
@@ -40,7 +40,7 @@ NAME = re.compile(r"python3\.\d+t?")
 
 
 class Python(NamedTuple):
-    """An interpreter."""
+    """A Python interpreter."""
 
     version: tuple[int, ...]
     is_free_threaded: bool
@@ -53,7 +53,7 @@ class Python(NamedTuple):
 
 
 def list_candidates(folders: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files that have the name of a Python, each once, however many links lead to it."""
+    """Yield the files with the name of a Python interpreter, each once, even if several links lead to it."""
     seen: set[Path] = set()
     for folder in folders:
         for path in sorted(folder.glob("python3.*")):

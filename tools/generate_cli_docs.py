@@ -145,7 +145,7 @@ def commands(
 
 
 def command_text(path: tuple[str, ...], command: click.Command) -> str:
-    """Return the section of a command: what it does, examples, options."""
+    """Return the section of a command: description, examples, options."""
     context = click.Context(command, info_name=" ".join(("pyasynq", *path)))
     usage = " ".join(one for one in command.collect_usage_pieces(context) if one != "[OPTIONS]")
     parts = [f"### `pyasynq {' '.join(path)}`", inspect.cleandoc(command.help or "").replace("\b\n", "")]
@@ -159,7 +159,7 @@ def command_text(path: tuple[str, ...], command: click.Command) -> str:
 
 
 def option_row(parameter: click.Parameter) -> str:
-    """Return the row of an option; empty for arguments, hidden options and those that all commands have."""
+    """Return the row of an option; empty for arguments, hidden options and options that all commands have."""
     if not isinstance(parameter, click.Option) or parameter.hidden or parameter.name in COMMON:
         return ""
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))

@@ -52,7 +52,7 @@ _STUB_CHANGES = (
 
 
 class GenerationError(Exception):
-    """protoc refused the .proto file, or wrote something that this tool does not know."""
+    """Error: protoc refused the .proto file, or wrote output that this tool does not support."""
 
 
 def generate() -> dict[str, str]:

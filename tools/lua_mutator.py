@@ -73,7 +73,7 @@ def _swaps(tokens: list[Token]) -> list[_Edit]:
 
 
 class _Parser:
-    """Walks through the statements of a script and notes what can be broken in each."""
+    """Parser that walks through the statements of a script and collects its possible mutations."""
 
     def __init__(self, source: str, tokens: list[Token]) -> None:
         self._source = source
@@ -122,11 +122,11 @@ class _Parser:
         return "".join(token.text for token in self._tokens[first : self._at])
 
     def _mark(self) -> tuple[int, int]:
-        """Remember a position, to check later whether Redis was called since."""
+        """Return the current position, to check later whether Redis was called after it."""
         return self._tokens[self._at].start, self._calls[-1]
 
     def _break(self, mark: tuple[int, int], replacement: str, kind: str) -> None:
-        """Note an edit of all since the mark, if Redis was called in it."""
+        """Record an edit of the text since the mark, if Redis was called in it."""
         start, calls = mark
         if self._calls[-1] > calls:
             self._edits.append(_Edit(start, self._tokens[self._at - 1].end, replacement, kind))

@@ -19,7 +19,7 @@ _KINDS = ("skipped", "string", "number", "name", "symbol")
 
 
 class LuaSyntaxError(Exception):
-    """A script is not the Lua 5.1 that our tools read."""
+    """Error: a script uses Lua 5.1 syntax that our tools do not support."""
 
 
 class Token(NamedTuple):

@@ -35,13 +35,13 @@ SCRIPTS = Path("_broker", "lua")
 _TEST_TIMEOUT = 15
 """Seconds after which a test is killed: a mutated script may loop for ever."""
 _EXTRA_TIME = 30.0
-"""Seconds a fork may take beyond four times what its tests took unbroken."""
+"""Extra seconds that a fork may take beyond four times the duration of its tests on the unmutated scripts."""
 _FIRST_STAGE = 12
 """Number of tests that are tried first: they kill most mutants, and few files are collected quickly."""
 _POLL = 0.01
 _PASSED, _FAILED, _INTERNAL_ERROR, _BROKE_OFF = 0, 1, 3, 70
 _OUT_OF_TIME = "from pytest-timeout"
-"""In the log of a test whose time ended inside a hook of pytest, which is an internal error then."""
+"""Text in the log of a test whose timeout hit a pytest hook, which pytest reports as an internal error."""
 # What every test imports, but never pyasynq: its copies differ.
 _PRELOADED = (
     "asyncio",
@@ -55,7 +55,7 @@ _PRELOADED = (
 
 
 class RunError(Exception):
-    """The tests could not be run, which says nothing about the scripts."""
+    """Error: the tests could not be run, so they say nothing about the scripts."""
 
 
 class Recorded(NamedTuple):
@@ -73,7 +73,7 @@ class Job(NamedTuple):
     """Name without suffix, as in `lease/dequeue`."""
     source: str
     tests: tuple[str, ...]
-    """Ids of the tests that run the script, the most telling first."""
+    """Ids of the tests that run the script, the most effective first."""
     seconds: float
     """Duration of these tests without a mutation, in seconds."""
 
@@ -106,7 +106,7 @@ def read_records(records: Path, folder: str) -> dict[str, Recorded]:
 
 
 def run_jobs(jobs: Iterable[Job], *, processes: int) -> Iterator[tuple[int, bool]]:
-    """Try every job, some at a time; yield its number and whether a test failed (the mutant is killed)."""
+    """Try every job, some at a time; yield its number and whether a test failed (mutant killed)."""
     for module in _PRELOADED:
         with suppress(ImportError):
             importlib.import_module(module)
@@ -134,7 +134,7 @@ def run_jobs(jobs: Iterable[Job], *, processes: int) -> Iterator[tuple[int, bool
 
 
 class _Bench:
-    """A copy of the package, and the process that works on it."""
+    """A copy of the package, and the process that runs tests on it."""
 
     job: Job
 
@@ -148,7 +148,7 @@ class _Bench:
         shutil.copytree(PACKAGE, folder / PACKAGE.name)
 
     def start(self, job: Job) -> None:
-        """Break the script and run the most telling tests in a fork."""
+        """Write the mutant into the copy, and run the most effective tests in a fork."""
         self.job = job
         self._script.write_text(job.source, encoding="utf-8")
         self._fork(job.tests[:_FIRST_STAGE])

@@ -53,7 +53,7 @@ EXCUSES = ROOT / "tests" / "mutants.toml"
 LOWEST_SCORE = 95.0
 
 _DOUBT = 0.05
-"""Probability below which a sample is not taken for bad luck."""
+"""Probability below which a low score of a sample is not explained by chance."""
 
 _USES = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
 _PLAIN_LINE_EVERY = 25
@@ -91,12 +91,12 @@ class Verdict(NamedTuple):
     stale: list[Place]
 
     def score(self, tried: int) -> float:
-        """Return the percentage killed of those `tried` that a test could kill: not the listed survivors."""
+        """Return the percentage killed of the `tried` mutants, without the listed survivors."""
         mortal = tried - len(self.survivors) + len(self.unlisted)
         return 100 * (mortal - len(self.unlisted)) / mortal if mortal else 100.0
 
     def is_too_low(self, tried: int) -> bool:
-        """Return whether too few were killed to believe that the share is `LOWEST_SCORE` or more.
+        """Return whether so few were killed that a true score of `LOWEST_SCORE` or more is unlikely.
 
         It is a one-sided binomial test: of all samples with exactly that share, less than one in twenty has
         as many survivors.
@@ -140,11 +140,11 @@ def main() -> int:
 
 
 class ExcuseError(Exception):
-    """tests/mutants.toml is not what it should be."""
+    """Error: tests/mutants.toml is invalid."""
 
 
 def read_excuses(path: Path) -> dict[Place, str]:
-    """Return the reason for each survivor that is listed. Raises ExcuseError."""
+    """Return the reason of each listed survivor. Raises ExcuseError."""
     if not path.exists():
         return {}
     excuses = {}
@@ -159,7 +159,7 @@ def read_excuses(path: Path) -> dict[Place, str]:
 def rank_tests(
     sources: Mapping[str, str], records: Mapping[str, Recorded]
 ) -> dict[str, list[tuple[str, float]]]:
-    """Return the tests that run each script, with their seconds; the most telling and quickest first.
+    """Return the tests that run each script, with their seconds; the most effective and quickest first.
 
     A fragment of `lua/shared` is run by the tests of every script that uses it, also through another one.
     """

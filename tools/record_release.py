@@ -1,4 +1,4 @@
-"""Record what this release leaves in Redis, so that later ones are tested with it: once for each release.
+"""Record the data that this release stores in Redis, to test later releases with them.
 
     python -m tools.record_release     writes tests/recorded/VERSION.json
 

@@ -1,10 +1,10 @@
-"""A pytest plugin: writes down which Lua scripts each test ran, and how long the test took.
+"""A pytest plugin that records the Lua scripts run by each test, and the test's duration.
 
     RECORD_SCRIPTS_TO=FOLDER python -m pytest -p tools.record_scripts tests/contract
 
-FOLDER gets a JSON file from each process of pytest-xdist that ran tests, or one without it:
-{test id: {"scripts": [name, ...], "seconds": float}}. The names come from the `ScriptCall`s that plans
-yield; what ran in a child process is not seen.
+FOLDER gets a JSON file from each process of pytest-xdist that ran tests, or one without it: {test id:
+{"scripts": [name, ...], "seconds": float}}. The names come from the `ScriptCall`s that plans yield; what ran
+in a child process is not seen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _running: list[str] = []
 
 
 def pytest_configure() -> None:
-    """Put a listener into the making of script calls."""
+    """Wrap the creation of script calls, to record the names of the scripts."""
     # Imported late: pytest loads plugins before it knows where the package is.
     from pyasynq._redis.plan import ScriptCall  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Print how large files, functions, classes and argument lists are, and how entangled: it never fails.
+"""Print the sizes of files, functions, classes and argument lists, and how modules depend on each other.
 
 Median, 95th percentile, maximum and the five largest of each size, over src/pyasynq without generated files.
 Besides: import cycles, public names that several modules define, and what a task passes in the engine.
@@ -165,7 +165,7 @@ def _imported_files(tree: ast.Module, files: dict[str, str]) -> set[str]:
 
 
 def _statements(block: ast.AST) -> Iterator[ast.stmt]:
-    """Yield the statements below a node; expressions, most of a tree, hold none and are passed over."""
+    """Yield the statements below a node; skip expressions, which contain no statements."""
     for field in _BLOCKS:
         for inner in getattr(block, field, ()):
             if isinstance(inner, ast.stmt):

@@ -192,7 +192,7 @@ OPTIONS: Final[list[tuple[OptionName, Any]]] = [
 
 
 def build() -> dict[str, Any]:
-    """Return the vectors, all but the walk."""
+    """Return the test vectors, except the walk."""
     return {
         "numbers": numbers(),
         "keys": list(key_vectors()),
@@ -232,7 +232,7 @@ def numbers() -> dict[str, int]:
 
 
 def key_vectors() -> Iterator[dict[str, Any]]:
-    """Yield the keys whose names are put together."""
+    """Yield vectors of composed key names."""
     queue = queue_keys("default")
     day = NOON.date()
     put_together = {
@@ -254,7 +254,7 @@ def key_vectors() -> Iterator[dict[str, Any]]:
 
 
 def lock_vectors() -> Iterator[dict[str, Any]]:
-    """Yield keys of uniqueness locks; a payload of null is none, which is not an empty one."""
+    """Yield keys of uniqueness locks; a null payload is a missing one, which differs from an empty one."""
     for queue, task_type, payload in LOCKS:
         key = queue_keys(queue).unique(task_type, payload)
         hexadecimal = None if payload is None else payload.hex()
@@ -315,7 +315,7 @@ def odd_messages() -> Iterator[dict[str, Any]]:
 
 
 def dispatch_vectors() -> Iterator[dict[str, Any]]:
-    """Yield where a client puts a task, with which score, and how many seconds its lock holds."""
+    """Yield vectors of enqueues: the list or set, the score, and the seconds that the lock holds."""
     now = Instant(1_700_000_000, 250_000)
     for options in (
         {},
@@ -338,7 +338,7 @@ def dispatch_vectors() -> Iterator[dict[str, Any]]:
 
 
 def cron_vectors() -> Iterator[dict[str, Any]]:
-    """Yield expressions with their next three ticks, in UTC; fewer if no more come."""
+    """Yield cron expressions with their next three ticks, in UTC; fewer if there are no more."""
     for spec, after in CRON:
         moment, ticks = datetime.fromisoformat(after), list[str]()
         schedule = parse_cron(spec)

@@ -1,4 +1,4 @@
-"""A walk through all states, and what Redis holds after each step: a part of the vectors."""
+"""A walk of tasks through all states, with the content of Redis after each step: part of the vectors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     RedisClient = Any
 
 NOW: Final = Instant(4_000_000_000, 250_000)
-"""Time of the walk, in the year 2096, so that none of the keys that it leaves has expired."""
+"""Time of the walk: in the year 2096, so that none of its keys has expired."""
 
 SERVER: Final = "52f7f9b1-3475-407c-84bd-6fc5a5f8f784"
 SET: Final = "0ad1ce62-accc-44bb-b776-5abe7d5df057"
@@ -78,7 +78,7 @@ class Step(NamedTuple):
 
 
 class Walk:
-    """The steps, in order; `message_of` returns the bytes of the message that a task has then."""
+    """The steps of the walk, in order; `message_of` returns the bytes of a task's message at its step."""
 
     def __init__(self, message_of: Callable[[str], bytes]) -> None:
         self._message_of = message_of
@@ -298,7 +298,7 @@ def _value(client: RedisClient, name: bytes) -> Any:
 
 
 def _text(data: bytes) -> str:
-    """Return text as it is, and a protobuf message, whose first field is a text, as `hex:` and its bytes."""
+    """Return text unchanged, and a protobuf message, whose first field is a text, as `hex:` and its bytes."""
     if data.startswith(b"\n"):
         return f"hex:{data.hex()}"
     return data.decode()

@@ -1,8 +1,8 @@
-"""Record what a worker writes, for people and for machines, into docs/workers.md.
+"""Record the output of a worker in docs/workers.md, as text for people and as JSON for machines.
 
-Each block of the page comes from a real worker on a real server. Values that differ between two
-runs, such as times and process ids, are replaced by fixed ones. `python -m tools.worker_output` writes the
-blocks, with `--check` it compares them.
+Each block of the page comes from a real worker on a real server. Values that differ between two runs, such as
+times and process ids, are replaced by fixed ones. `python -m tools.worker_output` writes the blocks, with
+`--check` it compares them.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ _FIXED: Final = (
 
 
 def normalise(lines: list[str]) -> list[str]:
-    """Replace what differs between two runs, and wrap as a terminal of 100 columns does."""
+    """Replace values that differ between two runs, and wrap lines like a terminal of 100 columns."""
     pids: dict[str, str] = {}
 
     def fixed_pid(match: re.Match[str]) -> str:
@@ -314,7 +314,7 @@ def differs(name: str, written: list[str], recorded: list[str]) -> bool:
 
 
 def _joined(lines: list[str]) -> list[str]:
-    """Return lines without their wrapping, and without the pids, which come in any order too."""
+    """Return lines without wrapping and pids; pids may come in any order."""
     whole: list[str] = []
     for line in lines:
         if line.startswith(_INDENT):

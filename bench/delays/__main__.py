@@ -38,7 +38,7 @@ async def measure_usual(scene: Scene, samples: int) -> None:
 
 
 async def measure_lost(scene: Scene, samples: int) -> None:
-    """Measure what happens without reports of Redis."""
+    """Measure delays without key change notifications of Redis."""
     async with lost.deaf_worker(scene) as proxy:
         for name, measure in lost.BEHIND_A_PROXY.items():
             tell(name, [await measure(scene, proxy) for _ in range(samples)])
@@ -53,7 +53,7 @@ async def measure_lost(scene: Scene, samples: int) -> None:
 
 
 async def measure_deaths(scene: Scene, samples: int) -> None:
-    """Measure recovery; most samples of one kind at once, since one takes up to a minute."""
+    """Measure recovery; most samples of one kind run at the same time, because one takes up to a minute."""
     name = "a killed child's task is pending again"
     tell(name, [await deaths.killed_under_a_supervisor(scene) for _ in range(samples)])
     # A worker does not recover in the first 30 s of a Redis: its owners may still be reconnecting.

@@ -28,7 +28,7 @@ URL: Final = "BENCH_DELAYS_URL"
 STAGGER: Final = 0.3
 """Seconds between two kills, so that they happen at different moments between two polls."""
 OUTAGE: Final = 36.0
-"""Seconds: longer than a lease."""
+"""Duration of the outage in seconds: longer than a lease."""
 GO_LEASE: Final = 30
 
 app = App(os.environ.get(URL, "redis://localhost"))
@@ -87,7 +87,7 @@ def _rescuer(scene: Scene, samples: int) -> AbstractAsyncContextManager[Server]:
 
 
 async def _end_all(scene: Scene, samples: int, since: list[float]) -> list[float]:
-    """Return after which time each task is called again, and delete it."""
+    """Return the seconds until each task is called again; delete each task then."""
     delays = [await scene.next() - at for at in since]
     for number in range(samples):
         for info in await scene.inspector.list_tasks(f"dead{number}", "active"):
@@ -97,7 +97,7 @@ async def _end_all(scene: Scene, samples: int, since: list[float]) -> list[float
 
 
 async def killed(scene: Scene, samples: int) -> list[float]:
-    """Return after which time the tasks of killed workers start elsewhere."""
+    """Return the seconds until the tasks of killed workers start at other workers."""
     async with _holding(scene, samples) as victims, _rescuer(scene, samples):
         since = []
         for victim in victims:
@@ -108,7 +108,7 @@ async def killed(scene: Scene, samples: int) -> list[float]:
 
 
 async def killed_in_an_outage(scene: Scene, samples: int) -> list[float]:
-    """Return how long after an outage the tasks start whose workers died in it."""
+    """Return the seconds from the end of an outage to the start of tasks whose workers died during it."""
     with redis.Redis.from_url(scene.url) as client:
         server = int(client.info("server")["process_id"])
     async with _holding(scene, samples) as victims, _rescuer(scene, samples):

@@ -1,4 +1,4 @@
-"""Client, inspector and workers of a measurement, and a proxy that loses reports."""
+"""Client, inspector and workers of a measurement, and a proxy that drops notifications."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REPORTS: Final = (b">2\r\n$10\r\ninvalidate", b"*3\r\n$7\r\nmessage", b">3\r\n$
 
 
 class Scene:
-    """A client, an inspector, and handlers that note when they are called."""
+    """A client, an inspector, and handlers that record the times of their calls."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -55,7 +55,7 @@ class Scene:
         time.sleep(2.5)  # noqa: ASYNC251 - this is what is measured
 
     async def aggregate(self, _group: str, tasks: list[Task]) -> Task:
-        """Note the call; the task it returns is a note, too."""
+        """Record the call; the returned task records its call too."""
         self.calls.put_nowait(time.time())
         return Task("note", tasks[0].payload)
 
@@ -96,7 +96,7 @@ Sample: TypeAlias = "Callable[[Scene], Awaitable[float]]"
 
 
 class Proxy:
-    """A proxy before Redis that swallows Redis' reports while it is deaf, as a broken path would."""
+    """Proxy for Redis that can drop notifications, like a broken network path."""
 
     def __init__(self, url: str) -> None:
         self._path = parse_redis_url(url).path
@@ -107,12 +107,12 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Where the proxy listens."""
+        """URL of the proxy."""
         assert self._server is not None  # noqa: S101 - it is open within its block
         return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def __aenter__(self) -> Self:
-        """Listen."""
+        """Start to listen."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return self
 

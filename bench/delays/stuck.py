@@ -1,4 +1,4 @@
-"""Delays until hanging code is reported, or makes its worker end."""
+"""Delays until hanging code is reported, or ends its worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delays while nothing is broken."""
+"""Delays in normal operation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP_SIZE: Final = 5
 
 
 async def wake_up(scene: Scene) -> float:
-    """Return how long an idle worker lets a new task wait."""
+    """Return the seconds that a new task waits for an idle worker."""
     await asyncio.sleep(0.05)
     begun = time.time()
     await scene.client.enqueue("note")
@@ -97,7 +97,7 @@ async def result_returned(scene: Scene) -> float:
 
 
 async def limit_raised(scene: Scene) -> float:
-    """Return how long after a limit was raised a task starts that it held back."""
+    """Return the seconds from a raised limit to the start of a task that it held back."""
     await scene.inspector.set_queue_limits("default", max_run=1)
     held = [await scene.client.enqueue("hang", max_retry=0) for _ in range(2)]
     await scene.next()
@@ -126,7 +126,7 @@ async def handed_over(scene: Scene) -> float:
 
 
 async def aggregated(scene: Scene) -> float:
-    """Return how long after its last task a full group is aggregated, at any moment of the polls."""
+    """Return the seconds from the last task of a full group to its aggregation, at any time between polls."""
     await asyncio.sleep(time.time() % 3)
     for _ in range(GROUP_SIZE):
         await scene.client.enqueue("note", group="g")

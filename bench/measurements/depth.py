@@ -1,4 +1,4 @@
-"""Depth: does a task cost more when many wait behind it, or when others hold many for long?"""
+"""Depth: cost of a task when many tasks wait behind it, or when other workers hold many for long."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if ids then redis.call('LPUSH', KEYS[2], unpack(ids)) end
 
 
 class Depth:
-    """A separate Redis server on which about `depth` tasks stay pending while some of them are drained."""
+    """A separate Redis server with about `depth` pending tasks, of which some are drained."""
 
     def __init__(self, stage: Stage, depth: int) -> None:
         self._stage = stage

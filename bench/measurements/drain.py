@@ -1,4 +1,4 @@
-"""Drain: this many tasks wait, a worker starts; how fast are they gone, and what does a task cost?"""
+"""Drain: rate and cost per task when a worker starts with this many waiting tasks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def drain(stage: Stage, contestant: Contestant, count: int, size: int = 100) -> 
     """Measure one drain.
 
     Raises:
-        MeasurementError: not exactly this many tasks ran, or some are left in Redis, or too few to measure.
+        MeasurementError: a wrong number of tasks ran, some are left in Redis, or they are too few to measure.
     """
     server = stage.server(contestant.server)
     server.flush()

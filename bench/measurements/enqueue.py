@@ -26,7 +26,7 @@ PIPELINE: Final = 500
 
 @dataclass(frozen=True)
 class Way:
-    """One way to enqueue.
+    """One way of enqueueing.
 
     Attributes:
         share: number of tasks, as a share of those of the fastest contestant of a drain.
@@ -52,7 +52,7 @@ def enqueue(stage: Stage, contestant: Contestant, mode: str, count: int) -> dict
     """Measure one client.
 
     Raises:
-        MeasurementError: there are not exactly this many tasks in Redis then.
+        MeasurementError: Redis does not have exactly this many tasks afterwards.
     """
     server = stage.server(contestant.server)
     server.flush()

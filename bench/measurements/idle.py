@@ -35,7 +35,7 @@ class Listener:
     """Counter of the commands that Redis runs, in total and as sent by clients (MONITOR).
 
     Raises:
-        MeasurementError: at the end of the block, if it could not hear all of it.
+        MeasurementError: at the end of the block, if it missed some commands.
     """
 
     def __init__(self, server: RedisServer) -> None:
@@ -76,7 +76,7 @@ class Listener:
 
 
 def idle(stage: Stage, contestant: Contestant) -> dict[str, float]:
-    """Measure one worker that has run one task and waits for others."""
+    """Measure one worker that has run one task and waits for more."""
     server = stage.server(contestant.server)
     server.flush()
     stage.producer(contestant.peer, server).carry_out(Order("one", 1))

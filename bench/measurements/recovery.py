@@ -1,4 +1,4 @@
-"""Recovery: a worker is killed while a task runs; how long until another worker runs it?"""
+"""Recovery: time until another worker runs the task of a killed worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def recover(stage: Stage, contestant: Contestant) -> dict[str, float]:
     """Kill the process that runs a task; measure until the task runs again.
 
     Raises:
-        MeasurementError: it does not, within 150 seconds.
+        MeasurementError: the task does not run again within 150 seconds.
     """
     server = stage.server(contestant.server)
     server.flush()

@@ -36,9 +36,9 @@ class Scene:
     """Setting of a measurement: the stage, peers, servers and length.
 
     Attributes:
-        peers: those that take part.
-        servers: the kinds of servers that are there.
-        length: how much is measured.
+        peers: participating peers.
+        servers: available kinds of servers.
+        length: extent of the run.
     """
 
     stage: Stage
@@ -52,8 +52,8 @@ class Measurement:
     """One measurement: its rows, figures and notes.
 
     Attributes:
-        open: context manager that makes the entries, and keeps up what they need until its block ends.
-        compared: what rows are compared with, in the words of a heading.
+        open: context manager that makes the entries, and keeps their resources until its block ends.
+        compared: reference of the comparison, as text for a heading.
         by_default: part of a run that names no measurements.
         most_rounds: limit of rounds for a measurement whose rounds take minutes.
     """

@@ -1,4 +1,4 @@
-"""Slots: handlers that wait, in great numbers."""
+"""Slots: throughput of many handlers that sleep."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Sleepers:
     """One scenario of tasks that sleep.
 
     Attributes:
-        mode: the order that enqueues them.
-        seconds: how long each sleeps on average.
+        mode: name of the enqueue order.
+        seconds: average sleep of a task in seconds.
         turns: number of tasks that each slot runs.
     """
 

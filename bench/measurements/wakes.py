@@ -31,7 +31,7 @@ TASKS: Final = 40
 PAUSE: Final = 0.03
 _BARE_KEY: Final = "floor:key"
 SETTLE_SECONDS: Final = 6.0
-"""A heartbeat and a little more: with it each learns how many they are."""
+"""Seconds of a heartbeat and a margin, in which each server learns the number of servers."""
 
 
 def wake(stage: Stage, number: int) -> dict[str, float]:
@@ -96,7 +96,7 @@ class Spent(NamedTuple):
     seconds: float
     cpu: float
     looks: int
-    """Number of reads by which workers watch a key again, one after each wake-up."""
+    """Number of repeated reads by which workers watch a key again: one after each wake-up."""
     calls: int
 
 
@@ -114,10 +114,10 @@ def _during(server: RedisServer, action: Callable[[], object]) -> Spent:
 
 @contextmanager
 def _fleet(stage: Stage, server: RedisServer, counters: Counters, number: int) -> Iterator[None]:
-    """Have this many servers idle for the time of a block.
+    """Run this many idle servers during a block.
 
     Raises:
-        MeasurementError: they do not start.
+        MeasurementError: the servers do not start.
     """
     environment = stage.programs[PLAIN.peer].environment(server.url, counters.path)
     parts = [min(IN_ONE_PROCESS, number - at) for at in range(0, number, IN_ONE_PROCESS)]

@@ -52,7 +52,7 @@ async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noq
 
 
 async def concurrent(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - as above
-    """100 awaits at once."""
+    """Enqueue with 100 concurrent calls."""
     pool = await _pool()
     await in_flight(pool.enqueue_job(TASK, **task) for task in tasks)
 

@@ -38,7 +38,7 @@ def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG
 
 
 def work(settings: dict[str, Any]) -> None:
-    """Run `celery worker`: one process by itself, or a pool of children."""
+    """Run `celery worker`: a single process, or a pool of child processes."""
     processes = settings.get("processes", 1)
     pool = ["--pool", "solo"] if processes == 1 else ["--pool", "prefork", "--concurrency", str(processes)]
     quiet = ["--loglevel", "ERROR", "--without-gossip", "--without-mingle", "--without-heartbeat"]

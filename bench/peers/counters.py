@@ -1,4 +1,4 @@
-"""Counters of handlers that ran, at the same small cost for every peer and at none for Redis.
+"""Counters of handlers that ran: equally cheap for every peer, and without load on Redis.
 
 The counters are a memory-mapped file that all processes of a measurement share, in words of 8 bytes. First
 come the number of slots taken, and the id of the process whose handler never ends. Then come the slots, one
@@ -17,7 +17,7 @@ from pathlib import Path
 
 COUNTERS_VARIABLE = "BENCH_COUNTERS"
 STAY = -1
-"""Special send time of a task: the first handler that runs such a task never ends."""
+"""Special send time of a task: its first handler call never ends."""
 
 SLOTS = 4096
 SAMPLES = 4096

@@ -31,7 +31,7 @@ def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG
 
 
 def work(settings: dict[str, Any]) -> None:
-    """Become `dramatiq`."""
+    """Replace this process by `dramatiq`."""
     os.environ["dramatiq_queue_prefetch"] = "500"  # noqa: SIM112 - so it is called
     command = [sys.executable, "-m", "dramatiq", "bench.peers.dramatiq", "--threads", "1", "--skip-logging"]
     command += ["--processes", str(settings.get("processes", 1))]

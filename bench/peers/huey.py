@@ -30,7 +30,7 @@ def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG
 
 
 def work(settings: dict[str, Any]) -> None:
-    """Become `huey_consumer`."""
+    """Replace this process by `huey_consumer`."""
     processes = settings.get("processes", 1)
     kind = ["--worker-type", "thread"] if processes == 1 else ["--worker-type", "process"]
     command = [sys.executable, "-m", "huey.bin.huey_consumer", "bench.peers.huey.queue", *kind]

@@ -56,7 +56,7 @@ def tasks_of(tasks: Sequence[Arguments], queues: Sequence[str]) -> Iterator[Task
 
 @cache
 def _routed(queue: str) -> CoroutineTask[..., None]:
-    """Return the task for a queue, as a program declares it once."""
+    """Return the typed task for a queue; cached, as a program declares it only once."""
     return note if queue == QUEUE else note.options(queue=queue)
 
 
@@ -67,7 +67,7 @@ async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
 
 
 async def concurrent(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
-    """100 awaits at once."""
+    """Enqueue with 100 concurrent calls."""
     await in_flight(client.enqueue(task) for task in tasks_of(tasks, queues))
 
 
@@ -96,7 +96,7 @@ async def _enqueue_sleepers(
 
 
 def work(settings: dict[str, Any]) -> None:
-    """Become the command that users run."""
+    """Replace this process by the worker command that users run."""
     arguments = ["--concurrency", str(settings.get("concurrency", 100)), "--log-level", "warning"]
     queues = settings.get("queues", [QUEUE])
     arguments += ["--queues", ",".join(f"{queue}=1" for queue in queues)]

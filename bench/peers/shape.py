@@ -126,7 +126,7 @@ class Description:
 
 
 def describe(peer: Peer) -> Description:
-    """Return what the harness and the reader must know of a peer."""
+    """Return the description of a peer for the harness and the reader."""
     return Description(
         peer.title,
         {"Python": sys.version.split()[0], **{name: _version(name) for name in peer.packages}},
@@ -147,7 +147,7 @@ def _version(package: str) -> str:
 
 
 class Producer:
-    """Enqueues tasks with a peer's library, as the orders on stdin say."""
+    """Enqueues tasks with a peer's library, by orders from stdin."""
 
     def __init__(self, peer: Peer, runner: asyncio.Runner) -> None:
         self._peer = peer

@@ -46,7 +46,7 @@ async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noq
 
 
 async def concurrent(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - as above
-    """100 awaits at once."""
+    """Enqueue with 100 concurrent calls."""
     await _connect()
     await in_flight(note.enqueue(**task) for task in tasks)
 

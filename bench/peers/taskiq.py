@@ -1,4 +1,4 @@
-"""taskiq: the broker on Redis streams, which acknowledges."""
+"""taskiq: the Redis stream broker, with acknowledgements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def note(number: int, email: str, sent: int, text: str) -> None:  # noqa: 
 
 
 async def one(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:  # noqa: ARG001 - there is one queue
-    """Enqueue each task after the call for the one before it has returned."""
+    """Enqueue with one awaited call after another."""
     for task in tasks:
         await note.kiq(**task)
 
@@ -48,7 +48,7 @@ async def concurrent(tasks: Sequence[Arguments], queues: Sequence[str]) -> None:
 
 
 def work(settings: dict[str, Any]) -> None:
-    """Become `taskiq worker`."""
+    """Replace this process by `taskiq worker`."""
     command = [sys.executable, "-m", "taskiq", "worker", "bench.peers.taskiq:broker", "--log-level", "ERROR"]
     command += ["--workers", str(settings.get("processes", 1)), "--max-async-tasks", "100"]
     os.execv(sys.executable, command)  # noqa: S606 - this process has nothing else to do

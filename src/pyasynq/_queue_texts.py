@@ -24,7 +24,7 @@ def read_weights(option: str, text: str) -> dict[str, int]:
     """Return names of queues with their weights, 1 where none is given: `critical=6,default`.
 
     Raises:
-        InvalidOptionError: for an empty or repeated name, or a weight that cannot be.
+        InvalidOptionError: for an empty or repeated name, or an invalid weight.
     """
     weights: dict[str, int] = {}
     for name, weight in _parts(option, text, "critical=6,default=3"):
@@ -39,7 +39,7 @@ def read_max_run(option: str, text: str) -> dict[str, QueueFields]:
     """Return names of queues with the number of tasks that all workers together run: `deliver=1`.
 
     Raises:
-        InvalidOptionError: for an empty or repeated name, or a number that cannot be.
+        InvalidOptionError: for an empty or repeated name, or an invalid number.
     """
     found: dict[str, QueueFields] = {}
     for name, value in _parts(option, text, "deliver=1"):
@@ -53,7 +53,7 @@ def read_rates(option: str, text: str) -> dict[str, QueueFields]:
     """Return names of queues with tasks per period and what may start at once: `mail=50/s,sms=100/10m+5`.
 
     Raises:
-        InvalidOptionError: for an empty or repeated name, or a rate that cannot be.
+        InvalidOptionError: for an empty or repeated name, or an invalid rate.
     """
     found: dict[str, QueueFields] = {}
     for name, value in _parts(option, text, "mail=50/s"):

@@ -48,7 +48,7 @@ class ValueKind(Protocol):
         """Whether such a value can be written as text."""
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for a value that cannot be."""
+        """Raise `InvalidOptionError` for an invalid value."""
 
     def read(self, name: str, text: str) -> object:
         """Parse a text into a value. Raises `InvalidOptionError` for an invalid text."""
@@ -74,7 +74,7 @@ class Setting:
     optional: bool = False
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidOptionError` for a value that the setting cannot have."""
+        """Raise `InvalidOptionError` for an invalid value."""
         if value is not None or not self.optional:
             self.kind.check(name, value)
 

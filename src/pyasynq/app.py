@@ -120,7 +120,7 @@ class App(Scheduling):
 
     Raises:
         ConfigurationError: for a URL that cannot work. The message never shows the password.
-        InvalidOptionError: for a value that a setting cannot have.
+        InvalidOptionError: for an invalid value.
     """
 
     def __init__(  # noqa: PLR0913 - an app is configured in one place, by name

@@ -102,7 +102,7 @@ class GroupRule:
     """Rule by which groups of certain names are aggregated; None is the server's setting.
 
     Raises:
-        InvalidOptionError: at construction, for a value that a setting cannot have.
+        InvalidOptionError: at construction, for an invalid value.
     """
 
     grace_period: Duration | None = None
@@ -123,7 +123,7 @@ class ServerConfig:
     """Settings of a server. Durations are `timedelta` or seconds.
 
     Raises:
-        InvalidOptionError: at construction, for a value that a setting cannot have.
+        InvalidOptionError: at construction, for an invalid value.
     """
 
     concurrency: int = setting(100, Whole(1), "Number of tasks that run at once in one process.", "-c")
@@ -303,7 +303,7 @@ class SchedulerConfig:
     block, and a slow one delays the ticks after it. An exception from a hook is reported and changes nothing.
 
     Raises:
-        InvalidOptionError: at construction, for a value that a setting cannot have.
+        InvalidOptionError: at construction, for an invalid value.
     """
 
     location: tzinfo | str = UTC
@@ -364,7 +364,7 @@ def check_queues(queues: object) -> dict[str, Queue]:
     """Return names and settings of queues.
 
     Raises:
-        InvalidOptionError: for names and settings that cannot be.
+        InvalidOptionError: for invalid names and settings.
     """
     if not isinstance(queues, Mapping):
         raise InvalidOptionError("queues", queues, "must map names to priorities, as in {'default': 1}")

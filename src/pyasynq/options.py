@@ -68,7 +68,7 @@ class EnqueueOptions(TypedDict, total=False):
     """Release of the lock of a `unique` task: at its success (the default, as in Asynq), when an attempt
     starts, when the task is finished in any way, or only when its time is over."""
     unique_key: str
-    """Names the lock of a `unique` task, which all tasks of the queue with this name share."""
+    """Name of the lock of a `unique` task; all tasks of the queue with this name share the lock."""
     on_duplicate: OnDuplicate
     """Reaction if the lock of a `unique` task is held: raise (the default), do nothing, return the
     task that holds it, or give that task this payload and, if one is given, this process time."""
@@ -107,7 +107,7 @@ _Reader: TypeAlias = "Callable[[str, object], object]"
 _PROCESS_TIMES: Final = ("process_at", "process_in")
 _OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
 _NOT_AT_FRONT: Final = ("process_at", "process_in", "group", "on_conflict", "once_for", "on_finished")
-"""Options that have scripts of their own, which put tasks at the end of a queue or somewhere else."""
+"""Options whose scripts put tasks at the end of a queue or elsewhere, so that `front` excludes them."""
 _RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict", "once_for", "front"})
 _OF_ONE_TASK: Final = frozenset({*_PROCESS_TIMES, "deadline", "headers", "task_id", "unique_key"})
 """Options whose values differ from task to task, so that caching their parsed form is useless."""
@@ -192,7 +192,7 @@ def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
 
     Raises:
         UnknownOptionError: for a name that is not an option.
-        InvalidOptionError: for a value that its option cannot have; both name the remedy.
+        InvalidOptionError: for an invalid value; both name the remedy.
     """
     if not options:
         return DEFAULT_SETTINGS
@@ -236,8 +236,8 @@ def check_combination(options: Mapping[str, object]) -> None:
     """Reject contradictory options of one task.
 
     Raises:
-        InvalidOptionError: for an option about a lock of a task without one, for a rule about an id that was
-            not chosen, for replacing the payload of a task that may be gone, and for a task at the front of
+        InvalidOptionError: for a lock option without `unique`, for an id rule without `task_id`, for
+            replacing the payload of a task that may be gone, and for a task at the front of
             a queue that would be somewhere else.
     """
     if options.keys().isdisjoint(_RULES):

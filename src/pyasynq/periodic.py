@@ -67,9 +67,9 @@ class PeriodicTaskManager(Runnable):
 
     The provider is called at the start and every `sync_interval`. Entries that it no longer returns are
     unregistered, new ones are registered, and the rest stays untouched. When it raises, or returns something
-    invalid, everything stays as it is; an invalid expression is left out alone. An entry whose payload
-    changes keeps the ticks of the one it replaces, which has the same expression, type and queue. So `@every`
-    fires although the payload is different each time.
+    invalid, everything stays as it is; only an entry with an invalid expression is left out. An entry whose
+    payload changes keeps the ticks of the one it replaces, which has the same expression, type and queue. So
+    `@every` fires although the payload is different each time.
 
     Args:
         url: as for `Client`.
@@ -228,7 +228,7 @@ class PeriodicTaskManager(Runnable):
 
 
 class _Sync(CallingService):
-    """Service that calls the provider at every interval; the start made the first call."""
+    """Service that calls the provider at every interval; the manager's start makes the first call."""
 
     name = "periodic task sync"
 

@@ -156,7 +156,7 @@ class Scheduler(Runnable):
         return entry.id
 
     def unregister(self, entry_id: str) -> None:
-        """Stop firing an entry, and have its history removed.
+        """Stop firing an entry, and let its history be removed.
 
         Raises:
             ScheduleNotFoundError: when there is no such entry.

@@ -1,4 +1,4 @@
-"""`Secret`: an argument of a task that is shown nowhere."""
+"""`Secret`: an argument of a task that no log, error or tool shows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 class Secret(Generic[_T_co]):
     """A value that no log, error or tool shows: `async def log_in(user: str, password: Secret[str])`.
 
-    It travels as the plain JSON of its value, so workers in Go read it as usual, and so can everybody
-    who may read Redis. Workers publish which fields of a task are secret, and tools hide those.
+    In Redis it is the plain JSON of its value, so workers in Go read it as usual, and everybody with access
+    to Redis can read it too. Workers publish which fields of a task are secret, and tools hide those.
     """
 
     __slots__ = ("_value",)

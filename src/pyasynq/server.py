@@ -396,7 +396,7 @@ class Server:
             self._engine.call_hooks(event)
 
     def _obey(self, action: ServerAction) -> None:
-        """Do what an operator asks for; on the loop."""
+        """Perform an operator's request; called on the event loop."""
         if action is ServerAction.QUIET:
             self.stop()
         elif self._close_asked is not None:

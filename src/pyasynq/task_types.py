@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskTypeInfo:
-    """A task type, as the last worker that began to serve it has described it."""
+    """Description of a task type by the last worker that began to serve it."""
 
     type: str
     """Name of the type; with `is_prefix`, the prefix of the names of several types."""

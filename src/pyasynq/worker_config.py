@@ -28,7 +28,7 @@ class WorkerConfig(ServerConfig):
     Flags, environment variables and a file win over what is given here; see the page on settings.
 
     Raises:
-        InvalidOptionError: at construction, for a value that a setting cannot have.
+        InvalidOptionError: at construction, for an invalid value.
     """
 
     queues: Mapping[str, int | Queue] = setting(

@@ -28,10 +28,10 @@ class Case:
 
     Attributes:
         series: values by series.
-        minute: when the alert fires.
+        minute: minute at which the alert fires.
         labels: labels of the firing alert, besides name and severity.
         quiet: a minute at which it does not fire yet.
-        says: its summary then.
+        says: its summary at that minute.
     """
 
     series: dict[str, str]
@@ -52,8 +52,8 @@ class Alert:
         minutes: how long the conditions must hold.
         severity: `critical` or `warning`.
         summary: one line; may use labels.
-        meaning: paragraph of the page: what has happened.
-        causes: why, by likelihood.
+        meaning: paragraph of the page about the meaning.
+        causes: possible causes, the likeliest first.
         steps: what to do, in this order.
         case: its test.
     """

@@ -1,4 +1,4 @@
-"""Files that are made from the descriptions: rules, tests of rules, dashboards, scalers and pages."""
+"""Generated monitoring files: rules, tests of rules, dashboards, scalers and pages."""
 
 from __future__ import annotations
 

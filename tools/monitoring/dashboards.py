@@ -24,9 +24,9 @@ class Panel:
 
     Attributes:
         title: its heading.
-        lines: what it draws.
+        lines: drawn expressions.
         unit: Grafana's name of the unit.
-        text: what the reader learns from it.
+        text: explanation for the reader.
         stacks: whether the series are stacked.
         columns: its width; a row has 24.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def blocking_middleware(middleware: ClientMiddleware) -> sync.client.ClientMiddleware:
-    """Return client middleware as the blocking client takes it.
+    """Convert asyncio client middleware for the blocking client.
 
     Middleware that only looks at the task and awaits `call_next` never really waits, so it needs no event
     loop. One that waits for something else cannot be used by `enqueue_sync`, which then raises

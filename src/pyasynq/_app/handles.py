@@ -26,7 +26,7 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 
 class Waiting(Protocol):
-    """The part of the app that a handle asks about its task."""
+    """Interface of the app through which a task handle waits for its task."""
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait for the end of a task."""
@@ -42,7 +42,7 @@ class Waiting(Protocol):
 
 
 class Acting(Waiting, Protocol):
-    """The app, as handles use it: it waits for tasks, and has inspectors that look and act."""
+    """Interface of the app for task handles: it waits for tasks, and opens inspectors."""
 
     def _open_inspector(self) -> Inspector:
         """Return the app's inspector."""

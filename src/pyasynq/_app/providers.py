@@ -1,4 +1,4 @@
-"""Providers of dependencies: called in their order, once in their life, and closed at its end."""
+"""Dependency injection: a provider is called once in each scope; at the scope's end its value is closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Provider(NamedTuple):
-    """A provider that was looked at.
+    """An inspected provider function.
 
     Attributes:
         function: what is called; it returns the value, an awaitable of it, or a context manager.
@@ -122,7 +122,7 @@ class Providers:
 
     @asynccontextmanager
     async def for_worker(self) -> AsyncIterator[None]:
-        """Open the life of a worker; close its dependencies at the end, the last one first."""
+        """Open the scope of a worker; at its end, close the worker's dependencies in reverse order."""
         async with AsyncExitStack() as stack:
             outer, self._worker, self._made = (self._worker, self._made), stack, {}
             try:
@@ -132,9 +132,9 @@ class Providers:
 
     @asynccontextmanager
     async def for_attempt(self, wanted: Mapping[str, Dependency]) -> AsyncIterator[dict[str, Any]]:
-        """Make dependencies by name; close those of the attempt at the end, the last one first.
+        """Make dependencies by name; at the end of the attempt, close its own in reverse order.
 
-        An error of the handler is thrown into its generators and context managers.
+        An error of the handler is thrown into generators and context managers that are providers.
         """
         async with AsyncExitStack() as stack:
             made: dict[Callable[..., Any], Any] = {}
@@ -162,7 +162,7 @@ class Providers:
         return made[function]
 
     async def _get_shared(self, function: Callable[..., Any]) -> Any:
-        """Return a worker-wide dependency; of concurrent attempts that need it, one makes it."""
+        """Return a worker-wide dependency; concurrent attempts that need it wait for one creation."""
         assert self._worker is not None  # noqa: S101 - checked by the caller
         known = self._made.get(function)
         if known is not None:

@@ -22,10 +22,10 @@ class QueueRules(NamedTuple):
     ordered: bool | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return them as arguments of `Queue`.
+        """Return the limits as arguments of `Queue`.
 
         Raises:
-            InvalidOptionError: for a value that cannot be.
+            InvalidOptionError: for an invalid value.
         """
         fields: dict[str, Any] = {}
         if self.max_run is not None:
@@ -44,7 +44,7 @@ class DeclaredQueues:
     """Settings of queues, gathered from the app and from the declarations of its tasks.
 
     Raises:
-        InvalidOptionError: for a queue of the app that cannot be.
+        InvalidOptionError: for an invalid queue of the app.
     """
 
     def __init__(self, of_app: Mapping[str, int | Queue]) -> None:
@@ -59,7 +59,7 @@ class DeclaredQueues:
 
     @property
     def names(self) -> Iterable[str]:
-        """Names of the queues that the app itself names, or a task limits."""
+        """Names of the queues that the app configures or a task limits."""
         return {**self._weights, **self._fields}
 
     def add(self, queue: str, rules: QueueRules, owner: str) -> None:

@@ -69,7 +69,7 @@ class Registry:
     def add_aggregator(
         self, pattern: str, function: GroupAggregator, rule: GroupRule, max_payload: int
     ) -> None:
-        """Take a function for the groups of a name.
+        """Register the function that aggregates groups whose name matches the pattern.
 
         Raises:
             InvalidOptionError: for a blank name.

@@ -84,7 +84,7 @@ class Sending:
     def url(self) -> str:
         """The connection URL, password included; may be set until the app is first used.
 
-        While the app is under test it is that of the test's database, whatever is set.
+        While the app is under test, this is always the URL of the test's database.
 
         Raises:
             ConfigurationError: when there is none, or a new one cannot work.
@@ -136,10 +136,10 @@ class Sending:
         return parse_redis_url(self.url).address
 
     def use_client(self, middleware: _C) -> _C:
-        """Add `async def m(task, call_next)` around every enqueue, inside those added before.
+        """Add `async def m(task, call_next)` around every enqueue, inside the client middleware added before.
 
-        It may be used as a decorator, and may pass a task with other headers or options to `call_next`,
-        which returns the `TaskInfo`. `enqueue_sync` runs it too, unless it waits for something else.
+        It may be used as a decorator, and may pass a task with other headers or options to `call_next`, which
+        returns the `TaskInfo`. `enqueue_sync` runs it too, unless it waits for something else.
         """
         check_client_middleware(middleware)
         self._client_middleware.append(middleware)

@@ -86,7 +86,7 @@ class TypedTask(Generic[_P, _R]):
 
     @property
     def declared_options(self) -> EnqueueOptions:
-        """The options that tasks made from here have."""
+        """Options of the tasks that this typed task makes."""
         return self._options
 
     def schema(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class TypedTask(Generic[_P, _R]):
 
         Raises:
             UnknownOptionError: for a misspelt option.
-            InvalidOptionError: for a value that its option cannot have.
+            InvalidOptionError: for an invalid value.
         """
         resolve_options(options)
         return type(self)(self._sender, self._declaration, merge_options(self._options, options))
@@ -137,8 +137,8 @@ class TypedTask(Generic[_P, _R]):
     def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Self:
         """Return a copy whose tasks have these headers besides those that they had.
 
-        A name of its own wins over an earlier one: `deliver.with_headers(tenant="acme")`, or a mapping for
-        names that are not identifiers.
+        A header given here replaces an earlier one of the same name: `deliver.with_headers(tenant="acme")`,
+        or a mapping for names that are not identifiers.
 
         Raises:
             InvalidOptionError: for headers that are not text, or too large.

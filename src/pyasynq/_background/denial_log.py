@@ -27,8 +27,8 @@ _QUIET_SECONDS: Final = 15.0
 class DenialLog:
     """Detects that the Redis user lacks a right, and that it has it again. Used by the event loop only.
 
-    A finished round alone does not prove it: some rounds ask Redis nothing. It is over when no call
-    was denied for longer than a service rests after a failure.
+    A finished round does not prove that the right is back: some rounds make no call. The denial is over when
+    no call was denied for longer than a service rests after a failure.
 
     Args:
         events: events of the worker or scheduler.

@@ -101,9 +101,9 @@ class OutageLog:
         return True
 
     def _is_late(self, service: str) -> bool:
-        """Return whether this may be a round begun in an outage that is over.
+        """Return whether the failure may belong to a round that began in an outage that is over.
 
-        Each service has at most one.
+        Each service has at most one such round.
         """
         if self._began is not None or time.monotonic() >= self._late_until or service in self._late:
             return False

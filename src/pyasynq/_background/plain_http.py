@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 class PlainHttp:
-    """Answers requests, however many connections say nothing or do not read.
+    """HTTP server that keeps answering while many connections are silent or do not read their answers.
 
     Args:
         respond: returns the answer to a request; it may be a coroutine function.

@@ -1,4 +1,4 @@
-"""Moves that time causes: due scheduled and retry tasks, and completed tasks whose retention has ended."""
+"""Moves at a due time: scheduled and retry tasks become pending, completed tasks past their retention go."""
 
 from __future__ import annotations
 

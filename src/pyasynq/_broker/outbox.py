@@ -1,4 +1,4 @@
-"""Outbox of a queue: ends of tasks that their completion callbacks are still to be told.
+"""Outbox of a queue: ended tasks whose completion callbacks are still to be enqueued.
 
 The script that ends a task writes the entry, so an end and its entry are in Redis together (transactional
 outbox). The callback may belong into another slot of a cluster. So it is enqueued in a second step, and the

@@ -68,7 +68,7 @@ class Claimant(Protocol):
 
 
 class Finished(Claimant, Protocol):
-    """A finished task of which nothing is kept: an attempt, since the claim says everything."""
+    """A finished task that keeps nothing in Redis; a claim is all that settling it needs."""
 
     @property
     def unique_key(self) -> str:

@@ -1,1 +1,1 @@
-"""Records that faces show: their fields, and functions that make them of what the operator returns."""
+"""Records for command line, dashboard and API: their fields, and functions that build them from results."""

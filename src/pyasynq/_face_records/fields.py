@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Record = dict[str, Any]
-"""What a face shows of one thing: values by the names of a view's fields."""
+"""One displayed object: its values by the names of a view's fields."""
 
 
 class Kind(Enum):

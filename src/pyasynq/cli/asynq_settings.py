@@ -31,7 +31,7 @@ def read_asynq_settings(path: str | None) -> dict[str, Any]:
         path: path of the file; None is `.asynq.yaml` in the home folder, which need not exist.
 
     Raises:
-        click.ClickException: for a file that cannot be read, or a value that cannot be.
+        click.ClickException: for an unreadable file, or an invalid value.
     """
     given: dict[str, str] = {}
     if any(os.environ.get(name) for name in _PLACES):

@@ -64,7 +64,7 @@ class CommandWorker:
         """Run a worker until it is stopped; return the exit code.
 
         Raises:
-            ConfigurationError: for an address or a key that cannot be.
+            ConfigurationError: for an invalid address or key.
             ServiceError: the service does not answer at the start, or refuses this worker.
         """
         connection = ServiceConnection(service, key)

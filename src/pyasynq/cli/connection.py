@@ -58,7 +58,7 @@ def read_profiles(path: Path) -> dict[str, Connection]:
     """Return the profiles in a file, by name; none if there is no such file.
 
     Raises:
-        click.ClickException: for a file that cannot be read, and for a profile that cannot be.
+        click.ClickException: for an unreadable file, and for an invalid profile.
     """
     try:
         content = tomllib.loads(path.read_text("utf-8"))

@@ -212,8 +212,8 @@ class _ClosingTime:
 def _force_exit_later(code: int, until: float) -> None:
     """End the process if its interpreter does not.
 
-    It waits without limit for threads, functions of `atexit` and processes of `multiprocessing`. Threads get
-    a moment: what stops idle threads of executors is among the interpreter's own last acts.
+    The interpreter waits without limit for threads, functions of `atexit` and processes of `multiprocessing`.
+    Threads get a short time first, because stopping idle threads of executors is one of its last steps.
     """
     time.sleep(_THREAD_SECONDS)
     main = threading.main_thread()

@@ -57,7 +57,7 @@ PYASYNQ_SECRET is not set: leases end with this process, and a second instance c
 
 @dataclass(frozen=True, slots=True)
 class ServiceRun:
-    """What one process runs.
+    """Parameters of one process of the task service.
 
     Attributes:
         path: of the file, which is read again at HUP.
@@ -100,7 +100,7 @@ def build_site(file: ServiceFile, parts: frozenset[str], *, shares_ports: bool =
         shares_ports: whether other processes listen on the same ports.
 
     Raises:
-        ConfigurationError: for a URL, a secret or a file of passwords that cannot be.
+        ConfigurationError: for an invalid URL, secret or file of passwords.
     """
     settings = file.service
     api = None
@@ -180,7 +180,7 @@ async def serve(run: ServiceRun) -> int:
 
 
 async def _check_keys(api: TaskService, settings: ServiceSettings) -> None:
-    """Refuse an address that asks for keys while there is none.
+    """Refuse to start on an address that requires API keys if no key exists.
 
     Raises:
         ConfigurationError: there is none.
@@ -190,14 +190,14 @@ async def _check_keys(api: TaskService, settings: ServiceSettings) -> None:
 
 
 def _ignore_signals() -> None:
-    """Let no further signal end this process with another code than its own: it is about to end."""
+    """Ignore further signals, so that they do not change the exit code of the ending process."""
     for number in _SIGNALS:
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 
 
 class _Process:
-    """Serves a site, and obeys signals and the supervisor. Also what a supervisor's link steers."""
+    """One process of the task service: serves the site, and obeys signals and its supervisor."""
 
     def __init__(self, run: ServiceRun, site: ServiceSite, held: ExitStack) -> None:
         self.events = Events()
@@ -258,11 +258,11 @@ class _Process:
     # What a supervisor asks for, from its thread.
 
     def request_shutdown(self, *, when_idle: bool = False) -> None:  # noqa: ARG002 - requests always end first
-        """End as at a signal."""
+        """Shut down as at a signal."""
         self._loop.call_soon_threadsafe(self._stop_once)
 
     def request_stop(self) -> None:
-        """Go on: a service without new requests is one that ends."""
+        """Do nothing: a service that accepts no new requests would have to end."""
 
     def request_hooks(self, event: object) -> None:
         """Do nothing: no task runs in here."""
@@ -310,7 +310,7 @@ class _Process:
                 _log.warning("%s changed: restart the service for that", ", ".join(changed))
 
     async def _beat(self) -> None:
-        """Tell the probes and the supervisor that the loop turns, and whether Redis answers."""
+        """Report to the probes and the supervisor that the event loop runs, and whether Redis answers."""
         while True:
             api = self._site.api
             is_current = api is None or api.is_current
@@ -322,7 +322,7 @@ class _Process:
 
 
 def find_changed_settings(old: ServiceFile, new: ServiceFile) -> list[str]:
-    """Return the names of what differs in a file, apart from task types, and needs a new process."""
+    """Return the names of changed settings that need a new process; task types do not need one."""
     before, after = old.service, new.service
     names = [one.name for one in fields(before) if getattr(before, one.name) != getattr(after, one.name)]
     shown = dict.fromkeys("listen" if name in {"host", "port"} else name for name in names)

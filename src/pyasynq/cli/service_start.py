@@ -42,7 +42,7 @@ def start_service(
         options: values of the other options.
 
     Raises:
-        UsageError: for options that cannot be.
+        UsageError: for invalid options.
         PyasynqError: the service could not start.
     """
     # Before anything that takes time: the supervisor may end meanwhile.

@@ -118,7 +118,7 @@ def _find_code(options: dict[str, Any]) -> dict[str, Any]:
     """Return the user's app, redactor and presentation; None for what is not given.
 
     Raises:
-        ConfigurationError: for a reference that leads nowhere, or a module that cannot be imported.
+        ConfigurationError: for a reference that does not exist, or a module that cannot be imported.
     """
     from pyasynq.cli.locate import find_function, load_app  # noqa: PLC0415 - only with these options
     from pyasynq.operations import Redactor  # noqa: PLC0415 - as above
@@ -345,7 +345,7 @@ def _ask_password() -> str:
 
 
 def _write_line(file: Path, beginning: str, line: str) -> None:
-    """Put a line into the file in place of the one that begins alike; only its owner may read the file."""
+    """Replace the line of a file that has this beginning, or add it; only the owner may read the file."""
     try:
         lines = file.read_text("utf-8").splitlines() if file.exists() else []
         kept = [one for one in lines if not one.startswith(beginning)]

@@ -141,7 +141,7 @@ def work(queues: tuple[str, ...], service: str | None, key_file: Path | None, **
 
 
 def _check(queues: tuple[str, ...], options: dict[str, Any]) -> None:
-    """Refuse values that the service or a worker cannot have."""
+    """Refuse queues and options that the task service or a worker does not accept."""
     if not queues:
         raise click.UsageError(f"which queues? Write  {_USAGE}")
     if len(set(queues)) > _MOST_QUEUES:
@@ -163,7 +163,7 @@ def _check_program(program: list[str] | None) -> tuple[str, ...]:
 
 
 def _read_key(file: Path) -> str:
-    """Return the API key that a file has, without the end of its line."""
+    """Return the API key in a file, without the line end."""
     try:
         key = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -114,7 +114,7 @@ def read_flags(typed: Mapping[str, Any]) -> dict[str, Given]:
     """Return the settings that flags give.
 
     Raises:
-        UsageError: for a value that its setting cannot have.
+        UsageError: for an invalid value.
     """
     found: dict[str, Given] = {}
     for name in SETTINGS:
@@ -137,7 +137,7 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> dict[str, Giv
     """Return the settings that environment variables give; empty variables are ignored.
 
     Raises:
-        UsageError: for a value that its setting cannot have.
+        UsageError: for an invalid value.
     """
     found: dict[str, Given] = {}
     for name in SETTINGS:
@@ -155,7 +155,7 @@ def read_file(path: Path, table: Mapping[str, Any]) -> dict[str, Given]:
     """Return the settings that a file gives, by name.
 
     Raises:
-        UsageError: for a name that is not a setting, and for a value that its setting cannot have.
+        UsageError: for a name that is not a setting, and for an invalid value.
     """
     found: dict[str, Given] = {}
     for key, value in table.items():

@@ -71,7 +71,7 @@ def start_worker_process(
         typed: values of the options.
 
     Raises:
-        UsageError: for options that cannot be, alone or together.
+        UsageError: for options that are invalid, alone or together.
         PyasynqError: the worker could not start.
     """
     _trace_again()

@@ -251,7 +251,7 @@ class Attempt:
 
 
 class SettledAttempt(Attempt):
-    """A leased attempt of which only the verdict is still known: the holder has settled it before.
+    """A leased attempt that its holder has settled before; only its verdict is still known.
 
     Settling it in the same way returns; everything else raises AttemptSettledError.
     """

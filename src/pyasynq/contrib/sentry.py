@@ -32,8 +32,8 @@ def instrument(app: App) -> None:
     """Report the errors of an app's handlers to Sentry, and a transaction for each attempt.
 
     Call it after `sentry_sdk.init`, in each process that runs tasks. Errors are grouped by type of task and
-    signature: their first line without numbers, ids and quotations. Wishes of a handler, such as `Retry` or
-    `Snooze`, are not errors. Timeouts and dead workers are reported too. No payload is sent.
+    signature: their first line without numbers, ids and quotations. Control values of a handler, such as
+    `Retry` or `Snooze`, are not errors. Timeouts and dead workers are reported too. No payload is sent.
     """
     app.use(trace_attempt)
     app.on_error(report_end)

@@ -1,4 +1,4 @@
-"""New tasks of configured types, for the HTTP API and the SDK: check of params, and the short form."""
+"""New tasks of configured types, for the HTTP API and the SDK: validation of params, and the short form."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyasynq.task import Task, TaskInfo
 
 _TRIES: Final = 5
-"""Tries to enqueue a task whose predecessor ends and vanishes in just that moment."""
+"""Attempts to enqueue a task whose predecessor ends at the same moment."""
 
 
 def short_form_options(task_id: int | str) -> dict[str, Any]:
-    """Return the options of a task with a number of its caller's: a task that has ended is replaced."""
+    """Return the options of a task whose number the caller has chosen: an ended task with it is replaced."""
     return {"task_id": str(task_id), "on_conflict": "replace_finished"}
 
 
@@ -55,7 +55,7 @@ def check_params(configuration: TaskConfiguration, payload: bytes | None, *, is_
 
 
 async def enqueue_short(client: Client, operator: Operator, task: Task) -> tuple[TaskInfo, bool]:
-    """Enqueue a task under its number, unless that task waits or runs; return it, and whether it did.
+    """Enqueue a task under its number, unless that task waits or runs; return it, and whether it is new.
 
     Raises:
         TaskIDConflictError: the task ends, vanishes and comes back again and again.

@@ -1,4 +1,4 @@
-"""Trace context of requests (W3C Trace Context), which new tasks carry on in their headers."""
+"""Trace context of requests (W3C Trace Context), which is passed on in the headers of new tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TRACE: ContextVar[Mapping[str, str]] = ContextVar("pyasynq_request_trace")
 
 @contextmanager
 def tracing(scope: Scope) -> Iterator[None]:
-    """Keep the trace context of a request for the tasks that it enqueues within a block."""
+    """Keep the trace context of a request during a block, for the tasks that the request enqueues."""
     token = _TRACE.set(read_trace(scope))
     try:
         yield

@@ -37,7 +37,7 @@ class ServiceMetrics:
             self._store.add("pyasynq_service_leases_total", (queue,), tasks)
 
     def note_act(self, queue: str, act: str) -> None:
-        """Count what a worker did with an attempt."""
+        """Count a worker's act on an attempt."""
         if act == "extend":
             self._store.add("pyasynq_service_extends_total", (queue,))
         else:
@@ -52,7 +52,7 @@ class ServiceMetrics:
         self._store.add("pyasynq_service_leases_lapsed_total", (event.queue,))
 
     def measure(self, *, parked: int, held: int) -> None:
-        """Set what holds now.
+        """Set the gauges.
 
         Args:
             parked: requests that wait for tasks.
@@ -83,7 +83,7 @@ class ServiceMetrics:
         return self._store.samples()
 
     def take_rows(self) -> list[MetricRow]:
-        """Return what changed since the last call, for the sum of a supervisor."""
+        """Return the changes since the last call, which a supervisor adds up over its processes."""
         return self._store.take_rows()
 
     def render(self, accept: str = "") -> tuple[str, bytes]:

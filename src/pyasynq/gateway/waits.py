@@ -1,4 +1,4 @@
-"""Waits of requests, such as long polls, that end early when their instance does."""
+"""Waits of requests, such as long polls, which are cancelled when their instance shuts down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class WaitEndedError(Exception):
-    """The instance ends, and the wait with it."""
+    """Error: the instance shuts down, so the wait has ended."""
 
 
 class Waits:
@@ -49,7 +49,7 @@ class Waits:
             self._scopes.discard(scope)
 
     def end(self) -> None:
-        """End all waits, and let no other begin."""
+        """End all waits, and refuse new ones."""
         self.is_ending = True
         now = asyncio.get_running_loop().time()
         for scope in self._scopes:

@@ -23,13 +23,13 @@ _REST_SECONDS: Final = 2.0
 
 
 class ReportedWorkers(Protocol):
-    """A table of workers that knows what has changed in it."""
+    """A table of workers that knows which of its reports have changed."""
 
     def take_changed(self) -> list[LeaseWorkerReport]:
         """Return the reports that have changed since the last call."""
 
     def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
-        """Return reports with the next call of `take_changed`, too."""
+        """Add reports that could not be stored to the next result of `take_changed`."""
 
 
 class WorkerReports:
@@ -55,7 +55,7 @@ class WorkerReports:
             self._task = asyncio.create_task(self._run(), name="pyasynq gateway worker reports")
 
     async def close(self) -> None:
-        """Report a last time, that nothing waits here any more, and end."""
+        """Write a last report, which says that no request waits here any more, and stop."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

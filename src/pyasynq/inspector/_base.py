@@ -96,7 +96,7 @@ class InspectorBase:
             raise ReadFromReplicaError
 
     async def _run_in_steps(self, plan: Plan[_T]) -> _T:
-        """Run a long plan call by call; cancelled, it ends after the call that is under way."""
+        """Run a long plan call by call; if cancelled, it ends after the current call."""
         rounds = advance([self._guard(plan)])
         try:
             calls = next(rounds)
@@ -109,7 +109,7 @@ class InspectorBase:
         return result  # type: ignore[no-any-return]
 
     async def _run_in_parts(self, plans: Sequence[Plan[_T]], most: int = MOST_PLANS) -> list[_T]:
-        """Run many plans, up to `most` in one pipeline to each node; raise the first error there is."""
+        """Run many plans, up to `most` in one pipeline to each node; raise the first error, if any."""
         results: list[_T] = []
         for part in chunks(plans, most=most):
             for result in await self._driver.run_batch([self._guard(plan) for plan in part]):

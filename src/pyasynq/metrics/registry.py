@@ -41,7 +41,7 @@ class RegistryCollector(Collector):
             yield _build_family(samples)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the registry then does not ask for values when the collector is registered."""
+        """Return nothing, so that the registry does not ask for values when the collector is registered."""
         return []
 
 

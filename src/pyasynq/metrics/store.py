@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 MAX_TYPES: Final = 200
 MAX_QUEUES: Final = 1_000
 OTHER: Final = "_other"
-"""Label value for all beyond these numbers."""
+"""Label value under which all values beyond the limits are counted."""
 _CAPPED: Final = "pyasynq_labels_capped_total"
 _LONGEST_VALUE: Final = 200
-"""Characters of a label value; a longer one is counted under `_other`."""
+"""Maximum number of characters of a label value; longer ones are counted under `_other`."""
 
 
 class MetricStore:

@@ -66,7 +66,7 @@ def _render_family(
     """Add the lines of a family.
 
     Args:
-        lines: are added to.
+        lines: receives the lines.
         family: the family.
         values: by label values.
         texts: labels as text, by their values; shared by all families with labels of the same names.

@@ -68,7 +68,7 @@ class _Observations:
 
 
 class WorkerMetrics:
-    """Counts what a server, and a scheduler, report.
+    """Counts the events of a server, and of a scheduler.
 
         metrics = WorkerMetrics()
         metrics.watch(server.events)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LARGEST_STEP: Final = 400
 _SMALLEST_STEP: Final = 20
 _TARGET: Final = 0.0045
-"""Target duration of a step in seconds: others should not wait for over 10 ms."""
+"""Target duration of a step in seconds: other clients should not wait for over 10 ms."""
 _SAMPLES: Final = 5
 """Number of recent steps of which the fastest counts: a busy machine delays some, and none is too fast."""
 

@@ -70,30 +70,30 @@ class KeySecret:
     """SHA-256 of the secret, in hexadecimal digits."""
     made_at: datetime
     expires_at: datetime | None = None
-    """When it ends; None for a secret that ends with its key."""
+    """Time at which the secret ends; None if it ends together with its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key: what a program may do, and for which queues."""
+    """API key: name, scopes, queues and secrets of a program."""
 
     id: str
     name: str
     scopes: tuple[str, ...]
     patterns: tuple[str, ...]
-    """Patterns of the queues, and so of the task types, that it may use."""
+    """Patterns of the queues, and so of the task types, that the program may use."""
     made_at: datetime
     made_by: str
-    """Name of the user who made it."""
+    """Name of the user who made the key."""
     expires_at: datetime | None
-    """When it ends; None for never."""
+    """Time at which the key ends; None for never."""
     secrets: tuple[KeySecret, ...]
-    """The newest first; during a rotation there are two."""
+    """Secrets, the newest first; during a rotation there are two."""
     rate: KeyRate | None = None
-    """Requests that programs may send with it, over all instances; None for any number."""
+    """Rate limit of requests with the key, over all instances; None for no limit."""
 
     def accepts(self, secret: str, now: datetime) -> bool:
-        """Return whether a secret is one of the key's that are valid; takes as long for each wrong one."""
+        """Return whether this is a valid secret of the key, in constant time for wrong ones."""
         digest = _digest(secret)
         is_known = False
         for one in self.secrets:
@@ -108,22 +108,22 @@ class ApiKey:
 
     @property
     def all_scopes(self) -> frozenset[str]:
-        """The scopes of the key, with those that `admin` includes."""
+        """Scopes of the key, including those that the scope `admin` implies."""
         return frozenset(SCOPES if ADMIN_SCOPE in self.scopes else self.scopes)
 
     def to_user(self, address: str = "") -> User:
-        """Return the program that has the key, with its permissions; `key:ID` is its name in the audit."""
+        """Return the user for a program with this key, and its permissions; the audit names it `key:ID`."""
         permissions = {one for scope in self.scopes for one in SCOPES.get(scope, ())}
         return User(f"key:{self.id}", dict.fromkeys(permissions, self.patterns), "", "key", address)
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedApiKey:
-    """A key with a new secret."""
+    """A key with its new secret."""
 
     key: ApiKey
     text: str = field(repr=False)
-    """The key as programs send it. It is nowhere else: keep it now."""
+    """The key as programs send it. Its secret is stored nowhere else: keep it now."""
 
 
 def make_api_key(
@@ -136,10 +136,10 @@ def make_api_key(
     now: datetime,
     rate: str | None = None,
 ) -> IssuedApiKey:
-    """Return a new key.
+    """Build a new key with a new secret.
 
     Raises:
-        InvalidOptionError: for a name, scope, pattern or rate that cannot be.
+        InvalidOptionError: for an invalid name, scope, pattern or rate.
     """
     if len(check_name("name", name)) > _LONGEST_NAME:
         raise InvalidOptionError("name", name, f"must have at most {_LONGEST_NAME} characters")

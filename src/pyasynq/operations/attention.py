@@ -53,7 +53,7 @@ def find_attention(
 
 
 def check_detector(name: str) -> str:
-    """Return the name of a detector. Raises `InvalidOptionError` for another text."""
+    """Return the name of a detector. Raises `InvalidOptionError` for any other text."""
     if name not in DETECTORS:
         raise InvalidOptionError("detector", name, f"must be one of {', '.join(DETECTORS)}")
     return name

@@ -54,7 +54,7 @@ class AuditEntry:
     queues: tuple[str, ...] = ()
     """Queues that the action concerns; empty for none, or for all."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Arguments as text, without secrets; of bytes their number."""
+    """Arguments as text, without secrets; for bytes only their number."""
     reason: str = ""
     outcome: str = OUTCOME_STARTED
     """`started`, `done`, `failed` or `refused`. A change that stays `started` was interrupted."""
@@ -159,7 +159,7 @@ def begin_entry(
     concerns: tuple[str, ...] = (),
     now: datetime,
 ) -> AuditEntry:
-    """Return the entry that announces a call about the queues that it names, or about `concerns`."""
+    """Return the entry that announces a call that concerns the queues in its arguments, or `concerns`."""
     named = arguments.get("queue") or arguments.get("queues") or concerns
     queues = (named,) if isinstance(named, str) else tuple(named)
     flat = {**arguments, **arguments.get("limits", {})}
@@ -205,7 +205,7 @@ def end_entry(
 
 
 def with_change(entry: AuditEntry, change: _Change, redactor: Redactor) -> AuditEntry:
-    """Return an entry with what was changed, redacted and shortened."""
+    """Return an entry with the change, whose values are redacted and shortened."""
     before, after = (
         shorten_end(redactor.data(text.encode("utf-8", "replace"), change.task_type).decode(), _MAX_TEXT)
         for text in (change.before, change.after)
@@ -214,7 +214,7 @@ def with_change(entry: AuditEntry, change: _Change, redactor: Redactor) -> Audit
 
 
 def encode_entry(entry: AuditEntry) -> bytes:
-    """Return an entry as JSON; what is empty is left out."""
+    """Encode an entry as JSON, without empty fields."""
     values = {name: value for name, value in asdict(entry).items() if value or name == "seconds"}
     values["at"] = entry.at.timestamp()
     del values["seconds"]

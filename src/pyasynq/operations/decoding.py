@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEEPEST: Final = 40
-"""Levels of nesting that are read or shown."""
+"""Maximum nesting that is decoded or shown."""
 _LONGEST_BYTES: Final = 64
 _LARGEST_FIELD: Final = 10_000
 """Largest field number accepted when guessing that bytes are protobuf; higher ones are legal, but rare."""
@@ -59,7 +59,7 @@ def read_json(text: str) -> Any:
 
 
 def describe_bytes(data: bytes) -> Note:
-    """Return bytes as a note: their beginning in hex, and how many there are."""
+    """Return bytes as a note: the first ones in hex, and their number."""
     more = f"… {len(data):,} bytes" if len(data) > _LONGEST_BYTES else ""
     return Note(f"h'{data[:_LONGEST_BYTES].hex(' ')}'{more}")
 
@@ -168,7 +168,8 @@ class _MessagePackReader:
 def guess_protobuf(data: bytes) -> Pairs | None:
     """Return what may be a protobuf message, by field numbers; None if the data cannot be one.
 
-    The format names no fields and no types, so a text, a message and bytes are told apart by their look.
+    The format names no fields and no types, so the content decides whether a field is shown as text, message
+    or bytes.
     """
     if not data:
         return None
@@ -237,5 +238,5 @@ def _guess_bytes(data: bytes, depth: int) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Return whether people may have written this: no control character except line breaks, tabs, escapes."""
+    """Return whether text is readable: it has no control characters except line breaks, tabs and escapes."""
     return text.isprintable() or not any(letter < " " and letter not in "\t\n\r\x1b" for letter in text)

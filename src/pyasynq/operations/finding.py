@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FindingAction:
-    """The one action that cures a finding."""
+    """The one action that resolves a finding."""
 
     label: str
     """Imperative for a button or a list, such as `Resume the queue`."""
@@ -31,7 +31,7 @@ class FindingAction:
 
 @dataclass(frozen=True, slots=True)
 class AttentionFinding:
-    """Something that needs an operator."""
+    """A condition that needs the attention of an operator."""
 
     detector: str
     """Name of the detector, such as `no_consumers`."""
@@ -66,7 +66,7 @@ class AttentionFinding:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Findings that need an operator, of one time: about queues, servers and Redis."""
+    """Findings of one time about queues, servers and Redis: active ones, and snoozed ones."""
 
     at: datetime
     """Time at which the snapshot was read."""
@@ -80,7 +80,7 @@ class Attention:
     """Seconds for which the next task of a queue may be pending, by queue."""
 
     def without(self, detector: str) -> Attention:
-        """Return the same without the findings of a detector."""
+        """Return a copy without the findings of a detector."""
         return replace(
             self,
             findings=tuple(one for one in self.findings if one.detector != detector),

@@ -98,7 +98,7 @@ class OperatorCall:
 
 
 def require_for_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyPermission, ...] = ()) -> None:
-    """Check the permissions of a verb for one queue, or those that a call of it needs.
+    """Check that the user has the permissions of a verb, or of a call, for one queue.
 
     Raises:
         QueueNotFoundError: the user does not see the queue, whether it exists or not.
@@ -112,10 +112,10 @@ def require_for_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyP
 
 
 def require_somewhere(access: Access, verb: Verb, needed: tuple[AnyPermission, ...] = ()) -> None:
-    """Check that there can be a queue for which the user has each permission of a verb, or of a call.
+    """Check that the user may have each permission of a verb, or of a call, for some queue.
 
     Raises:
-        PermissionDeniedError: there is none.
+        PermissionDeniedError: there cannot be such a queue.
     """
     for permission in needed or verb.needed:
         if not access.may_somewhere(permission):
@@ -126,7 +126,7 @@ def require_everywhere(access: Access, verb: Verb) -> None:
     """Check that the user has the permissions of a verb for all queues.
 
     Raises:
-        PermissionDeniedError: the user has not.
+        PermissionDeniedError: the user lacks one of them.
     """
     for permission in verb.needed:
         if not access.may_everywhere(permission):

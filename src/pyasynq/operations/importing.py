@@ -43,9 +43,9 @@ class ImportReport:
 
     enqueued: int = 0
     existing: int = 0
-    """Tasks that were there already, or had been imported before."""
+    """Number of tasks that existed already, or were imported before."""
     errors: Mapping[int, PyasynqError] = field(default_factory=dict)
-    """Why a task was refused, by its position from 0."""
+    """Reason why a task was refused, by its position from 0."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -57,7 +57,7 @@ def count_results(results: Sequence[EnqueueResult]) -> ImportReport:
     """Return the report of an import.
 
     Raises:
-        PyasynqError: the reply about a task was lost, so that it may or may not be there.
+        PyasynqError: the reply about a task was lost, so that Redis may or may not have it.
     """
     for result in results:
         if result.status is EnqueueStatus.UNKNOWN and result.error is not None:
@@ -78,7 +78,7 @@ def parse_task_line(line: str) -> tuple[str, Task]:
     and holds no lock.
 
     Raises:
-        InvalidOptionError: a field is missing or cannot be; the message names it, and shows no text.
+        InvalidOptionError: a field is missing or invalid; the message names it, and shows no text.
     """
     facts = _parse_object(line)
     for name in facts:

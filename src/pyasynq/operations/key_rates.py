@@ -1,4 +1,4 @@
-"""Rates of API keys: how many requests a program may send, over all instances of the task service."""
+"""Rate limits of API keys: how many requests a program may send, over all instances of the task service."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pyasynq.operations.operator import Operator
 
 LONGEST_FILL: Final = 31 * 86_400
-"""Seconds in which the bucket of a key must be full again: a longer burst is a quota, not a rate."""
+"""Maximum seconds until a key's empty bucket is full again: a longer burst is a quota, not a rate."""
 _LONGEST_TEXT: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRate:
-    """The rate of an API key, a token bucket: each request takes a token."""
+    """Rate limit of an API key (token bucket): each request takes a token."""
 
     text: str
     """The rate as it was given: `50/s+10`."""
@@ -34,7 +34,7 @@ class KeyRate:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The quota and its window in whole seconds, never less than what may come at once."""
+        """Quota and window in whole seconds for rate limit headers; the quota is at least the burst."""
         quota, seconds = self.requests, self.period
         if self.burst > quota:
             quota, seconds = self.burst, self.burst * self.period / self.requests
@@ -44,11 +44,11 @@ class KeyRate:
 
 @dataclass(frozen=True, slots=True)
 class KeyAllowance:
-    """What the bucket of a key says to one request."""
+    """Answer of a key's token bucket to one request."""
 
     is_admitted: bool
     left: int
-    """Number of requests that may follow at once."""
+    """Number of further requests that would be admitted at once."""
     wait: float
     """Seconds until the next request is admitted, if this one is not."""
     fill: float
@@ -81,9 +81,9 @@ def parse_key_rate(option: str, text: object) -> KeyRate:
 
 
 async def spend_key_request(operator: Operator, key_id: str, rate: KeyRate) -> KeyAllowance:
-    """Take a token for one request of a key, if there is one.
+    """Take a token for one request from the bucket of a key, if it has one.
 
-    This is not a verb of an operator: the service does it by itself for each request, and no audit has it.
+    This is not a verb of an operator: the service calls it for each request, without an audit entry.
 
     Args:
         operator: with which the instance reaches Redis.

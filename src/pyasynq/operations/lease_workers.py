@@ -1,4 +1,4 @@
-"""Workers that lease tasks over HTTP: what each instance of the task service reports, and the merged view."""
+"""Workers that lease from the task service: the reports of each service instance, and the merged view."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from pyasynq.operations.operator import Operator
 
 _PARKED_SECONDS: Final = 75
-"""Age of a report from which its parked requests are not believed: a request waits for 55 s at most."""
+"""Age in seconds above which waiting requests in a report are ignored: a request waits at most 55 s."""
 _MOST_TASKS: Final = 100
 _MOST_TEXT: Final = 200
 _LONGEST_TASKS: Final = 8_000
-"""Characters of the queues and ids in a report; the newest tasks are kept."""
+"""Maximum number of characters of queues and ids in a report; the newest tasks are kept."""
 _LONGEST_QUEUES: Final = 4_000
 _DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseWorker:
-    """A worker that leases tasks over HTTP, or has done so within 10 minutes.
+    """A worker that leased tasks from the task service within the last 10 minutes.
 
     Attributes:
         id: derived from key, name, process id and host.
@@ -77,9 +77,9 @@ class HeldTask(NamedTuple):
 
 @dataclass(slots=True)
 class LeaseWorkerReport:
-    """A worker, as one instance of the task service knows it. The instance changes it.
+    """Report of one instance of the task service about a worker. The instance updates it.
 
-    An instance may know only the id: of a worker that leased through another one. The texts are empty then.
+    For a worker that leased through another instance, only the id is known; the texts are empty then.
     """
 
     id: str
@@ -92,9 +92,9 @@ class LeaseWorkerReport:
     queues: tuple[str, ...] = ()
     parked: int = 0
     seen: float = 0.0
-    """Unix time of its last request."""
+    """Unix time of the worker's last request."""
     tasks: list[HeldTask] = field(default_factory=list)
-    """The tasks that it has leased or extended through this instance, the newest last."""
+    """Tasks that the worker has leased or extended through this instance, the newest last."""
 
 
 def make_worker_id(key_id: str, name: str, pid: int | None, host: str) -> str:
@@ -158,7 +158,7 @@ def merge_reports(
 def _merge(
     reports: list[tuple[int, LeaseWorkerReport]], leased: Mapping[str, set[str]], now: float
 ) -> LeaseWorker:
-    """Return the worker of reports: described by the newest that has a description."""
+    """Merge the reports on one worker; the newest one with a description provides the description."""
     reports = sorted(reports, key=lambda one: (bool(one[1].key_id), one[1].seen), reverse=True)
     told = reports[0][1]
     tasks = {
@@ -202,7 +202,7 @@ def _check(value: Any, kind: type) -> Any:
 
 def _check_time(value: Any) -> float:
     seen = float(value if isinstance(value, int) else _check(value, float))
-    datetime.fromtimestamp(seen, UTC)  # raises for a time that cannot be
+    datetime.fromtimestamp(seen, UTC)  # raises for an invalid time
     return seen
 
 
@@ -214,9 +214,9 @@ def _decode_task(value: Any) -> HeldTask:
 async def report_lease_workers(
     operator: Operator, instance: str, reports: Sequence[LeaseWorkerReport]
 ) -> int:
-    """Store what an instance of the task service knows of its workers, for 10 minutes.
+    """Store an instance's reports on its workers for 10 minutes.
 
-    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+    This is not a verb of an operator: the service calls it every few seconds, without an audit entry.
 
     Args:
         operator: with which the instance reaches Redis.

@@ -34,10 +34,10 @@ MAX_MEMORY_SHARE: Final = 0.7
 REASON_FROM: Final = 100
 """Number of tasks above which an operation needs a reason."""
 NUMBER_FROM: Final = 1_000
-"""Above this many tasks the number must be typed; in production always."""
+"""Number of tasks above which the user must type the number to confirm; in production always."""
 PRODUCTION: Final = "production"
 MAX_REFUSED: Final = 1_000
-"""Largest number of left-out tasks that an operation's record names with the reason; others are counted."""
+"""Maximum number of skipped tasks that an operation's record lists with the reason; others are counted."""
 
 
 class Act(enum.StrEnum):
@@ -102,7 +102,7 @@ ENDED: Final = frozenset({OperationState.DONE, OperationState.STOPPED, Operation
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The tasks of an operation: ids by queue, or a query."""
+    """Tasks of an operation, given as ids by queue, or as a query."""
 
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Ids of tasks, by queue: at most 10,000, or 200,000 found by a query."""
@@ -118,7 +118,7 @@ class Targets:
 
     @property
     def names(self) -> list[str]:
-        """The ids, queue by queue."""
+        """Ids of the tasks, queue by queue."""
         return [task_id for ids in self.ids.values() for task_id in ids]
 
 
@@ -162,7 +162,7 @@ class OperationOptions:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Edit: headers to set; other headers stay."""
     rate: float | None = None
-    """Tasks a second at most; None is as fast as Redis allows."""
+    """Maximum number of tasks a second; None is as fast as Redis allows."""
     undo: bool = True
     """Delete: keep the tasks for a day, so that the deletion can be undone."""
 
@@ -234,12 +234,12 @@ class OperationInfo:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the operation has ended for good."""
         return self.state in ENDED
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers, for the audit."""
+        """Numbers of processed, skipped and trimmed tasks, for the audit."""
         return {"total": self.total, "done": self.done, "skipped": self.skipped, "trimmed": self.trimmed}
 
 
@@ -247,7 +247,7 @@ def check_targets(targets: Targets) -> Targets:
     """Return targets with each id once.
 
     Raises:
-        InvalidOptionError: for neither ids nor a query, for too many ids, or what is not an id.
+        InvalidOptionError: for neither ids nor a query, for too many ids, and for invalid ids.
     """
     if targets.query and not targets.ids:
         return targets
@@ -266,7 +266,7 @@ def check_targets(targets: Targets) -> Targets:
 
 
 def check_options(act: Act, options: OperationOptions) -> None:
-    """Raise `InvalidOptionError` for options with which the act makes no sense."""
+    """Raise `InvalidOptionError` for options that contradict the act."""
     if act is Act.MOVE:
         check_name("queue", options.queue)
     if options.spread < timedelta(0):
@@ -291,10 +291,10 @@ def states_of(act: Act, options: OperationOptions) -> frozenset[TaskState]:
 
 
 def check_confirmation(act: Act, total: int, environment: str, *, reason: str, confirm: int | None) -> None:
-    """Check that the start of an operation has a reason and confirms the number of tasks, where needed.
+    """Check that the start of an operation has the required reason and number of tasks.
 
     Raises:
-        InvalidOptionError: a reason or the number of tasks is missing, or the number is another one.
+        InvalidOptionError: a reason or the number of tasks is missing, or the number is wrong.
     """
     if needs_reason(act, total) and not reason.strip():
         raise InvalidOptionError("reason", reason, f"say why, for {act.value} of {counted(total, 'task')}")

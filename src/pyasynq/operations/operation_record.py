@@ -52,7 +52,7 @@ def name_operation(user: User, key: str) -> str:
 
 
 def fingerprint_request(act: Act, targets: Targets, options: OperationOptions) -> str:
-    """Return the hash of what is asked for, by which two requests with the same key are compared."""
+    """Return the fingerprint (hash) of a request's content, to compare requests with the same key."""
     ids = {queue: list(ids) for queue, ids in sorted(targets.ids.items())}
     asked = json.dumps([act.value, ids, targets.query, _encode_options(options)], sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()[:32]

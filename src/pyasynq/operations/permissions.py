@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Permission(enum.StrEnum):
-    """A named right, which a user has for the queues that some patterns match."""
+    """A named right of a user for all queues that match some patterns."""
 
     TASKS_VIEW = "tasks.view"
     """See queues, tasks, servers, schedules and findings; payloads, results and headers are withheld."""
@@ -43,7 +43,7 @@ class Permission(enum.StrEnum):
     QUEUES_DELETE = "queues.delete"
     """Delete queues."""
     SERVERS_STOP = "servers.stop"
-    """Quiet and stop servers all of whose queues the user may do this for."""
+    """Quiet and stop servers, if the user has this right for all of their queues."""
     SCHEDULES_RUN = "schedules.run"
     """Run the task of a schedule now."""
     SCHEDULES_PAUSE = "schedules.pause"
@@ -59,7 +59,7 @@ class Permission(enum.StrEnum):
 
 
 class ProgramPermission(enum.StrEnum):
-    """A right of programs; users of dashboards have none of these unless they are given them by name."""
+    """A right of programs; users of dashboards get these rights only by name, not by a role."""
 
     WORK_LEASE = "work.lease"
     """Take tasks and settle them."""
@@ -86,7 +86,7 @@ ROLES: Final[Mapping[str, frozenset[AnyPermission]]] = MappingProxyType(
         | {ProgramPermission.KEYS_ADMIN, ProgramPermission.METRICS_READ, ProgramPermission.TYPES_EDIT},
     }
 )
-"""Permissions of each role, from the least to the most."""
+"""Permissions of each role, the weakest role first."""
 
 _BY_NAME: Final[Mapping[str, AnyPermission]] = {
     **{one.value: one for one in Permission},
@@ -157,7 +157,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Rights of one user in one interface (dashboard, command line or HTTP API), within its limits."""
+    """Permissions of one user in one interface (dashboard, command line or HTTP API), within its limits."""
 
     user: User
     queues: tuple[str, ...] = (EVERYTHING,)
@@ -175,7 +175,7 @@ class Access:
         return EVERYTHING in self.queues and EVERYTHING in self.user.patterns(permission)
 
     def may_somewhere(self, permission: AnyPermission) -> bool:
-        """Return whether there can be a queue for which the user has a permission."""
+        """Return whether the user may have a permission for some queue, existing or not."""
         return bool(self.queues) and bool(self.user.patterns(permission))
 
     def sees(self, queue: str) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ShowHook: TypeAlias = "Callable[[str, bytes], str | None]"
-"""The user's own presentation: text for a task type and bytes in a format of the user's, or None."""
+"""The user's own presentation: returns text for bytes of a task type, or None for the default one."""
 
 SHOWN_BYTES: Final = 65_536
 """Number of bytes that are shown of a payload or result; the download has all of them."""
@@ -34,7 +34,7 @@ _HEX_BYTES: Final = 4_096
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG: Final = b"\xff\xd8\xff"
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of the segments of a JPEG that tell its size."""
+"""Markers of the JPEG segments that contain the image size."""
 _PACKED: Final = ((b"\x1f\x8b", "packed with gzip"), (b"\x28\xb5\x2f\xfd", "packed with zstd"))
 _PICKLES: Final = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 _PICKLE_NOTE: Final = "a pickle: it is never loaded, since that would run code in it"
@@ -43,7 +43,7 @@ _GUESS_NOTE: Final = "may be protobuf, which names no fields: these are their nu
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of JSON: a leaf with a text, or an object or list with children."""
+    """Node of a JSON value's tree: a leaf with a text, or an object or list with children."""
 
     name: str | None
     kind: str
@@ -58,7 +58,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """Payload or result in the form in which a dashboard or command shows it."""
+    """A payload or result in displayed form."""
 
     size: str
     form: str
@@ -84,8 +84,8 @@ def present(
         data: a payload or result, without its secrets.
         form: `tree`, `text` or `hex`.
         task_type: of the task, for `show`.
-        show: the user's own presentation, for data that are not withheld. If it fails, the data are shown as
-            if it was not there, and a note says so.
+        show: the user's own presentation, for data that are not withheld. If it fails, the data are shown
+            without it, with a note.
         redactor: replaces the secrets in what `show` returns; the built-in names unless given.
     """
     if data is None or data == b"":
@@ -132,7 +132,7 @@ def _show(task_type: str, data: bytes, show: ShowHook | None) -> tuple[str | Non
 
 
 def _read(data: bytes) -> tuple[Node | None, str | None, str]:
-    """Return data as a tree and as text, None where they are not, and a note on their format."""
+    """Return data as a tree and as text, each None if impossible, and a note on the format."""
     try:
         text: str | None = data.decode()
     except UnicodeDecodeError:
@@ -180,7 +180,7 @@ def _image(kind: str, width: int = 0, height: int = 0) -> str:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, ...]:
-    """Return width and height of a JPEG; nothing if no segment at its beginning tells them."""
+    """Return width and height of a JPEG; an empty tuple if no segment at its beginning has them."""
     at = 2
     while at + 9 <= min(len(data), SHOWN_BYTES) and data[at] == 0xFF:
         if data[at + 1] in _JPEG_FRAMES:

@@ -40,7 +40,8 @@ RedactHook: TypeAlias = "Callable[[TaskInfo], TaskInfo | None]"
 """The user's own redaction: returns the task as it may be shown, or None if nothing is to be changed."""
 
 _SHORTEST_SECRET: Final = 4
-"""Characters of a secret that is also sought elsewhere; shorter ones would blot out ordinary words."""
+"""Minimum characters of a secret that is also replaced elsewhere; replacing shorter ones would damage other
+text."""
 _MOST_SECRETS: Final = 100
 _MOST_BINARY: Final = 65_536
 """Maximum bytes of MessagePack in which single secrets are replaced; longer data are withheld."""
@@ -51,10 +52,10 @@ _CREDENTIALS: Final = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}")
 
 
 class Withheld(bytes):
-    """Bytes that the user may not see: a text that says so, and the size of what is withheld.
+    """Placeholder for bytes that the user may not see: a text that says so, and their size.
 
     Attributes:
-        size: bytes of what is withheld.
+        size: number of withheld bytes.
     """
 
     size: int

@@ -1,7 +1,7 @@
-"""Names of secrets: those that a pattern matches, and the fields that workers have published by task type.
+"""Names of secret fields: names that match a pattern, and fields that workers have published by task type.
 
-A published field is a name, which is secret at any depth, or a path such as `card.number` or
-`keys[].value`, in which `[]` is any element of a list or any member of an object.
+A published field is a name, which is secret at any depth, or a path such as `card.number` or `keys[].value`,
+in which `[]` is any element of a list or any member of an object.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class PathWalk:
 
 
 def _step_into(paths: Paths, name: str | None) -> Paths:
-    """Return what is left of paths below a member of an object, or with None an element of a list."""
+    """Return the remaining paths below a member of an object, or with None below an element of a list."""
     if not paths:
         return paths
     steps = {ANY} if name is None else {ANY, name.lower()}

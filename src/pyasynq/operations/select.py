@@ -38,7 +38,7 @@ _STATES: Final = (
     TaskState.AGGREGATING,
     TaskState.COMPLETED,
 )
-"""States in the order in which they are gone through: first where something may be wrong."""
+"""Order in which the states are searched: states with likely problems first."""
 _MOST_AT_ONCE: Final = 1_000
 _PROGRESS_SECONDS: Final = 0.25
 """Interval, in seconds, at which a search without matches reports its progress."""
@@ -61,13 +61,13 @@ class _Part:
 class Selector:
     """Runs queries on one Redis.
 
-    Collections are gone through one after another, by state and then by queue: active, retry, archived,
-    pending, scheduled, aggregating, completed. In each the newest tasks come first. At most two searches work
-    at once in a process; others wait for their turn between two calls.
+    Collections are searched one after another, by state and then by queue: active, retry, archived, pending,
+    scheduled, aggregating, completed. In each the newest tasks come first. At most two searches work at once
+    in a process; others wait for their turn between two calls.
 
     Args:
-        inspector: looks into Redis.
-        may_see: says of a queue whether its tasks are looked at.
+        inspector: reads Redis.
+        may_see: returns whether a queue's tasks are looked at.
         shown: returns a task as the user sees it. The query is tested against that, so that a search tells
             nothing about what is redacted; None hides the task. Without it, tasks are shown as they are.
         masks: texts that `shown` puts in the place of secrets, so that Redis does not look for parts of them.
@@ -104,7 +104,7 @@ class Selector:
         """Yield matches as they are found, with the progress of the search; the last page has `is_last`.
 
         Args:
-            query: what to look for.
+            query: the query.
             cursor: cursor of the previous selection of the same query; empty for the first one.
             limit: how many matches to find.
             budget: how much to look at; 100,000 positions or two seconds unless given.
@@ -221,7 +221,7 @@ class Selector:
         )
 
     def _find_matching(self, part: _Part, page: TaskPage, facts: MatchFacts) -> list[tuple[int, TaskInfo]]:
-        """Return the tasks of a page that match, as they are shown, with their numbers in the page."""
+        """Return the matching tasks of a page in displayed form, with their positions in the page."""
         numbered = enumerate(self._show(page.tasks))
         return [(number, task) for number, task in numbered if task and part.placed.matches(task, facts)]
 

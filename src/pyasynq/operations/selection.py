@@ -41,7 +41,7 @@ class Budget:
     positions: int = 100_000
     """Number of positions examined, or of ids looked up."""
     seconds: float = 2.0
-    """Seconds of work; the time in which the caller deals with what was found does not count."""
+    """Seconds of work; the time that the caller spends on results does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class SearchProgress:
         """Return the cursor from which a later search goes on, with the counts so far.
 
         Args:
-            place: the collection to go on in.
+            place: the collection to continue in.
             inner: the cursor within this collection.
         """
         return SelectionCursor(

@@ -1,4 +1,4 @@
-"""Filter of results by permission: tasks without secrets, nothing of queues that the user does not see.
+"""Filter of results by permission: removes secrets, and everything about queues that the user does not see.
 
 Every result of `Operator` passes through here. Lists, mappings and dataclasses are gone through; a dataclass
 that names a queue in a field `queue` is left out with it. A new result type needs a function of its own only
@@ -41,7 +41,7 @@ HIDDEN: Final = _Hidden()
 
 
 class Shown:
-    """Filter that cuts results down to what one user may see."""
+    """Filter that removes from results what one user may not see."""
 
     def __init__(self, access: Access, redactor: Redactor) -> None:
         self.access = access

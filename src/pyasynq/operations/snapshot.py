@@ -1,4 +1,4 @@
-"""Snapshots of one Redis: queues, servers, schedules and the health of Redis at one time. Pure."""
+"""Snapshots of one Redis instance: queues, servers, schedules and the health of Redis at one time. Pure."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class QueueSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State of one Redis at one time, as read by one sweep."""
+    """State of one Redis instance at one time, as read by one sweep."""
 
     at: datetime
     seconds: float
     """Duration of the sweep. The pause before the next one is at least 50 times as long (load limit)."""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Name of each queue that could not be read, and why."""
+    """Queues that could not be read: the reason by queue name."""
     servers: tuple[ServerInfo, ...] = ()
     """Live servers, without the tasks they run."""
     entries: tuple[SchedulerEntryInfo, ...] = ()

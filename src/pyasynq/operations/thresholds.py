@@ -43,7 +43,7 @@ class Thresholds:
     memory_share: float = 0.8
     """Share of `maxmemory` that Redis may use."""
     replica_lag: float = 10.0
-    """Time since a replica acknowledged last."""
+    """Seconds without an acknowledgement after which a replica counts as lagging."""
 
 
 DEFAULT_THRESHOLDS = Thresholds()

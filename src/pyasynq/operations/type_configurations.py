@@ -1,4 +1,4 @@
-"""Stored configurations of task types: JSON objects under a version, which the task service understands."""
+"""Stored configurations of task types: versioned JSON objects, which only the task service interprets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TypeConfiguration:
 
     Attributes:
         name: name of the type, and of its queue.
-        version: changes with each change; a later one is higher.
+        version: version number, which increases with each change.
         content: the fields of the configuration.
     """
 
@@ -33,7 +33,7 @@ class TypeVersion:
     """One version of a task type's configuration.
 
     Attributes:
-        version: of the configuration.
+        version: number of the version.
         at: time of the change; None if it is not known.
         by: name of the user who made it; empty if it is not known.
         reason: why, for the audit.
@@ -72,10 +72,10 @@ def decode_version(number: int, data: bytes) -> TypeVersion | None:
 
 
 def encode_content(content: Mapping[str, Any], largest: int) -> bytes:
-    """Return a configuration as JSON, the same for equal ones.
+    """Encode a configuration as JSON; equal configurations give equal bytes.
 
     Raises:
-        InvalidOptionError: for one that is not JSON, or too large.
+        InvalidOptionError: for content that JSON cannot represent, or that is too large.
     """
     try:
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)

@@ -27,7 +27,7 @@ class Subject(enum.Enum):
     QUEUES = "some queues"
     """The argument `queues`: each of them; None is all for which the user has the permission."""
     SHOWN = "what the user sees"
-    """Any queue; what belongs to queues that the user does not see is taken out of the result."""
+    """Any queue; data about queues that the user does not see are removed from the result."""
     SERVER = "all queues of a server"
     """The argument `server_id`: every queue that the server serves."""
     SERVERS = "all queues of some servers"
@@ -60,7 +60,8 @@ _WITHOUT_CONTENTS: Final = frozenset(
         *("redis_info", "views", "save_view", "share_view", "delete_view", "delete_shared_view"),
     }
 )
-"""Verbs for which no secret fields are read from Redis. A new verb is not among them until it is added."""
+"""Verbs that show no task contents, so that secret fields need not be read. Add a new verb only if that is
+so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ _ROWS: Final = (
 )
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType({verb.name: verb for verb in _ROWS})
-"""The row of each method of `Operator`, by its name."""
+"""Rows of the table by the name of the `Operator` method."""
 
 
 def verb_named(name: str) -> Verb:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST_NAME: Final = 100
-"""Characters of the name of a view, and of the names of its page and columns."""
+"""Maximum number of characters of the names of a view, its page and its columns."""
 MAX_COLUMNS: Final = 50
 MAX_OWN_VIEWS: Final = 100
-"""Views that one user may have."""
+"""Maximum number of views of one user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class SdkClient:
         tell_endings: tell the ends of the tasks to the `on_finished` of the team's worker.
 
     Raises:
-        ConfigurationError: for arguments that cannot be.
+        ConfigurationError: for invalid arguments.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Ends of tasks, told to the program that has enqueued them: tasks of the team's own queue.
+"""Reports of ended tasks to the program that has enqueued them, as tasks of the team's own queue.
 
 The core keeps an end in an outbox until its callback is in that queue, and the worker runs `on_finished` for
 it until this succeeds. So an end is told at least once, whatever process dies.
@@ -28,7 +28,7 @@ class EndReport:
     """Report of the end of a task.
 
     Attributes:
-        key: the same each time this end is told, and different for any other end.
+        key: idempotency key: the same for each report of this end, different for any other end.
         task_id: id of the task, as text.
         task_name: its name.
         outcome: `succeeded`; `archived`, after its last attempt or by hand; `cancelled`, by its handler or by
@@ -44,7 +44,7 @@ class EndReport:
 
 
 def name_endings(team: str) -> str:
-    """Return the task name, and so the queue, under which ends of a team's tasks are told.
+    """Return the task name, which is also the queue, of the reports about ended tasks of a team.
 
     Raises:
         ConfigurationError: without a team.
@@ -55,12 +55,12 @@ def name_endings(team: str) -> str:
 
 
 def make_ending_handler(on_finished: OnFinished) -> Callable[[Task], Awaitable[None]]:
-    """Return a handler that tells the ends of tasks to a function; a plain one runs in a thread.
+    """Return a handler that reports ended tasks to a function; a plain function runs in a thread.
 
-    An error of the function fails the attempt, so the end is told again later.
+    An error of the function fails the attempt, so the report is repeated later.
 
     Raises:
-        ConfigurationError: for what is not a function.
+        ConfigurationError: if `on_finished` is not a function.
     """
     if not callable(on_finished):
         raise ConfigurationError("on_finished must be a function that takes the end of a task")

@@ -6,15 +6,15 @@ from pyasynq.errors import PyasynqError
 
 
 class WorkerEndedError(PyasynqError):
-    """A worker has ended, and was not closed."""
+    """A worker has ended by itself, without a call of `close`."""
 
 
 class ServiceError(PyasynqError):
     """The task service has refused a request, or does not answer.
 
     Attributes:
-        status: status of HTTP; 0 without an answer.
-        code: what is wrong, as the service names it, such as `missing_scope`.
+        status: HTTP status; 0 without an answer.
+        code: the service's name of the error, such as `missing_scope`.
     """
 
     def __init__(self, status: int, code: str, text: str) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class HandlerTable:
     """Routes of the tasks in the table, for `Server.run`. A name in it is a task type and its queue.
 
-    A function that takes a context and a task gets these two. Any other one is a typed task of an `App`:
-    its parameters are the fields of the task's params.
+    A function with parameters for a context and a task gets both. Any other function is a typed task of an
+    `App`: its parameters are the fields of the task's params.
 
     Args:
         handlers: coroutine functions and plain functions by task name.
@@ -74,7 +74,7 @@ class HandlerTable:
         """Add a handler of the SDK itself, which the middlewares do not wrap.
 
         Raises:
-            ConfigurationError: when the table has this name.
+            ConfigurationError: when the table already has this name.
         """
         if name in self.names:
             raise ConfigurationError(
@@ -89,11 +89,11 @@ class HandlerTable:
 
     @property
     def lifetime(self) -> Callable[[], Any]:
-        """Makes the context manager in which the handlers run; it closes what their dependencies opened."""
+        """Factory of the context manager around all handlers; its end closes their dependencies."""
         return self._app.lifetime
 
     def route(self, task_type: str) -> Any:
-        """Return how to run tasks of a type; one without a handler fails inside the middlewares."""
+        """Return the route of a type; for a type without a handler, one that fails inside the middlewares."""
         for mux in (self._mux, self._inner):
             if task_type in mux.types():  # a mux alone would also serve longer names
                 return mux.route(task_type)
@@ -117,7 +117,7 @@ class HandlerTable:
 
 
 def _takes_context_and_task(function: Callable[..., Any]) -> bool:
-    """Return whether a handler takes `(context, task)`: the second one is called task, or is a `Task`."""
+    """Return whether a handler takes `(context, task)`: the second one is named task, or is a `Task`."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -135,7 +135,7 @@ def _is_task(annotation: object) -> bool:
 
 
 def _bind_context(handler: ArticleHandler) -> Callable[[Task], Any]:
-    """Return a handler of the task alone; it calls this one with the context, too."""
+    """Adapt a handler of `(context, task)`: the returned one takes the task, and passes the context too."""
     if _is_coroutine_function(handler):
 
         async def call(task: Task) -> Any:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .task_request import TaskReq
 
 _ENQUEUE_SECONDS: Final = 30.0
-"""Seconds for which a request for a task is sent again while the service does not answer."""
+"""Seconds for which an enqueue request is repeated while the service does not respond."""
 _OK: Final = frozenset({200, 201})
 _WRONG: Final = 422
 _NO_TYPES: Final = "; the service has no task types for this key"
@@ -30,7 +30,7 @@ class HttpRoad:
         key: API key; empty for a service on this machine that asks for none.
 
     Raises:
-        ConfigurationError: for an address or a key that cannot be.
+        ConfigurationError: for an invalid address or key.
     """
 
     def __init__(self, url: object, key: object) -> None:
@@ -65,11 +65,11 @@ class HttpRoad:
         return nearest(name, self._types or ()) or ("" if self._types else _NO_TYPES)
 
     async def enqueue(self, request: TaskReq, finished_name: str = "") -> RequestedTask:
-        """Enqueue a task; if the answer is lost, the request is sent again and starts no second task.
+        """Enqueue a task; a request whose answer is lost is sent again, without enqueueing a second task.
 
         Args:
             request: the task.
-            finished_name: task name under which its end is told; empty for no callback.
+            finished_name: task name of the report about its end; empty for no report.
 
         Raises:
             InvalidOptionError: for an unknown task name, and for params that do not fit.

@@ -1,4 +1,4 @@
-"""The work over HTTP: a long poll for tasks, and the attempts that run."""
+"""Worker over HTTP: a long poll for tasks, and the running attempts."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _log = logging.getLogger("pyasynq.sdk")
 
 _POLL_SECONDS: Final = 20.0
 _MOST_TASKS: Final = 100
-"""Tasks of one answer, and names of queues of one request, as the service has them."""
+"""Maximum number of tasks of one answer, and of queues of one request: limits of the service."""
 _LOOK_SECONDS: Final = 5.0
-"""Time between two looks at the task types."""
+"""Seconds between two checks of the task types."""
 _CANCEL_SECONDS: Final = 5.0
-"""Time of cancelled attempts to end and to be released."""
+"""Seconds that cancelled attempts have to end and to be released."""
 _OK: Final = 200
 _NONE: Final = 204
 _NOT_FOUND: Final = 404
 _OVERDUE: Final = "handlers that run far over their time and cannot be stopped hold its slots"
 _LASTING: Final = frozenset({400, 401, 403, 405, 413, 422})
-"""Statuses that mean that this worker is not served, however often it asks."""
+"""HTTP statuses of permanent refusals: repeating the request would not help."""
 
 
 class HttpWork:
-    """Leases tasks of the configured names of a table, and runs them. Belongs to one event loop.
+    """Leases tasks of the table's configured names, and runs them. Belongs to one event loop.
 
     Args:
         road: requests of the program.
@@ -75,7 +75,7 @@ class HttpWork:
         self._fatal: WorkerEndedError | None = None
 
     async def start(self) -> asyncio.Task[str]:
-        """Start to take tasks; return the task that ends with the work.
+        """Start to take tasks; return the asyncio task that runs until the work ends.
 
         Raises:
             ConfigurationError: when none of the table's names is configured.
@@ -131,14 +131,14 @@ class HttpWork:
         await self._stack.aclose()
 
     async def _probe(self) -> None:
-        """Ask once without waiting, so that a key that may not work is told at the start."""
+        """Send one request that does not wait, so that an unusable API key fails the start."""
         answer = await self._ask(limit=1, wait=0.0)
         if answer.status in _LASTING:
             raise answer.error()
         self._take(answer, asyncio.get_running_loop().time())
 
     async def _work(self) -> str:
-        """Lease and run tasks until the end; return why it has ended by itself."""
+        """Lease and run tasks until the end; return the reason if the worker ends by itself."""
         looking = asyncio.create_task(self._look_often(), name="pyasynq sdk types")
         try:
             pauses = Pauses()
@@ -166,7 +166,7 @@ class HttpWork:
             return
 
     async def _lease(self, limit: int, pauses: Pauses) -> float:
-        """Ask for tasks once, and start them; return the seconds to wait before the next time."""
+        """Request tasks once, and start them; return the seconds to wait before the next request."""
         asked_at = asyncio.get_running_loop().time()
         self._answer_comes.clear()
         self._poll = asyncio.create_task(self._ask(limit, _POLL_SECONDS), name="pyasynq sdk poll")
@@ -219,7 +219,7 @@ class HttpWork:
         """Start the tasks of an answer.
 
         Raises:
-            ServiceError: it is not an answer of the service, but of a proxy, for example.
+            ServiceError: the answer is not from the service, but from a proxy, for example.
         """
         tasks, skew = read_leased_tasks(answer)
         for leased in tasks:
@@ -254,13 +254,13 @@ class HttpWork:
             _log.error("an attempt was not settled; its task comes back", exc_info=task.exception())
 
     def _end(self, reason: str) -> None:
-        """End the work by itself."""
+        """End the worker by itself, for this reason."""
         self._fatal = self._fatal or WorkerEndedError(reason)
         self._stop_poll()
         self._changed.set()
 
     def _stop_poll(self) -> None:
-        """End the poll that waits; one whose answer arrives is read, so that its tasks are known."""
+        """Cancel the waiting poll, unless its answer has begun to arrive: then no task is lost."""
         if self._poll is not None and not self._answer_comes.is_set():
             self._poll.cancel()
 
@@ -273,7 +273,7 @@ class HttpWork:
                 _log.debug("the task types were not read: %s", error)
 
     async def _look(self) -> None:
-        """Serve the types that were configured meanwhile, and no longer those that were deleted."""
+        """Serve types that have been configured since the last check, and drop deleted ones."""
         await self._road.refresh()
         wanted = find_configured(self._table, self._road)
         if wanted == self._served:

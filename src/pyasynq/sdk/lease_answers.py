@@ -19,7 +19,7 @@ def read_leased_tasks(answer: ServiceAnswer) -> tuple[list[LeasedTask], float]:
     """Return the tasks of an answer, and the seconds by which the clock of this machine is ahead.
 
     Raises:
-        ServiceError: it is not an answer of the service, but of a proxy, for example.
+        ServiceError: the answer is not from the service, but from a proxy, for example.
     """
     import msgspec  # noqa: PLC0415 - of the extra `service`
 

@@ -45,13 +45,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.sdk")
 
 LEASED_SECONDS: Final = 30.0
-"""Length of a lease: a dead worker's tasks come back after it, and cancellations are noticed in a third."""
+"""Seconds of a lease: tasks of a dead worker come back after it; cancellations are noticed within a third of
+it."""
 _RENEW_SECONDS: Final = LEASED_SECONDS / 3
 _AGAIN_SECONDS: Final = 1.0
 _PROGRESS_SECONDS: Final = 0.5
-"""Least time between two reports of progress."""
+"""Minimum seconds between two progress reports."""
 _SETTLE_SECONDS: Final = 55.0
-"""Seconds for which a settle is sent again; its first answer is repeated for 60."""
+"""Seconds for which a settle request is repeated; the service remembers its first answer for 60 seconds."""
 _GONE: Final = 410
 _OK: Final = frozenset({200, 204})
 _LARGEST_RESULT: Final = frozenset({413, 422})
@@ -67,11 +68,11 @@ class LeasedMessage:
     retried: int
     headers: Mapping[str, str]
     retention: int = 1
-    """Not told by the service, which drops the result of a task that is not kept."""
+    """Seconds of retention: unknown here. The service drops the result of a task that is not kept."""
 
 
 class LeasedAttempt:
-    """A leased task while its handler runs. Belongs to the worker's event loop.
+    """One attempt of a leased task, while its handler runs. Belongs to the worker's event loop.
 
     Args:
         leased: the task, as the service has described it.
@@ -179,7 +180,7 @@ class LeasedAttempt:
             self._handler.cancel()
 
     def stop(self) -> None:
-        """Cancel the handler at a shutdown, also one that did not end when it was cancelled before."""
+        """Cancel the handler at a shutdown, even if it ignored an earlier cancellation."""
         self.cancel(ServerStateError("the worker ends"))
         if self._handler is not None:
             self._handler.cancel()
@@ -203,7 +204,7 @@ class LeasedAttempt:
         return self._pool.call(route.call, self.task) if route.plain else route.call(self.task)
 
     async def _renew(self) -> None:
-        """Extend the lease every third of it, and at news of progress, until the attempt is over."""
+        """Renew the lease every third of it, and for news of progress, until the attempt is over."""
         pause = _RENEW_SECONDS
         while True:
             with suppress(TimeoutError):
@@ -215,7 +216,7 @@ class LeasedAttempt:
                 return
 
     async def _extend(self) -> Any:
-        """Extend the lease; return the seconds until the next time, None if the attempt is over."""
+        """Renew the lease; return the seconds until the next renewal, None if the attempt is over."""
         self._news.clear()
         report, self._progress = self._progress, None
         body: dict[str, Any] = {"lease": LEASED_SECONDS}
@@ -237,7 +238,7 @@ class LeasedAttempt:
         return self._bear(answer.error(), report)
 
     def _bear(self, error: ServiceError, report: tuple[float, float | None, str] | None) -> float | None:
-        """Go on without an answer while the lease lasts; return the seconds until the next try."""
+        """Continue without an answer while the lease lasts; return the seconds until the next try."""
         self._progress = self._progress or report
         if self.loop.time() < self._lease_ends:
             _log.debug("the lease of task %s was not extended: %s", visible(self.id), error)
@@ -268,7 +269,7 @@ class LeasedAttempt:
             _log.warning("the outcome of task %s does not count: %s", name, answer.error())
 
     def _choose_act(self, result: Any, error: BaseException | None) -> tuple[str, dict[str, Any]] | None:
-        """Return name and body of the act that settles; None if there is nothing to settle."""
+        """Return name and body of the act that settles the attempt; None if there is nothing to settle."""
         if self._is_over:
             return None
         if isinstance(self.cause, TaskTimeoutError):
@@ -303,7 +304,7 @@ class LeasedAttempt:
 
 
 def _describe_failure(error: BaseException) -> tuple[str, dict[str, Any]]:
-    """Return name and body of the act for what a handler has raised."""
+    """Return name and body of the act for an error that a handler has raised."""
     wish = find_wish(error)
     text = error_line(error_to_tell(error)) or type(error).__name__
     match wish:
@@ -320,7 +321,7 @@ def _describe_failure(error: BaseException) -> tuple[str, dict[str, Any]]:
 
 
 def _read_payload(leased: LeasedTask) -> bytes | None:
-    """Return the bytes of the payload, in whichever of its three forms it came."""
+    """Return the bytes of the payload from its JSON, text or Base64 form."""
     from msgspec import UNSET  # noqa: PLC0415 - of the extra `service`
 
     if leased.payload_text is not UNSET:

@@ -20,13 +20,13 @@ _log = logging.getLogger("pyasynq.sdk")
 
 
 def with_worker(application: Application, start: Callable[[], Awaitable[RunningWorker]]) -> Application:
-    """Return an ASGI application with a worker that lives for as long as it is served.
+    """Wrap an ASGI application so that a worker runs while it is served.
 
     `with_worker(get_asgi_application(), lambda: start_worker(...))`. If the worker cannot start, the server
     is told the reason and ends.
 
     Args:
-        application: gets all requests, and no lifespan.
+        application: receives all requests, but no lifespan events.
         start: calls `start_worker`.
     """
 

@@ -1,4 +1,4 @@
-"""End of the process when its worker has died: the Python of Go's `panic(err)`."""
+"""End of the process when its worker has died, as `panic(err)` does in Go."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyasynq._visible_text import visible
 _log = logging.getLogger("pyasynq.sdk")
 
 _GRACE_SECONDS: Final = 15.0
-"""Time for the program's own shutdown; common servers wait less for their open requests."""
+"""Seconds for the program's own shutdown: common servers wait less for their open requests."""
 _has_died = threading.Event()
-"""Set before the signal; read when the interpreter ends."""
+"""Whether the worker has died: set before the signal is sent, read when the interpreter ends."""
 
 
 def end_program(error: BaseException) -> None:

@@ -82,7 +82,7 @@ class RedisRoad:
 
         Args:
             request: the task.
-            finished_name: task name under which its end is told; empty for no callback.
+            finished_name: task name of the report about its end; empty for no report.
 
         Raises:
             InvalidOptionError: for an unknown task name, and for params that do not fit.
@@ -138,7 +138,7 @@ class RedisWork:
         self._run: asyncio.Task[int] | None = None
 
     async def start(self) -> asyncio.Task[int]:
-        """Start to take tasks; return the task that ends with the server.
+        """Start to take tasks; return the asyncio task that runs until the server ends.
 
         Raises:
             ConfigurationError: when none of the table's names is configured.
@@ -194,7 +194,7 @@ class RedisWork:
             await asyncio.wait({self._run})
 
     async def _follow(self) -> None:
-        """Serve the types that were configured meanwhile, and no longer those that were deleted."""
+        """Serve types that have been configured since the last check, and drop deleted ones."""
         assert self._server is not None  # noqa: S101 - it is called after the start
         wanted = find_configured(self._table, self._road)
         with suppress(ServerStateError):

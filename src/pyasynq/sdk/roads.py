@@ -23,7 +23,7 @@ def make_road(*, redis: Any = None, service: str | None = None, key: str = "", t
     """Return the road that the arguments name.
 
     Raises:
-        ConfigurationError: when they name none or two, and for values that cannot be.
+        ConfigurationError: when they name none or two, and for invalid values.
     """
     check_label("team", team)
     if redis is not None and service is not None:

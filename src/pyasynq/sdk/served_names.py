@@ -1,4 +1,4 @@
-"""Names of the worker's table that are configured for workers, and so are served."""
+"""Names of the worker's table that the service has configured for workers: only these are served."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def find_configured(table: HandlerTable, road: KnowsTypes) -> set[str]:
 
 
 def select_names(table: HandlerTable, road: KnowsTypes) -> set[str]:
-    """Return the table's names that are configured, and tell of the others.
+    """Return the table's configured names; log the others.
 
     Raises:
-        ConfigurationError: when none of them is.
+        ConfigurationError: when no name is configured.
     """
     found = find_configured(table, road)
     unknown = [_describe_unknown(name, road) for name in sorted(table.names - found)]

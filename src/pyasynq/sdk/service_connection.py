@@ -1,4 +1,4 @@
-"""Requests to the task service: one HTTP session, answers, and repeats of calls that may be repeated."""
+"""Requests to the task service: one HTTP session, answers, and retries of idempotent calls."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
-"""Seconds that the service has for an answer: it waits up to 25 s for Redis."""
+"""Maximum seconds for an answer of the service, which itself waits up to 25 s for Redis."""
 _LONGEST_PAUSE: Final = 10.0
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_SHOWN: Final = 300
 _LATER: Final = frozenset({429, 500, 502, 503, 504})
-"""Statuses after which the same request may be sent again."""
+"""HTTP statuses after which the same request may be retried."""
 
 
 class ServiceAnswer(NamedTuple):
     """An answer of the service.
 
     Attributes:
-        status: status of HTTP.
+        status: HTTP status.
         content: the body.
         retry_after: seconds that the service asks to wait; 0 if it does not.
-        at: Unix time by the service's clock, in whole seconds; None if it does not tell.
+        at: Unix time by the service's clock, in whole seconds; None if the answer does not contain it.
     """
 
     status: int
@@ -43,11 +43,11 @@ class ServiceAnswer(NamedTuple):
 
     @property
     def is_later(self) -> bool:
-        """Whether the same request may be sent again."""
+        """Whether the request should be retried later."""
         return self.status in _LATER
 
     def json(self) -> dict[str, Any]:
-        """Return the body as an object of JSON; an empty one for anything else."""
+        """Return the body as a JSON object; an empty one for any other content."""
         import msgspec  # noqa: PLC0415 - of the extra `service`
 
         try:
@@ -58,7 +58,7 @@ class ServiceAnswer(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Detail and remedy of the problem that the answer has."""
+        """Return detail and remedy of the problem in the answer."""
         problem = self.json()
         told = " ".join(str(problem[name]) for name in ("detail", "remedy") if problem.get(name))
         return visible(told)[:_LONGEST_SHOWN] or "it gave no reason"
@@ -77,7 +77,7 @@ class ServiceConnection:
         key: API key; empty for a service on this machine that asks for none.
 
     Raises:
-        ConfigurationError: for an address or a key that cannot be, and without the extra `service`.
+        ConfigurationError: for an invalid address or key, and without the extra `service`.
     """
 
     def __init__(self, url: object, key: object) -> None:
@@ -106,15 +106,15 @@ class ServiceConnection:
         """Send a request once, and return the answer.
 
         Args:
-            method: of HTTP.
+            method: HTTP method.
             path: below the address of the service.
             body: sent as JSON; None for no body.
-            headers: further ones.
-            seconds: for the whole answer.
+            headers: additional headers.
+            seconds: time for the whole answer.
             on_answer: set when the answer begins to arrive.
 
         Raises:
-            ServiceError: no answer has come; the request may have been done.
+            ServiceError: no answer has come; the request may have taken effect.
         """
         import msgspec  # noqa: PLC0415 - of the extra `service`
 
@@ -153,15 +153,15 @@ class ServiceConnection:
         headers: Mapping[str, str] | None = None,
         until: float,
     ) -> ServiceAnswer:
-        """Send a request until it is answered, other than by "later"; return the answer.
+        """Send a request until its answer is not a request to retry later; return the answer.
 
         The service recognises its own repeats of such requests.
 
         Args:
-            method: of HTTP.
+            method: HTTP method.
             path: below the address of the service.
             body: sent as JSON.
-            headers: further ones.
+            headers: additional headers.
             until: time of the loop after which it is not sent again.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Request for a task, `TaskReq`, and the answer to it, `RequestedTask`."""
+"""Request to enqueue a task, `TaskReq`, and its answer, `RequestedTask`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pyasynq.errors import InvalidOptionError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReq:
-    """A task to enqueue.
+    """Request to enqueue a task.
 
     Attributes:
-        task_name: its type, which is also its queue.
+        task_name: task type, which is also the queue.
         params: anything that JSON can carry.
-        task_id: number or text of yours. While such a task waits or runs, a repeat finds it; once it has
-            ended, a repeat starts it again. None makes a new task each time.
+        task_id: number or text that you choose. While a task with it waits or runs, a repeat returns that
+            task; once it has ended, a repeat enqueues a new one. None always enqueues a new task.
 
     Raises:
-        InvalidOptionError: for a field that cannot be; it names the field.
+        InvalidOptionError: for an invalid field; the message names it.
     """
 
     task_name: str
@@ -50,11 +50,11 @@ class TaskReq:
 
 @dataclass(frozen=True, slots=True)
 class RequestedTask:
-    """A task that is in its queue."""
+    """An enqueued task, or the existing one with the same id."""
 
     id: str
     queue: str
     state: str
-    """Its state when it was asked for, such as `pending`."""
+    """State of the task at the time of the request, such as `pending`."""
     existing: bool
-    """Whether it was there already; then its params are those of the first request."""
+    """Whether the task existed before; then its params are those of the first request."""

@@ -76,7 +76,7 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
             said above and of the error of this call.
 
     Raises:
-        ConfigurationError: for arguments that cannot be, and when no name of the table is configured.
+        ConfigurationError: for invalid arguments, and when no name of the table is configured.
         RedisError: Redis cannot be reached.
         ServiceError: the task service does not answer, or refuses the key.
     """
@@ -162,7 +162,7 @@ class RunningWorker:
 
     @property
     def is_running(self) -> bool:
-        """Whether the worker takes tasks, or runs some."""
+        """Whether the worker takes tasks, or still runs any."""
         return not self._ended.is_set()
 
     async def enqueue(self, request: TaskReq) -> RequestedTask:
@@ -211,7 +211,7 @@ class RunningWorker:
         await self._watch
 
     async def _watch_over(self, run: asyncio.Task[Any]) -> None:
-        """Wait for the end of the work, and end the process unless the end was asked for."""
+        """Wait for the end of the worker, and end the process unless the end was requested."""
         await asyncio.wait({run})
         error = None if self._is_closing else self._read_end(run)
         if self in _open_workers:
@@ -228,7 +228,7 @@ class RunningWorker:
         await _call(self._on_fatal, error)
 
     def _read_end(self, run: asyncio.Task[Any]) -> BaseException | None:
-        """Return why the work has ended by itself; None if an operator has asked for it."""
+        """Return why the worker has ended by itself; None if an operator requested the end."""
         if run.cancelled():
             return WorkerEndedError("its task was cancelled")
         if run.exception() is not None:

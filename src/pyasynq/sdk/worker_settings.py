@@ -1,4 +1,4 @@
-"""Settings of a worker, for either road."""
+"""Settings of a worker, for Redis and for HTTP."""
 
 from __future__ import annotations
 

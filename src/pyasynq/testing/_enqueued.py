@@ -28,7 +28,7 @@ class Enqueued:
 
     Attributes:
         info: the task as it is in Redis.
-        arguments: those of the handler, for typed tasks; None for others.
+        arguments: arguments of the handler, for typed tasks; None for others.
     """
 
     info: TaskInfo

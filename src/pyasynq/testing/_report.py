@@ -27,7 +27,7 @@ class Attempt(Generic[_R_co]):
         type: the task's type.
         queue: queue of the task.
         payload: payload of the task.
-        arguments: those of the handler, for typed tasks; None for others.
+        arguments: arguments of the handler, for typed tasks; None for others.
         retried: number of retries before.
         at: the virtual time at which it ran.
         outcome: outcome of the attempt.
@@ -59,7 +59,7 @@ class Report:
     Attributes:
         attempts: all of them, retries included.
         events: other events: `TickFired`, `TasksAggregated`, `TaskRecovered` and so on, in order.
-        left: number of tasks still pending, by queue: it is paused, limited or not served.
+        left: number of tasks still pending, by queue; such a queue is paused, limited or not served.
     """
 
     attempts: tuple[Attempt[Any], ...]

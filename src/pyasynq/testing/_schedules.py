@@ -62,10 +62,10 @@ class Schedules:
         self._timers: list[_Timer] = []
 
     def add(self, scheduler: Scheduler | PeriodicTaskManager) -> None:
-        """Fire its ticks from now on.
+        """Fire the ticks of a scheduler from now on.
 
         Raises:
-            ConfigurationError: when it does not use the kit's clock.
+            ConfigurationError: when the scheduler does not use the kit's clock.
         """
         timer = _Timer(scheduler, self._clock)
         if timer.scheduler._clock is not self._clock:  # noqa: SLF001 - needed only here

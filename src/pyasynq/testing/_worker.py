@@ -207,7 +207,7 @@ class HandWorker(Engine):
         return self._since[attempt] + attempt.deadline - attempt.started
 
     def _cut(self) -> None:
-        """Cancel attempts whose time is over, by the real clock or by the virtual one."""
+        """Cancel attempts whose timeout or deadline has passed, by the real or the virtual clock."""
         real, virtual = time.monotonic(), self._clock.monotonic()
         for attempt in self._runner.running:
             over = attempt.deadline <= virtual or real >= self._since.get(attempt, real) + (
@@ -256,7 +256,7 @@ class HandWorker(Engine):
                 self._intake.board.ask_again(queue)
 
     def _list_turns(self) -> list[Instant]:
-        """Return when queues that their rates hold back will give a task, to the microsecond."""
+        """Return when rate limited queues will allow their next task, to the microsecond."""
         rests = [queue.state.look_at - self._clock.monotonic() for queue in self._held_by_rate()]
         return [self._clock.now().plus(max(rest, _MICROSECOND)) for rest in rests]
 

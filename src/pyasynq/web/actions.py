@@ -1,4 +1,4 @@
-"""Forms that change something: a confirmation where needed, then the call of the operator."""
+"""Forms that change something: a confirmation page where needed, then the call of the operator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _QUESTIONS: Final = {
 
 
 async def pause_question(ask: PageRequest) -> Page:
-    """Ask for how long a queue is to be paused."""
+    """Return the page that asks how long a queue is to be paused."""
     name = ask.name("queue")
     ask.require("pause_queue", name)
     info = await ask.operator.queue(name)
@@ -77,7 +77,7 @@ async def pause_question(ask: PageRequest) -> Page:
 
 
 async def delete_queue_question(ask: PageRequest) -> Page:
-    """Ask before a queue is deleted; its name has to be typed."""
+    """Return the page that asks for the name of a queue before its deletion."""
     name = ask.name("queue")
     ask.require("delete_queue", name)
     info = await ask.operator.queue(name)
@@ -95,7 +95,7 @@ async def delete_queue_question(ask: PageRequest) -> Page:
 
 
 async def task_question(ask: PageRequest) -> Page:
-    """Ask before something is done to one task."""
+    """Return the page that asks for confirmation before an action on one task."""
     queue, task_id, verb = ask.name("queue"), ask.name("task"), ask.name("verb")
     if verb in EDITS:
         return await edit_question(ask)
@@ -162,7 +162,7 @@ async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Act on the selected tasks, after a confirmation if the act cannot be undone."""
+    """Perform an action on the selected tasks, after a confirmation if it cannot be undone."""
     began = time.perf_counter()
     verb = fields.get("verb", "")
     keys = selected_keys(fields)
@@ -243,7 +243,7 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/attention/snooze": attention.snooze_question,
     "/attention/act": attention.act_question,
 }
-"""Pages that ask before something is done."""
+"""Confirmation pages by action."""
 
 FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Response]]]] = {
     "/queues/{queue}/pause": _pause,
@@ -264,4 +264,4 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/attention/unsnooze": attention.unsnooze,
     "/attention/act": attention.act,
 }
-"""Handler of each form."""
+"""Handlers of forms by action."""

@@ -27,7 +27,7 @@ _VERSION_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent."""
+    """A file in the form in which it is sent."""
 
     content: bytes
     compressed: bytes

@@ -46,13 +46,13 @@ def spark_bars(values: Sequence[float]) -> str:
 
 
 def gauge_width(part: float, whole: float) -> str:
-    """Return how much of a gauge of 100 is filled."""
+    """Return the filled part of a gauge of width 100."""
     return _short(min(max(part / whole, 0), 1) * 100) if whole > 0 else "0"
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line of the grid, or a time below the chart."""
+    """A grid line of a chart, or a time below it."""
 
     at: str
     """Pixels from the top for a line; a percentage from the left for a time."""
@@ -98,7 +98,7 @@ def stacked_bars(series: Sequence[Sequence[float]], unit: str = "") -> StackedBa
 
 @dataclass(frozen=True, slots=True)
 class LogLines:
-    """A chart of lines on a logarithmic axis of seconds."""
+    """A line chart with a logarithmic axis of seconds."""
 
     paths: tuple[str, ...]
     """SVG path of each series, in a box of 600 by 150; with gaps where no value is known."""
@@ -138,7 +138,7 @@ def _duration_label(power: int) -> str:
 
 
 def round_up(value: float) -> float:
-    """Return the next number that four equal steps of an axis divide well: 4, 8, 12, 20, 24, 40, 60, 80."""
+    """Return the next number that an axis of four equal steps can end at: 4, 8, 12, 20, 24, 40, 60, 80."""
     if value <= 0:
         return 4.0
     scale = 10.0 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""Configuration of a task type as a form: its fields as text, what was typed, and differences. Pure."""
+"""Form for the configuration of a task type: its fields as text, the typed values, and differences. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _NUMBERS: Final = frozenset({"max_run", "max_pending", "max_retry"})
 _LONGEST_SCHEMA: Final = 64_000
 _LONGEST_TEXT: Final = 1_000
 _MOST_LINES: Final = 2_000
-"""Lines of two schemas that are compared line by line; longer ones are shown one after the other."""
+"""Maximum number of lines of two schemas that are compared line by line; longer ones are shown one after the
+other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class ConfigurationField:
     kind: str = "text"
     """`text`, `numeric`, `switch`, or `area` for several lines."""
     unset: str = "not set"
-    """Words for a field that is not set."""
+    """Text that is shown for an unset field."""
     value: str = ""
     error: str = ""
 
@@ -79,7 +80,7 @@ FORM_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field with different values."""
+    """A field whose values differ."""
 
     label: str
     texts: tuple[str, ...]
@@ -87,7 +88,7 @@ class Difference:
     lines: tuple[tuple[str, str], ...] = ()
     """Lines of a long value: `+`, `-` or empty, and the text."""
     by: str = ""
-    """Author of the change since both began: `you`, `the other`, `both`, or `both, alike`."""
+    """Author of the change since both users began: `you`, `the other`, `both`, or `both, alike`."""
 
 
 def is_editable(content: Mapping[str, Any]) -> bool:
@@ -97,13 +98,13 @@ def is_editable(content: Mapping[str, Any]) -> bool:
 
 
 def select_fields(content: Mapping[str, Any], *, shown: bool = True) -> dict[str, Any]:
-    """Return the fields of a configuration that the form shows, or those that it leaves as they are."""
+    """Return the fields of a configuration that the form shows, or those that it leaves unchanged."""
     names = {one.name for one in FORM_FIELDS}
     return {name: value for name, value in content.items() if (name in names) == shown}
 
 
 def write_field(name: str, value: object) -> str:
-    """Return a stored value as it is typed into the form."""
+    """Return a stored value as text for its field in the form."""
     if value is None or value is False:
         return ""
     if name == "ordered":
@@ -123,7 +124,7 @@ def write_form(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write_duration(value: object) -> str:
-    """Return seconds as they are typed: `90` is `1m30s`."""
+    """Return seconds as text for the form: `90` is `1m30s`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)[:_LONGEST_TEXT]
     if value < 1 or (isinstance(value, float) and not value.is_integer()):
@@ -166,14 +167,14 @@ def build_form(texts: Mapping[str, str], errors: Mapping[str, str]) -> tuple[Con
 def read_form(
     name: str, texts: Mapping[str, str], stored: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the configuration that was typed, as it is to be stored, and what is wrong by field.
+    """Return the configuration to store for the typed texts, and the error message of each wrong field.
 
     An empty field is not set. The service's own reader checks each field.
 
     Args:
         name: of the type.
-        texts: what was typed, by field.
-        stored: what is stored now; fields that the form does not show stay.
+        texts: typed texts by field.
+        stored: the stored configuration; its fields that the form does not show are kept.
     """
     content: dict[str, Any] = {}
     errors: dict[str, str] = {}
@@ -203,7 +204,7 @@ def read_form(
 
 
 def _read_text(field: ConfigurationField, text: str) -> Any:
-    """Return the value of a text. Raises `ValueError` with a sentence for one that cannot be."""
+    """Parse the text of a field. Raises `ValueError` with a sentence for an invalid text."""
     if field.kind == "switch":
         return True
     if field.name in _NUMBERS:
@@ -235,7 +236,7 @@ def _read_retry(text: str) -> Any:
 
 
 def _sentence(field: str, error: InvalidOptionError) -> str:
-    """Return the remedy, with the part of the field that it is about."""
+    """Return the remedy of an error, with the part of the field that is wrong."""
     part = error.option.removeprefix(field).removeprefix(".")
     if part.startswith("["):
         part = f"delay {int(part[1:-1]) + 1}"
@@ -243,15 +244,15 @@ def _sentence(field: str, error: InvalidOptionError) -> str:
 
 
 def show_field(name: str, content: Mapping[str, Any]) -> str:
-    """Return the value of a field for people; what holds without it if it is not set."""
+    """Return the value of a field for people; for an unset field, its effect."""
     text = write_field(name, content.get(name))
     return visible_lines(text) or next(one.unset for one in FORM_FIELDS if one.name == name)
 
 
 def find_differences(*sides: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the fields that differ between two configurations; between three, also who has changed them.
+    """Return the fields that differ between two configurations; between three, also who changed each.
 
-    Three sides are what both users began with, what is stored now, and what is to be stored.
+    The three sides are the configuration that both users began with, the stored one, and the one to store.
     """
     found = []
     for one in FORM_FIELDS:
@@ -281,7 +282,7 @@ def _compare_lines(before: str, after: str) -> tuple[tuple[str, str], ...]:
 def merge_changes(
     base: Mapping[str, Any], theirs: Mapping[str, Any], mine: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what is stored now with the fields that I have changed since I began."""
+    """Return the stored configuration with the user's own changes applied (three-way merge)."""
     merged = dict(theirs)
     for one in FORM_FIELDS:
         if mine.get(one.name) != base.get(one.name):

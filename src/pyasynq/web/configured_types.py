@@ -1,4 +1,4 @@
-"""Types of the task service for the form that enqueues: schema, options, and the check of a payload."""
+"""Task service's types for the form that enqueues: schema, options, and validation of a payload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def describe_configured_type(stored: TypeConfiguration) -> TaskTypeInfo:
 def find_param_problem(
     configured: Iterable[TypeConfiguration], name: str, payload: bytes
 ) -> tuple[str, str] | None:
-    """Return where and why the task service would refuse a payload; None if it takes it, or cannot tell."""
+    """Return where and why the task service would refuse a payload; None if it would not, or if unknown."""
     stored = next((one for one in configured if one.name == name), None)
     if stored is None or stored.content.get("schema") is None:
         return None

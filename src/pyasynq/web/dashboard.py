@@ -94,8 +94,8 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
 
     Args:
         redis: URL of Redis, as for `Client`; or several by name, such as `{"eu": url, "us": url}`.
-        auth: who gets in: a `CredentialsFile` for passwords and tokens, a `TrustedProxy`, `Everyone`, a
-            function `async (request) -> User | None` of yours, or a list of these, tried in order.
+        auth: the authentication: a `CredentialsFile` for passwords and tokens, a `TrustedProxy`, `Everyone`,
+            a function `async (request) -> User | None` of yours, or a list of these, tried in order.
         read_only: refuse every change.
         app: your application: its task types give the form for new tasks their fields, whether or not a
             worker runs, and the fields that it declares secret are redacted.

@@ -38,7 +38,7 @@ _NOT_SIGNED_IN: Final = User("")
 
 
 class FormError(Exception):
-    """A form that is refused; the page shows the reason.
+    """Error: a form is refused; the page shows the reason.
 
     Attributes:
         status: of the response.
@@ -62,7 +62,7 @@ class Doorkeeper:
         self.target = target
 
     def page(self, function: PageFunction) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page that is only read."""
+        """Return the endpoint of a read-only page."""
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
@@ -74,7 +74,7 @@ class Doorkeeper:
         return endpoint
 
     def response(self, function: ResponseFunction) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a function that only reads, and whose response is not a page."""
+        """Return the endpoint of a read-only function whose response is not a page."""
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
@@ -91,7 +91,7 @@ class Doorkeeper:
     def form(
         self, function: FormFunction, *, is_open: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a form that changes something; `is_open` is for signing in."""
+        """Return the endpoint of a form that changes something; `is_open` admits users who must sign in."""
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
@@ -128,11 +128,11 @@ class Doorkeeper:
         )
 
     def knows(self, ask: PageRequest) -> bool:
-        """Return whether the user of a request has signed in, or need not sign in."""
+        """Return whether the user of a request is signed in, or need not sign in."""
         return ask.user is not _NOT_SIGNED_IN
 
     def refuse(self, ask: PageRequest, began: float) -> Response:
-        """Send someone who did not sign in to the login page, or say why there is none."""
+        """Redirect a user who is not signed in to the login page; without one, explain the refusal."""
         request = ask.request
         if self.settings.credentials is not None and not bearer_token(request):
             back = ask.links.path + (f"?{request.url.query}" if request.url.query else "")

@@ -1,4 +1,4 @@
-"""Options of a task as fields of a form: their labels, and the values that were typed. Pure."""
+"""Options of a task as form fields: labels and typed values. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LONGEST_DURATION: Final = 3_153_600_000.0
 """Longest accepted duration: a hundred years in seconds; a longer one is a typing error."""
 _DURATION_HINT: Final = "such as 90, 15m or 1h30m"
 DECLARED: Final = ("max_retry", "timeout", "retention", "unique", "until")
-"""Options that a worker's declaration gives to a task, unless the form says otherwise."""
+"""Options for which a worker's declaration of the type gives the default value."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionField:
-    """One option of a task as a field."""
+    """Form field of one task option."""
 
     name: str
     label: str
@@ -85,7 +85,7 @@ def read_options(form: Mapping[str, str], zone: tzinfo) -> tuple[dict[str, Any],
 
 
 def read_duration(text: str) -> float:
-    """Return seconds. Raises `ValueError` for a text that is not a duration."""
+    """Parse a duration into seconds. Raises `ValueError` for any other text."""
     if _PLAIN.fullmatch(text):
         seconds = float(text)
     else:
@@ -99,7 +99,7 @@ def read_duration(text: str) -> float:
 
 
 def read_moment(text: str, zone: tzinfo) -> datetime:
-    """Return a time; one without a zone is in the viewer's. Raises `ValueError` for anything else."""
+    """Parse a time; one without a zone is in the viewer's. Raises `ValueError` for any other text."""
     try:
         moment = datetime.fromisoformat(text)
         # The zone's own offset may lead out of the calendar.
@@ -113,7 +113,7 @@ def _read_duration(text: str, _: tzinfo) -> float:
 
 
 def read_count(text: str) -> int:
-    """Return a whole number from 0 on. Raises `ValueError` for anything else."""
+    """Parse a whole number from 0 on. Raises `ValueError` for any other text."""
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise ValueError("must be a whole number from 0 on")
     return int(text)

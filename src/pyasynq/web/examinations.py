@@ -1,4 +1,4 @@
-"""Examinations by the doctor that a dashboard has begun."""
+"""Doctor examinations started from a dashboard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ExaminationRun:
-    """One examination by a dashboard, running or ended."""
+    """One doctor examination, running or ended."""
 
     began: datetime
     task: asyncio.Task[Examination]

@@ -1,4 +1,4 @@
-"""The metrics of all queues, for a Prometheus that has a token of the dashboard."""
+"""The metrics of all queues, for a Prometheus server with a token of the dashboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def metrics_response(ask: PageRequest) -> Response:
     """Answer a scrape, in the format that the header `Accept` asks for.
 
-    The numbers of all queues are added up in one reading, so they are for users who may see all.
+    One reading has the numbers of all queues, so only users who may see all queues get it.
     """
     permission = ProgramPermission.METRICS_READ
     if "*" not in ask.user.patterns(permission):

@@ -69,7 +69,7 @@ _STATUS_WORDS: Final = {
 
 
 async def server_question(ask: PageRequest) -> Page:
-    """Ask before a server is quieted or stopped."""
+    """Return the confirmation form before a server is quieted or stopped."""
     server_id, verb = ask.name("server"), ask.name("verb")
     word, text = _words(_SERVER_WORDS, verb, "a server")
     ask.require_somewhere(verb)
@@ -159,7 +159,7 @@ def name_versions(version: str, engine_version: str) -> str:
 
 
 async def schedule_question(ask: PageRequest) -> Page:
-    """Ask before a schedule is paused, resumed or run."""
+    """Return the confirmation form before a schedule is paused, resumed or run."""
     entry_id, verb = ask.name("entry"), ask.name("verb")
     word, text, _ = _words(_SCHEDULE_WORDS, verb, "a schedule")
     ask.require_somewhere(verb)

@@ -15,7 +15,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def number(value: float | None) -> str:
-    """Return `1,204`, `0.4`, or a dash for a number that is not known."""
+    """Return `1,204`, `0.4`, or a dash for an unknown number."""
     if value is None:
         return NOT_KNOWN
     return f"{value:,}" if isinstance(value, int) else significant(value)
@@ -94,5 +94,5 @@ def clock(moment: datetime, zone: tzinfo = UTC) -> str:
 
 
 def machine(moment: datetime) -> str:
-    """Return a time for `datetime=`: `2026-11-23T12:03:31Z`."""
+    """Return a time for the HTML attribute `datetime`: `2026-11-23T12:03:31Z`."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

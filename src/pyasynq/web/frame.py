@@ -44,12 +44,12 @@ class NavigationGroup:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence at the top of a page, and one action."""
+    """A sentence at the top of a page, with one action."""
 
     tone: str
     text: str
     href: str = ""
-    """Address of the action; one of a form has no other field."""
+    """Address of the action; a form with the action has no other field."""
     action: str = ""
     is_form: bool = False
 
@@ -61,7 +61,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class PageFrame:
-    """View model of the frame."""
+    """View model of the frame of a page."""
 
     title: str
     brand: str
@@ -129,7 +129,7 @@ _NAVIGATION: Final = (
 )
 
 _VERBS_OF_ITEMS: Final = {"keys": "api_keys"}
-"""Pages that are named only to users who may use a verb."""
+"""Navigation entries that are shown only to users who may call a verb: the verb by page."""
 
 
 def build_frame(

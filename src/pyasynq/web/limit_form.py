@@ -28,11 +28,11 @@ _NAMES = ("max_run", "rate", "period", "burst")
 _KINDS_OF_LIMITS = (int | None, float | int | None, float | int, int, bool | None)
 """Types of the fields of `QueueLimits`, in their order."""
 _MOST = 1e15
-"""Limit of the numbers that are taken from a form; stored ones are far below."""
+"""Maximum number accepted from a form; real limits are far below."""
 
 
 async def change_limits(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Return a preview of new limits; store them once the user is sure, if no one else has changed them."""
+    """Return a preview of new limits; store them after a confirmation, if no one else has changed them."""
     name = ask.name("queue")
     ask.require("set_queue_limits", name)
     wanted = _read_limits(fields)
@@ -77,7 +77,7 @@ async def _preview(
 
 
 def describe_effect(report: LimitReport, wanted: QueueLimits) -> str:
-    """Return in sentences what new limits would do to the tasks that run and wait now."""
+    """Return sentences about the effect of new limits on running and waiting tasks."""
     active, pending = report.active, report.pending
     run, wait = "runs" if active == 1 else "run", "waits" if pending == 1 else "wait"
     sentences = [
@@ -128,7 +128,7 @@ def _read_number(name: str, fields: Mapping[str, str], kind: Callable[[str], Any
 
 
 def _read_before(fields: Mapping[str, str]) -> QueueLimits | None:
-    """Return the limits that the preview has shown; None without a preview."""
+    """Return the limits that the preview was based on; None without a preview."""
     if not fields.get("before"):
         return None
     try:

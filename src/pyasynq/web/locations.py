@@ -1,4 +1,4 @@
-"""Addresses of pages: escaped names in paths, and links that are right under every prefix."""
+"""Addresses of pages: escaped names in paths, and relative links that work under every prefix."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ROOT: Final = "/"
 
 
 def to_segment(name: str) -> str:
-    """Return a name as one segment of a path; every byte but the plain ones becomes `~` and two hex digits.
+    """Encode a name as one segment of a path; special bytes become `~` and two hex digits.
 
-    Servers and proxies decode `%2F` before an application sees it, which would split a name with a slash.
-    The tilde is left alone by all of them.
+    Servers and proxies decode `%2F` before an application sees it, which would split a name with a slash. The
+    tilde is left alone by all of them.
     """
     data = name.encode("utf-8", "surrogateescape")
     text = "".join(chr(byte) if byte in _PLAIN else f"~{byte:02X}" for byte in data)
@@ -66,18 +66,18 @@ class Links:
         return path + _query_text({key: value for key, value in query.items() if value not in {None, ""}})
 
     def here(self, **changes: object) -> str:
-        """Return the address of this page with some parameters changed; None takes one away."""
+        """Return the address of this page with some parameters changed; None removes one."""
         merged = {**self.query, **changes}
         kept = {key: value for key, value in merged.items() if value not in {None, ""}}
         own = self.path.rpartition("/")[2] or "./"
         return own + _query_text(kept)
 
     def own(self) -> str:
-        """Return the page's own address below the root, for a form that leads back to it."""
+        """Return the page's own address below the root, for forms that return to it."""
         return self.path + _query_text(self.query)
 
     def back(self, address: str) -> str:
-        """Return the address of a page of ours that a form names; the overview for anything else."""
+        """Return the address of one of our pages, as named in a form; the overview for any other text."""
         path = address.partition("?")[0]
         is_own = (
             address.startswith("/")

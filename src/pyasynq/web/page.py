@@ -1,4 +1,4 @@
-"""A request for a page, and the page that answers it."""
+"""A request for a page, and the page returned for it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pyasynq.web.targets import Target
 
 PAGE_SIZE: Final = 50
-"""Rows of a table on one page; further ones are behind a link."""
+"""Maximum number of table rows on one page; further rows are on the next pages."""
 
 
 @dataclass(slots=True)
 class PageRequest:
-    """A user's request for a page, with everything that is needed to answer."""
+    """A user's request for a page, with everything that page functions need."""
 
     request: Request
     settings: Settings
@@ -60,7 +60,7 @@ class PageRequest:
     def may(self, verb: str, queue: str = "") -> bool:
         """Return whether the user has the permissions for a verb: in a queue, or else in any or all of them.
 
-        Without a queue, a verb that concerns everything needs them for all queues, any other for some.
+        Without a queue, a verb about everything needs them for all queues, other verbs for at least one.
         Decides whether a button is shown; the operator checks the permissions again on submit.
         """
         row, access = VERBS.get(verb), self.operator.access
@@ -132,7 +132,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer: a template and its view model."""
+    """Result of a page function: a template and its view model."""
 
     template: str
     title: str

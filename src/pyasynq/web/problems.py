@@ -22,7 +22,7 @@ HOME: Final = "Back to overview"
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """A link that leads on."""
+    """Link to a next step."""
 
     label: str
     href: str
@@ -30,7 +30,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """View model of a page that cannot be shown."""
+    """View model of an error page."""
 
     heading: str
     text: str
@@ -40,7 +40,7 @@ class Trouble:
 
 
 async def problem_page(ask: PageRequest, error: Exception) -> Page:
-    """Return the page for an error. An unforeseen one is logged under a number, which the page shows."""
+    """Return the page for an error. An unexpected error is logged under a number that the page shows."""
     if isinstance(error, errors.QueueNotFoundError):
         return await _make_queue_page(ask, error)
     if isinstance(error, errors.RedisError):
@@ -71,7 +71,7 @@ def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, T
 
 
 def _gone(ask: PageRequest, error: errors.PyasynqError) -> Trouble:
-    """Return the page for something that does not exist, or not any more."""
+    """Return the page for something that does not exist, or was deleted."""
     to = ask.links.to
     match error:
         case errors.TaskNotFoundError():

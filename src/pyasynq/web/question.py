@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LONGEST_REASON: Final = 500
-"""Longest reason that a form takes, in characters."""
+"""Maximum number of characters of a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class QuestionField:
     value: str
     hint: str
     kind: str
-    """`area` for several lines, else the type of the input."""
+    """`area` for several lines, otherwise the HTML type of the input."""
     error: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Pages from templates: one Jinja environment, and a record of the cells and rows that may change later."""
+"""HTML pages from Jinja templates, and a record of the cells and rows that live updates may replace."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _TIME_TEXT: Final = re.compile(r"(<time\b[^>]*>)[^<]*(</time>)")
 _QUIET: Final = frozenset({"0", "0 %", formats.NOT_KNOWN})
-"""Texts that are dimmed, because they mean nothing or unknown."""
+"""Texts that are dimmed, because they mean zero or unknown."""
 _CELL_TEXT: Final = re.compile(r'(<span data-k="[^"]*")[^>]*>[^<]*(</span>)')
 
 
 @cache
 def jinja_environment() -> jinja2.Environment:
-    """Return the environment of all templates: escaped, and strict about names that are not there."""
+    """Return the environment of all templates: it escapes values, and refuses unknown names."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pyasynq.web"),
         autoescape=True,
@@ -89,7 +89,7 @@ def row_signature(html: str) -> str:
 
 
 class Moments:
-    """Writes times as elements: relative text, exact in `title`, for machines in `datetime`."""
+    """Formatter of times as HTML elements: relative text, exact time in `title`, `datetime` for machines."""
 
     def __init__(self, now: datetime, zone: tzinfo) -> None:
         self.now = now
@@ -120,7 +120,7 @@ class Moments:
         return f"{local:%H:%M}" if is_today else f"{local:%d %b %H:%M}".lstrip("0")
 
     def age(self, moment: datetime | None) -> str:
-        """Return how long ago it was, without the word."""
+        """Return an age, without the word "ago"."""
         return (
             formats.NOT_KNOWN
             if moment is None
@@ -139,7 +139,7 @@ class Moments:
 
 
 def render_template(template: str, record: RenderedParts, values: dict[str, Any]) -> str:
-    """Return the page as HTML, and note in the record what it showed."""
+    """Return the page as HTML; add its cells and rows to the record."""
     return (
         jinja_environment()
         .get_template(template)

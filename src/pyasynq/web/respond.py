@@ -1,4 +1,4 @@
-"""Responses: pages as HTML, compressed; redirects that hold under any prefix."""
+"""Responses: compressed HTML pages, and redirects that work under any prefix."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOTICE_SECONDS: Final = 60
 
 
 def page_response(ask: PageRequest, page: Page, began: float) -> Response:
-    """Return a page as a response; a notice that an action left is shown on it once."""
+    """Return the response for a page; a notice that an action left is shown on it once."""
     notices = read_notices(ask)
     html = page_html(ask, page, RenderedParts(), began, notices)
     response = html_response(ask.request, html, page.status, page.headers)
@@ -65,7 +65,7 @@ def page_html(
 def html_response(
     request: Request, html: str, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return HTML, compressed if the browser takes that."""
+    """Return HTML, compressed if the browser accepts that."""
     content = html.encode("utf-8", "replace")
     sent = {"Vary": "Accept-Encoding, Cookie", **(headers or {})}
     if accepts_gzip(request) and len(content) >= _LEAST_COMPRESSED:
@@ -84,7 +84,7 @@ def html_stream(request: Request, pieces: AsyncIterator[str]) -> Response:
 
 
 def redirect(ask: PageRequest, address: str, notice: Notice | None = None) -> Response:
-    """Return the answer to a form: go on to a page, and show a notice there."""
+    """Redirect to a page after a form, with a notice that the page shows."""
     response = Response(status_code=303, headers={"Location": address})
     if notice is not None:
         body = json.dumps([notice.tone, notice.text, notice.href, notice.action, notice.is_form])
@@ -102,7 +102,7 @@ def redirect(ask: PageRequest, address: str, notice: Notice | None = None) -> Re
 
 
 def read_notices(ask: PageRequest) -> tuple[Notice, ...]:
-    """Return the notices that an action left for the next page; a cookie that is not ours is ignored."""
+    """Return the notices that an action left for the next page; a forged cookie is ignored."""
     signature, _, text = ask.request.cookies.get(_NOTICE_COOKIE, "").partition(".")
     try:
         body = bytes.fromhex(text)

@@ -1,6 +1,6 @@
-"""Forms from JSON Schemas: fields with the types of a payload, and what is wrong with their values. Pure.
+"""Forms from JSON Schemas: typed fields of a payload, and the errors in their values. Pure.
 
-Schemas come from Redis, so anything may be in them: what is not understood becomes a field for JSON.
+Schemas come from Redis, so they may contain anything: an unknown construct becomes a field for JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "p:"
 """Prefix of the form names of payload fields, so that they cannot clash with other fields of the form."""
 MOST_FIELDS: Final = 100
-"""A schema with more properties is shown as JSON alone."""
+"""Maximum number of properties of a schema that are shown as fields; with more, the form shows JSON only."""
 _DEEPEST: Final = 32
 _MOST_ERRORS: Final = 20
 _LONGEST_CHOICE: Final = 200
@@ -44,10 +44,10 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PayloadField:
-    """One property of a payload as a field of the form."""
+    """Form field for one property of a payload."""
 
     name: str
-    """Name in the form."""
+    """Name of the field in the form."""
     label: str
     kind: str
     """`string`, `integer`, `number`, `choice`, or `json` for everything else."""
@@ -62,7 +62,7 @@ class PayloadField:
 
 
 class NotShownAsFieldsError(ValueError):
-    """JSON that has more than the fields of a form can show."""
+    """Error: a JSON value has more than the fields of a form can show."""
 
 
 def build_fields(
@@ -72,8 +72,8 @@ def build_fields(
 
     Args:
         schema: JSON Schema of the payload.
-        values: what was typed, by the name in the form.
-        errors: what is wrong, by the name in the form.
+        values: typed texts by form name.
+        errors: error messages by form name.
     """
     root = schema if isinstance(schema, dict) else {}
     properties = _mapping(resolve_schema(root, root).get("properties"))
@@ -167,7 +167,7 @@ def write_fields(schema: object, payload: object) -> dict[str, str]:
 
 
 def read_json(text: str) -> Any:
-    """Return parsed JSON. Raises `ValueError` with a sentence that names the place and no value."""
+    """Return parsed JSON. Raises `ValueError` with a sentence that names the position, without any value."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:

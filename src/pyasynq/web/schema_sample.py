@@ -1,7 +1,7 @@
 """A sample of a payload that fits a JSON Schema, to begin a form with. Pure.
 
-Schemas come from Redis, so anything may be in them: what is not understood
-gives a value for the user to change.
+Schemas come from Redis, so they may contain anything: an unknown construct gives a value for the user to
+change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FORMATS: Final = {
 }
 _TEXT: Final = "text"
 _BOUNDS: Final = (("minimum", 0), ("exclusiveMinimum", 1), ("maximum", 0), ("exclusiveMaximum", -1))
-"""Bounds of numbers, and the distance of a number that is allowed."""
+"""Keywords that bound numbers, with the distance from the bound to an allowed number."""
 
 
 def make_sample(schema: object) -> Any:

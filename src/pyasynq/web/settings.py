@@ -34,7 +34,7 @@ class Environment:
         """Parse the option `environment`: a name, a name and a colour, or None.
 
         Raises:
-            InvalidOptionError: for a colour that there is not.
+            InvalidOptionError: for an unknown colour.
         """
         if given is None or given == "":
             return None
@@ -46,7 +46,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Arguments of a dashboard, checked."""
+    """Checked arguments of a dashboard."""
 
     title: str
     environment: Environment | None
@@ -69,13 +69,13 @@ class Settings:
     trace_url: str
     """Address of a trace, with `{trace_id}` in it; empty when there is none."""
     text_limits: TextLimits
-    """Numbers of characters of payloads and results in the API of asynqmon."""
+    """Maximum numbers of characters of payloads and results in the API of asynqmon."""
     prometheus: str
     """Address of the Prometheus that the charts of asynqmon ask; empty for none."""
     api_requests: RateLimit | None
-    """Requests to the API of one user from one address; None for no limit."""
+    """Rate limit of API requests of one user from one address; None for no limit."""
     names: tuple[str, ...]
-    """Names of the Redis instances that are shown."""
+    """Names of the Redis instances that the dashboard shows."""
 
 
 def name_targets(redis: object) -> Mapping[str, object]:
@@ -98,7 +98,7 @@ def check_prometheus(address: str) -> str:
     """Return the address of a Prometheus.
 
     Raises:
-        InvalidOptionError: for one that is not `http://` or `https://`.
+        InvalidOptionError: for an address that is not `http://` or `https://`.
     """
     if address and not address.startswith(("http://", "https://")):
         raise InvalidOptionError("prometheus", address, "must begin with http:// or https://")

@@ -25,7 +25,7 @@ _LONGEST_HEX: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class StateLook:
-    """Look of a state: symbol, tone and word."""
+    """Appearance of a task state: symbol, tone and word."""
 
     state: TaskState
     word: str
@@ -46,11 +46,11 @@ STATE_LOOKS: Final = {
         StateLook(TaskState.COMPLETED, "Completed", "good", "Completed"),
     )
 }
-"""Looks of all states, in the order in which they are listed."""
+"""Appearance of all states, in display order."""
 
 
 class OutcomeLook(NamedTuple):
-    """Look of how an attempt ended."""
+    """Appearance of an attempt's outcome."""
 
     word: str
     symbol: str
@@ -66,7 +66,7 @@ _OUTCOME_LOOKS: Final = {
 
 
 def look_of_outcome(attempt: AttemptInfo) -> OutcomeLook:
-    """Return the look of an attempt's end; one that is not known here keeps its word."""
+    """Return the appearance of an attempt's outcome; an unknown outcome is shown by its own word."""
     unknown = OutcomeLook(visible(attempt.outcome).capitalize(), "info", "")
     return _OUTCOME_LOOKS.get(attempt.outcome, unknown)
 
@@ -144,7 +144,7 @@ def payload_line(data: bytes) -> tuple[str, bool]:
 
 
 def when_of(task: TaskInfo) -> datetime | None:
-    """Return the time that says most about a task in its state."""
+    """Return the most informative time of a task in its state."""
     match task.state:
         case TaskState.SCHEDULED | TaskState.RETRY:
             return task.next_process_at

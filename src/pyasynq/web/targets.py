@@ -1,4 +1,4 @@
-"""The Redis instances of a dashboard: one operator for each event loop, and answers that viewers share."""
+"""The Redis instances of a dashboard: one operator for each event loop, and a cache shared by viewers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class _Answer:
 
 
 class Target:
-    """One Redis that the dashboard shows.
+    """One Redis instance of the dashboard.
 
     Args:
-        name: what it is called in addresses; empty when it is the only one.
+        name: name in addresses; empty for the only instance.
         source: URL or address of Redis, as for `Client`.
         settings: of the dashboard.
     """
@@ -105,13 +105,13 @@ class Target:
     async def recent(
         self, user: User, question: Hashable, ask: Callable[[], Awaitable[_T]], seconds: float = 2.0
     ) -> _T:
-        """Return an answer of at most a few seconds ago, which users with the same permissions share.
+        """Return a cached answer, at most a few seconds old, which users with equal permissions share.
 
         Args:
-            user: whose permissions the answer depends on.
-            question: names the answer.
-            ask: gets a new one; it runs once for all who wait.
-            seconds: how long an answer is good; longer if it took long.
+            user: user whose permissions decide about the answer.
+            question: cache key of the answer.
+            ask: computes a new answer; it runs once for all concurrent callers.
+            seconds: lifetime of the answer; longer if computing it took long.
         """
         key = (asyncio.get_running_loop(), access_key(user), question)
         known = self._answers.get(key)
@@ -134,7 +134,7 @@ class Target:
                 answer.fresh_until = now + min(max(seconds, (now - began) * _LOAD_SHARE), _LONGEST_AGE)
 
     def forget(self, user: User, question: Hashable) -> None:
-        """Ask again for an answer, because a form has changed it."""
+        """Drop a cached answer, because a form has changed its data."""
         self._answers.pop((asyncio.get_running_loop(), access_key(user), question), None)
 
     async def run_operation(self, user: User, operation_id: str, seconds: float) -> OperationInfo | None:
@@ -147,7 +147,7 @@ class Target:
         return task.result() if ended and not task.cancelled() else None
 
     def start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Run something in the background of this loop, until `close` at the latest."""
+        """Run a coroutine in the background of this loop, until `close` at the latest."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(work, name="pyasynq-web-work")
         self._running[task] = loop
@@ -167,7 +167,7 @@ class Target:
             return None
 
     def counts(self, user: User) -> dict[str, tuple[str, str]]:
-        """Return the notes of the navigation that pages have found lately: text and tone by name."""
+        """Return the navigation counts that pages have stored: text and tone by name."""
         return self._counts.get(access_key(user), {})
 
     def note_count(self, user: User, name: str, text: str, tone: str = "") -> None:
@@ -193,7 +193,7 @@ class Target:
 
 
 def access_key(user: User) -> Hashable:
-    """Return a key for a user's permissions, under which users share answers."""
+    """Return a key for a user's permissions, under which equal users share answers."""
     return tuple(sorted((str(permission), patterns) for permission, patterns in user.grants.items()))
 
 

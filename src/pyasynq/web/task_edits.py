@@ -35,7 +35,7 @@ def possible_edits(task: TaskInfo) -> tuple[str, ...]:
 
 
 async def edit_question(ask: PageRequest) -> Page:
-    """Ask for a new due time or payload of a task."""
+    """Return the form that asks for a new due time or payload of a task."""
     queue, verb = ask.name("queue"), ask.name("verb")
     ask.require(verb, queue)
     task = await ask.operator.task(queue, ask.name("task"))
@@ -70,9 +70,9 @@ async def edit_task(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def _check_payload(ask: PageRequest, queue: str, task_id: str, typed: str) -> None:
-    """Check JSON that replaces JSON, against the schema that workers publish for the type.
+    """Check a new JSON payload against the published schema of the type, if the old payload is JSON.
 
-    A user who may not edit gets past this: the operator refuses, and writes that down.
+    A user who may not edit passes this check: the operator then refuses the edit, and audits that.
 
     Raises:
         ValueError: the text is not JSON, or does not fit the schema; with a sentence.

@@ -1,4 +1,4 @@
-"""Attempts over time, as charts need them: ranges, bars, percentiles, and the marks between them."""
+"""Attempts over time in the form of charts: ranges, bars, percentiles, and marks."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Range:
     label: str
     seconds: int
     step: int
-    """Seconds of a step of the statistics that are read."""
+    """Seconds between two points of the statistics read for the chart."""
     bar: int
-    """Seconds of a bar."""
+    """Seconds that one bar covers."""
     times: tuple[str, ...]
     """Words below the chart, from the oldest to now."""
     words: str
@@ -73,7 +73,7 @@ RANGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TrendChoice:
-    """One choice in a group of links, of which one is current."""
+    """One choice in a group of links, one of which is current."""
 
     label: str
     href: str
@@ -85,7 +85,7 @@ class MarkLine:
     """A mark in a chart."""
 
     at: str
-    """Percentage from the left."""
+    """Position of the mark in percent from the left."""
     text: str
     time: datetime
 
@@ -100,10 +100,10 @@ class Trend:
     """Succeeded, retried and archived attempts of each bar."""
     totals: tuple[str, ...]
     finding: str
-    """The chart in a sentence."""
+    """Sentence that describes the chart."""
     marks: tuple[MarkLine, ...]
     table: tuple[tuple[datetime, int, int, int], ...]
-    """The bars that are not empty, newest first: beginning, and the three numbers."""
+    """Non-empty bars, newest first: start, and the three numbers."""
 
     @property
     def is_empty(self) -> bool:
@@ -133,7 +133,7 @@ async def read_series(
     types: tuple[str, ...] | None = None,
     step: int | None = None,
 ) -> list[AttemptSeries]:
-    """Return the series of a range, of at most a few seconds ago."""
+    """Return the series of a range; cached for a few seconds."""
     names = tuple(queues[:_MOST_QUEUES])
     used = step or wanted.step
     return await ask.target.recent(
@@ -147,7 +147,7 @@ async def read_series(
 
 
 async def read_trend(ask: PageRequest, series: Sequence[AttemptSeries], wanted: Range) -> Trend:
-    """Return the chart of some series, with the marks of its time."""
+    """Return the chart of some series, with the marks in its time range."""
     since = ask.now - timedelta(seconds=wanted.seconds)
     marks = await ask.target.recent(
         ask.user, ("marks", wanted.name), lambda: ask.operator.marks(since), _SECONDS
@@ -194,7 +194,7 @@ def begin_of_bar(first: int, wanted: Range, at: int) -> datetime:
 
 
 def first_second(now: datetime, wanted: Range) -> int:
-    """Return the Unix time at which the first bar begins; the last one is not over yet."""
+    """Return the Unix time at which the first bar begins; the last bar is not complete yet."""
     return (int(now.timestamp()) // wanted.bar + 1) * wanted.bar - wanted.count * wanted.bar
 
 
@@ -211,7 +211,7 @@ def count_bars(series: Iterable[AttemptSeries], wanted: Range, first: int) -> tu
 
 
 def make_percentiles(now: datetime, series: Iterable[AttemptSeries], wanted: Range, kind: str) -> Percentiles:
-    """Return the chart of how long attempts ran (`run`) or their tasks had waited (`wait`)."""
+    """Return the chart of run times (`run`) or waiting times (`wait`) of attempts."""
     first = first_second(now, wanted)
     of_bar: dict[int, list[Histogram]] = {}
     for one in series:
@@ -243,5 +243,5 @@ def totals_by_type(series: Iterable[AttemptSeries]) -> dict[str, AttemptCounts]:
 
 
 def busiest(names: Iterable[tuple[str, int]]) -> list[str]:
-    """Return names of queues, those with the most attempts today first."""
+    """Return queue names, sorted by today's attempts in descending order."""
     return [name for name, _ in sorted(names, key=lambda pair: -pair[1])][:_MOST_QUEUES]

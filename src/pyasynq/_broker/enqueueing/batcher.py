@@ -22,7 +22,7 @@ MAX_BATCH_BYTES: Final = 16_000_000
 
 
 class Batcher(Generic[D]):
-    """A driver with limits for waiting calls, which makes batches of these.
+    """Base of batchers: collects the enqueue calls of one driver into batches, and limits how many may wait.
 
     Each cluster node has batches of its own, so that the calls for one do not wait for another.
     """

@@ -80,7 +80,7 @@ class Composed(NamedTuple):
 
     Attributes:
         id: its own, or a new one.
-        type: the task's.
+        type: the task's type.
         payload: the task's.
         settings: its options merged with those of the call, including queue and group.
         encoded: the message's bytes.
@@ -123,7 +123,7 @@ def compose(
 
     Raises:
         UnknownOptionError: for a name that is not an option.
-        InvalidOptionError: for a value that its option cannot have.
+        InvalidOptionError: for an invalid value.
     """
     options = merge_options(task.options, call_options) if call_options else task.options
     settings = resolve_options(options)

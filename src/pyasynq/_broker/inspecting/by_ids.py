@@ -42,7 +42,7 @@ def check_ids(ids: Iterable[str]) -> list[str]:
     """Return task ids without repetitions.
 
     Raises:
-        InvalidOptionError: for a text instead of several, and for an id that is not text.
+        InvalidOptionError: for a single text instead of several ids, and for an id that is not text.
     """
     if isinstance(ids, str | bytes):
         raise InvalidOptionError("ids", ids, "must be several ids; put a single one into a list")
@@ -137,7 +137,7 @@ def cancel_by_ids(
     """Return one plan for each id that requests the task's cancellation; a batch takes two round trips.
 
     Raises:
-        InvalidOptionError: for ids or an outcome that cannot be.
+        InvalidOptionError: for invalid ids, or an invalid outcome.
     """
     check_outcome(outcome)
     return [_cancel(queue, task_id, outcome, now) for task_id in check_ids(ids)]

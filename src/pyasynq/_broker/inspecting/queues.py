@@ -1,4 +1,4 @@
-"""Looking at queues, and pausing them."""
+"""Reading and pausing queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at tasks."""
+"""Reading and listing the tasks of a queue."""
 
 from __future__ import annotations
 

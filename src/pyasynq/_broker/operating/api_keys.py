@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 MAX_API_KEYS: Final = 1_000
-"""Number of API keys, expired ones included, until they are deleted."""
+"""Maximum number of API keys, including expired ones that are not deleted yet."""
 STORED: Final = 1
 CHANGED: Final = 0
-"""Someone else has changed the record since it was read."""
+"""Result of a compare-and-set: the record was changed after it was read."""
 _AT_ONCE: Final = 100
 
 

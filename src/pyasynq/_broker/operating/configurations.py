@@ -54,7 +54,7 @@ def write_configuration(
 
 
 def note_version(name: str, version: int, record: bytes) -> Plan[None]:
-    """Keep a record of a version, which was stored before. Idempotent; older ones make room."""
+    """Add a version, which is stored already, to the history of its type; idempotent."""
     key = configuration_versions_key(name)
     yield CommandCall(("ZADD", key, version, record), key, Replay.SAFE)
     yield CommandCall(("ZREMRANGEBYRANK", key, 0, -MAX_VERSIONS - 1), key, Replay.SAFE)

@@ -1,4 +1,4 @@
-"""Workers that lease over HTTP, in Redis: a hash of reports, by worker and instance of the task service."""
+"""Reports about workers that lease tasks from the task service: a hash by worker and service instance."""
 
 from __future__ import annotations
 

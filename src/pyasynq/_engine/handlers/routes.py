@@ -158,7 +158,7 @@ class HasHooks(Protocol):
 
     @property
     def hooks(self) -> Hooks:
-        """The functions."""
+        """The app's hooks."""
 
 
 class OneRoute:

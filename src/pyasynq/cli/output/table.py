@@ -72,7 +72,7 @@ def table_lines(
 ) -> Iterator[str]:
     """Yield the lines of a table.
 
-    With `drops`, columns that give way and those on the right are left out where they find no room.
+    With `drops`, optional columns, then those on the right, are left out where they find no room.
     """
     rows: Sequence[Sequence[tuple[str, Any]]] = [
         [(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records
@@ -100,7 +100,7 @@ def table_lines(
 def _give_way(
     fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look, width: int
 ) -> tuple[Sequence[Field], Sequence[Sequence[tuple[str, Any]]]]:
-    """Leave out columns that give way, from the right, until the others can be read."""
+    """Leave out optional columns, from the right, until the others are readable."""
     while True:
         narrow = _full_widths(fields, rows, look)
         for at, one in enumerate(fields):

@@ -149,7 +149,7 @@ class EarlySampling:
 
 
 class _GivenTraceId:
-    """Id generator whose trace id is known; all else is the tracer's own generator's."""
+    """Id generator with a given trace id; the tracer's own generator makes all other ids."""
 
     def __init__(self, ids: Ids, trace_id: int) -> None:
         self._ids = ids

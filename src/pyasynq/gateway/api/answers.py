@@ -33,7 +33,7 @@ class EndedTask(msgspec.Struct):
 
 
 class NewTaskResult(msgspec.Struct):
-    """Result of one task of a batch: the status that a request of its own would have had."""
+    """Result of one task of a batch, with the status that a separate request would have had."""
 
     status: int
     task: AcceptedTask | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Back-pressure: a type whose queue has `max_pending` waiting tasks takes no more for a while."""
+"""Back-pressure: refuses new tasks of a type while `max_pending` or more of its tasks wait in the queue."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyasynq.operations import Operator
 
 _FRESH_SECONDS: Final = 1.0
-"""Age from which a number of waiting tasks is read again."""
+"""Seconds for which a reading of the number of waiting tasks is used."""
 
 
 class _Reading:
-    """Number of waiting tasks of a type: as it was read, and the tasks that came through here since."""
+    """Number of waiting tasks of a type: the last reading, plus the tasks admitted here since then."""
 
     def __init__(self, count: int, at: float) -> None:
         self.count = count
@@ -29,7 +29,7 @@ class _Reading:
 
 
 class BackPressure:
-    """Refuses tasks of types that have too many waiting. Belongs to one event loop.
+    """Refuses tasks of types that have too many waiting ones. Belongs to one event loop.
 
     The number is read from Redis once a second and type, and only for types with `max_pending`. In between,
     an instance counts what it lets in itself. So the limit may be exceeded by what other instances let in
@@ -48,7 +48,7 @@ class BackPressure:
         """Locks of the types that are read; requests that come meanwhile share the reading."""
 
     async def admit(self, configuration: TaskConfiguration) -> None:
-        """Count a new task in, unless its type has too many.
+        """Count a new task as waiting, unless its type has too many waiting tasks.
 
         Raises:
             ProblemError: it has too many.

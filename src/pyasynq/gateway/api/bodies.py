@@ -21,7 +21,7 @@ _Params = Annotated[msgspec.Raw, Meta(description="Any JSON, stored as it is sen
 
 
 def _make_empty() -> msgspec.Raw:
-    """Return params that are not given. The schema of a struct cannot have raw JSON as a default."""
+    """Return the default of missing params: the schema of a struct cannot have raw JSON as a default."""
     return msgspec.Raw(b"{}")
 
 
@@ -57,7 +57,7 @@ class NewTask(Body):
 
 
 class NewTaskBatch(Body):
-    """Many tasks, each in one of the forms; each item is checked by itself."""
+    """Many tasks, each in the long or the short form; each item is checked by itself."""
 
     tasks: Annotated[
         list[msgspec.Raw],

@@ -57,14 +57,14 @@ class ServiceRoute:
     method: str
     path: str
     scopes: tuple[str, ...]
-    """Scopes of which the key needs one."""
+    """Scopes of the route; a key needs one of them."""
     handle: Handler
     description: RouteDescription
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceCall:
-    """A request that was admitted."""
+    """An admitted request."""
 
     request: Request
     key: ServiceKey
@@ -84,11 +84,11 @@ class ServiceCall:
         return await read_content(self.request, largest)
 
     async def body(self, kind: Any) -> Any:
-        """Return the body as a struct. Raises `ProblemError` if it is another thing."""
+        """Return the body as a struct. Raises `ProblemError` if it has another form."""
         return decode_body(self.request, await self.content(), kind)
 
     def address(self, *names: str) -> str:
-        """Return the path of something below `/v1`; each name is a segment."""
+        """Return the path of a resource below `/v1`; each name is a segment."""
         root = self.request.scope.get("root_path", "")
         segments = (quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names)
         return f"{root}/v1/{'/'.join(segments)}"
@@ -106,7 +106,7 @@ class ServiceCall:
         return found[0] if found is not None and may_use(self.key, name) else None
 
     def nearest_type(self, name: str) -> str:
-        """Return a remedy that names the type most like a name."""
+        """Return the remedy that suggests the most similar type name."""
         known = [one for one in self.parts.follower.types if may_use(self.key, one)]
         near = nearest(name, known).removeprefix("; ")
         return near[:1].upper() + near[1:] if near else "GET /v1/task-types lists the types of this key."

@@ -1,4 +1,4 @@
-"""Description of a route: what it takes and answers, for the OpenAPI document."""
+"""Description of a route for the OpenAPI document: parameters, bodies and answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["DRY_RUN", "KEY_HEADER", "REASON", "WAIT", "RouteDescription"]
 
 @dataclass(frozen=True, slots=True)
 class RouteDescription:
-    """What a route takes and answers.
+    """Parameters, bodies and answers of a route.
 
     Attributes:
         about: summary, an imperative sentence.

@@ -40,7 +40,7 @@ _PAYLOADS: Final = ("params", "payload", "payload_text", "payload_base64")
 
 
 class AskedTask(NamedTuple):
-    """What a body asks for, in either form."""
+    """Request to enqueue a task, read from a body in either form."""
 
     type: str
     field: str
@@ -52,7 +52,7 @@ class AskedTask(NamedTuple):
 
 
 class PreparedTask(NamedTuple):
-    """A task that was checked, and the body that asks for it."""
+    """A checked task, and the request that it was made from."""
 
     task: Task
     asked: AskedTask
@@ -75,7 +75,7 @@ async def serve_enqueue(call: ServiceCall) -> Response:
 
 
 async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: str) -> PreparedTask:
-    """Return the task of a body, checked and counted in by its type's `max_pending`.
+    """Return the checked task of a body, and count it as waiting for its type's `max_pending`.
 
     Args:
         call: the request.
@@ -85,7 +85,7 @@ async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: s
 
     Raises:
         ProblemError: for a body that is wrong, a type that there is not, or a queue that is full.
-        PyasynqError: for options that cannot be.
+        PyasynqError: for invalid options.
     """
     asked = _read_body(decode, content)
     configuration = await _find_type(call, asked.type, asked.field)
@@ -104,7 +104,7 @@ async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: s
 
 
 async def enqueue_prepared(call: ServiceCall, prepared: PreparedTask) -> tuple[TaskInfo, bool]:
-    """Enqueue a task; return it, and whether it was there already.
+    """Enqueue a task; return it, and whether it existed already.
 
     Raises:
         ProblemError: for a key that was used for another task.
@@ -116,7 +116,7 @@ async def enqueue_prepared(call: ServiceCall, prepared: PreparedTask) -> tuple[T
 
 
 def _read_body(decode: Decode, content: bytes) -> AskedTask:
-    """Return what the body asks for.
+    """Return the request that a body contains.
 
     Raises:
         ProblemError: it is not one of the forms.
@@ -148,7 +148,7 @@ def _of_short(body: ShortTask | GoShortTask, field: str) -> AskedTask:
 
 
 async def _read_callback(call: ServiceCall, asked: AskedTask) -> dict[str, Any]:
-    """Return the option by which the end of the task enqueues a task of the type that the body names.
+    """Return the enqueue option for the completion callback whose type the body names.
 
     Raises:
         ProblemError: there is no such type for this key.
@@ -178,7 +178,7 @@ async def _find_type(call: ServiceCall, name: str, field: str) -> TaskConfigurat
 
 
 def _read_options_of_key(call: ServiceCall, asked: AskedTask, content: bytes, key: str) -> dict[str, Any]:
-    """Return the options by which a request with an idempotency key enqueues one task.
+    """Return the enqueue options that make a request with an idempotency key enqueue only one task.
 
     Raises:
         ProblemError: the short form has such a key.
@@ -193,7 +193,7 @@ def _read_options_of_key(call: ServiceCall, asked: AskedTask, content: bytes, ke
 
 @contextmanager
 def naming_fields(asked: AskedTask) -> Iterator[None]:
-    """Let an error of an option name its field in the body."""
+    """Make errors of options name the field of the body."""
     try:
         yield
     except InvalidOptionError as error:
@@ -209,7 +209,10 @@ async def _enqueue(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
 
 
 async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
-    """Enqueue a task under its number, unless that task waits or runs; return it, and whether it did."""
+    """Enqueue a task under its number, unless a task with that number waits or runs.
+
+    Return the task, and whether it was enqueued.
+    """
     try:
         return await enqueue_short(call.parts.client, call.parts.operator, task)
     except TaskIDConflictError:
@@ -219,7 +222,7 @@ async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]
 
 
 def describe_new_task(info: TaskInfo, *, is_existing: bool) -> dict[str, Any]:
-    """Return what is told of an enqueued task: no contents, as another program may have made it."""
+    """Return the description of an enqueued task, without contents, as another program may have made it."""
     return {
         "id": info.id,
         "queue": info.queue,

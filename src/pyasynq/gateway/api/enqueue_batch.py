@@ -32,7 +32,7 @@ _LARGEST_BODY: Final = 8_000_000
 async def serve_enqueue_batch(call: ServiceCall) -> Response:
     """Enqueue many tasks; an error of one of them affects no other.
 
-    Lines of JSON are enqueued as they come, and answered by lines.
+    Lines of JSON (NDJSON) are enqueued as they arrive, and each is answered by a line.
     """
     key = read_key(call.request)
     if _names(call, "content-type"):
@@ -71,7 +71,7 @@ async def enqueue_in_order(
         first: place of the first item in the batch.
 
     Returns:
-        for each the status that a request of its own would have had, and the task or the problem.
+        for each task the status that a separate request would have had, and the task or the problem.
     """
     places = range(first, first + len(items))
     found = [
@@ -90,7 +90,7 @@ async def enqueue_in_order(
 
 
 async def _prepare(call: ServiceCall, item: bytes, key: str) -> PreparedTask | Exception:
-    """Return the task of an item, or why there is none."""
+    """Return the task of an item, or the problem that prevents it."""
     try:
         return await prepare_task(call, item, decode_text, key)
     except Exception as error:  # noqa: BLE001 - every error becomes a problem
@@ -100,7 +100,7 @@ async def _prepare(call: ServiceCall, item: bytes, key: str) -> PreparedTask | E
 async def _describe(
     call: ServiceCall, prepared: PreparedTask, result: EnqueueResult, at: int
 ) -> dict[str, Any]:
-    """Return the result of an item whose task was sent."""
+    """Return the result of an item after its task was sent."""
     try:
         with naming_fields(prepared.asked):
             if prepared.asked.is_short and isinstance(result.error, TaskIDConflictError):
@@ -114,7 +114,7 @@ async def _describe(
 
 
 def _describe_sent(task: Task, result: EnqueueResult) -> dict[str, Any]:
-    """Return an enqueued task, or the one that was there already.
+    """Return an enqueued task, or the existing task with its id.
 
     Raises:
         PyasynqError: it was not enqueued.
@@ -137,7 +137,7 @@ def _describe_sent(task: Task, result: EnqueueResult) -> dict[str, Any]:
 
 
 def _find_due(task: Task) -> tuple[TaskState, datetime | None]:
-    """Return the state of a new task, and when it is due; one of a group is not due yet."""
+    """Return the state of a new task, and when it is due; a task in a group is not due yet."""
     options = task.options
     if options.get("group"):
         return TaskState.AGGREGATING, None

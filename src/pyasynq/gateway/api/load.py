@@ -1,4 +1,4 @@
-"""Load shedding: requests are refused before work is begun while an instance has too much of it."""
+"""Load shedding: an overloaded instance refuses requests before it starts to work on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICK_SECONDS: Final = 0.05
 _LAG_SECONDS: Final = 0.1
 """Delay of a tick from which the loop counts as late."""
 _LATE_TICKS: Final = 3
-"""Number of late ticks in a row that are overload: one alone may be a pause of the machine."""
+"""Number of consecutive late ticks that count as overload; a single one may be a pause of the machine."""
 
 
 class LoopLag:
@@ -45,7 +45,7 @@ class LoopLag:
             self._timer = None
 
     def note(self, lag: float) -> None:
-        """Take a lag in, in seconds."""
+        """Record a lag, in seconds."""
         self._lags.append(lag)
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -59,7 +59,7 @@ class LoadGate:
     """Admission control of one instance.
 
     Args:
-        max_inflight: number of requests that are worked on at once; those that only wait do not count.
+        max_inflight: number of requests processed at once; waiting requests (long polls) do not count.
         count_waiting: returns the number of counted requests that wait.
     """
 
@@ -81,13 +81,13 @@ class LoadGate:
 
     @contextmanager
     def admitting(self) -> Iterator[None]:
-        """Count a request while a block runs. Raises `ProblemError` if there is too much work to begin it."""
+        """Count a request while a block runs. Raises `ProblemError` on overload."""
         with self.counting():
             self.check()
             yield
 
     def check(self, *, is_urgent: bool = False) -> None:
-        """Raise `ProblemError` if there is too much work to begin a request, which is counted already.
+        """Raise `ProblemError` if the instance is too busy to start a request, which is counted already.
 
         Args:
             is_urgent: whether the request ends work, so that a busy instance gets rid of it too.

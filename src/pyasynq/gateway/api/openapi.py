@@ -46,7 +46,7 @@ _PROBLEMS: Final = {
 }
 _ALWAYS: Final = ("401", "403", "404", "409", "413", "422", "429", "503")
 _EXAMPLES: Final = {"queue": "resize", "task": "42", "name": "resize", "token": "AQAA"}
-"""Names in paths, for readers and for the check of the API, whose service has them."""
+"""Example values of names in paths, for readers and for the API check, whose test service has these."""
 _HEADERS: Final = {
     "ETag": "Version of the task type.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues its tasks once a day.",
@@ -61,7 +61,7 @@ _HEADERS: Final = {
 _OF_RATE: Final = ("RateLimit", "RateLimit-Policy")
 """Headers of all answers to a key with a rate."""
 _NAMED: Final = ("Cancellation", "Task")
-"""Components whose shapes are those of `/api/v1`."""
+"""Components that are shared with `/api/v1`."""
 
 
 def build_service_document() -> dict[str, Any]:
@@ -109,7 +109,7 @@ def render_service_document() -> str:
 
 
 def read_service_document() -> bytes:
-    """Return the document that ships with the package."""
+    """Return the OpenAPI document that the package contains."""
     return SERVICE_DOCUMENT.read_bytes()
 
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def answer_live() -> Response:
-    """Answer that this process turns."""
+    """Answer that the event loop of this process runs."""
     return answer_json({"status": "live"})
 
 
 def answer_ready(follower: ConfigurationFollower, *, is_ending: bool) -> Response:
-    """Answer whether this instance can take requests: it reads Redis, and does not end.
+    """Answer whether this instance can take requests: it reaches Redis, and is not shutting down.
 
     Raises:
         ProblemError: it cannot.

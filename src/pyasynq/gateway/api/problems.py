@@ -1,4 +1,4 @@
-"""Problems of the task service: what each error means to a program."""
+"""Problems of the task service (RFC 9457): the status and the advice for each error."""
 
 from __future__ import annotations
 

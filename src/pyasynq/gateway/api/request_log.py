@@ -1,4 +1,4 @@
-"""Access log and metrics of requests: each by the pattern of its route, never by a path with a token."""
+"""Access log and metrics of requests, by route pattern: paths may contain lease tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEASE_PATHS: Final = (
 )
 _OTHER_PATHS: Final = ("/live", "/ready", "/metrics", "/openapi.json")
 _QUIET: Final = frozenset({"/live", "/ready", "/metrics", _DASHBOARD})
-"""Routes whose requests are logged at the level debug: they are many, and say little."""
+"""Frequent routes without much information, whose requests are logged at the debug level."""
 _HUNG_UP: Final = 499
 """Status of a request whose client hung up before the answer, as nginx logs it."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -114,7 +114,7 @@ def find_pattern(path: str) -> str:
 
 
 def _compile(path: str) -> str:
-    """Return a path as a regular expression of one group."""
+    """Return the regular expression of a path pattern, as one group."""
     return f"({'[^/]+'.join(map(re.escape, _SEGMENT.split(path)))})"
 
 

@@ -1,4 +1,4 @@
-"""Handler of `GET /v1/tasks/{queue}/{id}/result`: waits for the end of a task, and tells its result."""
+"""Handler of `GET /v1/tasks/{queue}/{id}/result`: waits for the end of a task, and returns its result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 READ_SCOPE: Final = "tasks:read"
 _DEEPEST: Final = 64
 _CLIENT_GONE: Final = 499
-"""Status of an answer that is not read any more; nginx logs the same."""
+"""Status of an answer whose client has disconnected, as nginx logs it."""
 
 
 async def serve_result(call: ServiceCall) -> Response:
@@ -83,7 +83,7 @@ async def answer_result(
 
 
 def describe_end(finished: FinishedTask, *, is_known: bool) -> dict[str, Any]:
-    """Return how a task has ended. Raises `ProblemError` if it is not there, and need never have been."""
+    """Return how a task has ended. Raises `ProblemError` if no such task is known."""
     info = finished.info
     answer: dict[str, Any] = {"queue": finished.queue, "id": finished.id, "ended": True}
     if info is None:
@@ -101,7 +101,7 @@ def describe_end(finished: FinishedTask, *, is_known: bool) -> dict[str, Any]:
 
 
 def _describe_result(result: bytes | None) -> dict[str, Any]:
-    """Return the result as JSON, as text or in Base64, under the names that leases use for payloads."""
+    """Return the result as JSON, text or Base64, under the field names that leases use for payloads."""
     if result is None:
         return {"result": None}
     try:

@@ -66,18 +66,18 @@ _USER: Final = "task-service"
 _TIMEOUT_SECONDS: Final = 5.0
 _TABLE: Final = PathTable(SERVICE_ROUTES, "GET /openapi.json lists them.")
 HOSTED_END_SECONDS: Final = 10.0
-"""Seconds that the running tasks of hosted types get at the end."""
+"""Seconds that running tasks of hosted types get at a shutdown."""
 _LIVE: Final = "/live"
 _METRICS_SCOPE: Final = "metrics:read"
 _PROBES: Final = frozenset({_LIVE, "/ready"})
 _DOCUMENT: Final = "/openapi.json"
 _FREE: Final = _PROBES | {_DOCUMENT}
-"""Paths that are answered from memory, whatever the load."""
+"""Paths that are answered from memory, even during overload."""
 _GATED_LATER: Final = _FREE | {"/v1/leases"}
-"""Paths that are not refused on arrival. Leases are checked once it is known whether they wait."""
+"""Paths that are not refused on arrival: a lease request is checked once it is known whether it waits."""
 _ACTS: Final = "/v1/attempts"
 _LEASES: Final = ("/v1/leases", _ACTS)
-"""Beginnings of the paths of leases."""
+"""Prefixes of the lease paths."""
 
 
 class TaskService:
@@ -166,11 +166,11 @@ class TaskService:
                 await (self._find_refusal(path) or answer)(scope, receive, send)
 
     def measure(self) -> None:
-        """Set the metrics of what holds now."""
+        """Set the metrics of the current state (gauges)."""
         self.metrics.measure(parked=self._leases.waiting, held=self._leases.workers.held)
 
     def _find_refusal(self, path: str) -> Response | None:
-        """Return the answer to a request that comes while there is too much work; None to work on it."""
+        """Return the answer to a request that arrives during overload; None to process the request."""
         try:
             self._gate.check(is_urgent=path.startswith(_ACTS))
         except ProblemError as problem:
@@ -308,7 +308,7 @@ class TaskService:
             await self.close()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is not about leases, by the undecoded path: its names may hold slashes."""
+        """Answer a request that is not about leases, by its undecoded path: names in it may hold slashes."""
         if scope["type"] != "http":
             await WebSocketClose()(scope, receive, send)
             return
@@ -364,7 +364,7 @@ class TaskService:
         return Response(body, headers={"Content-Type": kind, "Cache-Control": "no-store"})
 
     async def _authenticate(self, request: Request) -> ServiceKey | None:
-        """Return the key of a request, which its line in the log names. A key's rate is spent here.
+        """Return the key of a request, note it for the access log, and take a token of its rate limit.
 
         Raises:
             ProblemError: the key has sent too many requests.
@@ -378,7 +378,7 @@ class TaskService:
         return key
 
     async def _admit_worker(self, request: Request) -> WorkKey | None:
-        """Return the key of a worker. One that was handed a task over needs none: its token is enough."""
+        """Return the API key of a worker; a request with the lease token of a handed-over task needs none."""
         key: WorkKey | None = await self._authenticate(request)
         if key is None and self._leases.is_callback(request.path_params.get("token", "")):
             key = CALLBACK_KEY
@@ -394,7 +394,7 @@ def _read_document() -> bytes:
 
 
 def count_lapses(metrics: ServiceMetrics) -> Events:
-    """Return events of a consumer that count the leases that have lapsed."""
+    """Return the events of a consumer, with a subscriber that counts lapsed leases."""
     events = Events()
     events.subscribe(TaskRecovered, metrics.note_lapsed)
     events.subscribe(LeaseLapsed, metrics.note_lapsed)
@@ -421,6 +421,6 @@ def task_service(
         needs_keys: whether requests need an API key; only a service for its own machine does without.
 
     Raises:
-        ConfigurationError: for a secret or a URL that cannot be.
+        ConfigurationError: for an invalid secret or URL.
     """
     return TaskService(file or ServiceFile(), secret=SigningSecret(secret), needs_keys=needs_keys)

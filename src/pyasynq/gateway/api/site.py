@@ -1,4 +1,4 @@
-"""The parts of the service behind one address: the API of programs, and the dashboard of people."""
+"""The application of one address: the API for programs, and the dashboard for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_API: Final = PROBES | {"/v1", "/metrics", "/openapi.json"}
 
 
 class ServiceSite:
-    """Both parts as one ASGI application: `/v1` and the probes are the API's, all else is the dashboard's.
+    """API and dashboard as one ASGI application: `/v1` and probes are the API's, all else the dashboard's.
 
     Args:
         api: None to serve people alone.
@@ -71,13 +71,13 @@ class ServiceSite:
             await _nothing_here().response()(scope, receive, send)
 
     def _is_for_api(self, path: str) -> bool:
-        """Return whether the API answers a path; it answers all that no other part does."""
+        """Return whether the API answers a path; it also answers the paths that no part knows."""
         if not self._serves_api:
             return path in PROBES
         return self.dashboard is None or path.startswith("/v1/") or path in _OF_API
 
     def end_waits(self) -> None:
-        """Answer the requests that wait, and say that this instance ends."""
+        """Answer the waiting requests, with the notice that this instance shuts down."""
         self._streams.end()
         if self.api is not None:
             self.api.end_waits()
@@ -103,7 +103,7 @@ class ServiceSite:
         return answer_json({"status": path[1:]})
 
     async def _stream(self, dashboard: Dashboard, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with the events of a live page until the reader leaves or the instance ends."""
+        """Answer with the events of a live page until the client disconnects or the instance shuts down."""
         has_started = False
 
         async def send_noted(message: Message) -> None:
@@ -121,7 +121,7 @@ class ServiceSite:
 
 
 def _wants_events(scope: Scope) -> bool:
-    """Return whether a request is of a live page: the probe has the same path, and no program asks so."""
+    """Return whether a request is for the events of a live page: the `/live` probe has the same path."""
     return any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"])
 
 

@@ -1,4 +1,4 @@
-"""The table of routes of `/v1`, from which router, checks and OpenAPI document follow."""
+"""Route table of `/v1`: source of the router, the checks and the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .call import ServiceCall
 
 MOST_FOLLOWED: Final = 500
-"""Largest number of streams of one instance: each looks at its task once a second."""
+"""Maximum number of streams of one instance, because each checks its task once a second."""
 _LOOK_SECONDS: Final = 1.0
 COMMENT_SECONDS: Final = 15.0
 """Time without an event after which a comment is sent, for proxies and to notice closed connections."""
@@ -39,7 +39,7 @@ _FIELDS: Final = ("state", "since", "due", "retried", "last_error")
 
 
 async def serve_events(call: ServiceCall) -> Response:
-    """Stream the states of a task until it has ended, its reader leaves or the instance ends."""
+    """Stream the states of a task until it ends, the client disconnects, or the instance shuts down."""
     queue, task_id = call.check_queue()
     await call.operator.task(queue, task_id)
     if call.parts.streams.open >= MOST_FOLLOWED:
@@ -57,7 +57,7 @@ class StreamCount:
 
 
 class _EventResponse(Response):
-    """A response that ends when its reader leaves or its instance ends.
+    """Streaming response that ends when the client disconnects or the instance shuts down.
 
     Args:
         call: the request.
@@ -97,7 +97,7 @@ async def _next(events: AsyncGenerator[str]) -> str | None:
 
 
 async def _follow(call: ServiceCall, queue: str, task_id: str) -> AsyncGenerator[str]:
-    """Yield the events of a task: `state` for each that is seen, and `end`."""
+    """Yield the events of a task: `state` for each observed state, and `end`."""
     seen = call.request.headers.get("last-event-id", "")
     sent_at = time.monotonic()
     ending = asyncio.create_task(call.parts.client.wait(queue, task_id))
@@ -122,7 +122,7 @@ async def _follow(call: ServiceCall, queue: str, task_id: str) -> AsyncGenerator
 async def _look(
     call: ServiceCall, queue: str, task_id: str, ending: asyncio.Task[FinishedTask]
 ) -> tuple[str, dict[str, Any] | None]:
-    """Return name and content of the event that tells how the task is now."""
+    """Return name and content of the event for the task's present state."""
     try:
         if ending.done():
             return "end", describe_end(ending.result(), is_known=True)
@@ -135,5 +135,5 @@ async def _look(
 
 
 def _make_id(name: str, fact: dict[str, Any]) -> str:
-    """Return the id of an event: the same for the same state, through any instance."""
+    """Return the id of an event: equal for equal states, whichever instance sends it."""
     return hashlib.sha256(name.encode() + msgspec.json.encode(fact)).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Tasks as lines of JSON (NDJSON) in one request: enqueued as they come, answered by a line for each."""
+"""Tasks as lines of JSON (NDJSON) in one request: enqueued as they arrive, each answered by a line."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def encode_lines(results: Sequence[dict[str, Any]]) -> bytes:
 
 
 async def _read_lines(request: Request, largest: int) -> AsyncGenerator[list[bytes]]:
-    """Yield the complete lines of each piece of a body as it comes.
+    """Yield the complete lines of each piece of a body as it arrives.
 
     Raises:
         ProblemError: for a line that is too long, and a body that pauses for too long.
@@ -131,7 +131,7 @@ async def _read_piece(stream: AsyncGenerator[bytes]) -> bytes | None:
 
 
 def _check_open(number: int, *, is_ending: bool) -> None:
-    """Raise `ProblemError` if the instance ends; it tells how many results there are."""
+    """Raise `ProblemError` if the instance shuts down; the error says how many results were sent."""
     if is_ending:
         remedy = "Send the lines without a result again, to another instance."
         headers = {"Retry-After": "1"}

@@ -1,4 +1,4 @@
-"""Handlers of `/v1/task-types`: configurations that are edited while everything runs, by compare-and-set."""
+"""Handlers of `/v1/task-types`: configurations that are changed at run time, by compare-and-set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .call import ServiceCall
 
 _TRIES: Final = 5
-"""Tries of a change without If-Match while others change the same type."""
+"""Attempts of a change without If-Match before it gives up, if others keep changing the same type."""
 
 
 async def serve_list_types(call: ServiceCall) -> Response:
@@ -43,7 +43,7 @@ async def serve_get_type(call: ServiceCall) -> Response:
 
 
 async def serve_put_type(call: ServiceCall) -> Response:
-    """Store a configuration whole; with If-Match over this version only, with If-None-Match: * as new."""
+    """Replace a configuration; If-Match names the version to replace, If-None-Match: * allows none."""
     is_rehearsal = call.values["dry_run"]
     content = await _read_object(call)
     stored = await find_stored(call)
@@ -72,9 +72,10 @@ async def serve_patch_type(call: ServiceCall) -> Response:
 
 
 async def serve_delete_type(call: ServiceCall) -> Response:
-    """Delete a configuration: the type takes no more tasks; those that wait stay, without its limits.
+    """Delete a configuration: the service accepts no more tasks of the type.
 
-    A type that the service's file has comes back at the next start.
+    Waiting tasks stay, without the type's limits. A type that the service's file has comes back at the next
+    start.
     """
     is_rehearsal = call.values["dry_run"]
     stored = await _read(call)
@@ -95,7 +96,7 @@ async def store_configuration(
     is_rehearsal: bool,
     reason: str = "",
 ) -> Response:
-    """Store a configuration, or rehearse it; return the answer.
+    """Store a configuration, or check it only (dry run); return the answer.
 
     Raises:
         ProblemError: the service's file manages the type.
@@ -120,7 +121,7 @@ def _check_manager(stored: TypeConfiguration | None, new: TaskConfiguration) -> 
     """Refuse a change that the next start of the service would undo.
 
     Raises:
-        ProblemError: the service's file has the type.
+        ProblemError: the service's file manages the type.
     """
     owner = None if stored is None else stored.content.get("managed", "file")
     if owner == "file" or new.managed != "api":
@@ -161,10 +162,10 @@ async def _read_object(call: ServiceCall) -> dict[str, Any]:
 
 
 def parse_fields(call: ServiceCall, content: dict[str, Any]) -> TaskConfiguration:
-    """Return the configuration of a body; one that does not say so is managed by the API.
+    """Return the configuration in a body; the API manages it, unless the body says otherwise.
 
     Raises:
-        InvalidOptionError: for a field that cannot be; it names the field.
+        InvalidOptionError: for an invalid field; the message names it.
     """
     return parse_task_configuration("", {"managed": "api", **content}, name=call.names["name"])
 
@@ -179,7 +180,7 @@ def read_expected(call: ServiceCall, stored: TypeConfiguration | None) -> int | 
     """Return the version that a change needs to find: 0 for none, None for any.
 
     Raises:
-        ProblemError: the stored one is another already.
+        ProblemError: the stored version is a different one.
     """
     headers = call.request.headers
     version = 0 if stored is None else stored.version

@@ -1,4 +1,4 @@
-"""Handlers of the versions of a task type: their list, and the way back to one of them."""
+"""Handlers of the versions of a task type: listing, and rollback to one of them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 async def serve_list_versions(call: ServiceCall) -> Response:
-    """Answer with the newest versions of a type, also of one that was deleted."""
+    """Answer with the newest versions of a type, even of a deleted one."""
     versions = await _read_versions(call)
     items = [FormerTaskType(one.version, one.at, one.by, one.reason, _copy(one)) for one in versions]
     return answer_json(FormerTaskTypes(items))
 
 
 async def serve_roll_back_type(call: ServiceCall) -> Response:
-    """Store a former version again, as a new one: only over the version that was read (compare-and-set)."""
+    """Store a former version again as a new one, if no newer version was stored since (compare-and-set)."""
     versions = await _read_versions(call)
     body: RollBackType = await call.body(RollBackType)
     content = next((_copy(one) for one in versions if one.version == body.version), None)

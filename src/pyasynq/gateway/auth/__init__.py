@@ -1,4 +1,4 @@
-"""Authentication of programs at the task service: who sends a request, and what it may do."""
+"""Authentication and authorization of programs at the task service."""
 
 from __future__ import annotations
 

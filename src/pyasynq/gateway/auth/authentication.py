@@ -1,4 +1,4 @@
-"""API keys of requests: read from the header, looked up in Redis, and remembered for a second."""
+"""API keys of requests: read from the header, looked up in Redis, and cached for a second."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pyasynq.operations import ApiKey, KeyRate, Operator
 
 _KEPT_SECONDS: Final = 1.0
-"""Time for which a key is not read again: a deleted one is refused that much later."""
+"""Seconds for which a key is cached: a deleted key is accepted that much longer."""
 _MOST_KEPT: Final = 1_000
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceKey:
-    """A program that sends a request, as far as the service needs it.
+    """The API key of a request's program, as far as the service needs it.
 
     Attributes:
         id: of its API key.
@@ -64,7 +64,7 @@ class KeyAuthentication:
         """Return the key of a request; None if it has none that is valid.
 
         Raises:
-            ProblemError: it has a key that is mistyped.
+            ProblemError: its key is mistyped.
             RedisError: the key cannot be looked up.
         """
         text = bearer_token(request)
@@ -96,7 +96,7 @@ class KeyAuthentication:
 
 
 class LoopbackAuthentication:
-    """Admits every program of this machine, for a service that listens to no other.
+    """Admits every program of this machine; for a service that listens on loopback only.
 
     Web pages must not reach it: neither by a name of their own that leads to this machine (DNS rebinding),
     nor with requests that browsers send without asking (CSRF). So the request must name the machine as one

@@ -1,4 +1,4 @@
-"""Rates of API keys at the task service: refuses requests above them, and tells programs how many are left.
+"""Rate limits of API keys at the task service, and the headers that report them to programs.
 
 The fields `RateLimit-Policy` and `RateLimit` are those of draft-ietf-httpapi-ratelimit-headers-10.
 """
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyasynq.operations import KeyAllowance, KeyRate, Operator
 
 _FIELDS: Final = "pyasynq.rate_fields"
-"""Name in the scope of a request of the fields that its answer gets."""
+"""Key of the ASGI scope that holds the rate limit headers of the answer."""
 
 
 async def admit_request(scope: Scope, operator: Operator, key_id: str, rate: KeyRate) -> None:
-    """Take a token for a request; whatever its answer is, it tells how many are left.
+    """Take a token for a request; its answer reports how many tokens are left, whatever its status.
 
     Raises:
         ProblemError: there is no token.
@@ -37,7 +37,7 @@ async def admit_request(scope: Scope, operator: Operator, key_id: str, rate: Key
 
 
 def make_rate_fields(rate: KeyRate, allowance: KeyAllowance) -> list[tuple[bytes, bytes]]:
-    """Return the fields about the rate of a key: the policy, and what is left of it."""
+    """Return the headers about a rate limit: the policy, and the remaining tokens."""
     quota, seconds = rate.window
     policy = f'"key";q={quota};w={seconds}'
     state = f'"key";r={allowance.left};t={math.ceil(allowance.fill)}'
@@ -45,13 +45,13 @@ def make_rate_fields(rate: KeyRate, allowance: KeyAllowance) -> list[tuple[bytes
 
 
 def get_rate_fields(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return the fields about the rate of a request's key; none if it has no rate."""
+    """Return the rate limit headers for a request's key; none if the key has no limit."""
     found: list[tuple[bytes, bytes]] = scope.get(_FIELDS, [])
     return found
 
 
 def sending_rate_fields(scope: Scope, send: Send) -> Send:
-    """Return a `send` that adds the fields of the request's key, if it has a rate."""
+    """Return a `send` that adds the rate limit headers of the request's key, if it has a limit."""
 
     async def send_with_fields(message: Message) -> None:
         if message["type"] == "http.response.start" and (fields := get_rate_fields(scope)):

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 _PIECE: Final = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _MOST_BYTES: Final = 100_000
-"""Bytes of one argument; Linux takes 131,071."""
+"""Maximum bytes of one argument; the limit of Linux is 131,071."""
 
 
 class ArgumentError(PyasynqError):
-    """The params of a task do not fit the arguments of its command."""
+    """Error: the params of a task do not fit the arguments of its command."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentTemplate:
-    """A checked template; `parse_argument` makes one.
+    """Checked template of a command's argument; `parse_argument` makes one.
 
     Attributes:
         text: the template; `{{` and `}}` are braces.
@@ -34,7 +34,7 @@ class ArgumentTemplate:
 
     @property
     def has_places(self) -> bool:
-        """Whether params fill it."""
+        """Whether the template has places that params fill."""
         return any(match[1] for match in _PIECE.finditer(self.text))
 
     def fill(self, params: object) -> str:
@@ -60,11 +60,7 @@ class ArgumentTemplate:
 
 
 def parse_argument(path: str, value: object, *, allow_dash: bool = False) -> ArgumentTemplate:
-    """Return the template that a text is.
-
-    Raises:
-        InvalidOptionError: it cannot be an argument; the error names the field.
-    """
+    """Parse the template of an argument."""
     if not isinstance(value, str):
         raise InvalidOptionError(path, type(value), "must be text: each argument is one text of the list")
     if "\0" in value:
@@ -80,7 +76,7 @@ def _unescape(text: str) -> str:
 
 
 def _fill_segment(segment: str, values: Mapping[str, object], *, is_path: bool) -> str:
-    """Return a part between two slashes with its values; it must not lead elsewhere."""
+    """Fill the segment between two slashes; the values must not turn it into another path."""
     names: list[str] = []
 
     def fill(match: re.Match[str]) -> str:

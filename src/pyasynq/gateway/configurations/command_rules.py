@@ -39,7 +39,7 @@ def parse_command_rules(path: str, value: object) -> CommandRules:
     """Return the rules that a table gives.
 
     Raises:
-        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+        InvalidOptionError: for an invalid field; the message names the field and the remedy.
     """
     fields = read_table(path, value, _READERS)
     return CommandRules(**{name: _READERS[name](join_path(path, name), one) for name, one in fields.items()})

@@ -27,7 +27,7 @@ _INPUTS: Final = ("payload", "none")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN_VARIABLES: Final = "PYASYNQ_"
 _LEAST_MEMORY: Final = 32 * 2**20
-"""Bytes of memory without which few programs start."""
+"""Minimum bytes of memory: few programs start with less."""
 _MOST_NUMBER: Final = 1_000_000
 
 
@@ -91,7 +91,7 @@ class CommandSettings:
 
 
 def build_command_settings(path: str, fields: Mapping[str, Any]) -> CommandSettings:
-    """Return the settings of checked fields, which `COMMAND_FIELDS` have read.
+    """Build the settings from fields that the readers of `COMMAND_FIELDS` have checked.
 
     Raises:
         InvalidOptionError: a field is missing, or two contradict one another.

@@ -1,4 +1,4 @@
-"""Names of configuration fields: our spelling, Go's (`MaxRun`), and names of later versions."""
+"""Names of configuration fields: our spelling, Go's (`MaxRun`), and names that only later versions know."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_table(
 
 
 def join_path(path: str, name: str) -> str:
-    """Return the place of a field of a table: `tasks.resize.max_run`."""
+    """Return the dotted path of a table's field: `tasks.resize.max_run`."""
     short = name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
     return f"{path}.{short}" if path else short
 

@@ -1,4 +1,4 @@
-"""Follower of the stored configurations: it reads changes every second, and says whether that works."""
+"""Polling of the stored configurations: reads changes every second, and reports whether that works."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _REST_SECONDS: Final = 1.0
 _STALE_SECONDS: Final = 10.0
-"""Age of the newest look from which the service is not ready: several looks have failed."""
+"""Seconds after the last successful poll from which the service is not ready."""
 
 
 class ConfigurationFollower:
@@ -63,7 +63,7 @@ class ConfigurationFollower:
 
     @property
     def is_current(self) -> bool:
-        """Whether the newest look that worked is recent."""
+        """Whether the last successful poll is recent."""
         now = asyncio.get_running_loop().time()
         return self._read_at is not None and now - self._read_at < _STALE_SECONDS
 
@@ -85,9 +85,7 @@ class ConfigurationFollower:
                 self._task = asyncio.create_task(self._follow(), name="pyasynq gateway configurations")
 
     async def refresh(self) -> None:
-        """Read what has changed now, such as after a change of this instance.
-
-        Calls that come while one looks share the next look.
+        """Poll now, such as after a change by this instance. Calls during a poll share the next poll.
 
         Raises:
             RedisError: Redis cannot be reached; the next look tries it again.
@@ -102,7 +100,7 @@ class ConfigurationFollower:
         await self._store.clear_limits(deleted)
 
     async def close(self) -> None:
-        """End the looks."""
+        """Stop polling."""
         self._is_closed = True
         task, self._task = self._task, None
         if task is not None:

@@ -36,7 +36,7 @@ def parse_gearman_settings(path: str, value: object) -> GearmanSettings:
     """Return the settings of a table.
 
     Raises:
-        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+        InvalidOptionError: for an invalid field; the message names the field and the remedy.
     """
     fields = read_table(path, value, ("listen", "networks"))
     host, port = parse_listen(join_path(path, "listen"), fields.get("listen", _DEFAULT_LISTEN))

@@ -1,4 +1,4 @@
-"""Rule of a host that tasks of the kind `http` call: addresses, ports, limits, and what only it gets."""
+"""Rule of a host that tasks of the kind `http` call: addresses, ports, limits, secrets and headers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def parse_host_rules(path: str, value: object) -> dict[str, HostRule]:
     """Return the rules of a table, by host.
 
     Raises:
-        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+        InvalidOptionError: for an invalid field; the message names the field and the remedy.
     """
     if not isinstance(value, dict):
         raise InvalidOptionError(
@@ -90,7 +90,7 @@ def parse_networks(path: str, value: object) -> tuple[Network, ...]:
 
 
 def check_header_name(path: str, name: object) -> str:
-    """Return the name of a header that a request may have besides those that the service sets.
+    """Return the name of an additional header, unless the service sets that header itself.
 
     Raises:
         InvalidOptionError: for another one.

@@ -12,7 +12,7 @@ from pyasynq.errors import InvalidOptionError
 from .field_names import join_path, read_table
 
 _LONGEST_SECONDS: Final = 366 * 86_400
-"""Longest duration of a configuration, in seconds: a longer one is a mistake in the unit."""
+"""Maximum duration in a configuration, in seconds: a longer one is probably a mistake in the unit."""
 _MOST_DELAYS: Final = 100
 _MOST_FACTOR: Final = 100.0
 _DEFAULTS: Final[dict[str, Any]] = {"first": 15.0, "factor": 2.0, "most": 3_600.0, "jitter": 0.1}

@@ -48,7 +48,7 @@ class SecretReference:
 
 
 def parse_secret_reference(path: str, value: object) -> SecretReference:
-    """Return the reference that a text is.
+    """Parse a reference to a secret.
 
     Raises:
         InvalidOptionError: for anything else; a secret itself is not repeated in the error.

@@ -26,11 +26,11 @@ _DEFAULT_REDIS: Final = "redis://localhost:6379/0"
 _DEFAULT_MAX_BODY: Final = 1_000_000
 _MOST_MAX_BODY: Final = 8_000_000
 MAX_TASK_TYPES: Final = 2_000
-"""Number of task types of a service, as of types that workers publish."""
+"""Maximum number of task types of a service; it is also the maximum for types that workers publish."""
 _LONGEST_DRAIN: Final = 600
 _DEFAULT_MAX_INFLIGHT: Final = 1_000
 _MOST_MAX_INFLIGHT: Final = 100_000
-"""Above the number of connections that one process can have in practice."""
+"""Maximum of `max_inflight`: more than the number of connections that one process can have in practice."""
 _SETTINGS: Final = (
     "redis",
     "listen",
@@ -103,7 +103,7 @@ def read_service_file(file: Path) -> ServiceFile:
     """Read a file: JSON if its name ends with `.json`, TOML otherwise.
 
     Raises:
-        ConfigurationError: for a file that cannot be read, and for one that says something wrong.
+        ConfigurationError: for a file that cannot be read, and for one with wrong content.
     """
     try:
         text = file.read_text("utf-8")
@@ -117,10 +117,10 @@ def read_service_file(file: Path) -> ServiceFile:
 
 
 def parse_service_file(content: object, *, folder: Path | None = None) -> ServiceFile:
-    """Return what the content of a file says; a list is one of task types alone.
+    """Parse the content of a service's file; a list contains task types only.
 
     Raises:
-        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+        InvalidOptionError: for an invalid field; the message names the field and the remedy.
     """
     if isinstance(content, list):
         content = {"tasks": content}

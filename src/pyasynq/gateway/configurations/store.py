@@ -1,4 +1,4 @@
-"""Stored configurations as one instance of the service knows them: written from its file, and followed."""
+"""Stored task configurations of one service instance: written from its file, and refreshed from Redis."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ConfigurationStore:
                 await self._operator.set_type_configuration(name, one.to_json(), reason="the service's file")
 
     async def refresh(self) -> bool:
-        """Read what has changed, and set the limits of changed types; return whether anything had changed.
+        """Read the changes, and set the limits of changed types; return whether there was a change.
 
         Raises:
             RedisError: Redis cannot be reached; the next call tries the same again.
@@ -102,7 +102,7 @@ class ConfigurationStore:
 
 
 def _parse(stored: TypeConfiguration) -> TaskConfiguration | None:
-    """Return a stored configuration; None, with a warning, for one that this version cannot read."""
+    """Parse a stored configuration; return None, with a warning, if this version cannot read it."""
     try:
         return parse_task_configuration("configuration", dict(stored.content), name=stored.name)
     except InvalidOptionError as error:

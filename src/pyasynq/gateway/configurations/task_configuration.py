@@ -54,20 +54,20 @@ class TaskConfiguration:
     timeout: float | None = None
     max_retry: int | None = None
     retry: RetryRule | None = None
-    """None is Asynq's back-off."""
+    """Retry rule; None is Asynq's back-off."""
     retention: float | None = None
     schema: dict[str, Any] | None = None
     managed: str = "file"
     url: UrlTemplate | None = None
-    """Template of the requests of the kind `http`, to which the following fields belong, too."""
+    """URL template of the kind `http`; the following fields belong to that kind too."""
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
     retry_on: tuple[int, ...] = ()
-    """Statuses that are retried, whatever they mean otherwise."""
+    """HTTP statuses after which the request is retried, even if they mean something else by default."""
     archive_on: tuple[int, ...] = ()
-    """Statuses after which a task is archived."""
+    """HTTP statuses after which the task is archived."""
     callback: bool = False
-    """Whether the host may take a task over, and settle it by its lease token."""
+    """Whether the host may take over a task, and settle it later by its lease token."""
     command: CommandSettings | None = None
     """Command of the kind `cmd`, from the service's file; never stored, so None in what is read back."""
 
@@ -113,7 +113,7 @@ class TaskConfiguration:
         return {name: value for name, value in fields.items() if value is not None}
 
     def __eq__(self, other: object) -> bool:
-        """Return whether another configuration says the same."""
+        """Return whether both configurations have equal fields."""
         if not isinstance(other, TaskConfiguration):
             return False
         return self.command == other.command and self.to_json() == other.to_json()
@@ -140,7 +140,7 @@ def parse_task_configuration(
         allows_command: whether the table may say what a command is: it is from the service's file.
 
     Raises:
-        InvalidOptionError: for a field that cannot be; it names the field and the remedy.
+        InvalidOptionError: for an invalid field; the message names the field and the remedy.
     """
     fields = read_table(path, value, _READERS, aliases=_ALIASES)
     fields = {field: content for field, content in fields.items() if content is not None}

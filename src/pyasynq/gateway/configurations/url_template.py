@@ -18,7 +18,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class TemplateError(PyasynqError):
-    """The params of a task do not fit the URL of its type."""
+    """Error: the params of a task do not fit the URL of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class UrlTemplate:
 
 
 def parse_url_template(path: str, value: object) -> UrlTemplate:
-    """Return the template that a text is.
+    """Parse the template of a URL.
 
     Raises:
         InvalidOptionError: it cannot be a URL of the kind `http`; the error names the field.
@@ -87,7 +87,7 @@ def parse_url_template(path: str, value: object) -> UrlTemplate:
 
 
 def _fill_segment(segment: str, values: Mapping[str, object]) -> str:
-    """Return a segment of the path with its values. It must not become one that leads elsewhere."""
+    """Fill a segment of the path; the values must not turn it into another path."""
     filled = _PLACE.sub(lambda place: _encode(place[1], values), segment)
     if filled != segment and filled in {"", ".", ".."}:
         name = _PLACE.findall(segment)[0]

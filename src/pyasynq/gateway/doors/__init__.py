@@ -1,1 +1,1 @@
-"""Doors for other protocols than HTTP, each for the clients and workers that exist for it."""
+"""Doors: servers for protocols other than HTTP, for existing clients and workers."""

@@ -37,10 +37,10 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _REST_SECONDS: Final = 1.0
 _SLOTS: Final = 100
-"""Tasks at once of a host without a limit, in one instance."""
+"""Number of tasks at once for a host without a limit, in one instance."""
 _MOST_ATTEMPTS: Final = 10_000
 _FULL_SECONDS: Final = 0.5
-"""Seconds until the next look at a host whose slots are taken, by other instances as well."""
+"""Seconds until the next try if all slots of a host are taken, which other instances use too."""
 _SCOPE: Final = "pyasynq:host:"
 
 
@@ -108,7 +108,7 @@ class HostedWorker:
             lane.stop()
 
     async def close(self, timeout: float) -> None:
-        """Do as `stop`, wait for the tasks that run, put back the others, and close the connections.
+        """Call `stop`, wait for running tasks, put back the others, and close the connections.
 
         Commands are asked to end at once, because few of them would end in that time.
 
@@ -170,7 +170,7 @@ class HostedWorker:
         await self._drop(self._served - requests.keys() - commands)
 
     def _lease_commands(self, names: set[str]) -> None:
-        """Lease from the queues of these types, whose commands have one lane together."""
+        """Lease from the queues of these command types, which share one lane."""
         if names and self._command_lane is None:
             assert self._consumer is not None  # noqa: S101 - it serves the queues
             self._commands.announce()
@@ -204,7 +204,7 @@ class HostedWorker:
         self._served.add(name)
 
     async def _drop(self, names: set[str]) -> None:
-        """Drop queues of types that are hosted no more; a consumer serves one at least, so the last stays."""
+        """Drop the queues of types that are no longer hosted; a consumer needs one, so the last stays."""
         for name in names:
             if self._consumer is not None and len(self._served) > 1:
                 await self._consumer.unserve(name)
@@ -221,7 +221,7 @@ class HostedWorker:
         return lane
 
     async def _handle(self, attempt: Attempt, rule: HostRule, lane: Lane) -> HostedOutcome:
-        """Send an attempt's request while a slot of its host is held."""
+        """Send an attempt's request while holding a slot of its host."""
         configuration = self._list_types().get(attempt.queue)
         if configuration is None or configuration.kind != "http":
             return PutBack()  # the type was changed in this moment

@@ -1,7 +1,7 @@
 """Lane: the queues of one host, from which as many tasks are leased as may run there at once.
 
-Each host has a lane of its own, so that a slow host delays its own tasks only (the bulkhead pattern).
-Commands have one lane together.
+Each host has a lane of its own, so that a slow host delays its own tasks only (the bulkhead pattern). All
+commands share one lane.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 _LEASE_SECONDS: Final = 30.0
-"""Seconds of a lease: after a crash, a task runs again that much later at most."""
+"""Seconds of a lease: the maximum delay after a crash until a task runs again."""
 _RENEW_SECONDS: Final = _LEASE_SECONDS / 3
 _WAIT_SECONDS: Final = 20.0
-"""Longest time of one call for tasks."""
+"""Maximum seconds of one call that waits for tasks."""
 _PAUSE_SECONDS: Final = 1.0
-"""Seconds until the next call after one that failed."""
+"""Seconds until the next call after a failed one."""
 _BATCH: Final = 100
 
 
@@ -101,7 +101,7 @@ class Lane:
             self._restart()
 
     def throttle(self, seconds: float) -> None:
-        """Leave the host alone for a while: no task is leased, and none is started."""
+        """Pause the host for a while: no task is leased, and none is started."""
         self._open_at = max(self._open_at, asyncio.get_running_loop().time() + seconds)
         self._restart()
 
@@ -122,7 +122,7 @@ class Lane:
         self._restart()
 
     async def close(self, timeout: float, *, patience: float | None = None) -> None:
-        """Lease nothing more, wait for what runs, and put back what does not end in time.
+        """Stop leasing, wait for running tasks, and put back those that do not end in time.
 
         Args:
             timeout: seconds to wait for what was told to end.
@@ -192,7 +192,7 @@ class Lane:
         """Return the outcome of the handler.
 
         Raises:
-            PyasynqError: the attempt ended meanwhile, as `Attempt.extend` raises.
+            PyasynqError: the attempt has ended, as raised by `Attempt.extend`.
         """
         work = asyncio.ensure_future(self._handle(attempt))
         watch = asyncio.create_task(_hold(attempt), name="pyasynq hosted lease")
@@ -212,7 +212,7 @@ class Lane:
 
 
 async def _hold(attempt: Attempt) -> None:
-    """Renew the lease of an attempt until it ends without its handler; then raise why."""
+    """Renew the lease of an attempt until the attempt ends without its handler; then raise the cause."""
     cancelled = asyncio.create_task(attempt.wait_cancelled(), name="pyasynq hosted cancellation")
     try:
         while True:

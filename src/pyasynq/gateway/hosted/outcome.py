@@ -1,4 +1,4 @@
-"""Outcomes of hosted attempts: what a handler returns, and how it settles the attempt."""
+"""Outcomes of hosted attempts: the return values of handlers, and how each settles the attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The target goes on by itself, and settles the attempt by its lease token.
+    """The target has taken over the task, and will settle the attempt by its lease token.
 
     Attributes:
         lease: seconds until the target must have extended the lease or settled the attempt.
@@ -25,7 +25,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """The attempt was not made: the task goes back to the front of its queue."""
+    """The attempt did not take place: the task goes back to the front of its queue."""
 
 
 HostedOutcome: TypeAlias = bytes | ControlFlow | HandedOver | PutBack | None
@@ -33,7 +33,7 @@ HostedOutcome: TypeAlias = bytes | ControlFlow | HandedOver | PutBack | None
 
 
 async def settle(attempt: Attempt, outcome: HostedOutcome, retry_delay: DelayOfFailure) -> None:
-    """Settle an attempt as its handler said.
+    """Settle an attempt with the outcome of its handler.
 
     Raises:
         PyasynqError: as the methods of an attempt do.

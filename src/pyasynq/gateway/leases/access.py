@@ -1,4 +1,4 @@
-"""Access of API keys to leases: who asks, and for which queues."""
+"""Access control for leases: the API key of a request, and the queues that it may use."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class _CallbackKey:
 
 
 CALLBACK_KEY: Final[WorkKey] = _CallbackKey()
-"""Its tokens are enough to settle their attempts, with or without an API key."""
+"""API key for lease tokens that hosts got with their requests: such a token alone may settle its attempt."""
 
 
 async def admit(request: Request, authenticate: Authenticate) -> WorkKey:
     """Return the API key of a request.
 
     Raises:
-        ProblemError: it has none, or one that may not work.
+        ProblemError: it has no valid key, or one without the scope `work`.
     """
     key = await authenticate(request)
     if key is None:
@@ -72,7 +72,7 @@ def no_key() -> ProblemError:
 
 
 def missing_scope(scope: str) -> ProblemError:
-    """Return the problem of a key that may not do what the request asks for."""
+    """Return the problem of a key without the scope that the request needs."""
     remedy = f"Use a key with the scope {scope}."
     return ProblemError(403, "missing_scope", f"This key lacks the scope {scope}.", remedy, scope=scope)
 
@@ -83,7 +83,7 @@ def may_use(key: WorkKey, queue: str) -> bool:
 
 
 def check_queue(key: WorkKey, queue: str, known: Collection[str] | None) -> None:
-    """Check that a key may lease from a queue. The names that it may not see are not told.
+    """Check that a key may lease from a queue. The problem does not show the names of hidden queues.
 
     Args:
         key: of the request.

@@ -35,17 +35,17 @@ ATTEMPT_ACTS: Final[Mapping[str, type[AttemptAct]]] = {
 """Classes of acts by their names in paths."""
 _NAMES: Final = {kind: name for name, kind in ATTEMPT_ACTS.items()}
 DelayOfFailure: TypeAlias = "Callable[[str, int], float | None]"
-"""Returns the seconds until a failed task's next attempt, by queue and number of failures before it."""
+"""Function that returns the delay until the next attempt, by queue and number of earlier failures."""
 
 
 async def perform_act(
     attempt: Attempt, act: AttemptAct, retry_delay: DelayOfFailure | None = None
 ) -> Attempt | None:
-    """Perform an act; return the attempt if it goes on, None if it is settled.
+    """Perform an act; return the attempt if it continues, None if it is settled.
 
     Args:
         attempt: of the task.
-        act: what the worker says of it.
+        act: what the worker requests for the attempt.
         retry_delay: the rule for a failure without a delay; None is the back-off of Asynq.
 
     Raises:
@@ -72,7 +72,7 @@ async def perform_act(
 
 
 def name_act(act: AttemptAct) -> str:
-    """Return the name of an act, as its path has it."""
+    """Return the name of an act, as used in its path."""
     # An act of a batch is of a class of its own below these.
     return next(_NAMES[kind] for kind in type(act).__mro__ if kind in _NAMES)
 

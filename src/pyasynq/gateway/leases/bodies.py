@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 LONGEST_WAIT: int = 55
-"""Seconds of the longest poll: less than the 60 after which common proxies give up."""
+"""Maximum seconds of a long poll: less than the 60 seconds after which common proxies give up."""
 _LONGEST_LEASE: int = 43_200
 _LONGEST_DELAY: int = 36_500 * 86_400
 
@@ -48,7 +48,7 @@ class LeaseRequest(Body):
 
 
 class ProgressBody(Body):
-    """How far a task is."""
+    """Progress of a task."""
 
     done: _Amount
     total: _Amount | None = None
@@ -56,7 +56,7 @@ class ProgressBody(Body):
 
 
 class ExtendAttempt(Body):
-    """A lease to set to end this long from now."""
+    """Request to set the end of a lease to this long from now."""
 
     lease: _Lease = 60.0
     progress: ProgressBody | None = None
@@ -96,7 +96,7 @@ class ReleaseAttempt(Body):
 
 
 AttemptAct = ExtendAttempt | CompleteAttempt | FailAttempt | CancelAttempt | SnoozeAttempt | ReleaseAttempt
-"""What a worker does with an attempt."""
+"""A worker's act on an attempt."""
 
 
 class ExtendItem(ExtendAttempt, kw_only=True, tag_field="act", tag="extend"):
@@ -174,7 +174,7 @@ class LeaseAnswer(msgspec.Struct):
 
 
 class Extended(msgspec.Struct):
-    """A lease that was extended; the token replaces the earlier one."""
+    """A renewed lease; the token replaces the earlier one."""
 
     token: str
     lease_until: _Moment
@@ -182,7 +182,7 @@ class Extended(msgspec.Struct):
 
 
 class ItemResult(msgspec.Struct, omit_defaults=True):
-    """Result of one item of a batch: the status that a request of its own would have had."""
+    """Result of one item of a batch, with the status that a separate request would have had."""
 
     status: int
     extended: Extended | None = None

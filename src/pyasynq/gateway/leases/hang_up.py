@@ -1,4 +1,4 @@
-"""Detection of clients that hang up, while a request waits and when its answer is sent."""
+"""Detection of clients that disconnect, while a request waits and when its answer is sent."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class HangUpWatch:
 
         Args:
             work: a coroutine.
-            undo: called with a result that came too late.
+            undo: called with a result that came after the disconnect.
 
         Raises:
             ClientGoneError: the client has hung up.
@@ -78,12 +78,12 @@ async def _withdraw(task: asyncio.Task[_T], undo: Callable[[_T], None]) -> None:
 
 
 class ReturnableResponse(Response):
-    """A response that is called back when the client has gone before its body was handed over.
+    """A response that calls back if the client disconnects before the body is sent.
 
     Args:
         content: the body.
         watch: of the request; the response stops it.
-        on_unsent: called then.
+        on_unsent: called in that case.
     """
 
     def __init__(self, content: bytes, watch: HangUpWatch, on_unsent: Callable[[], None]) -> None:

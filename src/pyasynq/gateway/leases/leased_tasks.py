@@ -1,4 +1,4 @@
-"""Leased attempts as the answer to a lease request has them."""
+"""Leased attempts in the form of the answer to a lease request."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyasynq.gateway.leases.tokens import Keyring
 
 _DEEPEST: Final = 64
-"""Levels of a payload that is sent as JSON; parsers of workers fail at different depths."""
+"""Maximum nesting of a payload that is sent as JSON, because the limits of workers' parsers differ."""
 
 
 def split_by_size(attempts: Sequence[Attempt], max_bytes: int) -> int:
-    """Return how many attempts have payloads of at most these bytes together; at least one."""
+    """Return how many of the first attempts fit into this many bytes of payloads; at least one."""
     total = 0
     for at, attempt in enumerate(attempts):
         total += len(attempt.task.payload or b"")
@@ -31,7 +31,7 @@ def split_by_size(attempts: Sequence[Attempt], max_bytes: int) -> int:
 
 
 def describe_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: str = "") -> LeasedTask:
-    """Return an attempt with a token for the key that leased it."""
+    """Return the description of an attempt, with a lease token for the key that leased it."""
     task = attempt.task
     leased = LeasedTask(
         token=seal_attempt(attempt, keyring, key_id, worker),
@@ -55,7 +55,7 @@ def seal_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: str = 
 
 
 def _set_payload(leased: LeasedTask, payload: bytes) -> None:
-    """Set the payload as JSON if it is JSON, as text if it is text, and else in Base64."""
+    """Set the payload as JSON if possible, otherwise as text, otherwise as Base64."""
     if not payload:
         return
     try:

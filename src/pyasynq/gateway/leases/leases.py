@@ -34,7 +34,7 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _MAX_LEASES: Final = 10_000
 _SETTLE_SECONDS: Final = 25.0
-"""Seconds that a request waits for Redis; clients and proxies wait longer."""
+"""Maximum seconds that a request waits for Redis: less than clients and proxies wait."""
 
 
 class Leases:
@@ -90,12 +90,12 @@ class Leases:
         self._waits.end()
 
     async def lease(self, key: WorkKey, request: LeaseRequest) -> list[Attempt]:
-        """Return attempts for a worker; none if none came in the time to wait.
+        """Return attempts for a worker; an empty list if no task came within the wait.
 
-        When the caller is cancelled, what was taken is at the front of its queue again.
+        When the caller is cancelled, taken tasks go back to the front of their queues.
 
         Raises:
-            ProblemError: for a queue that the key may not use, or that there is not.
+            ProblemError: for an unknown queue, or one that the key may not use.
             ServerStateError: after `end_waits` and `close`.
             PyasynqError: as `Consumer.lease` does.
         """
@@ -122,8 +122,8 @@ class Leases:
         """Put attempts back to the front of their queues, without waiting for Redis.
 
         Args:
-            attempts: that were taken.
-            worker: id of the worker that was to have them, if it is known to.
+            attempts: the taken attempts.
+            worker: id of the worker that they were taken for, if known.
         """
         if attempts:
             for attempt in attempts if worker else ():
@@ -133,7 +133,7 @@ class Leases:
             task.add_done_callback(self._returns.discard)
 
     async def act(self, key: WorkKey, token: str, act: AttemptAct) -> Extended | None:
-        """Extend the lease of an attempt, or settle it; return what its holder needs to know.
+        """Extend the lease of an attempt, or settle it; return the answer for its holder.
 
         Raises:
             InvalidTokenError: for a token that this key was not given.
@@ -176,7 +176,7 @@ class Leases:
             self.workers.note_leased(token.worker, [attempt])
 
     def is_callback(self, token: str) -> bool:
-        """Return whether a token was handed over with the request of a task: it needs no API key."""
+        """Return whether a token was sent with the request of an `http` task, so that it needs no API key."""
         try:
             self.keyring.open(token, CALLBACK_KEY.id)
         except InvalidTokenError:
@@ -194,7 +194,7 @@ class Leases:
         return opened
 
     async def close(self) -> None:
-        """Do as `end_waits`, put back what is to be, and close the connections.
+        """Call `end_waits`, put back tasks without a holder, and close the connections.
 
         Leases live on: workers settle them through other instances.
         """
@@ -207,7 +207,7 @@ class Leases:
 async def _act_on(
     consumer: Consumer, token: LeaseToken, act: AttemptAct, retry_delay: DelayOfFailure | None
 ) -> Attempt | None:
-    """Perform an act on the attempt of a token; return the attempt if it goes on."""
+    """Perform an act on the attempt of a token; return the attempt if it continues."""
     attempt = await consumer.find(token.queue, token.task_id, token.receipt)
     try:
         return await perform_act(attempt, act, retry_delay)

@@ -1,4 +1,4 @@
-"""Problems of lease requests: what each error of a consumer means to a worker."""
+"""Problems of lease requests: status and advice for each error of a consumer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STOP: Final = "Stop working on it."
 
 
 class OutcomeUnknownError(Exception):
-    """Redis has not confirmed an act in time; it is still being tried."""
+    """Error: Redis has not confirmed an act in time; the instance keeps trying."""
 
 
 def to_lease_problem(error: Exception) -> ProblemError:  # noqa: PLR0911 - one for each kind of error

@@ -24,14 +24,14 @@ _log = logging.getLogger("pyasynq.gateway")
 _IDLE_SECONDS: Final = 60.0
 """Time without use after which a queue is dropped: longer than the longest poll."""
 _MOST: Final = 1_000
-"""Number of queues served at once; each costs a look from time to time, also while it is empty."""
+"""Maximum number of queues served at once; each costs a regular check, even while it is empty."""
 
 
 class ServedQueues:
     """Starts the consumer with the first queue, adds queues when they are used, and drops those that are not.
 
-    A queue that no worker asks for is served no longer, so that its tasks are shown as waiting without a
-    worker. Used by one event loop.
+    A queue that no worker requests is dropped, so that its tasks are shown as waiting without a worker. Used
+    by one event loop.
 
     Args:
         redis: as for `Consumer`.
@@ -78,11 +78,11 @@ class ServedQueues:
 
     @asynccontextmanager
     async def using(self, *queues: str) -> AsyncIterator[Consumer]:
-        """Serve queues at least as long as a block runs.
+        """Serve queues at least for the duration of a block.
 
         Raises:
-            ServerStateError: when this is closed.
-            RedisError: when Redis cannot be reached or refuses us.
+            ServerStateError: after `close`.
+            RedisError: when Redis cannot be reached, or refuses the connection.
         """
         self._users.update(queues)
         try:
@@ -109,7 +109,7 @@ class ServedQueues:
                 await self._consumer.close()
 
     async def drop_idle(self) -> None:
-        """Drop the queues that were not used for a while; without any, close the consumer.
+        """Drop the queues that were not used for a while; close the consumer if none is left.
 
         Raises:
             PyasynqError: as `Consumer.unserve` does.

@@ -21,7 +21,7 @@ _MAC_BYTES: Final = 16
 _LENGTH_BYTES: Final = 4
 _SHORTEST_KEY: Final = 16
 _LONGEST: Final = 1_000_000
-"""Characters of the longest text that is looked at; a longer one cannot be a token of ours."""
+"""Maximum number of characters of a text that is decoded; a longer one cannot be a lease token."""
 
 
 class InvalidTokenError(PyasynqError):
@@ -68,7 +68,7 @@ class Keyring:
 
     @classmethod
     def derive(cls, secret: SigningSecret) -> Self:
-        """Return the keyring of a service's secret, which may be several."""
+        """Return the keyring of a service's signing secret, which may have several values for rotation."""
         return cls(secret.derive_all(_PURPOSE))
 
     def seal(self, token: LeaseToken) -> str:
@@ -80,7 +80,7 @@ class Keyring:
         """Return the content of a token that this API key was given.
 
         Raises:
-            InvalidTokenError: for everything else.
+            InvalidTokenError: for any other text.
         """
         data = _decode(text)
         content, signature = data[:-_MAC_BYTES], data[-_MAC_BYTES:]

@@ -1,4 +1,4 @@
-"""Workers of one instance: who asks, who waits for tasks, and who has leased which."""
+"""Table of the workers of one instance: which of them wait for tasks, and which have leased tasks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyasynq.gateway.leases.bodies import WorkerDescription
 
 _MOST: Final = 2_000
-"""Number of workers from which the one that asked longest ago is forgotten."""
+"""Maximum number of workers; above it, the one with the oldest last request is forgotten."""
 _FORGET_SECONDS: Final = 600.0
 """Seconds after the last request from which a worker without tasks is forgotten."""
 
 
 class WorkerTable:
-    """The workers that have asked this instance for anything. Used by one event loop.
+    """The workers that have sent a request to this instance. Used by one event loop.
 
     Args:
         clock: returns Unix time.
@@ -54,7 +54,7 @@ class WorkerTable:
     def waiting(
         self, key_id: str, worker: WorkerDescription, address: str, queues: Collection[str]
     ) -> Iterator[str]:
-        """Count a request of a worker as waiting for the time of a block; the block has the worker's id."""
+        """Count a request as waiting during a block; the block gets the worker's id."""
         host = worker.host or address
         report = self._find(make_worker_id(key_id, worker.name, worker.pid, host))
         report.name, report.language, report.version = worker.name, worker.language, worker.version
@@ -68,7 +68,7 @@ class WorkerTable:
             self._changed.add(report.id)
 
     def note_leased(self, worker: str, attempts: Sequence[Attempt]) -> None:
-        """Remember that a worker has leased tasks, or extended their leases."""
+        """Record that a worker has leased tasks, or extended their leases."""
         report = self._find(worker)
         for attempt in attempts:
             self._drop(report, attempt.queue, attempt.id)
@@ -76,11 +76,11 @@ class WorkerTable:
             report.tasks.append(HeldTask(attempt.queue, attempt.id, until))
 
     def note_settled(self, worker: str, queue: str, task_id: str) -> None:
-        """Remember that a worker has settled a task, or lost it."""
+        """Record that a worker has settled a task, or lost it."""
         self._drop(self._find(worker), queue, task_id)
 
     def take_changed(self) -> list[LeaseWorkerReport]:
-        """Return the reports that have changed since the last call, and forget what is over."""
+        """Return the reports that have changed since the last call, and forget workers that are gone."""
         now = self._clock()
         for worker, report in list(self._workers.items()):
             if any(task.until <= now for task in report.tasks):
@@ -93,11 +93,11 @@ class WorkerTable:
         return changed
 
     def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
-        """Return reports with the next call of `take_changed` too: they could not be stored."""
+        """Add reports that could not be stored to the next result of `take_changed`."""
         self._changed.update(report.id for report in reports)
 
     def _find(self, worker: str) -> LeaseWorkerReport:
-        """Return the report of a worker that asks now."""
+        """Return the report of the worker that sends a request now."""
         report = self._workers.pop(worker, None) or LeaseWorkerReport(worker)
         self._workers[worker] = report
         self._changed.add(worker)

@@ -1,4 +1,4 @@
-"""The one way for command line, dashboards and HTTP API to look at queues and tasks, and to act."""
+"""The one interface through which command line, dashboards and HTTP API read and change queues and tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Operator(
     DoctorOperator,
     AttentionOperator,
 ):
-    """Looks and acts for one user: checks the permission, redacts the result, writes the audit.
+    """Reads and changes Redis for one user: checks the permission, redacts the result, writes the audit.
 
         async with Operator("redis://localhost:6379/0", User.local()) as operator:
             await operator.pause_queue("emails", reason="the provider is down")
@@ -43,8 +43,8 @@ class Operator(
 
     Every method raises `PermissionDeniedError` if the user lacks the permission of the method's row in
     `pyasynq.operations.VERBS`; nothing was changed then. For a queue that the user does not see it raises
-    `QueueNotFoundError`, whether the queue exists or not. Else it raises what the door below it does.
-    One that is cancelled may have taken effect.
+    `QueueNotFoundError`, whether the queue exists or not. Else it raises what the door below it does. One
+    that is cancelled may have taken effect.
 
     Args:
         target: where Redis is, as for `Client`.

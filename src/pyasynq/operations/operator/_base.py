@@ -139,7 +139,7 @@ class OperatorBase:
         return self._doors.client
 
     def present(self, task_type: str, data: bytes | None, form: str = "") -> Presentation:
-        """Return a payload or result as it is shown: a tree, text or hex; `form` asks for one of these."""
+        """Return a payload or result in readable form: a tree, text or hex; `form` selects one of them."""
         return present(data, form, task_type=task_type, show=self._show, redactor=self._redactor)
 
     def for_user(self, user: User) -> Self:
@@ -185,7 +185,7 @@ class OperatorBase:
         return result
 
     async def _note_stream(self, call: OperatorCall, items: Any) -> AsyncIterator[Any]:
-        """Yield the items of a view: the audit has its intent before, and their number after."""
+        """Yield the items of a view; the audit gets an entry before them, and their number after them."""
         began = time.monotonic()
         entry = self._begin_entry(call)
         position = await self._recorder.begin(entry)
@@ -229,10 +229,10 @@ class OperatorBase:
 
 
 def _guard_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that first checks, and then cuts its result down to what the user may see.
+    """Wrap a method: check the call first, then remove from its result what the user may not see.
 
     Raises:
-        TypeError: the method has no row in the table of verbs, or lacks the argument that its row speaks of.
+        TypeError: the method has no row in the table of verbs, or lacks the argument that its row names.
     """
     verb = verb_named(method.__name__)
     signature = inspect.signature(method)

@@ -23,7 +23,7 @@ _CLIENT_NAME: Final = "pyasynq-operator"
 
 
 class Doors:
-    """The connections of an operator, shared by all users for whom it is asked."""
+    """The connections of an operator, shared by the operators of all its users."""
 
     def __init__(self, target: RedisSource, timeout: Duration, clock: Clock) -> None:
         self.target = target
@@ -59,10 +59,10 @@ class Doors:
         return self._client
 
     async def read_secrets(self) -> None:
-        """Read which fields of tasks workers call secret, unless that was read within a minute.
+        """Read which fields the workers declare as secret, unless they were read within the last minute.
 
         Raises:
-            RedisError: Redis cannot be reached, so that nothing is shown.
+            RedisError: Redis cannot be reached, so nothing may be shown.
         """
         if not self.secrets.is_old():
             return

@@ -1,4 +1,4 @@
-"""The runner of one operation: steps of adapted size, each noted before the next, with a lease in between."""
+"""The runner of one operation: makes steps of adapted size under a lease, and records each of them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class OperationRunner:
             self._facts = match_facts(self._door.now(), servers)
 
     async def _advance_once(self) -> bool:
-        """Make one step and note it; return whether there may be another."""
+        """Make one step and record it; return whether another may follow."""
         chunk = await self._find_next_tasks()
         if chunk is None:
             await self._note(OperationState.DONE)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ConfigurationOperator(SearchOperator):
-    """Reads and changes what the task service knows of each task type."""
+    """Reads and changes the configurations of task types, which the task service uses."""
 
     async def type_configurations(self) -> list[TypeConfiguration]:
         """Return the configurations of the types whose queues the user sees, by name.
@@ -55,7 +55,7 @@ class ConfigurationOperator(SearchOperator):
         return _decode(queue, *found[queue]) if queue in found else None
 
     async def type_configuration_versions(self, queue: str) -> list[TypeVersion]:
-        """Return the newest 20 versions of a task type's configuration, the newest first, with who and when.
+        """Return the newest 20 versions of a task type's configuration, with author and time, newest first.
 
         They are kept for 400 days after the last change, also if the type was deleted. The present version
         is always among them; who made it is not known if its record was lost.
@@ -107,14 +107,14 @@ class ConfigurationOperator(SearchOperator):
         await self._keep(queue, version, None, reason)
 
     async def _note(self, queue: str, after: bytes) -> int:
-        """Let the audit show what is stored now, and what is to be; return the version that is stored now."""
+        """Record the stored and the new configuration for the audit; return the stored version."""
         found = await self._inspector.run(read_configurations([queue]))
         version, before = found.get(queue, (0, b""))
         note_change(before.decode("utf-8", "replace"), after.decode())
         return version
 
     async def _keep(self, queue: str, version: int, content: dict[str, Any] | None, reason: str) -> None:
-        """Keep who has made a version. The change is stored already, so an outage here is not an error."""
+        """Record the author of a version. The change is stored already, so an outage here is not an error."""
         now = self._inspector.now().to_datetime()
         record = encode_version(TypeVersion(version, now, self.user.name, reason, content))
         with contextlib.suppress(RedisError):

@@ -1,4 +1,4 @@
-"""The operator's methods about workers that lease over HTTP."""
+"""The operator's methods about workers that lease from the task service."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class LeaseWorkerOperator(SearchOperator):
-    """Lists the workers that lease over HTTP; instances of the task service report them."""
+    """Lists the workers that lease from the task service, as its instances report them."""
 
     async def lease_workers(self) -> list[LeaseWorker]:
-        """Return the workers that leased over HTTP within 10 minutes, by name.
+        """Return the workers that leased from the task service within 10 minutes, by name.
 
-        Queues that the user does not see are left out, and workers that have no others.
+        Queues that the user does not see are left out, as are workers with only such queues.
         """
         now = self._inspector.now()
         found = await self._inspector.run(plans.read_reports(now))

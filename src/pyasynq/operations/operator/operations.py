@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 _READ_AT_ONCE: Final = 500
 _MOST_POSITIONS: Final = 100_000_000
 _MOST_SECONDS: Final = 600.0
-"""Budget of the search for the tasks of an operation: its caller waits for all of them."""
+"""Maximum seconds of the search for an operation's tasks: its caller waits for all of them."""
 _PREVIEW: Final = Budget(seconds=20.0)
-"""Budget of a preview: exact up to 100,000 positions. The time is only a bound for a busy machine."""
+"""Budget of a preview: 100,000 positions are counted exactly. The time only matters on a busy machine."""
 _DEFAULT: Final = OperationOptions()
 _MISSING: Final = (
     TaskNotFoundError,
@@ -86,7 +86,7 @@ class OperationOperator(SearchOperator):
         """Preview an operation: its tasks, and the confirmation it needs. Changes nothing.
 
         Raises:
-            InvalidOptionError: for no task, more than 10,000, or options that cannot be.
+            InvalidOptionError: for no task, more than 10,000, or invalid options.
         """
         act = Act(act)
         check_options(act, options)
@@ -120,7 +120,7 @@ class OperationOperator(SearchOperator):
         confirm: int | None = None,
         key: str = "",
     ) -> OperationInfo:
-        """Write an operation down; `run_operation` of this or any other process then runs it.
+        """Store a new operation; `run_operation` in this or any other process then runs it.
 
         Args:
             act: what to do with the tasks.
@@ -132,7 +132,7 @@ class OperationOperator(SearchOperator):
                 operation is returned, and nothing is started (idempotency key).
 
         Raises:
-            InvalidOptionError: for targets or options that cannot be, or without reason or confirmation; for
+            InvalidOptionError: for invalid targets or options, or without reason or confirmation; for
                 a key with which something else was started.
         """
         act = Act(act)
@@ -179,9 +179,9 @@ class OperationOperator(SearchOperator):
     ) -> OperationInfo:
         """Run an operation until it ends, is paused or stopped, or another process has taken it over.
 
-        Any process may: if the one that ran it has died, this one goes on 15 seconds later, and no task is
-        counted twice. `progress` is called after each step. Cancelled, it ends after the step that is under
-        way, and the operation is orphaned: `run_operation` goes on with it.
+        Any process may run it: 15 seconds after the death of the previous one, this one continues, and counts
+        no task twice. `progress` is called after each step. Cancelled, it ends after the current step, and
+        the operation is orphaned: `run_operation` continues it.
 
         Raises:
             OperationNotFoundError: there is no such operation.
@@ -191,11 +191,11 @@ class OperationOperator(SearchOperator):
         return await runner.run()
 
     async def pause_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
-        """Pause an operation after the step that is under way."""
+        """Pause an operation after its current step."""
         return await self._order(operation_id, OperationState.PAUSED, OperationState.RUNNING)
 
     async def resume_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
-        """Let a paused operation go on; `run_operation` runs it."""
+        """Resume a paused operation; `run_operation` then runs it."""
         return await self._order(operation_id, OperationState.RUNNING, OperationState.PAUSED)
 
     async def stop_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
@@ -204,7 +204,7 @@ class OperationOperator(SearchOperator):
         return await self._order(operation_id, OperationState.STOPPED, *before)
 
     async def undo_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
-        """Start an operation that puts back what a deletion has deleted, within a day; run it as any other.
+        """Start an operation that puts back the tasks of a deletion, within a day; run it like any other.
 
         Tasks whose id or lock belongs to another task by now are left out and reported. Nothing is put back
         twice.
@@ -310,7 +310,7 @@ class OperationOperator(SearchOperator):
     async def _find_named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
         """Return the named tasks, except in queues in which the user may not run the query that found them.
 
-        What such a query leaves out would tell of payloads.
+        Otherwise the tasks that the query leaves out would reveal payloads.
         """
         may_search = self._may_search(self._parse(targets.query), None) if targets.query else None
         tasks = [
@@ -326,7 +326,7 @@ class OperationOperator(SearchOperator):
         return tasks
 
     async def _pages(self, act: Act, text: str, options: OperationOptions, budget: Budget) -> AsyncSelections:
-        """Yield what a query finds in the queues in which the user may act; a move leaves out its target."""
+        """Yield the tasks that a query finds in queues that the user may change; a move omits its target."""
         query = self._parse(text)
         target = options.queue if act is Act.MOVE else ""
         names = await self._inspector.queues()

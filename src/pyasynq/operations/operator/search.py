@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _MOST_TASKS: Final = 1_000_000_000
 _MOST_POSITIONS: Final = 1_000_000_000
 _MOST_SECONDS: Final = 3_600.0
-"""Budget of an export, in positions and seconds of work: its caller waits for all of it."""
+"""Maximum seconds of work of an export, whose caller waits for all of it."""
 
 
 class SearchOperator(OperatorBase):
     """Finds tasks.
 
-    A query is tested against tasks as the user sees them, so that it tells nothing about what is redacted.
-    One that asks for payloads, headers, results or errors is run only in queues whose payloads the user may
-    view. A user who may view none is refused such a field, and words are looked for in ids and types only.
+    A query is tested against redacted tasks, so that it reveals no secrets. A query for payloads, headers,
+    results or errors is run only in queues whose payloads the user may view. A user who may view no payloads
+    cannot use these fields, and words are searched in ids and types only.
     """
 
     async def search(
@@ -105,7 +105,8 @@ class SearchOperator(OperatorBase):
         Args:
             text: the query so far.
             caret: position in it, in characters from 0.
-            known: names from tasks on screen or from statistics; the queues that the user sees are added.
+            known: names from tasks on screen or from statistics; the queues that the user sees are added
+                to them.
             queues: whose names are suggested; None is all.
         """
         names = await self._inspector.queues() if queues is None else list(queues)

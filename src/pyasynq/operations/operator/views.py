@@ -48,7 +48,7 @@ class ViewOperator(SearchOperator):
         Raises:
             QueryError: for a query that cannot be read.
             QueueNotFoundError: for a queue that the user does not see.
-            InvalidOptionError: for a name that cannot be; above 100 views of the user, or 1,000 of all.
+            InvalidOptionError: for an invalid name; above 100 views of the user, or 1,000 of all.
         """
         return await self._save(name, page, query, columns, queue, is_shared=False)
 

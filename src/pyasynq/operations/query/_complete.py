@@ -45,12 +45,12 @@ _EXAMPLES: Final = {
 
 
 class Completion(NamedTuple):
-    """A way to go on with a query.
+    """A completion of a query.
 
     Attributes:
-        insert: what replaces the text between `start` and `end`.
-        label: what a list shows.
-        detail: what it means.
+        insert: the text that replaces the text between `start` and `end`.
+        label: text for a list of completions.
+        detail: its meaning.
         start: where the replaced text begins, in characters from 0.
         end: where it ends: the caret.
     """
@@ -97,7 +97,7 @@ def complete(text: str, caret: int, known: Known) -> list[Completion]:
 
 
 def _last_value(values: str) -> int:
-    """Return where the last value of a list begins; commas in quotes part nothing."""
+    """Return where the last value of a list begins; commas in quotes do not separate."""
     at, is_quoted = 0, False
     for position, character in enumerate(values):
         if character == '"':

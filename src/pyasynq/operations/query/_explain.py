@@ -22,13 +22,13 @@ _LOOK_UP_SECONDS: Final = 0.0002
 
 @dataclass(frozen=True, slots=True)
 class CollectionSize:
-    """A collection that a search goes through."""
+    """A collection that a search examines."""
 
     place: Place
     size: int
     """Number of tasks in the collection."""
     positions: int
-    """Tasks to look at: all of them, or those within the range of scores."""
+    """Number of tasks to examine: all of them, or those within the range of scores."""
     is_bounded: bool = False
     """Whether the query limits the collection to a range of scores."""
     is_filtered: bool = False
@@ -41,11 +41,11 @@ class Explanation:
 
     query: str
     collections: tuple[CollectionSize, ...]
-    """Collections that have tasks, in the order in which they are looked at."""
+    """Collections that have tasks, in the order of the search."""
     look_ups: int
-    """Ids that are looked up, in all queues together; then no collection is gone through."""
+    """Number of ids that are looked up, in all queues together; if not 0, no collection is examined."""
     positions: int
-    """Positions to look at in all collections."""
+    """Number of positions to examine in all collections."""
     size: int
     """Tasks in these collections."""
     is_bounded: bool
@@ -54,7 +54,7 @@ class Explanation:
     """Estimated duration of the query in seconds."""
 
     def __str__(self) -> str:
-        """Return it as a sentence."""
+        """Return the estimate as a sentence."""
         if self.look_ups:
             return f"Looks up {counted(self.look_ups, 'id')}, about {duration(self.seconds)}."
         where = counted(len(self.collections), "collection")

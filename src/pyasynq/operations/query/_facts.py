@@ -1,4 +1,4 @@
-"""Facts that a match needs besides the task: the present, and what servers say about running tasks."""
+"""Facts that matching a query needs besides the task: the present, and records of running tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MatchFacts:
 
     now: Instant
     running: Mapping[tuple[str, str], RunningFacts] = field(default_factory=dict)
-    """By queue and task id."""
+    """Records of running tasks by queue and task id."""
 
 
 def match_facts(now: Instant, servers: Iterable[ServerInfo] = ()) -> MatchFacts:

@@ -1,4 +1,4 @@
-"""The table of the fields of a query. Reading, matching, completing and docs/query.md are made from it."""
+"""The table of query fields: source of parser, matcher, completion and docs/query.md."""
 
 from __future__ import annotations
 

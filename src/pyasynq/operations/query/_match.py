@@ -1,4 +1,4 @@
-"""Testing a task against a query."""
+"""Matching of a task against a query."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_JSON_BYTES: Final = 256_000
 """Larger payloads are not decoded: a search must not hold the event loop for long."""
 
 MAX_TEXT: Final = 1_000_000
-"""Number of bytes or characters of a value that are searched for a text, for the same reason."""
+"""Maximum number of bytes or characters of a value that are searched for a text, for the same reason."""
 
 _MISSING: Final = object()
 

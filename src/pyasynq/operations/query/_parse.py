@@ -65,7 +65,7 @@ def parse_query(text: str, *, private: bool = True) -> Query:
             refused, and a word without a field is looked for in ids and types only.
 
     Raises:
-        QueryError: for what cannot be read, for a field that does not exist, and for clauses that exclude
+        QueryError: for syntax errors, for an unknown field, and for clauses that exclude
             one another by the states in which they can match.
     """
     if len(text) > MAX_LENGTH:
@@ -83,7 +83,7 @@ def parse_query(text: str, *, private: bool = True) -> Query:
 
 
 class _Reader:
-    """The parser's state: the text, and how far it is read."""
+    """State of the parser: the text, and the current position."""
 
     def __init__(self, text: str, *, private: bool) -> None:
         self._text = text

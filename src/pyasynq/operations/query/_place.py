@@ -110,7 +110,7 @@ def _decide(clause: Clause, place: Place) -> bool | None:
 
 
 def names_of(node: QueryNode, field: str) -> frozenset[str] | None:
-    """Return the values of a field, such as `id`, that matches can have; None for any."""
+    """Return the only values of a field, such as `id`, that matches can have; None if any value may match."""
     if isinstance(node, Clause):
         if node.field.name != field:
             return None
@@ -126,7 +126,7 @@ def names_of(node: QueryNode, field: str) -> frozenset[str] | None:
 
 
 def scan_filter(node: QueryNode, place: Place, now: Instant, masks: Sequence[str] | None) -> ScanFilter:
-    """Return the bounds of scores and the texts by which Redis leaves tasks out that cannot match.
+    """Return the bounds of scores and the texts by which Redis skips tasks that cannot match.
 
     `masks` are texts that stand for secrets in what the query is tested against; None is unknown texts.
     """
@@ -135,7 +135,7 @@ def scan_filter(node: QueryNode, place: Place, now: Instant, masks: Sequence[str
 
 
 def _may_be_masked(text: str, masks: Sequence[str] | None) -> bool:
-    """Return whether a searched text can match a mask, in whose place the message has the secret."""
+    """Return whether a searched text may overlap a mask, behind which the stored message has the secret."""
     if masks is None:
         return True
     return any(text in mask or mask[:1] in text or mask[-1:] in text for mask in masks)

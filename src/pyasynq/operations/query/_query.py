@@ -1,4 +1,4 @@
-"""Queries that have been read."""
+"""Parsed queries."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class PlacedQuery:
 
         Args:
             now: the present, which ages are measured against.
-            masks: texts in the place of secrets, if the query is tested against redacted tasks. Redis looks
-                for no text that overlaps one, or its answer would tell of the secret. None is unknown texts.
+            masks: texts in the place of secrets, if the query is tested against redacted tasks. Redis
+                searches for no text that overlaps a mask, because its answer would reveal the secret. None is
+                unknown texts.
         """
         return scan_filter(self.node, self.place, now, masks)
 

@@ -1,4 +1,4 @@
-"""Reading the values of a query by the kind of their field."""
+"""Parsers of query values, by the kind of their field."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SIGNATURE: Final = re.compile(r"[0-9a-f]{2,8}")
 
 
 class RawValue(NamedTuple):
-    """A value as the query has it.
+    """A value as written in the query.
 
     Attributes:
         text: without quotes and escapes.
@@ -74,7 +74,7 @@ class _Moment(NamedTuple):
 
 
 def read_value(field: Field, name: str, raw: RawValue) -> ValueTest:
-    """Return the test that a value asks for.
+    """Return the test for a value.
 
     Args:
         field: whose value it is.
@@ -82,7 +82,7 @@ def read_value(field: Field, name: str, raw: RawValue) -> ValueTest:
         raw: the value.
 
     Raises:
-        QueryError: when the field takes no such value.
+        QueryError: when the field does not accept the value.
     """
     if raw.text == "*" and not raw.is_quoted and field.kind is not Kind.STATE:
         return Anything()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A field and its values, one of which must match; a flag has none."""
+    """A clause: a field and its values, one of which must match; a flag has no values."""
 
     field: Field
     path: tuple[str | None, ...]
@@ -41,7 +41,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Negation."""
+    """Negation: the part does not match."""
 
     part: QueryNode
 

@@ -13,12 +13,12 @@ MICROSECONDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """`*`: the value is there and not empty."""
+    """Test `*`: the value exists and is not empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The whole text; in JSON also the number or literal that it spells, unless it is quoted."""
+    """Test for a whole text; in JSON also for the number or literal that it spells, unless it is quoted."""
 
     text: str
     number: Decimal | None = None
@@ -27,7 +27,7 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """Texts in this order, with any text where a star is."""
+    """Test for a text pattern: these parts in this order, with any text at each star."""
 
     parts: tuple[str, ...]
     """Text before, between and after the stars; at least two."""
@@ -57,7 +57,7 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The beginning of the id of an error's signature."""
+    """Test for the beginning of an error signature's id."""
 
     prefix: str
 
@@ -102,7 +102,7 @@ class TimePeriod:
     high: TimePoint | None
 
     def bounds(self, now: int) -> tuple[int | None, int | None]:
-        """Return the first and the last Unix time in microseconds; `now` is the present."""
+        """Return the first and the last Unix time of the period in microseconds; `now` is the present."""
         low = None if self.low is None else self.low.resolve(now)
         return low, None if self.high is None else self.high.resolve(now)
 
@@ -116,7 +116,7 @@ ValueTest: TypeAlias = Anything | Exact | Glob | Contains | Signature | NumberRa
 
 
 def name_matches(test: ValueTest, text: str) -> bool:
-    """Return whether a name passes a test of the kinds that names have."""
+    """Return whether a name passes a test; only for the kinds of tests that name fields have."""
     if isinstance(test, Exact):
         return text == test.text
     if isinstance(test, Glob):

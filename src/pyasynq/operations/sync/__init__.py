@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/__init__.py by tools/unasync.py; change that file and run `make sync`.
-"""The one way for command line, dashboards and HTTP API to look at queues and tasks, and to act."""
+"""The one interface through which command line, dashboards and HTTP API read and change queues and tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Operator(
     DoctorOperator,
     AttentionOperator,
 ):
-    """Looks and acts for one user: checks the permission, redacts the result, writes the audit.
+    """Reads and changes Redis for one user: checks the permission, redacts the result, writes the audit.
 
         with Operator("redis://localhost:6379/0", User.local()) as operator:
             operator.pause_queue("emails", reason="the provider is down")
@@ -44,8 +44,8 @@ class Operator(
 
     Every method raises `PermissionDeniedError` if the user lacks the permission of the method's row in
     `pyasynq.operations.VERBS`; nothing was changed then. For a queue that the user does not see it raises
-    `QueueNotFoundError`, whether the queue exists or not. Else it raises what the door below it does.
-    One that is cancelled may have taken effect.
+    `QueueNotFoundError`, whether the queue exists or not. Else it raises what the door below it does. One
+    that is cancelled may have taken effect.
 
     Args:
         target: where Redis is, as for `Client`.

@@ -49,7 +49,7 @@ class StepTasks(NamedTuple):
     Attributes:
         queue: queue of the tasks.
         ids: ids of the tasks.
-        state: that they must be in; empty for any.
+        state: state that the tasks must have; empty for any.
         unwanted: ids of those that a move only finishes, if it has begun: they no longer match its query.
     """
 
@@ -67,7 +67,7 @@ class StepProgress(NamedTuple):
         position: tasks before it.
         kept: bytes of messages that are kept for undoing.
         hints: where the step's pending tasks are in their list.
-        is_repeated: whether another process has made the step, and has not noted it.
+        is_repeated: whether another process has made the step without recording it.
     """
 
     number: int

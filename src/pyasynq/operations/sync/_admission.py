@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/_admission.py by tools/unasync.py; change that file and run `make sync`.
-"""Admission of calls: whether a user may make one, by the subject of its verb."""
+"""Admission of calls: checks whether a user may make a call, by the subject of its verb."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Admission:
     """Checks calls of one user.
 
     Args:
-        access: what the user may.
-        door: tells the queues of servers, schedules and operations.
+        access: permissions of the user.
+        door: reads the queues of servers, schedules and operations.
     """
 
     def __init__(self, access: Access, door: Door) -> None:
@@ -37,7 +37,7 @@ class Admission:
         self._door = door
 
     def admit(self, call: OperatorCall) -> None:
-        """Check that the user may make this call; put the queues that it is about in place of None.
+        """Check that the user may make this call; replace None for all queues by those that the user sees.
 
         Raises:
             PermissionDeniedError: the user lacks a permission.

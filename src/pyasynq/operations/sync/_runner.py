@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/_runner.py by tools/unasync.py; change that file and run `make sync`.
-"""The runner of one operation: steps of adapted size, each noted before the next, with a lease in between."""
+"""The runner of one operation: makes steps of adapted size under a lease, and records each of them."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class OperationRunner:
             self._facts = match_facts(self._door.now(), servers)
 
     def _advance_once(self) -> bool:
-        """Make one step and note it; return whether there may be another."""
+        """Make one step and record it; return whether another may follow."""
         chunk = self._find_next_tasks()
         if chunk is None:
             self._note(OperationState.DONE)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration
 
 _OVERLAP_SECONDS: Final = 86_400.0
-"""Time in which programs take over a new secret: a day."""
+"""Seconds for which the former secret stays valid by default: a day for programs to switch."""
 _LONGEST_SECONDS: Final = 100 * 366 * 86_400.0
 
 
 class ApiKeyOperator(SearchOperator):
-    """Makes, rotates and deletes the keys with which programs sign in at the task service."""
+    """Makes, rotates and deletes the API keys with which programs authenticate at the task service."""
 
     def api_keys(self) -> list[ApiKey]:
         """Return all keys by name, expired ones included. Values that are not keys are left out."""
@@ -48,7 +48,7 @@ class ApiKeyOperator(SearchOperator):
         rate: str | None = None,
         reason: str = "",
     ) -> IssuedApiKey:
-        """Make a key; its text is returned this once, and stored nowhere.
+        """Make an API key; its text is returned this once, and stored nowhere.
 
         Args:
             name: says whose it is.
@@ -59,7 +59,7 @@ class ApiKeyOperator(SearchOperator):
             reason: why, for the audit.
 
         Raises:
-            InvalidOptionError: for a value that cannot be, and above 1,000 keys.
+            InvalidOptionError: for an invalid value, and above 1,000 keys.
         """
         issued = make_api_key(
             name,
@@ -82,7 +82,7 @@ class ApiKeyOperator(SearchOperator):
 
         Args:
             key_id: id of the key, which stays.
-            overlap: time for programs to take over the new text; 0 ends the former one at once.
+            overlap: time for programs to switch to the new text; 0 ends the former one at once.
             reason: why, for the audit.
 
         Raises:

@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/lease_workers.py by tools/unasync.py; change that file and run `make sync`.
-"""The operator's methods about workers that lease over HTTP."""
+"""The operator's methods about workers that lease from the task service."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class LeaseWorkerOperator(SearchOperator):
-    """Lists the workers that lease over HTTP; instances of the task service report them."""
+    """Lists the workers that lease from the task service, as its instances report them."""
 
     def lease_workers(self) -> list[LeaseWorker]:
-        """Return the workers that leased over HTTP within 10 minutes, by name.
+        """Return the workers that leased from the task service within 10 minutes, by name.
 
-        Queues that the user does not see are left out, and workers that have no others.
+        Queues that the user does not see are left out, as are workers with only such queues.
         """
         now = self._inspector.now()
         found = self._inspector.run(plans.read_reports(now))

@@ -158,7 +158,7 @@ class ServerOperator(OperatorBase):
         return self._inspector.scheduler_events(entry_id, page, page_size)
 
     def pause_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
-        """Let a schedule enqueue nothing until it is resumed, as `Inspector.pause_entry`.
+        """Pause a schedule until it is resumed, as `Inspector.pause_entry`.
 
         Schedulers in Go ignore pauses; the result says so.
 
@@ -168,7 +168,7 @@ class ServerOperator(OperatorBase):
         return self._inspector.pause_entry(entry_id)
 
     def resume_schedule(self, entry_id: str, *, reason: str = "") -> EntryPauseResult:
-        """Let a schedule enqueue its task again, from its next time on; harmless if it is not paused.
+        """Resume a schedule from its next tick on; harmless if it is not paused.
 
         Raises:
             ScheduleNotFoundError: when no running scheduler has it.

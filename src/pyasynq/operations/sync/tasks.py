@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class TaskOperator(OperatorBase):
     """The operator's methods about single tasks: look, move, change.
 
-    Payloads, results, headers and errors come without their secrets, and to a user without `payload.view`
-    not at all.
+    Secrets are removed from payloads, results, headers and errors; without the permission `payload.view`
+    these are withheld.
     """
 
     def tasks(
@@ -180,7 +180,7 @@ class TaskOperator(OperatorBase):
 
         Args:
             queue: the queue of both.
-            task_id: id of the task to copy; its options go with it, its lock and times do not.
+            task_id: id of the task to copy; the copy has its options, but not its lock and times.
             payload: payload of the copy; None is that of the original.
             reason: why, for the audit.
 
@@ -198,7 +198,7 @@ class TaskOperator(OperatorBase):
         """Enqueue a task with its own options, except that it goes into this queue, which need not exist yet.
 
         Raises:
-            InvalidOptionError: for an option that cannot be, or the mask of a redacted secret in payload or
+            InvalidOptionError: for an invalid option, or the mask of a redacted secret in payload or
                 headers.
             EnqueueError: when the task exists, or another one holds its lock.
         """

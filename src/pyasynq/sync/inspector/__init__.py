@@ -29,8 +29,8 @@ class Inspector(
     the process that use it; the blocking one (`pyasynq.sync.Inspector`) may be shared by threads. Close it,
     or use it as a context manager; one that is never closed gives a `ResourceWarning`.
 
-    Every method raises a `RedisError` when Redis or the way to it fails, `InvalidOptionError` for an argument
-    that cannot be, and, where it takes a queue, `QueueNotFoundError` for one that does not exist, unless its
+    Every method raises a `RedisError` when Redis or the way to it fails, `InvalidOptionError` for an invalid
+    argument, and, where it takes a queue, `QueueNotFoundError` for one that does not exist, unless its
     description says otherwise. One that is cancelled may have taken effect; those that work through many
     tasks end after the call to Redis that is under way.
 

@@ -58,7 +58,7 @@ class EnqueueRequest(ReasonRequest):
 
 
 class PayloadRequest(ReasonRequest):
-    """A payload in place of another; exactly one of the three is given."""
+    """New payload of a task; exactly one of the three fields is given."""
 
     payload: _Payload = UNSET
     payload_text: _PayloadText = UNSET
@@ -75,13 +75,13 @@ class CopyRequest(ReasonRequest):
 
 
 class RescheduleRequest(ReasonRequest):
-    """When a task is due."""
+    """New due time of a task."""
 
     process_at: _Moment
 
 
 class CancelTaskRequest(ReasonRequest):
-    """How a running task is cancelled."""
+    """Request to cancel a running task."""
 
     outcome: _Outcome = "retry"
 
@@ -105,13 +105,13 @@ class CancelTasksRequest(TasksRequest):
 
 
 class PauseRequest(ReasonRequest):
-    """How long a queue is paused; null until it is resumed."""
+    """Request to pause a queue, for a duration, or with null until it is resumed."""
 
     duration: _Seconds | None = None
 
 
 class LimitsRequest(ReasonRequest):
-    """Limits of a queue to change; null takes a limit away, a field that is missing stays."""
+    """Changes of a queue's limits; null removes a limit, and a missing field changes nothing."""
 
     max_run: Annotated[int, Meta(ge=1, le=10**6)] | UnsetType | None = UNSET
     rate: Annotated[float, Meta(gt=0, le=10**6)] | UnsetType | None = UNSET
@@ -121,7 +121,7 @@ class LimitsRequest(ReasonRequest):
 
 
 class WaitObjectiveRequest(ReasonRequest):
-    """How long a task of the queue may be pending; null takes the objective away."""
+    """Wait objective of a queue: the longest time that a task should be pending; null removes it."""
 
     seconds: _Seconds | None
 
@@ -165,7 +165,7 @@ class OperationRequest(ReasonRequest):
 
 
 class SnoozeRequest(ReasonRequest):
-    """A finding to set apart; the reason is needed."""
+    """Request to snooze a finding; the reason is required."""
 
     detector: str
     duration: Annotated[float, Meta(gt=0, le=30 * 86_400, description="Seconds.")]
@@ -174,7 +174,7 @@ class SnoozeRequest(ReasonRequest):
 
 
 class UnsnoozeRequest(StrictRequest):
-    """A finding that is snoozed."""
+    """Request to end the snooze of a finding."""
 
     detector: str
     queue: str = ""
@@ -182,21 +182,21 @@ class UnsnoozeRequest(StrictRequest):
 
 
 class RepairRequest(ReasonRequest):
-    """Damage to repair, of some queues or, with null, of all; the doctor looks again before."""
+    """Request to repair damage in some queues or, with null, in all; the doctor first examines them again."""
 
     queues: Annotated[list[str], Meta(max_length=100)] | None = None
     kinds: Annotated[list[str], Meta(description="Kinds of findings; empty is all.", max_length=100)] = []
 
 
 class MarkRequest(StrictRequest):
-    """A line in each chart."""
+    """Request to mark a time in all charts."""
 
     text: Annotated[str, Meta(min_length=1, max_length=200)]
     at: _Moment | None = None
 
 
 class ViewRequest(StrictRequest):
-    """A search under a name."""
+    """Request to save a search under a name."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     query: str = ""

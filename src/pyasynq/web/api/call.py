@@ -22,18 +22,18 @@ _MOST_IDS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page of records, with what else is told of it."""
+    """A page of records, with additional facts."""
 
     records: Sequence[Record]
     next: str = ""
     """Cursor of the next page; empty at the end."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further members of the answer, next to `items` and `next`."""
+    """Additional members of the answer, next to `items` and `next`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The record of something new, and the segments of its address below `/api/v1`."""
+    """The record of a new resource, and the segments of its address below `/api/v1`."""
 
     record: Record
     address: tuple[str, ...]
@@ -49,7 +49,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A request to one route, checked."""
+    """A checked request to one route."""
 
     ask: PageRequest
     names: Mapping[str, str]
@@ -59,7 +59,7 @@ class ApiCall:
     body: Any
     """The body as the route's struct; None for a route without one."""
     depth: int
-    """Segments of the path below `/api/v1`."""
+    """Number of segments of the path below `/api/v1`."""
 
     @property
     def operator(self) -> Operator:
@@ -91,10 +91,10 @@ class ApiCall:
         )
 
     def check_unchanged(self, tag: str) -> None:
-        """Compare the header `If-Match` with the tag of what is stored now.
+        """Compare the header `If-Match` with the entity tag of the stored record.
 
         Raises:
-            ProblemError: it has another tag, because someone else has changed it.
+            ProblemError: the tags differ: someone else has changed the record.
         """
         wanted = self.header("if-match")
         if wanted and not matches_tag(wanted, tag):
@@ -102,13 +102,13 @@ class ApiCall:
 
 
 def changed_meanwhile() -> ProblemError:
-    """Return the problem of a change to what someone else has changed since it was read."""
+    """Return the problem of a conflicting change: the record was changed after it was read."""
     remedy = "Read it again, and send your change with the new ETag."
     return ProblemError(412, "changed_meanwhile", "It is not what If-Match names.", remedy, field="If-Match")
 
 
 def encode_answer(value: Any) -> bytes:
-    """Return a value as JSON with a newline; numbers that JSON does not have are null."""
+    """Encode a value as JSON with a newline; numbers that JSON does not support become null."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode() + b"\n"

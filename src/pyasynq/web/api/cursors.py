@@ -1,4 +1,4 @@
-"""Cursors of lists that are read as a whole: they name the last item of the page before."""
+"""Cursors of lists that are read as a whole: a cursor names the last item of the previous page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def page_of_names(names: Sequence[str], cursor: str, limit: int) -> tuple[list[s
     """Return the sorted names after a cursor, and the cursor of the next page; empty at the end.
 
     Raises:
-        ProblemError: for a cursor that no page has returned.
+        ProblemError: for an invalid cursor.
     """
     first = bisect.bisect_right(names, _decode(cursor)) if cursor else 0
     page = list(names[first : first + limit])

@@ -44,7 +44,7 @@ _TABLE: Final = PathTable(API_ROUTES, hint="GET /api/v1/openapi.json lists them.
 
 
 class _Rest(Convertor[str]):
-    """The rest of a path with everything in it: Starlette's own `path` ends at a line break."""
+    """Path convertor for the rest of a path, with any content: Starlette's `path` ends at a line break."""
 
     regex = "(?s:.*)"
 
@@ -118,7 +118,7 @@ def _check_rate(ask: PageRequest) -> None:
 
 
 def _check_origin(ask: PageRequest) -> None:
-    """Let no other site change something in the name of a user (CSRF).
+    """Refuse changes that another site requests in the name of a user (CSRF).
 
     A browser sends `Sec-Fetch-Site` or `Origin`. With a session's cookie and neither of them, the token of
     the user's forms is needed.
@@ -146,7 +146,7 @@ async def _read_body(route: ProgramRoute, request: Request) -> Any:
 
 
 def _write(call: ApiCall, answer: Any, component: str, status: int) -> Response:
-    """Return the response to what a handler answers."""
+    """Return the response for the answer of a handler."""
     headers: dict[str, str] = {}
     if isinstance(answer, Lines):
         return StreamingResponse(
@@ -178,7 +178,7 @@ def _answer_json(
 
 
 async def _write_lines(lines: AsyncGenerator[str]) -> AsyncIterator[bytes]:
-    """Yield lines; an error after the first of them is a problem on the last line."""
+    """Yield lines; if an error occurs after the first line, the last line is its problem."""
     try:
         async with aclosing(lines):
             async for line in lines:

@@ -57,7 +57,7 @@ async def _stream_events(call: ApiCall) -> AsyncGenerator[str]:
 
 
 async def _with_rests(events: AsyncIterator[TaskEvent]) -> AsyncGenerator[TaskEvent | None]:
-    """Yield events, and None after each time without one."""
+    """Yield events, and None after each interval without one."""
     following = asyncio.ensure_future(anext(events, None))
     try:
         while True:
@@ -76,6 +76,6 @@ async def _with_rests(events: AsyncIterator[TaskEvent]) -> AsyncGenerator[TaskEv
 
 
 def _is_over(call: ApiCall) -> bool:
-    """Return whether the session of the user has ended meanwhile."""
+    """Return whether the user's session has ended since the start of the stream."""
     ask = call.ask
     return ask.session is not None and ask.settings.sessions.find(ask.request) is None

@@ -1,4 +1,4 @@
-"""Handlers of what runs: servers, schedules, task types, live events, Redis, attention and the doctor."""
+"""Handlers of servers, schedules, task types, live events, Redis, attention and the doctor."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def handle_get_redis(call: ApiCall) -> Record:
 
 
 async def handle_list_findings(call: ApiCall) -> Listing:
-    """Return what needs an operator, the most severe first."""
+    """Return the findings that need an operator, the most severe first."""
     found = await call.operator.attention()
     shown = (*found.findings, *(found.snoozed if call["snoozed"] else ()))
     records = [describe_finding(one) for one in shown if one.severity >= call["severity"]]
@@ -194,7 +194,7 @@ async def handle_unsnooze(call: ApiCall) -> None:
 
 
 async def handle_examine(call: ApiCall) -> Listing:
-    """Look for damage; the answer may be ten seconds old."""
+    """Examine Redis for damage; the answer may be up to ten seconds old."""
     queues = call["queue"] or None
     question = ("api examine", tuple(sorted(call["queue"])))
     examine_queues = partial(call.operator.examine, queues)

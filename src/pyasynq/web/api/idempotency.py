@@ -23,7 +23,7 @@ _LONGEST_KEY: Final = 255
 
 
 def read_key(request: Request) -> str:
-    """Return the idempotency key of a request; empty for none. Raises `ProblemError` if it cannot be."""
+    """Return the idempotency key of a request; empty for none. Raises `ProblemError` if it is invalid."""
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > _LONGEST_KEY or not key.isprintable() or not key.isascii():
         raise wrong_value(KEY_HEADER, f"Write at most {_LONGEST_KEY} printable characters of ASCII.")
@@ -31,12 +31,12 @@ def read_key(request: Request) -> str:
 
 
 def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options by which a key's task is enqueued once: its id, and a fingerprint of the request.
+    """Return the options that enqueue a key's task only once: its id, and a fingerprint of the request.
 
     Args:
         key: of the request.
-        user: name of the user, whose keys are apart from those of others.
-        content: all that the request says, encoded the same each time.
+        user: name of the user; each user has separate keys.
+        content: canonical encoding of the request's content.
         options: of the task, without the key.
     """
     whose = f"{user}\n{key}".encode("utf-8", "surrogateescape")
@@ -51,10 +51,10 @@ def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, An
 
 
 def check_fingerprint(task: Task, info: TaskInfo) -> None:
-    """Compare a task that was to be enqueued with the one that its key has enqueued before.
+    """Compare a new task with the task that the same key enqueued before.
 
     Raises:
-        ProblemError: the request was another one then.
+        ProblemError: the earlier request was a different one.
     """
     wanted, found = task.headers.get(_FINGERPRINT), info.headers.get(_FINGERPRINT)
     if info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found:
@@ -62,6 +62,6 @@ def check_fingerprint(task: Task, info: TaskInfo) -> None:
 
 
 def key_was_reused(subject: str) -> ProblemError:
-    """Return the problem of a key with which another task or operation was made."""
+    """Return the problem of an idempotency key that was used for another task or operation."""
     detail, remedy = f"The key was used for another {subject}.", f"Use a key of its own for each {subject}."
     return ProblemError(422, "idempotency_key_reused", detail, remedy, field=KEY_HEADER)

@@ -1,4 +1,4 @@
-"""Bodies of requests in JSON: read up to a limit, decoded by a struct, and explained when they are wrong."""
+"""JSON bodies of requests: reading up to a limit, decoding into a struct, and explaining errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 BODY_SECONDS: Final = 30.0
-"""Time for a body to come: a client that sends it byte by byte (slow loris) holds no request open."""
+"""Maximum seconds for a body to arrive, so that a slow client (slow loris) holds no request open."""
 _JSON: Final = "application/json"
 _DEEPEST: Final = 64
 _PLACE: Final = re.compile(r" - at `(.+)`$")
@@ -30,7 +30,7 @@ async def read_content(request: Request, largest: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        ProblemError: it has more bytes than allowed, came too slowly, or its client hung up.
+        ProblemError: it has more bytes than allowed, arrived too slowly, or its client disconnected.
     """
     content = bytearray()
     # Refused before it is read; the header may lie, so what is read is counted too.
@@ -114,7 +114,7 @@ def _explain(text: str, kind: Any) -> ProblemError:
 
 
 def _find_fields(kind: Any, place: str) -> list[str]:
-    """Return the names of the fields that the object at a place may have."""
+    """Return the names of the possible fields of the object at a place."""
     structs = _find_structs(kind)
     for name in re.findall(r"[A-Za-z_]\w*", place):
         structs = [

@@ -1,4 +1,4 @@
-"""Depth of JSON, before anything reads it: parsers fail at different depths, and some crash."""
+"""Check of JSON nesting before parsing: parsers fail at different depths, and some crash."""
 
 from __future__ import annotations
 

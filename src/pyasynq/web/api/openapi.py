@@ -65,7 +65,7 @@ _EXAMPLES: Final = {
     "mark": "935e5ff42e5f",
     "view": "db4d011e37dce013",
 }
-"""Names in paths, for readers and for the check of the API, whose database has the first two."""
+"""Example values of names in paths, for readers and for the API check, whose database has the first two."""
 _HEADERS: Final = {
     "If-Match": "ETag of what was read; 412 if it has changed.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues one task within a day, "
@@ -112,7 +112,7 @@ def render_document() -> str:
 
 
 def read_document() -> bytes:
-    """Return the document that ships with the package."""
+    """Return the OpenAPI document that the package contains."""
     return DOCUMENT.read_bytes()
 
 
@@ -122,7 +122,7 @@ def name_route(route: ProgramRoute) -> str:
 
 
 def topic_of(route: ProgramRoute) -> str:
-    """Return what a route is about: the first segment of its path, or `tasks` below a queue."""
+    """Return the topic of a route: the first segment of its path, or `tasks` below a queue."""
     first = route.path.split("/")[1].partition(":")[0]
     return "tasks" if route.path.startswith("/queues/{queue}/tasks") else first
 

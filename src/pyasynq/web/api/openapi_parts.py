@@ -37,12 +37,12 @@ def make_reference(name: str) -> dict[str, str]:
 
 
 def refer_problem(status: str) -> dict[str, str]:
-    """Return a reference to the response of a status that `describe_problems` has described."""
+    """Return a reference to the response that `describe_problems` has made for a status."""
     return {"$ref": f"#/components/responses/Problem{status}"}
 
 
 def describe_problems(problems: Mapping[str, str]) -> dict[str, Any]:
-    """Return the response of each status that is a problem, by the name of the component."""
+    """Return the response of each problem status, by the name of the component."""
     return {
         f"Problem{status}": {
             "description": about,
@@ -87,7 +87,7 @@ def build_operation_id(method: str, path: str) -> str:
 
 
 def read_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Any]:
-    """Return the JSON Schemas of structs and of what they hold, by name."""
+    """Return the JSON Schemas of structs and of the types in their fields, by name."""
     ordered = sorted(structs, key=lambda one: one.__name__)
     return msgspec.json.schema_components(ordered, ref_template=_REFERENCE)[1]
 

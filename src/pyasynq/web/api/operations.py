@@ -39,7 +39,7 @@ async def handle_get_operation(call: ApiCall) -> Record:
 
 
 async def handle_preview(call: ApiCall) -> Record:
-    """Return what an operation would do."""
+    """Return the preview of an operation."""
     body: OperationRequest = call.body
     targets, options = _read_targets(body), _read_options(body)
     return describe_operation_preview(await call.operator.preview_operation(Act(body.act), targets, options))
@@ -71,7 +71,7 @@ async def handle_resume(call: ApiCall) -> Created:
 
 
 async def handle_stop(call: ApiCall) -> Record:
-    """End an operation; what was done stays done."""
+    """End an operation; changes already made remain."""
     return describe_operation(await _change(call, call.operator.stop_operation))
 
 
@@ -81,7 +81,7 @@ async def handle_undo(call: ApiCall) -> Created:
 
 
 async def handle_run(call: ApiCall) -> Created:
-    """Go on with an operation whose process has died."""
+    """Continue an operation whose process has died."""
     info = await call.operator.operation(call.names["operation"])
     for queue in info.concerns:
         call.ask.require("run_operation", queue)

@@ -62,10 +62,10 @@ class Parameter:
     is_required: bool = False
 
     def read(self, texts: Sequence[str]) -> Any:
-        """Return the value that the texts of this parameter stand for.
+        """Parse the texts of this parameter.
 
         Raises:
-            ProblemError: it is missing, given too often, or cannot be.
+            ProblemError: it is missing, given too often, or invalid.
         """
         if not texts:
             if self.is_required:
@@ -144,7 +144,7 @@ def read_parameters(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
     """Return the values of the parameters of a route, by name.
 
     Raises:
-        ProblemError: for a query that is too long, an unknown name, or a value that cannot be.
+        ProblemError: for a query that is too long, an unknown name, or an invalid value.
     """
     if len(query) > _LONGEST_QUERY:
         raise ProblemError(

@@ -44,7 +44,7 @@ class PathTable(Generic[_R]):
 
     Args:
         routes: all of them.
-        hint: says where the paths are listed, for the problem of a path that there is not.
+        hint: where the paths are listed, for the problem of an unknown path.
     """
 
     def __init__(self, routes: Iterable[_R], hint: str) -> None:
@@ -96,7 +96,7 @@ def raw_path(scope: Scope) -> str:
 
 
 def _compile_matchers(routes: Iterable[_R]) -> dict[str, _Matcher[_R]]:
-    """Return a matcher for each path; those that end in an act, such as `:run`, come first."""
+    """Return a matcher for each path; paths that end in an action, such as `:run`, come first."""
     found: dict[str, _Matcher[_R]] = {}
     for route in sorted(routes, key=lambda one: ":" not in one.path):
         if route.path not in found:

@@ -25,7 +25,7 @@ _AGAIN: Final = "Try again in a few seconds."
 
 
 class ProblemError(Exception):
-    """An answer that is an error.
+    """An error answer.
 
     Args:
         status: of the response.
@@ -34,7 +34,7 @@ class ProblemError(Exception):
         remedy: what to do about it, as a sentence.
         field: the parameter, header or field of the body that is wrong; empty for none.
         headers: of the response.
-        facts: further members.
+        facts: additional members.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ProblemError(Exception):
         self.facts = facts
 
     def content(self) -> dict[str, Any]:
-        """Return the members of the problem; empty ones are left out."""
+        """Return the members of the problem, without empty ones."""
         members = {
             "type": _TYPE + self.code,
             "title": self.code.replace("_", " ").capitalize(),
@@ -77,7 +77,7 @@ class ProblemError(Exception):
 
 
 def wrong_value(field: str, remedy: str) -> ProblemError:
-    """Return the problem of a parameter or field that cannot be."""
+    """Return the problem of an invalid parameter or field."""
     return ProblemError(422, "invalid_value", f"{field} is wrong.", remedy, field=field)
 
 
@@ -95,7 +95,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
     (errors.RedisError, 503),
     (errors.ClientClosedError, 503),
 )
-"""Statuses by kind of error, the first that fits; any other error of pyasynq is a conflict, 409."""
+"""HTTP status by error class; the first match counts. Any other error of pyasynq is a conflict, 409."""
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "task_not_found": "It has ended without retention, or was deleted; search by its id.",
@@ -115,7 +115,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 
 
 def to_problem(error: Exception) -> ProblemError:
-    """Return the problem of an error. An unforeseen one is logged under a number, which the problem has."""
+    """Return the problem for an error. An unexpected one is logged under a number that the problem shows."""
     if isinstance(error, ProblemError):
         return error
     if not isinstance(error, errors.PyasynqError):

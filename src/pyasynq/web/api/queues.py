@@ -1,4 +1,4 @@
-"""Handlers of queues: counts, limits, history, groups, reports, and what changes a queue."""
+"""Handlers of queues: counts, limits, history, groups, reports, and changes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def handle_change_limits(call: ApiCall) -> Record:
 
 
 def read_changes(body: Any) -> LimitChanges:
-    """Return the limits that a body names. Raises `ProblemError` if there is none."""
+    """Return the limits in a body. Raises `ProblemError` if it has none."""
     given = {name: getattr(body, name) for name in LimitChanges.__annotations__}
     changes = {name: value for name, value in given.items() if value is not msgspec.UNSET}
     if not changes:
@@ -96,7 +96,7 @@ async def handle_set_wait_objective(call: ApiCall) -> Record:
 
 
 async def handle_list_history(call: ApiCall) -> Listing:
-    """Return what a queue processed, today first."""
+    """Return the daily numbers of processed tasks of a queue, today first."""
     return Listing([describe_day(day) for day in await call.operator.history(call.queue, call["days"])])
 
 
@@ -131,7 +131,7 @@ async def handle_list_type_counts(call: ApiCall) -> Listing:
 
 
 async def handle_get_scale(call: ApiCall) -> Record:
-    """Return how many tasks of some queues want a slot now or soon; a paused queue wants none."""
+    """Return the number of tasks that want a slot now or soon, of some queues; a paused queue wants none."""
     infos = [await call.operator.queue(name) for name in dict.fromkeys(call["queue"])]
     running = [info for info in infos if not info.paused]
     active, pending = sum(info.active for info in infos), sum(info.pending for info in running)

@@ -1,7 +1,4 @@
-"""Records of the API: shared with the command line's `-o json`, or only in the API.
-
-A view declares the fields of a record once, for the answer and for its JSON Schema.
-"""
+"""Records of the API: those of the command line's `-o json`, and records that only the API has."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _DEEPEST_DATA: Final = 200
-"""Levels of a payload or result that is shown as JSON; a deeper one is shown as text."""
+"""Maximum nesting of a payload or result that is shown as JSON; a deeper one is shown as text."""
 
 
 def _view(name: str, *fields: Field) -> View:
@@ -213,7 +210,7 @@ COMPONENTS: Final = {
 
 
 def encode_record(view: View, record: Record) -> dict[str, Any]:
-    """Return a record as JSON has it."""
+    """Encode a record as a JSON value."""
     return {field.name: _encode_value(field, record[field.name]) for field in view.fields}
 
 
@@ -281,7 +278,7 @@ def describe_cancel(result: CancelResult) -> Record:
 
 
 def describe_worker(worker: WorkerInfo) -> Record:
-    """Return what a server runs in one of its slots, without the payload."""
+    """Return the record of a task that a server runs, without the payload."""
     return {
         "id": worker.task_id,
         "queue": worker.queue,
@@ -292,7 +289,7 @@ def describe_worker(worker: WorkerInfo) -> Record:
 
 
 def describe_operation_preview(preview: OperationPreview) -> Record:
-    """Return the record of what an operation would do."""
+    """Return the record of an operation's preview."""
     return {
         "dry_run": True,
         "act": str(preview.act),

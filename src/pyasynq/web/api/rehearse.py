@@ -1,4 +1,4 @@
-"""Dry runs: everything is checked as for the change itself, and nothing is changed."""
+"""Dry runs: check everything as for the change itself, and change nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ACTS: Final = {
     "delete_tasks": Act.DELETE,
     "cancel_tasks": Act.CANCEL,
 }
-"""The act whose states a verb shares."""
+"""Verbs that are allowed in the same task states as an act of operations: the act by verb."""
 _NEEDS_NO_QUEUE: Final = frozenset({"enqueue", "set_queue_limits", "set_wait_objective"})
 
 
@@ -39,7 +39,7 @@ async def rehearse(call: ApiCall, name: str) -> Record:
     """Check that a verb may be called with this request (dry run); return the record of the answer.
 
     Raises:
-        Exception: what the call itself would raise, as far as it can be known before.
+        Exception: the error of the call itself, if it can be predicted.
     """
     verb = VERBS[name]
     await _check_subject(call, verb)

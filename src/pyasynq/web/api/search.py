@@ -22,7 +22,7 @@ LINES: Final = "application/x-ndjson"
 
 
 async def handle_search(call: ApiCall) -> Listing | Lines:
-    """Return the tasks that a query finds, newest first; as lines of JSON all of them."""
+    """Return the tasks that match a query, newest first; as JSON lines it returns all of them."""
     queues = call["queue"] or None
     if LINES in call.header("accept"):
         return await _export(call)

@@ -24,12 +24,12 @@ _MOST_POINTS: Final = 100_000
 
 
 async def handle_get_me(call: ApiCall) -> Record:
-    """Return the user of the request, and what the user may."""
+    """Return the user of the request, with permissions."""
     return describe_access(call.operator.access)
 
 
 async def handle_list_latency(call: ApiCall) -> Listing:
-    """Return how long tasks waited and ran, by queue and type."""
+    """Return wait and run times of tasks, by queue and type."""
     return Listing(describe_series(await _read_series(call)))
 
 
@@ -81,7 +81,7 @@ async def handle_save_view(call: ApiCall) -> Created:
 
 
 async def handle_delete_view(call: ApiCall) -> None:
-    """Delete a view of the user's own, or with `shared` a shared one of anyone."""
+    """Delete one of the user's own views, or with `shared` a shared view of any user."""
     delete = call.operator.delete_shared_view if call["shared"] else call.operator.delete_view
     if not await delete(call.names["view"]):
         raise ProblemError(404, "view_not_found", "There is no such view of yours.", "GET /views lists them.")

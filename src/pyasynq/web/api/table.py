@@ -1,4 +1,4 @@
-"""The table of all routes below `/api/v1`, from which router, checks and OpenAPI document follow."""
+"""Route table of `/api/v1`: source of the router, the checks and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ProgramRoute:
     is_list: bool = False
     """Whether the answer is a page: `items`, `next`, and facts."""
     facts: tuple[str, ...] = ()
-    """Further members of a page."""
+    """Additional members of a page."""
     parameters: tuple[Parameter, ...] = ()
     body: type[msgspec.Struct] | None = None
     status: int = 200
@@ -487,4 +487,4 @@ API_ROUTES: Final = (
         rehearse=rehearse.rehearse_deletion_of_view,
     ),
 )
-"""All routes, except that of the OpenAPI document itself. The first one that fits answers."""
+"""All routes, except that of the OpenAPI document itself. The first matching route answers."""

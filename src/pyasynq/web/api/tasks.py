@@ -111,8 +111,8 @@ def build_task(call: ApiCall) -> Task:
     """Return the task that a body and the idempotency key describe.
 
     Raises:
-        ProblemError: for several payloads, or a key that cannot be.
-        InvalidOptionError: for an option that cannot be.
+        ProblemError: for several payloads, or an invalid key.
+        InvalidOptionError: for an invalid option.
     """
     body: EnqueueRequest = call.body
     options = {

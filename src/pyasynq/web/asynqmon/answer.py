@@ -32,7 +32,7 @@ _LONGEST_NUMBER: Final = 9
 
 
 class ApiError(Exception):
-    """An answer that is an error.
+    """An error answer.
 
     Attributes:
         status: of the response.
@@ -53,7 +53,7 @@ class ApiRequest:
     operator: Operator
     settings: Settings
     recent: Recent
-    """Returns an answer of a few seconds ago, which users with the same permissions share."""
+    """Function that returns an answer cached for a few seconds; users with equal permissions share it."""
     names: dict[str, str] = field(default_factory=dict)
     """Segments of the path: `queue`, `task`, `group`, `state`, `entry`."""
 
@@ -78,7 +78,7 @@ class ApiRequest:
         return self.names.get("group", "")
 
     def page(self) -> tuple[int, int]:
-        """Return number and size of the page that is asked for.
+        """Return number and size of the requested page.
 
         A text that is not a number is ignored. A size below 1 is as much as a page can have.
         """
@@ -98,7 +98,7 @@ class ApiRequest:
         """Return the ids in the body, `{"task_ids": [...]}`.
 
         Raises:
-            ApiError: for a body that is something else, or larger than 1,000,000 bytes.
+            ApiError: for an invalid body, or one of more than 1,000,000 bytes.
         """
         body = bytearray()
         async for chunk in self.request.stream():

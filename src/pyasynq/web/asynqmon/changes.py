@@ -114,7 +114,7 @@ async def answer_delete_batch(ask: ApiRequest) -> Response:
 
 
 async def answer_cancel_task(ask: ApiRequest) -> Response:
-    """Ask for the cancellation of a task; one that does not run is left alone without an error."""
+    """Request the cancellation of a task; a task that is not running is left alone without an error."""
     await _cancel(ask, [ask.names["task"]])
     return _answer_done()
 
@@ -127,7 +127,7 @@ async def answer_cancel_batch(ask: ApiRequest) -> Response:
 
 
 async def answer_cancel_all(ask: ApiRequest) -> Response:
-    """Ask for the cancellation of all tasks that run."""
+    """Request the cancellation of all running tasks."""
     with _explain_missing_queue():
         for page in itertools.count(1):
             tasks = await ask.operator.tasks(ask.queue, TaskState.ACTIVE, page, _CANCELED_AT_ONCE)
@@ -168,6 +168,6 @@ def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[Non
 
 
 def _explain_missing_tasks(state: TaskState) -> str:
-    """Return what asynqmon says of a missing queue when all tasks of a state are to be changed."""
+    """Return asynqmon's text about a missing queue for an action on all tasks of a state."""
     code = "INTERNAL_ERROR" if state in {TaskState.PENDING, TaskState.AGGREGATING} else "NOT_FOUND"
     return f"{code}: INTERNAL_ERROR: queue {{}} does not exist"

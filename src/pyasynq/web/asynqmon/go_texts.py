@@ -72,7 +72,7 @@ def format_data(data: bytes, most: int | None) -> str:
 
     Args:
         data: a payload or a result.
-        most: number of characters, after which `…` stands for the rest; None is all of them.
+        most: maximum number of characters, after which the rest is replaced by `…`; None is unlimited.
     """
     try:
         text = data.decode()

@@ -1,4 +1,4 @@
-"""The charts of asynqmon: nine queries that a Prometheus answers, passed on as they come."""
+"""The charts of asynqmon: nine Prometheus queries, whose answers are passed on unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _QUERIES: Final[Mapping[str, str]] = {
 _HOUR: Final = 3_600
 _DAY: Final = 24 * _HOUR
 _STEPS: Final = ((6 * _HOUR, 10), (_DAY, 60), (8 * _DAY, 180), (30 * _DAY, 600))
-"""Seconds between two points of a chart that covers at most so long."""
+"""Pairs of the longest time span of a chart and the seconds between two of its points."""
 _MOST_POINTS: Final = 3_000
 _PATIENCE: Final = 10.0
 _LARGEST_REPLY: Final = 50_000_000

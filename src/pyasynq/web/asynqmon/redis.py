@@ -1,4 +1,4 @@
-"""The route of asynqmon that shows Redis itself."""
+"""The route of asynqmon that describes Redis."""
 
 from __future__ import annotations
 

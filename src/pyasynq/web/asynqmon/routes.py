@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq.web")
 _MEMORY_SECONDS: Final = 10.0
-"""Age up to which an estimate of memory is shown again."""
+"""Seconds for which an estimate of memory is cached."""
 _PREFIX: Final = "/api"
 _METHODS: Final = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")

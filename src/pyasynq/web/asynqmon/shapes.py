@@ -1,4 +1,4 @@
-"""JSON objects of asynqmon, made of what the operator returns."""
+"""JSON objects of asynqmon, built from results of the operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
 _NO_TIME: Final = "-"
-"""Start and deadline of an active task that no server names."""
+"""Placeholder for start and deadline of an active task that no server's record names."""
 
 
 class TextLimits(NamedTuple):
@@ -35,7 +35,7 @@ class TextLimits(NamedTuple):
 
 
 def describe_queue_snapshot(info: QueueInfo, memory: int) -> dict[str, Any]:
-    """Return the counts of a queue, and the bytes that it was estimated to take lately."""
+    """Return the counts of a queue, and the last estimate of its memory."""
     return {
         "queue": info.queue,
         "memory_usage_bytes": memory,
@@ -85,7 +85,7 @@ def describe_listed_task(
     Args:
         task: the task.
         limits: of payload and result.
-        workers: what runs active tasks, by their ids.
+        workers: servers' records of active tasks, by task id.
     """
     shape = {
         "id": task.id,
@@ -116,7 +116,7 @@ def describe_listed_task(
 
 
 def describe_whole_task(task: TaskInfo, limits: TextLimits) -> dict[str, Any]:
-    """Return everything that is known of a task."""
+    """Return all known facts about a task."""
     return {
         "id": task.id,
         "queue": task.queue,

@@ -1,4 +1,4 @@
-"""Authentication: passwords, trusted proxies, bearer tokens, the host application, this machine alone."""
+"""Authentication: passwords, trusted proxies, bearer tokens, the host application, or loopback only."""
 
 from __future__ import annotations
 

@@ -68,12 +68,12 @@ class CredentialsFile:
         self._load()
 
     def find(self, name: str) -> Credential | None:
-        """Return the person of that name."""
+        """Return the credential of the person with that name."""
         self._load()
         return self._passwords.get(name)
 
     def check_password(self, name: str, password: str) -> Credential | None:
-        """Return the person if the password is right. Takes as long for a name that is not there."""
+        """Return the person's credential if the password is right; takes equally long for an unknown name."""
         found = self.find(name)
         is_right = verify_password(password, (found or self._absent).secret_hash)
         return found if found is not None and is_right else None

@@ -1,4 +1,4 @@
-"""Ways to tell who makes a request; each returns the user, or None when it does not know."""
+"""Authenticators: each returns the user of a request, or None if it cannot tell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Authenticator(Protocol):
     """Authenticator of requests. `dashboard(auth=...)` takes one, or a list that is tried in order."""
 
     async def identify(self, request: Request) -> User | None:
-        """Return the user, or None if the request does not say."""
+        """Return the user, or None if the request does not identify one."""
 
 
 class LoopbackOnly:
@@ -76,7 +76,7 @@ class TrustedProxy:
         queues: patterns of the queues for each group; groups that are not named see all.
 
     Raises:
-        ConfigurationError: for a network or a role that cannot be.
+        ConfigurationError: for an invalid network or role.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ def forwarded_for(request: Request) -> str:
 
 
 def get_requested_host(request: Request) -> str:
-    """Return the host that the client asked for, without the port."""
+    """Return the host that the client requested, without the port."""
     host = request.headers.get("host", "")
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 

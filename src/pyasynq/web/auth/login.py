@@ -1,4 +1,4 @@
-"""The login page: names and passwords of a credentials file."""
+"""The login page: asks for a name and a password of the credentials file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 _MOST_HASHES: Final = 2
-"""Largest number of password hashes at once: each takes 32 MiB and a core for a moment."""
+"""Maximum number of passwords hashed at once: each takes 32 MiB and a core for a moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ _NONCE_BYTES: Final = 9
 def is_same_origin(request: Request) -> bool:
     """Return whether the browser says that our own page made the request.
 
-    A request without `Sec-Fetch-Site` and `Origin` comes from an old browser or a program; the token in the
-    form decides alone.
+    A request without `Sec-Fetch-Site` and `Origin` comes from an old browser or a program; only the token in
+    the form decides.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:

@@ -1,4 +1,4 @@
-"""A bound on how often something may be tried, for each key; sliding window in memory."""
+"""Rate limit of attempts for each key, such as an address (sliding window in memory)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_KEYS: Final = 10_000
 
 
 class RateLimit:
-    """Allows a number of tries in a time.
+    """Allows a number of attempts within a time.
 
     Args:
         tries: this many.
@@ -28,7 +28,7 @@ class RateLimit:
         self._times: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
     def allow(self, key: Hashable) -> bool:
-        """Count a try, and return whether it is allowed."""
+        """Count an attempt, and return whether it is allowed."""
         times = self._keep_recent(key)
         if len(times) >= self._tries:
             return False
@@ -40,7 +40,7 @@ class RateLimit:
         return self._tries - len(self._keep_recent(key))
 
     def wait_seconds(self, key: Hashable) -> float:
-        """Return after how many seconds the next try is allowed."""
+        """Return the seconds until the next attempt is allowed."""
         times = self._keep_recent(key)
         return max(times[0] + self._seconds - self._clock(), 0.0) if len(times) >= self._tries else 0.0
 

@@ -1,4 +1,4 @@
-"""The secret of a dashboard, and the keys derived from it: one for each purpose."""
+"""The secret of a dashboard, and the keys that are derived from it, one for each purpose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GENERATED_BYTES: Final = 32
 
 
 class SigningSecret:
-    """Signs and derives; the first of several secrets signs, all of them verify.
+    """Signs data and derives keys; the first of several secrets signs, all of them verify.
 
     Args:
         text: one secret or several with commas between; `file:/path` reads them from a file. None takes
@@ -53,7 +53,7 @@ class SigningSecret:
         return _text(hmac.digest(self.derive(purpose), data, "sha256"))
 
     def verify(self, purpose: str, data: bytes, signature: str) -> bool:
-        """Return whether one of the secrets made the signature; takes the same time for every answer."""
+        """Return whether one of the secrets made the signature, in constant time."""
         found = False
         for key in self._keys:
             expected = _text(hmac.digest(_derive(key, purpose), data, "sha256"))

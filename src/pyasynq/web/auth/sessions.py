@@ -1,4 +1,4 @@
-"""Sessions of people who signed in, carried in a signed cookie; they end after 12 idle hours."""
+"""Login sessions in a signed cookie; a session ends after 12 idle hours."""
 
 from __future__ import annotations
 
@@ -75,18 +75,18 @@ class Sessions:
         return None if is_over else session
 
     def renew(self, session: LoginSession) -> LoginSession | None:
-        """Return the session seen now, or None when its cookie is recent enough."""
+        """Return the session with the present time, or None if its cookie is recent enough."""
         now = int(self._clock())
         return replace(session, seen=now) if now - session.seen > RENEW_SECONDS else None
 
     def end(self, session: LoginSession) -> None:
-        """End a session in this process; its cookie is taken away from the browser besides."""
+        """End a session in this process; the caller also removes its cookie from the browser."""
         self._ended[session.id] = None
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)
 
     def write(self, request: Request, response: Response, session: LoginSession) -> None:
-        """Give a response the cookie of a session."""
+        """Set the session cookie in a response."""
         response.set_cookie(
             self.cookie_name(request),
             self._text(session),
@@ -97,7 +97,7 @@ class Sessions:
         )
 
     def take_away(self, request: Request, response: Response) -> None:
-        """Let the browser forget the cookie."""
+        """Delete the session cookie of the browser."""
         response.delete_cookie(
             self.cookie_name(request),
             path="/",

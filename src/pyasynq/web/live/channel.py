@@ -24,7 +24,7 @@ _LONGEST_INTERVAL: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """Content of a page at one time."""
+    """Rendered content of a page at one time."""
 
     number: int
     title: str
@@ -41,7 +41,7 @@ class Channel:
     """Live page that is rendered periodically while it has viewers, who wait for the next rendering."""
 
     render: Callable[[int], Awaitable[Rendering]]
-    """Renders the page; its argument is the `number` of the new rendering."""
+    """Function that renders the page; its argument is the `number` of the new rendering."""
     epoch: str = field(default_factory=lambda: secrets.token_hex(4))
     latest: Rendering | None = None
     _viewers: int = 0
@@ -69,7 +69,7 @@ class Channel:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def after(self, seen: int, seconds: float) -> Rendering | None:
-        """Wait for a rendering with another number than `seen`; None when the time is over.
+        """Wait for a rendering with another number than `seen`; return None at the timeout.
 
         A slow reader gets only the newest rendering.
         """
@@ -108,7 +108,7 @@ class Channel:
 
 
 def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[str, Any]]]:
-    """Return the events that bring a viewer from one rendering to the next: names and data."""
+    """Return the events, names and data, that update a viewer from one rendering to the next."""
     if after.is_stale:
         return [] if before is not None and before.is_stale else [("stale", {"text": after.problem})]
     events: list[tuple[str, dict[str, Any]]] = []

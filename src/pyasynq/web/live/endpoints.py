@@ -25,7 +25,7 @@ MOST_STREAMS: Final = 500
 """Largest number of streams of one process; further viewers poll."""
 _COMMENT_SECONDS: Final = 15.0
 _CHECK_SECONDS: Final = 10.0
-"""Seconds between two checks whether the session still lasts."""
+"""Seconds between two checks that the session is still valid."""
 _QUERY_PREFIX: Final = "p."
 
 
@@ -84,7 +84,7 @@ async def _stream_events(ask: PageRequest, channels: Channels, channel: Channel)
 
 
 def _is_over(ask: PageRequest) -> bool:
-    """Return whether the viewer's session has ended meanwhile."""
+    """Return whether the viewer's session has ended since the start of the stream."""
     return ask.session is not None and ask.settings.sessions.find(ask.request) is None
 
 

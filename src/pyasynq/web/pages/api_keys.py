@@ -1,4 +1,4 @@
-"""Pages and forms of API keys, with which programs sign in at the task service."""
+"""Pages and forms of API keys, with which programs authenticate at the task service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEYS_SECTION: Final = "keys"
 _SOON: Final = timedelta(days=7)
-"""Time before the end of a key from which it is marked: enough to rotate it on a working day."""
+"""Time before the end of a key in which it is marked: enough to rotate it on a working day."""
 _SECONDS: Final = 2.0
 _QUESTION: Final = "api keys"
 _DAY: Final = 86_400
@@ -60,7 +60,7 @@ _NOT_KEPT: Final = {"Cache-Control": "no-store"}
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyRow:
-    """View model of a key in the list."""
+    """View model of an API key in the list."""
 
     key: str
     name: str
@@ -68,12 +68,12 @@ class ApiKeyRow:
     scopes: str
     queues: str
     rate: str
-    """Requests that it may send; empty for any number."""
+    """Rate limit of the key's requests; empty for no limit."""
     ends: datetime | None
     secrets: int
-    """Secrets that are valid now: two during a rotation."""
+    """Number of valid secrets: two during a rotation."""
     former_ends: datetime | None
-    """When the former secret of a rotation ends."""
+    """Time at which the former secret of a rotation ends."""
     made: datetime
     made_by: str
     rotate_href: str
@@ -82,7 +82,7 @@ class ApiKeyRow:
 
 @dataclass(frozen=True, slots=True)
 class ApiKeysView:
-    """View model of the list."""
+    """View model of the list of API keys."""
 
     total: int
     summary: str
@@ -93,7 +93,7 @@ class ApiKeysView:
 
 @dataclass(frozen=True, slots=True)
 class ScopeChoice:
-    """A scope as a box to tick."""
+    """A scope as a checkbox."""
 
     name: str
     label: str
@@ -103,7 +103,7 @@ class ScopeChoice:
 
 @dataclass(frozen=True, slots=True)
 class NewKeyView:
-    """View model of the form that makes a key."""
+    """View model of the form for a new API key."""
 
     action: str
     name: str
@@ -121,13 +121,13 @@ class NewKeyView:
 
 @dataclass(frozen=True, slots=True)
 class IssuedKeyView:
-    """View model of the page that shows a key's text, this once."""
+    """View model of the page that shows the text of a new key, only once."""
 
     heading: str
     text: str
     note: str
     command: str
-    """The command that does the same."""
+    """Command line with the same effect."""
     done_href: str
 
 
@@ -234,7 +234,7 @@ async def make_program_key(ask: PageRequest, fields: dict[str, str]) -> Response
 
 
 async def _was_made(ask: PageRequest, name: str, fields: Mapping[str, str]) -> bool:
-    """Return whether this user has made a key of this name since the form was opened."""
+    """Return whether this user has made a key with this name since the form was opened."""
     opened = fields.get("opened", "")
     since = int(opened) if opened.isdecimal() and opened.isascii() and len(opened) < 12 else 0
     return any(
@@ -256,7 +256,7 @@ def _repeated_page(ask: PageRequest, name: str) -> Page:
 
 
 async def key_question(ask: PageRequest) -> Page:
-    """Ask before a key is rotated or deleted."""
+    """Return the confirmation form before a key is rotated or deleted."""
     verb = _read_verb(ask)
     ask.require_everywhere(f"{verb}_api_key")
     key = await _read_key(ask)
@@ -327,7 +327,7 @@ async def _read_key(ask: PageRequest) -> ApiKey:
 
 
 def _newest(key: ApiKey) -> str:
-    """Return what tells the newest secret from a later one, without telling anything of it."""
+    """Return an identifier of the key's newest secret, which reveals nothing about the secret."""
     return str(int(key.secrets[0].made_at.timestamp())) if key.secrets else ""
 
 

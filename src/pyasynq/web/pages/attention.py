@@ -1,4 +1,4 @@
-"""Attention: findings with one action each, and their snoozes with a reason."""
+"""Attention page: findings with one action each, and their snoozes with a reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOOKS: Final = (
     (_MIDDLING, "warn", "warning", "Warning"),
     (0, "", "info", "Note"),
 )
-"""Tone, symbol and word from a severity on."""
+"""Tone, symbol and word by minimum severity."""
 _DONE: Final = {
     "resume_queue": "The queue is running again.",
     "set_queue_limits": "The stored limits were removed.",
@@ -162,7 +162,7 @@ def _may_everywhere(ask: PageRequest) -> bool:
 
 
 def _split(sentence: str, name: str) -> tuple[str, str, str]:
-    """Return a sentence in three parts around a queue's name; the name is empty if it is not there."""
+    """Return a sentence in three parts around a queue's name; the name is empty if the sentence lacks it."""
     found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sentence) if name else None
     if found is None:
         return sentence, "", ""

@@ -241,7 +241,7 @@ def _notice(ask: PageRequest, ended: OperationInfo) -> Notice:
 
 
 def _from_root(ask: PageRequest, address: str) -> str:
-    """Return an address below the root, for a notice on another page, which makes it relative again."""
+    """Return an address as relative to the root, for a notice on another page, which resolves it again."""
     return address.removeprefix(ask.links.to())
 
 

@@ -143,7 +143,7 @@ async def enqueue_task(ask: PageRequest, form: dict[str, str]) -> Response:
 async def _check_configured(
     ask: PageRequest, form: Mapping[str, str], queue: str, payload: bytes
 ) -> dict[str, str]:
-    """Return why the task service would refuse a payload of one of its types, by field."""
+    """Return the error message of the field for a payload that the task service would refuse."""
     if queue != form["type"]:
         return {}
     problem = find_param_problem(await read_configured_types(ask), queue, payload)
@@ -156,7 +156,7 @@ async def _check_configured(
 
 
 def _explain(error: failures.PyasynqError, form: Mapping[str, str]) -> tuple[int, str, str]:
-    """Return the status, the field and the sentence for a task that was not enqueued."""
+    """Return status, field and sentence for the error of a task that was not enqueued."""
     if isinstance(error, failures.InvalidOptionError):
         place = error.option
         if place == "payload" and form.get("mode") == "fields":
@@ -256,7 +256,7 @@ def _copy(task: TaskInfo) -> tuple[dict[str, str], str]:
 
 
 async def _find_type(ask: PageRequest, name: str) -> TaskTypeInfo | None:
-    """Return what workers publish of a type; without a schema, what the task service has configured."""
+    """Return what workers have published about a type; if no schema, what the task service has configured."""
     found = next((one for one in await _published(ask) if one.type == name and not one.is_prefix), None)
     stored = next((one for one in await read_configured_types(ask) if one.name == name), None)
     if stored is None or (found is not None and found.schema is not None):

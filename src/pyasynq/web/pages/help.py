@@ -1,4 +1,4 @@
-"""Help: keys, the query language, and where more is."""
+"""Help page: keys, the query language, and links to the documentation."""
 
 from __future__ import annotations
 

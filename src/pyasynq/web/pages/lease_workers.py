@@ -1,4 +1,4 @@
-"""The page of workers elsewhere: programs in any language that lease tasks over HTTP."""
+"""The page of workers elsewhere: programs in any language that lease tasks from the task service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseWorkerRow:
-    """View model of a worker."""
+    """View model of a worker that leases tasks."""
 
     key: str
     name: str
@@ -41,12 +41,12 @@ class LeaseWorkerRow:
     parked: int
     queues: str
     program: str
-    """Language and version, as the worker gives them."""
+    """Language and version, as reported by the worker."""
     place: str
     """Host and process."""
     key_id: str
     key_href: str
-    """Address of its API key in the list of keys; empty for users who may not see it."""
+    """Address of the worker's API key in the list of keys; empty for users who may not see it."""
     seen: datetime
 
 
@@ -83,7 +83,7 @@ async def lease_workers_page(ask: PageRequest) -> Page:
 
 
 async def read_lease_workers(ask: PageRequest) -> Sequence[LeaseWorker]:
-    """Return the workers that lease over HTTP, of at most a few seconds ago."""
+    """Return the workers that lease from the task service; cached for a few seconds."""
     return await ask.target.recent(ask.user, "lease workers", ask.operator.lease_workers, _SECONDS)
 
 

@@ -200,13 +200,13 @@ def operation_row(ask: PageRequest, info: OperationInfo) -> OperationRow:
 
 
 def operation_title(info: OperationInfo) -> str:
-    """Return what an operation does, in words: `Delete 1,120 tasks of payments`."""
+    """Return a title for an operation: `Delete 1,120 tasks of payments`."""
     title = act_title(info.act, counted(info.total, "task"))
     return f"{title} of {some(info.queues, 2)}" if info.queues else title
 
 
 def act_title(act: Act, tasks: str) -> str:
-    """Return what is done with some tasks: `Enqueue 3 tasks again`."""
+    """Return a title for an act on some tasks: `Enqueue 3 tasks again`."""
     return _TITLES[act].format(tasks)
 
 
@@ -216,7 +216,7 @@ def _progress(info: OperationInfo) -> str:
 
 
 def _orders(ask: PageRequest, info: OperationInfo) -> tuple[Order, ...]:
-    """Return the buttons that make sense now and that the user may press."""
+    """Return the buttons that are possible in this state and that the user may press."""
     names: list[tuple[str, str, bool]] = []
     if info.state is OperationState.RUNNING:
         if info.is_orphaned:

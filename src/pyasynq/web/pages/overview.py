@@ -39,7 +39,7 @@ _RATE_MINUTES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number with its word and a comparison."""
+    """A number with its label and a comparison."""
 
     name: str
     word: str
@@ -51,7 +51,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """Servers of one engine."""
+    """Servers with the same engine."""
 
     engine: str
     servers: int
@@ -61,7 +61,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class TimeRow:
-    """A task type with the time that its attempts took."""
+    """A task type with the total time of its attempts."""
 
     name: str
     href: str
@@ -216,7 +216,7 @@ def _figures(
 
 
 def _failures(bars: Sequence[Sequence[int]]) -> tuple[float, ...]:
-    """Return the failed attempts of the last minutes; nothing where workers do not count."""
+    """Return the failed attempts of the last minutes; empty if workers keep no statistics."""
     if not any(map(any, bars)):
         return ()
     failed = [sum(numbers) for numbers in zip(*bars[1:], strict=True)]

@@ -23,9 +23,9 @@ class Pagination(Generic[Row]):
 
     shown: tuple[Row, ...]
     text: str
-    """Which of how many are shown: `51 to 100 of 4,000`, or `3 queues` of a single page."""
+    """Range of the shown rows: `51 to 100 of 4,000`, or `3 queues` for a single page."""
     newer: str
-    """Address of the first page; empty on it."""
+    """Address of the first page; empty on the first page."""
     older: str
     """Address of the next page; empty on the last one."""
 

@@ -1,4 +1,4 @@
-"""Commands of the palette: pages of queues and task types, and forms that make something."""
+"""Entries of the command palette: pages of queues and task types, and forms that create something."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMS = (
     ("Enqueue a task", "enqueue", "enqueue"),
     ("Make a task type", "set_type_configuration", "new-task-type"),
 )
-"""Label, verb and address of forms that are for no queue in particular."""
+"""Label, verb and address of forms that belong to no particular queue."""
 
 
 async def palette_response(ask: PageRequest) -> Response:

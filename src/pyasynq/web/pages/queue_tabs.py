@@ -40,7 +40,7 @@ _HISTORY_DAYS: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class TasksTab:
-    """Tasks of one state."""
+    """View model of the tab with the tasks of one state."""
 
     look: StateLook
     rows: tuple[TaskRow, ...]
@@ -71,7 +71,7 @@ class VerbButton:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group of tasks."""
+    """View model of a group of tasks."""
 
     name: str
     href: str
@@ -80,7 +80,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupsTab:
-    """The groups of the queue."""
+    """View model of the tab with the groups of the queue."""
 
     rows: tuple[GroupRow, ...]
     summary: str
@@ -88,7 +88,7 @@ class GroupsTab:
 
 @dataclass(frozen=True, slots=True)
 class TypesTab:
-    """The types of the queue."""
+    """View model of the tab with the task types of the queue."""
 
     looks: tuple[StateLook, ...]
     rows: tuple[TypeSummary, ...]
@@ -100,7 +100,7 @@ class TypesTab:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """Failed tasks with one error."""
+    """View model of failed tasks with equal errors."""
 
     signature: str
     href: str
@@ -113,7 +113,7 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True)
 class ErrorsTab:
-    """The errors of the queue."""
+    """View model of the tab with the errors of the queue."""
 
     rows: tuple[ErrorRow, ...]
     summary: str
@@ -121,7 +121,7 @@ class ErrorsTab:
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """Limits from one source: stored ones, or a server's."""
+    """View model of limits from one source: stored ones, or a server's."""
 
     who: str
     note: str
@@ -159,7 +159,7 @@ class HistoryTab:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRow:
-    """A server that takes from the queue."""
+    """View model of a server that takes tasks from the queue."""
 
     name: str
     href: str
@@ -172,7 +172,7 @@ class ConsumerRow:
 
 @dataclass(frozen=True, slots=True)
 class ConsumersTab:
-    """Servers that take from the queue."""
+    """View model of the tab with the servers that take tasks from the queue."""
 
     rows: tuple[ConsumerRow, ...]
     waiting: int

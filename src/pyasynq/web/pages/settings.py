@@ -1,4 +1,4 @@
-"""Choices of a viewer, and the viewer's account."""
+"""Settings page: preferences and account of the viewer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PreferenceChoice:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A permission of the viewer."""
+    """A permission that the viewer has."""
 
     name: str
     queues: str

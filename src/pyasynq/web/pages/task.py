@@ -54,7 +54,7 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class DataTab:
-    """A choice of data."""
+    """A tab that selects the shown data."""
 
     name: str
     label: str
@@ -65,7 +65,7 @@ class DataTab:
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """A way to show the data."""
+    """A choice of the form in which data are shown."""
 
     label: str
     href: str

@@ -1,4 +1,4 @@
-"""The page of one type of the task service: configuration, load, workers, schema, and who changed it."""
+"""The page of one type of the task service: configuration, load, workers, schema and changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_OTHERS: Final = frozenset({"name", "kind", "managed"})
 _LONGEST_TEXT: Final = 1_000
 _LONGEST_SCHEMA: Final = 20_000
 _MOST_MILLISECONDS: Final = 253_402_300_799_000
-"""The end of the year 9999."""
+"""Unix time of the end of the year 9999 in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,18 @@ class TaskTypeView:
     others: tuple[tuple[str, str], ...]
     """Name and value of each field that the form does not show, such as the URL of the kind `http`."""
     fields: tuple[tuple[str, str, bool], ...]
-    """Label and value of each field but the schema, and whether it is set."""
+    """Label, value and state (set or not) of each field except the schema."""
     schema: str
     changed_at: datetime | None
     changes: tuple[TypeChange, ...] | None
-    """None for a user who may not read the audit."""
+    """Changes from the audit; None for a user who may not read the audit."""
     changes_href: str
     versions: tuple[tuple[datetime, str], ...]
-    """Time of each earlier version, and address of the form with its fields; none for who may not edit."""
+    """Time of each earlier version, and address of the form with its fields; empty for users who may not
+    edit."""
     workers: tuple[TypeWorker, ...]
     elsewhere: tuple[LeaseWorkerRow, ...]
-    """Workers that lease tasks of the type over HTTP."""
+    """Workers that lease tasks of the type from the task service."""
     worker_command: str
     figures: tuple[tuple[str, str, str], ...]
     """Label, number and address of tasks in each state."""
@@ -84,7 +85,7 @@ class TaskTypeView:
     edit_href: str
     delete_href: str
     locked: str
-    """Why it cannot be edited here."""
+    """Reason why the configuration cannot be edited here; empty if it can."""
     call: str
     """The configuration as a call of the API of the task service."""
     toml: str
@@ -152,7 +153,7 @@ async def task_type_page(ask: PageRequest) -> Page:
 
 
 def _redact(ask: PageRequest, stored: TypeConfiguration) -> TypeConfiguration:
-    """Return a configuration without the values of headers that are secrets by their names."""
+    """Return a configuration without the values of headers whose names mark them as secret."""
     headers = stored.content.get("headers")
     if not isinstance(headers, dict):
         return stored
@@ -162,7 +163,7 @@ def _redact(ask: PageRequest, stored: TypeConfiguration) -> TypeConfiguration:
 
 
 def missing_type_page(ask: PageRequest, name: str) -> Page:
-    """Return the page for a type that is not configured, or that the user does not see."""
+    """Return the page for a type that is not configured, or that is hidden from the user."""
     text = "It was deleted, or it was never configured. Its tasks, if there are any, are in its queue."
     steps = (
         NextStep("All task types", ask.links.to(SECTION)),
@@ -172,7 +173,7 @@ def missing_type_page(ask: PageRequest, name: str) -> Page:
 
 
 def explain_lock(stored: TypeConfiguration) -> str:
-    """Return why a configuration is not edited here; empty for one that is."""
+    """Return the reason why a configuration cannot be edited here; empty if it can."""
     if not is_editable(stored.content):
         return "It has fields that this version of pyasynq does not know, so they are not edited here."
     if stored.content.get("managed", "file") != "api":
@@ -184,24 +185,24 @@ def explain_lock(stored: TypeConfiguration) -> str:
 
 
 def moment_of(stored: TypeConfiguration) -> datetime | None:
-    """Return when a configuration was changed, which its version tells; None if it does not."""
+    """Return the time of a configuration's last change, derived from its version; None if unknown."""
     return to_version_time(stored.version)
 
 
 def to_version_time(version: int) -> datetime | None:
-    """Return the time of a version, which is its milliseconds; None if it is not a time."""
+    """Return the time that a version number contains, in milliseconds; None for other numbers."""
     return datetime.fromtimestamp(version / 1_000, UTC) if 0 < version < _MOST_MILLISECONDS else None
 
 
 async def last_change(ask: PageRequest, name: str) -> str:
-    """Return who has changed a type last, as far as the user may read the audit: `by mira`."""
+    """Return the author of the last change of a type, if the user may read the audit: `by mira`."""
     ask.target.forget(ask.user, ("type changes", name))
     changes = await _read_changes(ask, name)
     return f"by {changes[0].who}" if changes else ""
 
 
 async def _read_changes(ask: PageRequest, name: str) -> tuple[TypeChange, ...] | None:
-    """Return the newest changes of a type, of at most some seconds ago."""
+    """Return the newest changes of a type; cached for some seconds."""
     if not ask.may("audit", name):
         return None
 
@@ -223,7 +224,7 @@ async def _read_changes(ask: PageRequest, name: str) -> tuple[TypeChange, ...] |
 
 
 async def _read_versions(ask: PageRequest, stored: TypeConfiguration) -> tuple[tuple[datetime, str], ...]:
-    """Return the earlier versions that can be stored again, the newest first."""
+    """Return the earlier versions that can be restored, the newest first."""
     found = await ask.target.recent(
         ask.user,
         ("type versions", stored.name),

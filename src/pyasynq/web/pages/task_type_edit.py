@@ -63,7 +63,7 @@ class EditView:
 
 @dataclass(frozen=True, slots=True)
 class ChangeView:
-    """View model of the question that shows the difference."""
+    """View model of the confirmation page that shows the difference."""
 
     heading: str
     action: str
@@ -81,7 +81,7 @@ class ChangeView:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a form says: the type, what it began with, and the typed texts."""
+    """Content of a form: the type, the version that it began with, and the typed texts."""
 
     name: str
     version: int
@@ -94,7 +94,7 @@ class _Form:
 
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
-        """Fields that carry the beginning along."""
+        """Hidden fields with the version and configuration that the form began with."""
         return (("version", str(self.version)), ("base", json.dumps(self.base, ensure_ascii=False)))
 
 
@@ -115,7 +115,7 @@ async def edit_page(ask: PageRequest) -> Page:
 
 
 async def _find_version(ask: PageRequest, name: str) -> TypeConfiguration | None:
-    """Return the earlier version that the address names; None if it names none that is kept."""
+    """Return the earlier version in the query parameters; None if there is none, or it is not kept."""
     wanted = ask.query.get("version", "")
     if not wanted:
         return None
@@ -133,18 +133,18 @@ async def new_page(ask: PageRequest) -> Page:
 
 
 async def change_type(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Return the difference that a form would make; store it once the user is sure."""
+    """Return the difference that a form would make; store it after a confirmation."""
     return await _change(ask, _read(fields, ask.name("type"), is_new=False), fields)
 
 
 async def make_type(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Return the configuration that a form would store for a new type; store it once the user is sure."""
+    """Return the configuration that a form would store for a new type; store it after a confirmation."""
     ask.require_somewhere("set_type_configuration")
     return await _change(ask, _read(fields, fields.get("name", "").strip(), is_new=True), fields)
 
 
 async def delete_question(ask: PageRequest) -> Page:
-    """Ask before a type is deleted; its name has to be typed."""
+    """Return the page that asks for the name of a type before its deletion."""
     name = ask.name("type")
     ask.require("delete_type_configuration", name)
     stored = await ask.operator.type_configuration(name)
@@ -217,10 +217,10 @@ async def _find_question(
     *,
     is_sure: bool,
 ) -> Page | None:
-    """Return what is to be asked before a configuration is stored; None if nothing is.
+    """Return the confirmation page before a configuration is stored; None if none is needed.
 
     Raises:
-        InvalidOptionError: the stored one is not edited here.
+        InvalidOptionError: the stored configuration cannot be edited here.
     """
     if form.is_new and stored is not None and not is_sure:
         return _form_page(ask, form, {"name": "is taken: there is such a type already"}, 409)
@@ -237,7 +237,7 @@ def _find_refusal(ask: PageRequest, form: _Form) -> str:
     """Return why a new type cannot have this name for this user; empty if it can.
 
     Raises:
-        PermissionDeniedError: a type that there is may not be changed.
+        PermissionDeniedError: the type exists, and the user may not change it.
         QueueNotFoundError: the user does not see it.
     """
     if not form.is_new or not form.name:
@@ -252,13 +252,13 @@ def _find_refusal(ask: PageRequest, form: _Form) -> str:
 
 
 def _check_lock(stored: TypeConfiguration) -> None:
-    """Raise `InvalidOptionError` for a configuration that is not edited here."""
+    """Raise `InvalidOptionError` for a configuration that cannot be edited here."""
     if reason := explain_lock(stored):
         raise failures.InvalidOptionError("managed", None, f"cannot be edited here. {reason}")
 
 
 def _normalize(stored: TypeConfiguration) -> dict[str, Any]:
-    """Return the fields of the form as the service writes them; as they are if it cannot read them."""
+    """Return the fields of the form as the service writes them; unchanged if it cannot read them."""
     try:
         return select_fields(parse_task_configuration("", dict(stored.content), name=stored.name).to_json())
     except (failures.InvalidOptionError, ImportError):
@@ -332,7 +332,10 @@ async def _preview_page(ask: PageRequest, form: _Form, wanted: Mapping[str, Any]
 async def _late_page(
     ask: PageRequest, form: _Form, stored: TypeConfiguration | None, mine: Mapping[str, Any]
 ) -> Page:
-    """Return the question that shows both changes. To go on puts the user's over what is stored now."""
+    """Return the page that shows two conflicting changes.
+
+    Confirming it applies the user's change to the stored configuration.
+    """
     theirs = {} if stored is None else _normalize(stored)
     merged = merge_changes(form.base, theirs, mine)
     who = await last_change(ask, form.name)
@@ -373,7 +376,7 @@ def _hidden(form: _Form) -> tuple[tuple[str, str], ...]:
 async def _describe_effect(
     ask: PageRequest, name: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> str:
-    """Return what a change of the limits would do to the tasks that run and wait now."""
+    """Return sentences about the effect of new limits on running and waiting tasks."""
     if all(before.get(limit) == after.get(limit) for limit in _LIMITS):
         return ""
     try:

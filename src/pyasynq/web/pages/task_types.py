@@ -26,7 +26,7 @@ SECTION: Final = "task-types"
 _IDLE: Final = QueueHealth("Idle", "pending", "", "idle")
 _NO_WORKER: Final = QueueHealth("No worker", "lost", "bad", "trouble")
 MANAGERS: Final = {"api": "API", "file": "file"}
-"""Owners of a configuration as words; the dashboard changes what the API owns."""
+"""Owners of a configuration in words; the dashboard can change configurations that the API owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ class TaskTypeRow:
     fail: float | None
     """Share of today's attempts that failed."""
     workers: int
-    """Live servers, and workers over HTTP, that take tasks of the type."""
+    """Number of live servers, and of workers elsewhere, that take tasks of the type."""
 
     @property
     def is_unserved(self) -> bool:
-        """Whether tasks wait that no worker takes."""
+        """Whether tasks wait without a worker that takes them."""
         return self.state is _NO_WORKER
 
     @property
     def load(self) -> str:
-        """Tasks that run now, and how many may."""
+        """Running tasks, and the maximum number of them."""
         return formats.number(self.running) + (f" / {self.max_run:,}" if self.max_run else "")
 
 
@@ -132,17 +132,17 @@ async def read_type_rows(ask: PageRequest) -> list[TaskTypeRow]:
 
 
 async def read_configured_types(ask: PageRequest) -> Sequence[TypeConfiguration]:
-    """Return the configurations of types that the user sees, of at most a few seconds ago."""
+    """Return the configurations of types that the user sees; cached for a few seconds."""
     return await ask.target.recent(ask.user, "type configurations", ask.operator.type_configurations)
 
 
 def forget_configurations(ask: PageRequest) -> None:
-    """Let the next page of this user read the configurations again, after a change."""
+    """Clear the cache, so that the user's next page reads the configurations again after a change."""
     ask.target.forget(ask.user, "type configurations")
 
 
 async def count_workers(ask: PageRequest) -> Counter[str]:
-    """Return the number of live servers, and of workers over HTTP, by the queue that they take from."""
+    """Return the number of live servers, and of workers elsewhere, by the queue that they take from."""
     counts = Counter(queue for server in await read_servers(ask) for queue in server.queues)
     elsewhere = [one for one in await read_lease_workers(ask) if one.state != "away"]
     counts.update(queue for one in elsewhere for queue in one.queues)
@@ -152,7 +152,7 @@ async def count_workers(ask: PageRequest) -> Counter[str]:
 def build_type_row(
     ask: PageRequest, stored: TypeConfiguration, info: QueueInfo | None, workers: int
 ) -> TaskTypeRow:
-    """Return the row of a type; one without a queue has had no task yet."""
+    """Return the row of a type; a type without a queue has had no tasks yet."""
     content = stored.content
     max_run = content.get("max_run")
     fail = info.failed / info.processed if info is not None and info.processed else None

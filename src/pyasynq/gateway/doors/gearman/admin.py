@@ -1,4 +1,4 @@
-"""Commands of the text protocol, as `gearadmin` and monitoring programs send them."""
+"""Text commands (admin protocol) of Gearman, as `gearadmin` and monitoring programs send them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNKNOWN: Final = "ERR unknown_command Unknown+server+command\n"
 _UNKNOWN_JOB: Final = "ERR UNKNOWN_JOB\r\n"
 _CANCELLED: Final = "cancelled by Gearman"
 _KNOWN_STATES: Final = (TaskState.ACTIVE, TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY)
-"""States of tasks that are jobs for gearmand."""
+"""Task states that are shown as Gearman jobs."""
 _PAGE: Final = 500
 _MOST_JOBS: Final = 10_000
 
@@ -49,7 +49,7 @@ def _refuse(code: str, text: str) -> str:
 
 
 async def _answer_status(parts: DoorParts, _: list[str]) -> str:
-    """Function, jobs that wait or run, jobs that run, workers of all instances."""
+    """List for each function: its name, all jobs, running jobs, and the workers of all instances."""
     types = parts.list_functions()
     infos = {info.queue: info for info in await parts.operator.queue_infos(types)}
     workers = await parts.count_workers()
@@ -63,7 +63,7 @@ async def _answer_status(parts: DoorParts, _: list[str]) -> str:
 
 
 async def _answer_workers(parts: DoorParts, _: list[str]) -> str:
-    """Number, address, name and functions of each connection of this instance, and each worker of others."""
+    """List each connection: number, address, name, functions; also each worker of other instances."""
     peers = [(one.address, one.name, tuple(one.worker.functions)) for one in parts.sessions]
     for other in await parts.workers.read_others():
         peers += [(other.address, other.name, other.functions)] * other.connections
@@ -88,7 +88,7 @@ async def _answer_show(parts: DoorParts, arguments: list[str]) -> str:
 
 
 async def _list_jobs(parts: DoorParts) -> list[TaskInfo]:
-    """Return the jobs that wait, run, or are for later, of all functions: 10,000 at most."""
+    """Return the waiting, running and scheduled jobs of all functions, 10,000 at most."""
     jobs: list[TaskInfo] = []
     for queue in parts.list_functions():
         for state in _KNOWN_STATES:
@@ -106,7 +106,7 @@ async def _list_jobs(parts: DoorParts) -> list[TaskInfo]:
 
 
 def _describe_job(job: TaskInfo) -> str | None:
-    """Return handle, crashes of its workers, 0 for a job that is not to be ignored, and whether it waits."""
+    """Return a job's line: handle, crashes of its workers, 0 (not ignored), and whether it waits."""
     handle = task_handle(job.queue, job.id)
     if handle is None:
         return None
@@ -119,7 +119,7 @@ def _show_unique(job: TaskInfo) -> str | None:
 
 
 async def _answer_cancel(parts: DoorParts, arguments: list[str]) -> str:
-    """Delete a job; one that runs is cancelled first, and its worker's answer changes nothing."""
+    """Delete a job; a running one is cancelled first, and its worker's later answer has no effect."""
     if len(arguments) != 2 or arguments[0].lower() != "job":
         return _UNKNOWN
     found = find_task(arguments[1].encode("utf-8", "surrogateescape"), parts.list_functions())
@@ -148,7 +148,7 @@ async def _answer_pid(_: DoorParts, __: list[str]) -> str:
 
 
 async def _answer_maxqueue(parts: DoorParts, arguments: list[str]) -> str:
-    """Set `max_run` of a type, or remove it by 0. Jobs above it wait, where gearmand drops them."""
+    """Set `max_run` of a type, or remove it by 0. Jobs above it wait, whereas gearmand drops them."""
     name = arguments[0] if arguments else ""
     number = parse_whole_number(arguments[1]) if len(arguments) > 1 else None
     if name not in parts.list_types() or (len(arguments) > 1 and number is None):

@@ -1,4 +1,4 @@
-"""A connection as a Gearman client: jobs that it submits, their states, and their ends."""
+"""Client side of a Gearman connection: the jobs that it submits, their states, and their ends."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _LONGEST_UNIQUE: Final = 64
 _RESULT_SECONDS: Final = 600.0
-"""Seconds for which a job's result is kept for the clients that wait for it, at least."""
+"""Minimum number of seconds for which a job's result is kept for waiting clients."""
 _UNIQUE_SECONDS: Final = 86_400.0
-"""Longest time for which a unique job keeps others away, if it is never run."""
+"""Maximum number of seconds for which a unique job that never runs blocks equal jobs."""
 _ENDED: Final = frozenset({TaskState.COMPLETED, TaskState.ARCHIVED})
 _FRONT_TRIES: Final = 3
 _NO_FRONT: Final = b"the type is ordered, so no job may pass another: submit it without a priority"
@@ -45,7 +45,7 @@ _SAME_AS_WORKLOAD: Final = b"-"
 
 
 class ClientSide:
-    """The client's part of a connection.
+    """Client side of a Gearman connection.
 
     Args:
         parts: of the door.
@@ -77,14 +77,14 @@ class ClientSide:
         }
 
     def tell(self, queue: str, task_id: str, kind: PacketType, *arguments: bytes) -> None:
-        """Pass on what a worker says of a job, if this client waits for it."""
+        """Pass on a worker's message about a job, if this client waits for the job."""
         if (queue, task_id) in self._waits:
             handle = task_handle(queue, task_id)
             if handle is not None:
                 self._send(kind, handle, *arguments)
 
     async def end(self) -> None:
-        """End the waits. A job that waits only for this client is deleted; one that runs goes on."""
+        """End the waits. A job that only this client waits for is deleted; a running one continues."""
         waits, self._waits = self._waits, {}
         for wait in waits.values():
             wait.cancel()
@@ -150,7 +150,7 @@ class ClientSide:
     async def _enqueue(
         self, configuration: TaskConfiguration, unique: bytes, workload: bytes, **options: Any
     ) -> tuple[TaskInfo, bool] | None:
-        """Enqueue a job and tell its handle; return the task, and whether it was there already."""
+        """Enqueue a job and send its handle; return the task, and whether it existed already."""
         if options.get("front") and configuration.ordered:
             self._send(PacketType.ERROR, b"ordered", _NO_FRONT)
             return None
@@ -171,7 +171,7 @@ class ClientSide:
         return info, info.enqueue_status not in {None, EnqueueStatus.ENQUEUED}
 
     async def _find_or_enqueue(self, task: Task) -> TaskInfo:
-        """Return the task as it was enqueued, or the one with its unique id.
+        """Enqueue a task and return it, or return the existing task with its unique id.
 
         Raises:
             PyasynqError: it cannot be enqueued.
@@ -216,7 +216,7 @@ class ClientSide:
         self._send(PacketType.STATUS_RES, handle, *_status_of(info))
 
     async def _tell_status_of_unique(self, unique: bytes) -> None:
-        """Tell the state of the job with a unique id, if this connection waits for it."""
+        """Send the state of the job with a unique id, if this connection waits for it."""
         clients = 0
         info = None
         for queue, task_id in self._waits:
@@ -248,7 +248,7 @@ def _check_workload(configuration: TaskConfiguration, workload: bytes) -> None:
 
 
 def _unique_options(unique: bytes, workload: bytes) -> dict[str, Any]:
-    """Return the options by which equal jobs are one; a unique id of `-` is that of the workload."""
+    """Return the enqueue options that merge equal jobs; the unique id `-` means the workload itself."""
     if not unique:
         return {}
     name = unique if unique != _SAME_AS_WORKLOAD else workload

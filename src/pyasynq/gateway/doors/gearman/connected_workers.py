@@ -1,4 +1,4 @@
-"""Gearman workers of all instances: what this instance reports to the others, and what they have reported."""
+"""Gearman workers of all instances: reports of this instance, and the reports of the others."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _LANGUAGE: Final = "Gearman"
 _AGAIN_SECONDS: Final = 15.0
-"""Age at which a report is written again, although nothing has changed: it names ends of leases of 30 s."""
+"""Age in seconds at which an unchanged report is written again: it names the ends of leases of 30 s."""
 _KEPT_SECONDS: Final = 1.0
-"""Seconds for which the workers of other instances are not read again."""
+"""Seconds for which the workers of other instances are cached."""
 
 
 class OtherWorker(NamedTuple):
-    """Equal workers of another instance.
+    """Workers of another instance that are equal: one address, name and list of functions.
 
     Attributes:
         address: from which they are connected.
@@ -40,7 +40,7 @@ class OtherWorker(NamedTuple):
 
 
 class ConnectedWorkers:
-    """Workers at the door of one instance, and those of the other instances. Used by one event loop.
+    """Workers connected to this instance, and those of other instances.
 
     Connections from one address with one name and the same functions are one report, so a fleet of equal
     workers needs a single field in Redis.
@@ -70,7 +70,7 @@ class ConnectedWorkers:
         """Second at which the other instances' workers were read, and the workers."""
 
     def take_changed(self) -> list[LeaseWorkerReport]:
-        """Return the reports that have changed since the last call, or are to be written again."""
+        """Return the reports that have changed since the last call, and those due to be written again."""
         now = self._clock()
         reports = self._build_reports(now)
         changed = [report for report in reports.values() if self._is_due(report, now)]
@@ -84,13 +84,13 @@ class ConnectedWorkers:
         return [*changed, *(replace(report, seen=now) for report in gone)]
 
     def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
-        """Return reports with the next call of `take_changed` too: they could not be stored."""
+        """Add reports that could not be stored to the next result of `take_changed`."""
         for report in reports:
             # A report that differs from every other, so that the next one is due.
             self._written[report.id] = replace(report, parked=-1)
 
     async def read_others(self) -> list[OtherWorker]:
-        """Return the workers of other instances, and those that lease over HTTP; at most a second old."""
+        """Return the workers of other instances, and those of the lease protocol; cached for a second."""
         now = self._clock()
         at, others = self._others
         if not at <= now < at + _KEPT_SECONDS:
@@ -125,7 +125,7 @@ class ConnectedWorkers:
 
 
 def _content(report: LeaseWorkerReport) -> tuple[object, ...]:
-    """Return what others see of a report, except its time; a renewed lease changes nothing."""
+    """Return the content of a report that others see, without its time and lease ends."""
     return report.parked, {(task.queue, task.task_id) for task in report.tasks}
 
 

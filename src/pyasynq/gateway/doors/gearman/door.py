@@ -1,4 +1,4 @@
-"""The Gearman door: existing Gearman clients and workers change host and port, and nothing else."""
+"""The Gearman server: existing Gearman clients and workers only change host and port."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class GearmanDoor:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; 0 before the start."""
+        """The port that the door listens on; 0 before the start."""
         return self._server.sockets[0].getsockname()[1] if self._server is not None else 0
 
     @property
@@ -87,7 +87,7 @@ class GearmanDoor:
 
     @property
     def workers(self) -> ConnectedWorkers:
-        """The workers, whose reports make this instance known to the others."""
+        """The workers; their reports inform the other instances about those connected here."""
         return self._parts.workers
 
     async def start(self) -> None:
@@ -108,13 +108,13 @@ class GearmanDoor:
         _log.info("Gearman clients and workers are served at %s:%d", host, self.port)
 
     def stop(self) -> None:
-        """Take no more connections, and hand out no more jobs: the first step of a shutdown."""
+        """Accept no more connections, and hand out no more jobs: the first step of a shutdown."""
         self._parts.waits.end()
         if self._server is not None:
             self._server.close()
 
     async def close(self, timeout: float) -> None:
-        """Do as `stop`, wait for the jobs that run, put back the others, and close the connections.
+        """Call `stop`, wait for running jobs, put back the others, and close the connections.
 
         Args:
             timeout: seconds to wait.

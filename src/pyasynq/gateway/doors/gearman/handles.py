@@ -18,7 +18,7 @@ _PREFIX: Final = b"H:"
 _HASH_CHARACTERS: Final = 12
 _ID_BYTES: Final = 16
 _LONGEST_ID: Final = 48
-"""Characters of an id that fits a handle."""
+"""Maximum number of characters of a task id that fits into a handle."""
 
 
 def new_job_id() -> str:
@@ -27,12 +27,12 @@ def new_job_id() -> str:
 
 
 def new_attempt_handle() -> bytes:
-    """Return the handle of an attempt, which its connection alone understands."""
+    """Return the handle of an attempt, which is valid on its connection only."""
     return _PREFIX + b"a:" + secrets.token_urlsafe(_ID_BYTES).encode()
 
 
 def task_handle(queue: str, task_id: str) -> bytes | None:
-    """Return the handle of a task; None for a task of others whose id does not fit."""
+    """Return the handle of a task; None for a task of another program whose id is too long."""
     data = task_id.encode("utf-8", "surrogateescape")
     if len(data) > _LONGEST_ID or b"\x00" in data:
         return None

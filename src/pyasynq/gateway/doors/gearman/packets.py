@@ -1,4 +1,4 @@
-"""Packets of the Gearman protocol: a header of twelve bytes, and arguments parted by NUL bytes.
+"""Packets of the Gearman protocol: a header of twelve bytes, and arguments separated by NUL bytes.
 
 The protocol is described in the file PROTOCOL of gearmand.
 """
@@ -87,15 +87,15 @@ _ARGUMENTS: Final = {
     PacketType.SUBMIT_JOB_LOW_BG: 3,
     PacketType.SUBMIT_JOB_EPOCH: 4,
 }
-"""Number of arguments of the requests that are understood; the last one may hold NUL bytes."""
+"""Number of arguments of each known request; the last argument may contain NUL bytes."""
 
 
 class ProtocolViolationError(Exception):
-    """The bytes of a connection are not packets; nothing after them can be understood."""
+    """Error: the bytes of a connection are not packets; nothing after them can be understood."""
 
 
 class PacketTooLargeError(ProtocolViolationError):
-    """The packet is larger than may be."""
+    """Error: the packet is larger than allowed."""
 
 
 class Packet(NamedTuple):
@@ -115,7 +115,7 @@ async def read_packet(reader: asyncio.StreamReader, first: bytes, largest: int) 
 
     Args:
         reader: of the connection.
-        first: the first byte, which told it from a line of the text protocol.
+        first: the first byte, read before to distinguish packets from lines of the text protocol.
         largest: number of bytes that its arguments may have.
 
     Raises:

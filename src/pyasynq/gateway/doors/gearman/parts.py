@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DoorParts:
-    """What the connections of one door use.
+    """Objects that all connections of one door share.
 
     Attributes:
         client: enqueues jobs and waits for their ends.
@@ -54,7 +54,7 @@ class DoorParts:
         object.__setattr__(self, "workers", workers)
 
     def find_function(self, name: bytes) -> TaskConfiguration | None:
-        """Return the type that a function is; None if there is none that workers elsewhere run."""
+        """Return the task type of a Gearman function; None if workers elsewhere do not run such a type."""
         found = self.list_types().get(name.decode("utf-8", "surrogateescape"))
         return found if found is not None and found.kind == "worker" else None
 

@@ -1,4 +1,4 @@
-"""One connection of a Gearman client or worker: its packets in, and ours out."""
+"""One connection of a Gearman client or worker: reads its packets, and sends the answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("pyasynq.gateway")
 _NUL: Final = b"\x00"
 _LONGEST_LINE: Final = 8_000
 _MOST_BUFFERED: Final = 10_000_000
-"""Bytes that a client may leave unread; then its connection is closed."""
+"""Maximum number of unread bytes of a client, after which its connection is closed."""
 _OPTIONS: Final = frozenset({b"exceptions"})
 
 
@@ -57,7 +57,7 @@ class GearmanSession:
 
     @property
     def name(self) -> str:
-        """Name that the peer has given itself, for people."""
+        """Name that the peer has set for itself, for people."""
         return visible(self.client_id.decode("utf-8", "surrogateescape"))
 
     def send(self, kind: PacketType, *arguments: bytes) -> None:
@@ -70,7 +70,7 @@ class GearmanSession:
         self._writer.write(write_packet(kind, *arguments))
 
     async def run(self) -> None:
-        """Serve the connection until it ends; then settle what it held."""
+        """Serve the connection until it ends; then settle its jobs."""
         try:
             while first := await self._reader.read(1):
                 if first == _NUL:

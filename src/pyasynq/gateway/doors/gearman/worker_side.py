@@ -1,4 +1,4 @@
-"""A connection as a Gearman worker: functions that it can run, jobs that it grabs, and their ends."""
+"""Worker side of a Gearman connection: its functions, the jobs that it grabs, and their ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNIQUE_HEADER: Final = "gearman-unique"
 _LEASE_SECONDS: Final = 30.0
 _RENEW_SECONDS: Final = _LEASE_SECONDS / 3
 _GRAB_SECONDS: Final = 2.0
-"""Seconds in which a worker must grab the job that it was woken for."""
+"""Seconds in which a woken worker must grab its reserved job."""
 _PAUSE_SECONDS: Final = 1.0
 _SETTLED_ELSEWHERE: Final = (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, AttemptSettledError)
 
@@ -52,7 +52,9 @@ class _Job:
 
 
 class WorkerSide:
-    """The worker's part of a connection. The connection is its heartbeat: when it breaks, a crash is counted.
+    """Worker side of a Gearman connection.
+
+    The connection is the worker's heartbeat: when it breaks, a crash is counted for each running job.
 
     Args:
         parts: of the door.
@@ -75,12 +77,12 @@ class WorkerSide:
 
     @property
     def running(self) -> int:
-        """Number of jobs that it runs."""
+        """Number of jobs that the worker runs."""
         return len(self._jobs)
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Attempts of the jobs that it runs."""
+        """Attempts of the jobs that the worker runs."""
         return [job.attempt for job in self._jobs.values()]
 
     def handlers(self) -> dict[int, Callable[..., Awaitable[None]]]:
@@ -106,9 +108,10 @@ class WorkerSide:
         }
 
     async def end(self, reason: str) -> None:
-        """Settle what the worker held when its connection broke.
+        """Settle the jobs of a worker whose connection has broken.
 
-        A job that it ran counts a crash; one that it was only woken for does not.
+        For a running job a crash is counted; a job that is only reserved for the worker goes back without
+        one.
         """
         await self._wake()
         jobs, self._jobs = self._jobs, {}
@@ -116,14 +119,14 @@ class WorkerSide:
             await asyncio.gather(*(self._settle(job, job.attempt.crashed(reason)) for job in jobs.values()))
 
     async def release(self) -> None:
-        """Put the jobs that it runs back, at a shutdown of the instance: its worker has not died."""
+        """Put the worker's jobs back when the instance shuts down; no crash is counted."""
         await self._wake()
         jobs, self._jobs = self._jobs, {}
         if jobs:
             await asyncio.gather(*(self._settle(job, job.attempt.requeue()) for job in jobs.values()))
 
     async def _can_do(self, function: bytes, _timeout: bytes = b"") -> None:
-        """Note a function. Its timeout is that of the type: a worker does not set it for others."""
+        """Register a function. The timeout in the packet is ignored: the task type has one."""
         name = function.decode("utf-8", "surrogateescape")
         if self._parts.find_function(function) is None:
             _log.warning("a Gearman worker offers %s, which is not a task type here", visible(name))
@@ -139,19 +142,19 @@ class WorkerSide:
         await self._sleep_again()
 
     async def _reset_nothing(self) -> None:
-        """Do nothing: gearmand ignores ALL_YOURS, too."""
+        """Do nothing, as gearmand does for ALL_YOURS."""
 
     async def _pre_sleep(self) -> None:
         await self._wake()
         self._sleep = asyncio.create_task(self._wait_for_job(), name="pyasynq gearman sleep")
 
     async def _sleep_again(self) -> None:
-        """Let a worker that sleeps wait for its functions of now."""
+        """Restart the wait of a sleeping worker with its current functions."""
         if self._sleep is not None and not self._sleep.done():
             await self._pre_sleep()
 
     async def _wake(self) -> None:
-        """End the sleep; a job that the worker was woken for goes back."""
+        """End the sleep, and put back the job that is reserved for the worker."""
         sleep, self._sleep = self._sleep, None
         if sleep is not None:
             sleep.cancel()
@@ -166,7 +169,7 @@ class WorkerSide:
         return [name for name in self.functions if name in types and types[name].kind == "worker"]
 
     async def _wait_for_job(self) -> None:
-        """Reserve a job and wake the worker; a worker that does not grab it loses it again."""
+        """Reserve a job and wake the worker; the job goes back if the worker does not grab it in time."""
         while self._reserved is None:
             try:
                 self._reserved = await self._lease(wait=None)
@@ -192,7 +195,7 @@ class WorkerSide:
         return taken[0] if taken else None
 
     async def _grab(self, answer: PacketType) -> None:
-        """Assign the reserved job, or the next one that waits."""
+        """Assign the reserved job, or the next waiting one."""
         attempt, self._reserved = self._reserved, None
         await self._wake()
         if attempt is None and not self._parts.waits.is_ending:
@@ -243,7 +246,7 @@ class WorkerSide:
             self._tell_clients(job, kind, data)
 
     def _tell_clients(self, job: _Job, kind: PacketType, *arguments: bytes) -> None:
-        """Tell the clients of this instance that wait for a job; others see its end only."""
+        """Forward a worker's message to the waiting clients of this instance; others only see the end."""
         for session in tuple(self._parts.sessions):
             session.client.tell(job.attempt.queue, job.attempt.id, kind, *arguments)
 
@@ -263,7 +266,7 @@ class WorkerSide:
             await self._settle(job, attempt.retry(text.decode("utf-8", "replace"), delay))
 
     async def _settle(self, job: _Job, settling: Awaitable[None]) -> None:
-        """Settle a job; a late end of one that has ended changes nothing."""
+        """Settle a job; a late result of an ended job has no effect."""
         job.renewal.cancel()
         try:
             await settling

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 65_536
 _KILL_SECONDS: Final = 15.0
-"""Seconds until a keeper has killed a command."""
+"""Seconds that a keeper may take to kill a command."""
 _LAST_CHUNKS: Final = 64
-"""Reads of a pipe after the end of its command: more than a pipe holds."""
+"""Maximum number of reads of a pipe after the end of its command: more than a pipe holds."""
 
 
 class ResultTooLongError(Exception):
@@ -30,14 +30,14 @@ class ResultTooLongError(Exception):
 
 
 class ReadyEnd(NamedTuple):
-    """Answer of a keeper, and whether the command had to be ended."""
+    """Answer of a keeper, and whether the service had to end the command."""
 
     answer: dict[str, Any]
     timed_out: bool
 
 
 class CommandStream:
-    """A pipe from a command, read as the loop turns: a writer that floods it is slowed, not buffered."""
+    """A pipe from a command, read in turns of the event loop: a fast writer is slowed, not buffered."""
 
     def __init__(self, lines: OutputLines) -> None:
         self.kept = KeptOutput()
@@ -48,7 +48,7 @@ class CommandStream:
         self._is_open = True
 
     def close(self) -> None:
-        """Take what is left in the pipe, and close it. Idempotent."""
+        """Read the rest of the pipe, and close it. Idempotent."""
         for _ in range(_LAST_CHUNKS):
             if not self._receive():
                 break
@@ -57,7 +57,7 @@ class CommandStream:
             self._lines.end()
 
     def _receive(self) -> bool:
-        """Take the next bytes; return whether there were some."""
+        """Read the next bytes; return whether there were any."""
         if not self._is_open:
             return False
         try:
@@ -142,7 +142,7 @@ class CommandRun:
                 os.close(one)
 
     async def _end(self, answer: asyncio.Future[dict[str, Any]], grace: float) -> None:
-        """End the command; a second cancellation kills it at once, by the end of its keeper."""
+        """End the command; a second cancellation kills it at once, by closing its keeper's connection."""
         if not answer.done():
             self._keeper.terminate()
             await asyncio.wait({answer}, timeout=grace)
@@ -158,7 +158,7 @@ class CommandRun:
 def read_result(file: Path, limit: int, owner: int) -> bytes | None:
     """Return the content of the file that a command has written as its result; None if there is none.
 
-    Nothing of the command runs any more, but what it has left may be a link, a device or a pipe.
+    No process of the command runs any more, but the file may be a link, a device or a pipe.
 
     Raises:
         ResultTooLongError: it is longer than the limit.

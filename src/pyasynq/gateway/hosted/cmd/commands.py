@@ -1,4 +1,4 @@
-"""Commands of an instance: one run for each attempt, and the outcome that its end means."""
+"""Commands of an instance: each attempt runs one, and its end decides the outcome."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ _RESULT_BYTES: Final = 1_000_000
 _DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _DEFAULT_LANGUAGE: Final = "C.UTF-8"
 _GRACE_PART: Final = 0.1
-"""Largest part of an attempt's time that goes to the grace."""
+"""Maximum part of an attempt's time that is used as grace period."""
 _MARGIN_PART: Final = 0.05
 _LONGEST_MARGIN: Final = 1.0
-"""Seconds for KILL and for the outcome, which must be written before the deadline."""
+"""Maximum seconds reserved for KILL and for writing the outcome before the deadline."""
 _SHUTDOWN_GRACE: Final = 8.0
-"""Seconds of grace at a shutdown, less than hosted tasks get in all."""
+"""Seconds of grace at a shutdown: less than hosted tasks get in total."""
 
 
 class HostedCommands:
     """Runs the commands of an instance. Belongs to one event loop.
 
-    Programs and arguments come from the service's file alone, never from Redis: to write there must not mean
-    to run programs here.
+    Programs and arguments come from the service's file alone, never from Redis: write access to Redis must
+    not allow to run programs here.
 
     Args:
         types: task types of the service's file.
@@ -83,7 +83,7 @@ class HostedCommands:
         return frozenset(self._commands)
 
     def set_types(self, types: Mapping[str, TaskConfiguration]) -> None:
-        """Take over the commands of a file, also one that has changed.
+        """Use the commands of a file that was read or has changed.
 
         Raises:
             ConfigurationError: as the constructor does; nothing has changed then.
@@ -109,9 +109,9 @@ class HostedCommands:
             )
 
     async def run(self, attempt: Attempt) -> HostedOutcome:
-        """Run the command of an attempt; return the outcome that its end means.
+        """Run the command of an attempt; return the outcome of the attempt.
 
-        Cancelled, it ends the command and all that has come from it, with the grace of its type.
+        Cancelled, it ends the command and all its descendants, with the grace period of the type.
         """
         command = self._commands[attempt.queue]
         try:
@@ -173,11 +173,11 @@ class HostedCommands:
         return min(grace, _SHUTDOWN_GRACE) if self._is_closing else grace
 
     def begin_close(self) -> None:
-        """Shorten the grace of all commands to what a shutdown has."""
+        """Shorten the grace period of all commands to the time that a shutdown has."""
         self._is_closing = True
 
     async def close(self) -> None:
-        """End the launcher. Nothing that it has started is left."""
+        """End the launcher, and all processes that it has started."""
         self.begin_close()
         await self._launcher.close()
         if self._isolation is not None and self._isolation.group is not None:
@@ -217,7 +217,7 @@ def _fill(command: CommandSettings, payload: bytes) -> list[str]:
 
 
 def _make_environment(attempt: Attempt, command: CommandSettings, folder: Path) -> dict[str, str]:
-    """Return all variables of a command: nothing of the service's but what the file allows."""
+    """Return the environment of a command: of the service's variables only those that the file allows."""
     environment = {
         "PATH": os.environ.get("PATH", _DEFAULT_PATH),
         "LANG": os.environ.get("LANG", _DEFAULT_LANGUAGE),

@@ -1,4 +1,4 @@
-"""Outcome of a task by the end of its command: exit code, signal, or limit."""
+"""Outcome of a task by how its command ended: exit code, signal, or limit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyasynq.gateway.configurations import CommandLimits, CommandSettings
 
 _ARCHIVED: Final = frozenset({os.EX_USAGE, os.EX_DATAERR, os.EX_NOPERM, os.EX_CONFIG})
-"""Exit codes of sysexits.h that another attempt would not change: 64, 65, 77 and 78."""
+"""Exit codes of sysexits.h for errors that another attempt cannot fix: 64, 65, 77 and 78."""
 _NEAR: Final = 0.8
-"""Part of the limit of memory from which a failed command is said to have been near it."""
+"""Part of the memory limit from which the error of a failed command mentions the limit."""
 _STAGES: Final = {
     "folder": "the fresh folder of the attempt could not be made",
     "cgroup": "the control group of the command could not be made or joined",
@@ -99,7 +99,7 @@ def _describe_signal(number: int, end: CommandEnd, limits: CommandLimits) -> str
 
 
 def _describe_limits(end: CommandEnd, limits: CommandLimits) -> str:
-    """Return a clause about the limits that the command was at; empty if it was at none."""
+    """Return a clause about the limits that the command reached; empty if it reached none."""
     said = []
     if limits.memory is not None and end.memory >= limits.memory * _NEAR:
         said.append(f"near its memory limit of {bytes_text(limits.memory)}")

@@ -1,4 +1,4 @@
-"""Isolation of commands: what this host offers, and what it lacks."""
+"""Isolation of commands: the mechanisms that this host offers, and the missing ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_PRIVILEGES: Final = "a bar to programs that gain rights, as by set-user-ID (
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How commands are kept apart on this host.
+    """Isolation of commands on this host.
 
     Attributes:
         group: control group below which each command has its own; None for none.

@@ -1,4 +1,4 @@
-"""Launcher of an instance, seen from the service: the program that forks, and its keepers."""
+"""The service's side of the launcher: the program that forks keepers, which run commands."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 _START: Final = "import sys; sys.path.append(sys.argv.pop()); from launcher.program import main; main()"
-"""The program is a package by itself, so it starts without reading the service's modules."""
+"""Code that runs the launcher as a package by itself, without importing the service's modules."""
 _FOLDER_MODE: Final = 0o711
-"""Mode of the folder of all attempts: users of commands reach their own, and list none."""
+"""Mode 0711 of the folder of all attempts: users of commands enter their folder, but cannot list others."""
 _LONGEST_ANSWER: Final = 65_536
 _END_SECONDS: Final = 15.0
 
 
 class KeeperLostError(Exception):
-    """A keeper has ended while it had a command, which then ends, too."""
+    """Error: a keeper ended while it ran a command; the command has ended with it."""
 
 
 class KeeperLink:
@@ -78,7 +78,7 @@ class KeeperLink:
         self._send(b"D")
 
     def close(self) -> None:
-        """Let the keeper end; it kills the command that it has, if any. Idempotent."""
+        """Let the keeper end; it kills its running command, if any. Idempotent."""
         if self._link.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._link.fileno())
             self._link.close()
@@ -112,7 +112,7 @@ class KeeperLink:
 
 
 class Launcher:
-    """Starts the launcher when it is needed, and again if it has ended. Belongs to one event loop.
+    """Starts the launcher program when it is needed, and again if it has ended. Belongs to one event loop.
 
     Args:
         parent: folder in which that of the attempts is made; None for the system's.
@@ -152,12 +152,12 @@ class Launcher:
         return keeper
 
     def give_back(self, keeper: KeeperLink) -> None:
-        """Take back a keeper whose command has ended."""
+        """Return a keeper to the pool after its command has ended."""
         if keeper.is_usable:
             self._idle.append(keeper)
 
     async def close(self) -> None:
-        """End the launcher and its keepers, with what they run."""
+        """End the launcher and its keepers, with their commands."""
         for keeper in self._all:
             keeper.close()
         self._all.clear()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HEAD_BYTES: Final = 16 * 1_024
 _TAIL_BYTES: Final = 48 * 1_024
 _LONGEST_LINE: Final = 8 * 1_024
-"""Bytes of a line that are logged."""
+"""Maximum number of bytes of a line that are logged."""
 _LINES_PER_SECOND: Final = 100.0
 _BURST_LINES: Final = 1_000.0
 """Lines that are logged at once; then `_LINES_PER_SECOND` more (token bucket)."""
@@ -51,7 +51,7 @@ class KeptOutput:
         self.total = 0
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self.total += len(data)
         room = _HEAD_BYTES - len(self._head)
         if room > 0:
@@ -62,7 +62,7 @@ class KeptOutput:
             del self._tail[:-_TAIL_BYTES]
 
     def content(self) -> bytes:
-        """Return what is kept; a line says how many bytes are left out in the middle."""
+        """Return the kept bytes; a line says how many bytes are left out in the middle."""
         left_out = self.total - len(self._head) - min(len(self._tail), _TAIL_BYTES)
         if left_out <= 0:
             return bytes(self._head + self._tail)
@@ -77,7 +77,7 @@ class KeptOutput:
 
 
 class OutputLines:
-    """Splits a stream into lines, and passes on as many of them as a log can take.
+    """Splits a stream into lines, and passes them to the log, up to a rate (token bucket).
 
     Args:
         log: called with a line, safe to show.
@@ -101,7 +101,7 @@ class OutputLines:
         self._left_out = 0
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Process the next bytes."""
         data = self._rest + data
         can_log = self._log is not None and self._fill() >= 1
         if not can_log and _PROGRESS_MARK not in data:
@@ -114,7 +114,7 @@ class OutputLines:
         self._take(lines)
 
     def end(self) -> None:
-        """Take the last line, which has no line break."""
+        """Process the last line, which has no line break."""
         if self._rest:
             self._take([self._rest])
             self._rest = b""

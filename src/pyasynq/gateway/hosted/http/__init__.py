@@ -1,1 +1,1 @@
-"""The kind `http`: requests to other services, guarded, signed, and judged by their answers."""
+"""Tasks of the kind `http`: guarded, signed requests to other services, whose answers decide the outcome."""

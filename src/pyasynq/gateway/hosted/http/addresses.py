@@ -1,7 +1,7 @@
 """Addresses that a request may go to: public ones, and those that the file allows for a host.
 
-The blocks are those of the special-purpose registries of IANA (RFC 6890 and its updates), and IPv6 outside
-of the global unicast block. An IPv4 address that is written within an IPv6 address counts as what it is.
+The blocks are those of the special-purpose registries of IANA (RFC 6890 and its updates), and IPv6 outside of
+the global unicast block. An IPv4 address within an IPv6 address is judged as the IPv4 address.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _IPV4_MASK: Final = 0xFFFF_FFFF
 
 
 def plain_address(address: NetworkAddress) -> NetworkAddress:
-    """Return the IPv4 address within an IPv4-mapped or NAT64 address, and every other as it is."""
+    """Return the IPv4 address within an IPv4-mapped or NAT64 address; return any other address unchanged."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -74,7 +74,7 @@ def is_public(address: NetworkAddress) -> bool:
 
 
 def is_allowed(address: NetworkAddress, allowed: Iterable[Network]) -> bool:
-    """Return whether an address may be called: it is public and another machine's, or it is listed."""
+    """Return whether an address may be called: it is listed, or it is public and of another machine."""
     plain = plain_address(address)
     if any(plain in network for network in allowed):
         return True
@@ -82,7 +82,7 @@ def is_allowed(address: NetworkAddress, allowed: Iterable[Network]) -> bool:
 
 
 def is_this_machine(address: NetworkAddress) -> bool:
-    """Return whether an address is one of this machine's: only to those can a socket be bound."""
+    """Return whether an address belongs to this machine: a socket can only be bound to those."""
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -93,7 +93,7 @@ def is_this_machine(address: NetworkAddress) -> bool:
 
 
 def parse_address(text: str) -> NetworkAddress | None:
-    """Return the address that a text is; None for a name. A scope (`fe80::1%eth0`) is left out."""
+    """Parse an address without its scope (`fe80::1%eth0`); return None for a host name."""
     try:
         return ip_address(text.partition("%")[0])
     except ValueError:

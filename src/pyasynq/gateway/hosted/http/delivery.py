@@ -1,4 +1,4 @@
-"""Handler of the kind `http`: one request for each attempt, and the outcome that its answer means."""
+"""Handler of the kind `http`: one request for each attempt, whose answer decides the outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _CONNECT_SECONDS: Final = 5.0
 _CALLBACK_SECONDS: Final = 20.0
-"""Seconds for an answer that hands the task over: its token is valid for the first lease only."""
+"""Seconds that a host may take to answer that it takes over the task: its token lasts for the first lease."""
 _CALLBACK_LEASE: Final = 40.0
 """Seconds until the host must have extended the lease; the token of the request is valid that long."""
 _CALLBACK_HEADER: Final = "Pyasynq-Callback"
@@ -45,7 +45,7 @@ _TOKEN_HEADER: Final = "X-Pyasynq-Token"  # noqa: S105 - the name of a header
 _ACCEPTED: Final = 202
 _LARGEST_HEAD: Final = 64_000
 _RESULT_BYTES: Final = 20_000
-"""Bytes of an answer that are kept as the result."""
+"""Maximum number of bytes of an answer that are kept as the result."""
 _CHUNK_BYTES: Final = 16_384
 _TRACE_HEADERS: Final = ("traceparent", "tracestate", "baggage")
 _METHODS_WITHOUT_BODY: Final = frozenset({"GET", "DELETE"})
@@ -84,7 +84,7 @@ class Deliveries:
         self._opening = asyncio.Lock()
 
     async def start(self) -> None:
-        """Learn the addresses of Redis. Each call learns the current ones."""
+        """Look up the addresses of Redis; each call looks them up again."""
         self._forbidden = await find_redis_addresses(self._redis)
 
     def rule_of(self, template: UrlTemplate) -> HostRule:
@@ -92,7 +92,7 @@ class Deliveries:
         return find_host_rule(self._rules, template.host, template.port)
 
     async def deliver(self, attempt: Attempt, configuration: TaskConfiguration) -> HostedOutcome | Throttled:
-        """Send the request of an attempt; return what its answer means.
+        """Send the request of an attempt; return the outcome.
 
         Cancelled, it closes the connection; the host may have taken the request.
         """
@@ -133,7 +133,7 @@ class Deliveries:
     def _headers_of(
         self, attempt: Attempt, configuration: TaskConfiguration, rule: HostRule, body: bytes
     ) -> dict[str, str]:
-        """Return the headers of a request; those of the service win."""
+        """Return the headers of a request; the headers that the service sets override those of the type."""
         headers = {
             "User-Agent": self._agent,
             "Accept": "*/*",
@@ -192,7 +192,7 @@ class Deliveries:
 
 
 def _make_tls(ca_file: str) -> ssl.SSLContext:
-    """Return the TLS settings of hosts whose certificates are signed by those of a file, or of the system."""
+    """Return the TLS settings for hosts, which trust the certificates in a file, or those of the system."""
     tls = ssl.create_default_context(cafile=ca_file or None)
     tls.minimum_version = ssl.TLSVersion.TLSv1_2
     return tls
@@ -234,7 +234,7 @@ _REASONS: Final = (
     (aiohttp.ClientConnectorError, "host {} cannot be reached"),
     (TimeoutError, "host {} did not answer in time"),
 )
-"""Reasons of requests without an answer, by the class of the error; the first one counts."""
+"""Reasons for requests without an answer, by error class; the first matching class counts."""
 
 
 def _judge_error(error: BaseException, host: str) -> HostedOutcome:
@@ -259,6 +259,6 @@ def _read_params(body: bytes) -> Any:
 
 
 def _to_header(name: str) -> str:
-    """Return a name for a header: all but visible ASCII percent-encoded."""
+    """Percent-encode a name for a header, except visible ASCII."""
     data = name.encode("utf-8", "surrogateescape")
     return "".join(chr(byte) if 0x21 <= byte <= 0x7E and byte != 0x25 else f"%{byte:02X}" for byte in data)

@@ -1,7 +1,7 @@
 """Guard against requests to this machine and its networks (SSRF), at each connection.
 
-aiohttp asks the resolver for names alone, not for addresses within a URL; it asks the socket factory
-for each new connection, but shows it no name. So both check.
+aiohttp asks the resolver for names alone, not for addresses within a URL; it asks the socket factory for each
+new connection, but shows it no name. So both the resolver and the socket factory check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_CONNECTIONS: Final = 1_000
 _KEPT_SECONDS: Final = 15.0
-"""Seconds for which an idle connection is kept: servers close theirs after a minute or so."""
+"""Seconds for which an idle connection is kept; most servers close theirs after about a minute."""
 
 
 class RefusedAddressError(OSError):
@@ -121,11 +121,11 @@ class GuardedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing: there are no resources to release."""
 
 
 def guarded_connector(guard: Guard, tls: ssl.SSLContext | bool = True) -> TCPConnector:  # noqa: FBT001, FBT002 - aiohttp's
-    """Return a connector of which each connection is checked.
+    """Return a connector that checks each new connection.
 
     A connection in its pool is not checked again, so each host rule needs a connector of its own.
     """

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 OUTCOME_HEADER: Final = "Pyasynq-Outcome"
 _LONGEST_WAIT: Final = 3_600.0
-"""Seconds that an answer may ask to wait, as `Retry-After` or to snooze."""
+"""Maximum seconds of a wait that an answer requests, by `Retry-After` or as a snooze."""
 _DEFAULT_WAIT: Final = 30.0
-"""Seconds that a throttled host is left alone if it does not say."""
+"""Seconds of the pause for a throttled host whose answer names no time."""
 _THROTTLING: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _WORTH_RETRYING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY})
 _LOWEST_ERROR: Final = 400
@@ -29,12 +29,12 @@ _LOWEST_REDIRECT: Final = 300
 
 
 class Gone(Archive):
-    """The host says that the endpoint is gone for good: no other task of the type is sent there."""
+    """Archive outcome: the endpoint is gone for good, so no other task of the type is sent to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """The host asks to be left alone: no retry is spent.
+    """The host asks for a pause (429 or 503): no retry is spent.
 
     Attributes:
         seconds: until it may be called again.
@@ -53,7 +53,7 @@ def judge_answer(
     archive_on: Collection[int] = (),
     now: datetime | None = None,
 ) -> Control | Throttled | None:
-    """Return the outcome that an answer means; None if the task is done.
+    """Return the outcome for an answer; None if the task is done.
 
     Args:
         status: of the answer.
@@ -96,7 +96,7 @@ def describe_status(status: int) -> str:
 
 
 def read_retry_after(value: str | None, now: datetime | None = None) -> float:
-    """Return the seconds that a `Retry-After` asks for, a number or a date; an hour at most."""
+    """Return the seconds of a `Retry-After` header, a number or a date; an hour at most."""
     if value is None:
         return _DEFAULT_WAIT
     text = value.strip()
@@ -114,7 +114,7 @@ def read_retry_after(value: str | None, now: datetime | None = None) -> float:
 
 
 def _read_outcome(text: str) -> Control | None:
-    """Return what a host says of its task: `snooze=30`, `archive` or `cancel`; None if it says nothing."""
+    """Return the outcome that a host requests by header: `snooze=30`, `archive` or `cancel`; else None."""
     word, _, number = (part.strip() for part in text.lower().partition("="))
     if word == "snooze" and number.isascii() and number.isdigit():
         return Snooze(min(_LONGEST_WAIT, float(number[:20])))

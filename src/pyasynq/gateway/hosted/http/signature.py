@@ -21,7 +21,7 @@ _ID_CHARACTERS: Final = 26
 
 
 def message_id(queue: str, task_id: str) -> str:
-    """Return the id of a task's requests: the same for all attempts, and without a dot, as must be."""
+    """Return the id of a task's requests: equal for all attempts, and without a dot, as the standard says."""
     data = b"".join(
         len(part).to_bytes(4, "big") + part
         for part in (name.encode("utf-8", "surrogateescape") for name in (queue, task_id))
@@ -33,7 +33,7 @@ def read_signing_secret(place: str, text: str) -> bytes:
     """Return the bytes of a secret: `whsec_` and Base64.
 
     Raises:
-        ConfigurationError: it is another thing; the error names the place, never the secret.
+        ConfigurationError: the text has another form; the error names the place, never the secret.
     """
     try:
         secret = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
@@ -48,7 +48,7 @@ def signature_headers(secrets: Sequence[bytes], name: str, at: int, body: bytes)
     """Return the headers of a message, with a signature for each secret.
 
     Args:
-        secrets: each gives a signature, so that receivers may know the old one or the new one.
+        secrets: each gives a signature, so that secrets can be rotated.
         name: id of the message.
         at: Unix seconds of this attempt.
         body: of the request.

@@ -1,4 +1,4 @@
-"""Control group (cgroup v2) of a command: kills it at once, and limits it as a whole where it may."""
+"""Control group (cgroup v2) of a command: kills all its processes at once, and limits them together."""
 
 from __future__ import annotations
 

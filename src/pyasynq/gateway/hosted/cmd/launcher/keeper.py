@@ -1,4 +1,4 @@
-"""Keeper: runs one command after the other, and leaves nothing of one running.
+"""Keeper: runs one command at a time, and kills every process that a command leaves behind.
 
 The service sends `R` with four descriptors: the order as JSON in a file, and the standard streams. The keeper
 answers with a line of JSON when the command has ended, or has not started. Meanwhile `T` asks the command to
@@ -30,7 +30,7 @@ _FOLDER_MODE: Final = 0o700
 
 
 class _GoneError(Exception):
-    """The service is gone."""
+    """Error: the service has ended or closed the connection."""
 
 
 def keep(link: socket.socket) -> None:
@@ -106,7 +106,7 @@ def _start(
 
 
 def _watch(tree: ProcessTree, group: ControlGroup | None, link: socket.socket, bell: Bell) -> int:
-    """Wait for the end of a command, and tell it; return how many processes could not be killed."""
+    """Wait for the end of a command, and report it; return how many processes could not be killed."""
     counted = (0, 0) if group is None else (group.count_memory_kills(), group.count_refused_forks())
     is_gone = _wait(tree, link, bell)
     lives = tree.reap()
@@ -149,7 +149,7 @@ def _answer(link: socket.socket, content: dict[str, Any]) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, also folders that no one may read; the rest stays."""
+    """Remove a folder with its content, even folders without access rights; skip what cannot be removed."""
     try:
         shutil.rmtree(folder)
     except PermissionError:
@@ -160,7 +160,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def _open_folders(folder: Path) -> None:
-    """Allow this process to list and change all folders in one. Nothing runs that could put in links."""
+    """Give this process access to all subfolders. Safe: no process runs that could add links."""
     for parent, names, _ in os.walk(folder):
         for path in (Path(parent, name) for name in names):
             with suppress(OSError):
@@ -169,6 +169,6 @@ def _open_folders(folder: Path) -> None:
 
 
 def ignore_signals() -> None:
-    """Ignore what ends the service: the launcher and its keepers end when their sockets are closed."""
+    """Ignore the signals that end the service: launcher and keepers end when their sockets are closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)

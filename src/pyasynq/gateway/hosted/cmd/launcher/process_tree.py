@@ -1,4 +1,4 @@
-"""Processes below this one: found by their parents in /proc, stopped before they are killed."""
+"""Descendant processes: found by their parents in /proc, and stopped before they are killed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PROCESSES: Final = Path("/proc")
 _KILL_SECONDS: Final = 10.0
 """Seconds for killed processes to end; the kernel may wait for a disk that long."""
 _LOOK_SECONDS: Final = 0.05
-"""Seconds until the next look at killed processes, unless one of them ends."""
+"""Seconds until the next check of killed processes, unless one of them ends before."""
 _MOST_STOPS: Final = 200
-"""Searches for processes that are not stopped yet."""
+"""Maximum number of searches for processes that are not stopped yet."""
 _ENDED: Final = ("Z", "X")
 
 
 class Bell:
-    """Wakes a poll when a child ends. There is one in each process, for its main thread."""
+    """Wake-up of a poll when a child ends (SIGCHLD). Each process has one, for its main thread."""
 
     def __init__(self) -> None:
         self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _make_pipe()
@@ -57,7 +57,7 @@ def _make_pipe() -> tuple[int, int]:
 
 
 class ProcessTree:
-    """The command that is a child of this process, and all that has come from it.
+    """A command, which is a child of this process, and all its descendants.
 
     Args:
         main: process id of the command.
@@ -79,7 +79,7 @@ class ProcessTree:
         self.memory = 0
 
     def reap(self) -> bool:
-        """Reap what has ended; return whether anything is left."""
+        """Reap the ended processes; return whether any process is left."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -93,7 +93,7 @@ class ProcessTree:
                 self.status = status
 
     def terminate(self) -> None:
-        """Ask all processes to end, also those that are stopped."""
+        """Ask all processes to end, including stopped ones."""
         found = list_descendants(os.getpid())
         send_signal(found, signal.SIGTERM)
         send_signal(found, signal.SIGCONT)
@@ -129,7 +129,7 @@ def kill_descendants(reap: Callable[[], bool], bell: Bell, without: Collection[i
 
 
 def _stop_all(without: Collection[int]) -> list[int]:
-    """Stop processes until there is none that could still fork; return all of them."""
+    """Stop processes until none is left that could still fork; return all of them."""
     stopped: set[int] = set()
     for _ in range(_MOST_STOPS):
         found = list_descendants(os.getpid(), without)
@@ -149,7 +149,7 @@ def send_signal(processes: Collection[int], number: signal.Signals) -> None:
 
 
 def list_descendants(root: int, without: Collection[int] = ()) -> list[int]:
-    """Return the living processes below one; empty where there is no /proc.
+    """Return the living descendants of a process; empty without /proc.
 
     Args:
         root: process id.

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 class _Launcher:
-    """Parent of the keepers, and of what a keeper leaves behind that was killed itself."""
+    """Parent of the keepers, and of the processes that a killed keeper leaves behind."""
 
     def __init__(self, control: socket.socket, bell: Bell) -> None:
         self._control = control
@@ -55,14 +55,14 @@ class _Launcher:
             self._fork(descriptors[0])
 
     def end(self) -> None:
-        """Wait for the keepers, which end as the service does, and kill what they leave."""
+        """Wait for the keepers, which end together with the service, and kill their remaining processes."""
         self._control.close()
         while self._keepers:
             self._bell.wait()
             kill_descendants(self._reap, self._bell, self._keepers)
 
     def _reap(self) -> bool:
-        """Reap what has ended; return whether an ended keeper has left processes behind."""
+        """Reap the ended processes; return whether an ended keeper has left processes behind."""
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .control_group import ControlGroup
 
 _STATUS: Final = 3
-"""Descriptor that tells why a command did not start; it is closed when it does."""
+"""Descriptor for the error of a command that did not start; it is closed when the command starts."""
 _MOST_DESCRIPTORS: Final = 1 << 20
 _NOT_STARTED: Final = 127
 
@@ -91,7 +91,7 @@ def _tell(stage: str, number: int) -> None:
 
 
 def _prepare(streams: Sequence[int], group: ControlGroup | None, status: int, stage: list[str]) -> None:
-    """Keep the streams alone of all that the keeper has open, and none of its settings of signals."""
+    """Close all descriptors except the streams, and reset the signal settings of the keeper."""
     for place, descriptor in enumerate(streams):
         os.dup2(descriptor, place)
     os.dup2(status, _STATUS, inheritable=False)
@@ -108,7 +108,7 @@ def _prepare(streams: Sequence[int], group: ControlGroup | None, status: int, st
 
 @functools.cache
 def _find_ignored_signals() -> list[int]:
-    """Return the signals that this process ignores; it has come to that when it first starts a command."""
+    """Return the signals that this process ignores; called when it starts its first command."""
     return [one for one in signal.valid_signals() if signal.getsignal(one) is signal.SIG_IGN]
 
 
@@ -140,7 +140,7 @@ def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) 
 
 
 def _set_limit(kind: int, value: int | None) -> None:
-    """Set a limit, which is never above the one that holds already."""
+    """Set a limit, but never above the present one."""
     if value is not None:
         most = resource.getrlimit(kind)[1]
         least = value if most == resource.RLIM_INFINITY else min(value, most)
