@@ -3,8 +3,8 @@
     python tools/unasync.py           write them
     python tools/unasync.py --check   say whether they are current; exit code 1 if not
 
-The rules hold for the whole file, comments and docstrings included, and know no exceptions: what the two
-worlds do differently lies below, in classes and functions that come in pairs.
+The rules apply to the whole file, including comments and docstrings, without exceptions. Code that differs
+between asyncio and threads is in lower modules, as pairs of classes and functions.
 """
 
 from __future__ import annotations

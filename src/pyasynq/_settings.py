@@ -128,7 +128,7 @@ def check_settings(values: Any) -> None:
 
 
 class _Kind:
-    """Defaults of a kind."""
+    """Base class of value kinds, with defaults."""
 
     __slots__ = ()
     metavar = "VALUE"
@@ -338,7 +338,8 @@ class Checked(_Kind):
     reader: Callable[[str, str], object] | None = None
     shower: Callable[[object], str] = str
     metavar: str = "VALUE"
-    """Empty where a flag is a switch, although text may say more."""
+    """Placeholder of the value in usage lines; empty if the flag is a switch, although text allows more
+    values."""
 
     @property
     def has_text(self) -> bool:  # type: ignore[override] # of the instance, not of the class

@@ -28,7 +28,7 @@ LEASE_WORKERS: Final = View(
         Field("queues", Kind.NAMES, "Queues of its tasks.", "QUEUES", shrinks=True),
         Field("seen", Kind.TIME, "When it asked last.", "SEEN"),
     ),
-    "No workers have leased tasks over HTTP within 10 minutes.",
+    "No workers have leased tasks from the task service within 10 minutes.",
 )
 
 

@@ -54,7 +54,7 @@ class AsyncPool:
 
     @property
     def is_used(self) -> bool:
-        """Whether there are idle connections."""
+        """Whether the pool has been used, so that it has idle connections."""
         return bool(self._idle)
 
     def route(self, calls: Sequence[Call]) -> Awaitable[list[CallResult]]:
@@ -148,7 +148,7 @@ class AsyncCluster:
 
     @property
     def is_used(self) -> bool:
-        """Whether there are idle connections."""
+        """Whether a node's pool has been used, so that it has idle connections."""
         return any(pool.is_used for pool in self._pools.values())
 
     async def route(self, calls: Sequence[Call]) -> list[CallResult]:

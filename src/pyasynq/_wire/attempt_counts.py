@@ -37,25 +37,25 @@ WAIT_BUCKETS: Final = RUN_BUCKETS + BUCKETS
 VECTOR_SIZE: Final = WAIT_BUCKETS + BUCKETS
 
 OTHER_TYPES: Final = "_other"
-"""Field that takes the counts of all types beyond `MAX_COUNTED_TYPES`."""
+"""Field for the counts of all types beyond `MAX_COUNTED_TYPES`."""
 MAX_COUNTED_TYPES: Final = 50
 LONGEST_TYPE: Final = 200
-"""Bytes of a type's name; a longer one is counted under `OTHER_TYPES`."""
+"""Maximum bytes of a type's name; a type with a longer name is counted under `OTHER_TYPES`."""
 
 _HEAD: Final = 2
 _EXACT: Final = 16
 _LARGEST: Final = 1 << 53
 _LONGEST_NUMBER: Final = 8
-"""Bytes of a number below 2^53."""
+"""Maximum bytes of a varint of a number below 2^53."""
 
 
 class Level(NamedTuple):
     """A resolution in which counts are kept.
 
     Attributes:
-        name: what names it in a key.
-        slot: seconds that one record stands for.
-        chunk: seconds that one key stands for.
+        name: its name in keys.
+        slot: seconds that one record covers.
+        chunk: seconds that one key covers.
         keep: seconds that a record is kept after the end of its chunk.
         size: how many numbers a record has.
     """
@@ -145,7 +145,7 @@ def unpack_numbers(data: bytes, size: int, *, coarse: bool) -> list[int] | None:
 
 
 def expand_count(code: int) -> int:
-    """Return the count that one byte of a closed histogram stands for.
+    """Return the count that one byte of a closed histogram encodes.
 
     Up to 15 it is exact. Above that the byte is a floating-point number with a mantissa of three bits: the
     count is in the middle of what it may have been, at most 6 % away.
@@ -158,7 +158,7 @@ def expand_count(code: int) -> int:
 
 
 def unpack_records(value: bytes, level: Level) -> Iterator[tuple[int, list[int]]]:
-    """Yield slot and numbers of each record of a field, oldest first; what cannot be read ends it."""
+    """Yield slot and numbers of each record of a field, oldest first; stop at the first invalid record."""
     if len(value) <= _HEAD:
         return
     opened = int.from_bytes(value[:_HEAD], "big") - 1

@@ -111,7 +111,7 @@ def copy_task_message(message: TaskMessage) -> TaskMessage:
 class _Record:
     """A message that is read and written whole; its fields are those of the protobuf class.
 
-    Instants are aware datetimes, in microseconds; None is "never". Each one is always written.
+    Instants are aware datetimes, in microseconds; None is "never". Every instant is always written.
     """
 
     _message_class: ClassVar[type[Message]]

@@ -1,4 +1,4 @@
-"""Pieces that changing commands share: confirmation, reasons, durations, results for several subjects."""
+"""Helpers shared by commands that change something: confirmation, reasons, durations, results."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _TEXTS: Final = ("uri", "password", "username", "cluster_addrs", "tls_server")
 _FLAGS: Final = ("cluster", "tls", "insecure")
 _NAMES: Final = (*_TEXTS, *_FLAGS, "db")
 _PLACES: Final = ("URI", "CLUSTER", "CLUSTER_ADDRS")
-"""Variables with an address of Redis. If none is set, `USERNAME` and `PASSWORD` belong to other programs."""
+"""Variables with a Redis address. If none is set, `USERNAME` and `PASSWORD` may be for other programs."""
 _TRUE: Final = frozenset({"1", "t", "true"})
 _LARGEST: Final = 100_000
 
@@ -59,7 +59,7 @@ def _read_file(path: str | None) -> dict[str, Any]:
 
 
 def _parse(text: str, suffix: str) -> Mapping[str, Any]:
-    """Return the names and values of a file. Raises `ValueError` for what it cannot read."""
+    """Return the names and values of a file. Raises `ValueError` for content that cannot be parsed."""
     if suffix == ".toml":
         return tomllib.loads(text)
     if suffix == ".json":
@@ -88,7 +88,7 @@ def _parse_lines(text: str) -> dict[str, str]:
 
 
 def _check(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return settings with numbers and flags as such; empty ones are left out."""
+    """Return settings with numbers and flags converted; leave out empty ones."""
     settings: dict[str, Any] = {}
     for name, value in given.items():
         text = str(value).strip()

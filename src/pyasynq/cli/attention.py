@@ -32,7 +32,7 @@ _NONE: Final = "none"
 _COMMAND: Final = "pyasynq "
 _INDENT: Final = "   "
 _WIDEST: Final = 100
-"""Longest line of a sentence, in characters."""
+"""Maximum number of characters of a line."""
 
 
 def build_command(session: Session, finding: AttentionFinding) -> str:
@@ -187,7 +187,7 @@ class ObjectiveType(click.ParamType[Any]):
     name = "duration|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return seconds, or the word itself, since click takes None for an argument that is missing."""
+        """Return seconds, or the word itself, because click uses None for a missing argument."""
         return value if value == _NONE else DURATION.convert(value, param, ctx)
 
 

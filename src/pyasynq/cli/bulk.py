@@ -1,4 +1,4 @@
-"""Acting on many tasks by an operation: counted first, confirmed, run with progress, paused by Ctrl-C."""
+"""Acts on many tasks as one operation: counting, confirmation, progress display, and Ctrl-C to pause."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 _POLL_SECONDS: Final = 0.5
 """Time between two looks at an operation that another process runs."""
 _MOST_ROWS: Final = 10
-"""Rows of counts that are shown where there may be thousands."""
+"""Maximum number of rows of counts that are shown, since there may be thousands."""
 
 
 class Words(NamedTuple):
     """Wording of an action for people.
 
     Attributes:
-        order: begins a question.
+        order: beginning of the question.
         doing: label of the progress.
-        one: what one task is at the end.
-        many: what several tasks are.
+        one: state of a single task at the end.
+        many: state of several tasks at the end.
     """
 
     order: str
@@ -82,7 +82,7 @@ async def act_on_found(
     found: FoundTasks,
     query: str = "",
 ) -> int:
-    """Show how many tasks there are, ask, and act on them by an operation; return the exit code."""
+    """Show the number of tasks, ask to confirm, and act on them by an operation; return the exit code."""
     if choice.dry_run:
         print_counts(session, found)
         return EXIT_CLEAN
@@ -153,7 +153,7 @@ def _tell_more_rows(records: Sequence[Record]) -> None:
 
 
 async def finish_operation(session: Session, info: OperationInfo) -> int:
-    """Run an operation to its end, tell the result, and return the exit code."""
+    """Run an operation to its end, print the result, and return the exit code."""
     interrupt = _Interrupt(session, info.operation)
     before = info.done + info.skipped
     try:
@@ -167,7 +167,7 @@ async def finish_operation(session: Session, info: OperationInfo) -> int:
 
 
 async def _follow(session: Session, info: OperationInfo, progress: ProgressBar) -> OperationInfo:
-    """Run an operation, or look on while another process does, until it has ended or is paused."""
+    """Run an operation, or watch while another process runs it, until it has ended or is paused."""
 
     def show(now: OperationInfo) -> None:
         progress.update(now.done + now.skipped)
@@ -219,7 +219,7 @@ class _Interrupt:
 
 
 def tell_result(session: Session, info: OperationInfo, *, is_interrupted: bool = False) -> int:
-    """Tell on stderr how an operation has ended, print its record for programs, and return the exit code."""
+    """Print on stderr how an operation has ended, print its record for programs, and return the exit code."""
     if not session.printer.is_for_people:
         session.printer.records(OPERATIONS, [describe_operation(info)])
     words = WORDS[info.act]

@@ -35,7 +35,7 @@ class TaskChoice:
         ids: ids of the tasks; empty with a query.
         where: a query; empty with ids.
         queue: the only queue that is meant; None is all.
-        limit: tasks that are acted on at most, if a query finds more.
+        limit: maximum number of tasks, if a query finds more.
         reason: why, for the audit.
         rate: tasks a second at most; None is as fast as Redis allows.
         yes: whether nothing is asked.
@@ -68,16 +68,7 @@ class TaskChoice:
 
 @dataclass(slots=True)
 class FoundTasks:
-    """Tasks that an act is possible with.
-
-    Attributes:
-        ids: by queue; each id once.
-        counts: tasks by queue, type and state.
-        samples: the first of them.
-        left_out: tasks by state, for states in which the act is not possible.
-        looked_at: positions that a search went through.
-        is_all: whether there are no more.
-    """
+    """Found tasks in states in which the act is possible."""
 
     ids: dict[str, dict[str, None]] = field(default_factory=dict)
     counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -111,7 +102,7 @@ class FoundTasks:
 
 
 def whole_budget() -> Budget:
-    """Return the budget of a search for everything; the user sees how far it is, and may interrupt it."""
+    """Return the budget of a search for all matches; the user sees its progress, and may interrupt it."""
     from pyasynq.operations import Budget  # noqa: PLC0415 - help and completion search nothing
 
     return Budget(positions=1_000_000_000, seconds=86_400.0)
@@ -129,7 +120,7 @@ def within_queues(query: str, queues: Sequence[str]) -> str:
 
 
 async def find_by_query(session: Session, act: Act | None, query: str, limit: int) -> FoundTasks:
-    """Return the tasks that match a query, the newest first; how far the search is goes to stderr."""
+    """Return the tasks that match a query, the newest first; print the progress of the search on stderr."""
     found = FoundTasks()
     with StatusLine() as status:
         async for page in session.operator.search(query, limit=limit, budget=whole_budget()):
@@ -221,7 +212,7 @@ _OPTIONS: Final = ("ids", "more_ids", "where", "queue", "limit", "rate", "reason
 
 
 def read_choice(given: Mapping[str, Any]) -> TaskChoice:
-    """Return what the arguments and options of a command choose.
+    """Return the choice in the arguments and options of a command.
 
     Raises:
         click.UsageError: for ids and a query, or neither.

@@ -1,4 +1,4 @@
-"""One task of `pyasynq work`: its command, its lease, and how it is settled."""
+"""One attempt of `pyasynq work`: its command, its lease, and its settling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ARCHIVE_CODES: Final = frozenset({64, 65, 77, 78})
 _LONGEST_LOGGED: Final = 300
 _AGAIN_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 55.0
-"""Seconds for which a settle is sent again; its first answer is repeated for 60."""
+"""Seconds for which a settle request is repeated; the service remembers its first answer for 60 seconds."""
 _OK: Final = frozenset({200, 204})
 _GONE: Final = 410
 _OVER: Final = frozenset({404, 409, _GONE})
@@ -47,7 +47,7 @@ class EndCause(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommandWorkerSettings:
-    """What `pyasynq work` was told.
+    """Settings of `pyasynq work` from its command line.
 
     Attributes:
         queues: names to lease from.
@@ -65,7 +65,7 @@ class CommandWorkerSettings:
 
 
 class CommandAttempt:
-    """A leased task while its command runs. Belongs to the event loop.
+    """One attempt of a leased task, while its command runs. Belongs to the event loop.
 
     Args:
         leased: the task, as the service has described it.
@@ -150,14 +150,14 @@ class CommandAttempt:
     # The lease.
 
     async def _renew(self) -> None:
-        """Extend the lease each third of it, until the attempt is over."""
+        """Renew the lease after each third of its duration, until the attempt is over."""
         pause = self._settings.lease / 3
         while self.cause not in {EndCause.CANCELLED, EndCause.LOST}:
             await asyncio.sleep(pause)
             pause = await self._extend()
 
     async def _extend(self) -> float:
-        """Extend the lease; return the seconds until the next time."""
+        """Renew the lease; return the seconds until the next renewal."""
         asked_at = self._loop.time()
         third = self._settings.lease / 3
         try:
@@ -176,7 +176,7 @@ class CommandAttempt:
         return self._bear()
 
     def _bear(self) -> float:
-        """Go on without an answer while the lease lasts."""
+        """Continue without an answer while the lease lasts."""
         if self._loop.time() >= self._lease_ends:
             self.end(EndCause.LOST)
         return _AGAIN_SECONDS
@@ -227,7 +227,7 @@ class CommandAttempt:
 
 
 def read_cause(reason: object) -> EndCause:
-    """Return why the service does not extend a lease, from the reason of its problem."""
+    """Return why the service refuses to renew a lease, from the reason in its problem."""
     return {"cancelled": EndCause.CANCELLED, "timed-out": EndCause.TIMED_OUT}.get(str(reason), EndCause.LOST)
 
 
@@ -247,7 +247,7 @@ def describe_exit(code: int, errors: bytes) -> str:
 
 
 def _read_payload(leased: LeasedTask) -> bytes:
-    """Return the bytes of the payload, in whichever of its three forms it came."""
+    """Return the bytes of the payload from its JSON, text or Base64 form."""
     from msgspec import UNSET  # noqa: PLC0415 - of the extra `service`
 
     if leased.payload_text is not UNSET:

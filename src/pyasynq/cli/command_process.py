@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 KEY_VARIABLE: Final = "PYASYNQ_KEY"
-"""Name of the variable with the API key, which commands do not get."""
+"""Environment variable with the API key, which commands do not inherit."""
 MOST_OUTPUT: Final = 65_536
-"""Bytes of stdout that are kept: the result of the task."""
+"""Maximum bytes of stdout that are kept as the result of the task."""
 MOST_ERRORS: Final = 1_900
-"""Bytes of stderr that are kept, from its end: 2,048 bytes of the text of an error are stored."""
+"""Maximum bytes of stderr that are kept, from its end: 2,048 bytes of an error's text are stored."""
 _CHUNK: Final = 65_536
 _LAST_OUTPUT_SECONDS: Final = 1.0
-"""Time for output after the end of the group; only a process that has left the group has it open longer."""
+"""Seconds to wait for output after the end of the group: a process that has left the group may keep the pipe
+open."""
 
 
 class OutputPipe:
@@ -114,7 +115,7 @@ class CommandProcess:
         return OutputPipe(file, most, keeps_end=keeps_end)
 
     async def wait(self) -> int:
-        """Wait for the end of the command, end what it left in its group, and return its exit code.
+        """Wait for the end of the command, kill the rest of its process group, and return its exit code.
 
         The code is negative for a signal.
         """

@@ -28,12 +28,12 @@ _log = logging.getLogger("pyasynq.work")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _POLL_SECONDS: Final = 20.0
 _MOST_TASKS: Final = 100
-"""Tasks of one answer, as the service has it."""
+"""Maximum number of tasks in one answer: the service's limit."""
 _OK: Final = 200
 _NONE: Final = 204
 _NOT_FOUND: Final = 404
 _LASTING: Final = frozenset({400, 401, 403, 405, 413, 422})
-"""Statuses that mean that this worker is not served, however often it asks."""
+"""HTTP statuses of permanent refusals: repeating the request would not help."""
 
 
 class CommandWorker:
@@ -41,7 +41,7 @@ class CommandWorker:
 
     Args:
         connection: to the service.
-        settings: what to lease, and what to run.
+        settings: queues to lease from, and the command to run.
     """
 
     def __init__(self, connection: ServiceConnection, settings: CommandWorkerSettings) -> None:
@@ -94,7 +94,7 @@ class CommandWorker:
         return EXIT_UNFINISHED if self._was_cut else EXIT_CLEAN
 
     def stop(self) -> None:
-        """Take no more tasks; the second time, end the commands as well."""
+        """Take no more tasks; at the second call, end the commands as well."""
         if not self._is_draining:
             self._is_draining = True
             self._stop_poll()
@@ -107,7 +107,7 @@ class CommandWorker:
             attempt.end(EndCause.STOPPED)
 
     async def _probe(self) -> None:
-        """Ask once without waiting, so that a wrong address, key or queue is told at the start."""
+        """Send one request that does not wait, so that a wrong address, key or queue fails the start."""
         asked_at = asyncio.get_running_loop().time()
         answer = await self._ask(1, 0.0)
         if answer.status in _LASTING or answer.status == _NOT_FOUND:
@@ -123,7 +123,7 @@ class CommandWorker:
                 await self._wait_for_change(pause)
 
     async def _wait_for_change(self, seconds: float | None) -> None:
-        """Wait until a command has ended, or the worker has to end; at most some seconds."""
+        """Wait until a command has ended, or the worker must end; at most this many seconds."""
         self._changed.clear()
         if self._is_draining:
             return
@@ -132,7 +132,7 @@ class CommandWorker:
                 await self._changed.wait()
 
     async def _lease(self, limit: int, pauses: Pauses) -> float:
-        """Ask for tasks once, and start them; return the seconds to wait before the next time."""
+        """Request tasks once, and start them; return the seconds to wait before the next request."""
         asked_at = asyncio.get_running_loop().time()
         self._answer_comes.clear()
         self._poll = asyncio.create_task(self._ask(limit, _POLL_SECONDS), name="pyasynq work poll")
@@ -182,7 +182,7 @@ class CommandWorker:
         """Start the commands of an answer.
 
         Raises:
-            ServiceError: it is not an answer of the service, but of a proxy, for example.
+            ServiceError: the answer is not from the service, but from a proxy, for example.
         """
         tasks, skew = read_leased_tasks(answer)
         for leased in tasks:
@@ -205,6 +205,6 @@ class CommandWorker:
             _log.error("an attempt was not settled; its task comes back", exc_info=task.exception())
 
     def _stop_poll(self) -> None:
-        """End the poll that waits; one whose answer arrives is read, so that its tasks are known."""
+        """Cancel the waiting poll, unless its answer has begun to arrive: then no task is lost."""
         if self._poll is not None and not self._answer_comes.is_set():
             self._poll.cancel()

@@ -112,7 +112,7 @@ class Commands(click.Group):
         ctx: click.Context,
         args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the one most like it."""
+        """Find the command; if it does not exist, suggest the most similar one."""
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-"):
             ctx.fail(f"there is no command {name!r}{nearest(name, _COMMANDS)}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.operations import Operator
 
 _LIMIT: Final = 0.15
-"""Seconds that a completion may wait for Redis: a longer wait would be felt at the keyboard."""
+"""Maximum seconds that a completion waits for Redis: a longer wait would disturb typing."""
 _FRESH: Final = 30.0
 """Seconds for which names are cached in a file, so that the next completion needs no connection."""
 _MOST_NAMES: Final = 1_000
@@ -70,7 +70,7 @@ def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_findings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
-    """Return the ids of what needs attention now."""
+    """Return the ids of the present findings that need attention."""
 
     async def ask(operator: Operator) -> list[str]:
         found = await operator.attention()
@@ -80,7 +80,7 @@ def complete_findings(ctx: click.Context, param: click.Parameter, incomplete: st
 
 
 def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return how a query may go on: fields, states, queues and types."""
+    """Return continuations of a query: fields, states, queues and types."""
     from pyasynq.operations.query import Known, complete  # noqa: PLC0415 - most completions need no query
 
     queues = [item.value for item in complete_queues(ctx, param, "")]

@@ -1,4 +1,4 @@
-"""Which Redis an operator command works on: a URL, a profile of the user, or the flags of Asynq's command."""
+"""Redis connection of an operator command: a URL, a profile of the user, or flags of Asynq's command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASYNQ_FLAGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One Redis, as the user calls it.
+    """Redis connection that the user has chosen.
 
     Attributes:
         url: may contain a password, so it is never shown.
@@ -94,7 +94,7 @@ def _read_profile(path: Path, name: str, values: Mapping[str, Any]) -> Connectio
 
 
 def find_connection(redis: str | None, flags: Mapping[str, Any]) -> Connection:
-    """Return the Redis that the options name; without any, that of the environment or of Asynq's file.
+    """Return the connection that the options name; by default that of the environment, or of Asynq's file.
 
     Raises:
         click.UsageError: for options that contradict each other, an unknown profile, or none of all these.
@@ -125,7 +125,7 @@ def find_connection(redis: str | None, flags: Mapping[str, Any]) -> Connection:
 
 
 def asynq_url(flags: Mapping[str, Any]) -> str:
-    """Return the URL that flags of Asynq's command stand for (`--uri HOST:PORT --db 2 --tls_server NAME`)."""
+    """Build a URL from flags of Asynq's command (`--uri HOST:PORT --db 2 --tls_server NAME`)."""
     server_name = flags.get("tls_server")
     has_tls = bool(server_name or flags.get("tls"))
     is_cluster = bool(flags.get("cluster"))

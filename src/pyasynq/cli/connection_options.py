@@ -46,7 +46,8 @@ def _add_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that name a Redis, as one argument `connection`.
 
-    What is given before the command, as in `pyasynq --redis prod queue ls`, holds unless the command has it.
+    An option before the command, as in `pyasynq --redis prod queue ls`, applies unless the command has it
+    too.
     """
 
     @_add_options

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command Asynq's options of a task. Only what is given is passed on."""
+    """Add Asynq's task options to a command. Only given options are passed on."""
     options = (
         click.option(
             "-q", "--queue", metavar="NAME", default=DEFAULT_QUEUE, show_default=True, help="Its queue."
@@ -99,7 +99,7 @@ def read_payload(text: str | None, file: str | None, *, raw: bool) -> bytes | No
     """Return the payload from an argument or a file; None if there is neither.
 
     Raises:
-        click.UsageError: for both, for a file that cannot be read, and for what is not JSON unless `raw`.
+        click.UsageError: for both, for an unreadable file, and for a payload that is not JSON, unless `raw`.
     """
     if text is not None and file is not None:
         raise click.UsageError("give the payload or --file, not both")

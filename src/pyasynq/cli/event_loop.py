@@ -1,4 +1,4 @@
-"""The event loop of programs that run for long."""
+"""The event loop of long-running programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage collection of programs that run for long."""
+"""Garbage collection settings of long-running programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _THRESHOLD: Final = (20_000, 10, 10)
 
 
 def tune_garbage_collection() -> None:
-    """Collect less often, and never look again at what exists by now: modules and settings live on."""
+    """Collect less often, and freeze all existing objects, such as modules and settings."""
     gc.set_threshold(*_THRESHOLD)
     gc.collect()
     gc.freeze()

@@ -109,7 +109,7 @@ async def delete_key(session: Session, key_id: str, reason: str) -> None:
 
 
 def _tell(session: Session, issued: IssuedApiKey, what: str) -> None:
-    """Print a key's text alone on stdout, so that a shell can take it; for programs as an object."""
+    """Print a key's text alone on stdout, so that a shell can capture it; for programs as an object."""
     if session.printer.is_for_people:
         click.echo(f"{what} Keep it now: it is shown this once.", err=True)
         click.echo(issued.text)

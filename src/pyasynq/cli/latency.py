@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TEN_MINUTES: Final = 600
 _DAY: Final = 86_400
 _TEN_MINUTES_KEPT: Final = 72 * 3_600
-"""Seconds for which counts of ten minutes are kept; days are kept for longer."""
+"""Seconds for which the statistics keep steps of ten minutes; steps of a day are kept longer."""
 _BAR_CELLS: Final = 30
 
 

@@ -53,7 +53,7 @@ LIMITS: Final = View(
 
 
 class MaxRunType(click.ParamType[Any]):
-    """A limit of tasks at once: a number, or `none`."""
+    """Parameter type for a limit of concurrent tasks: a number, or `none`."""
 
     name = "number|none"
 
@@ -72,7 +72,7 @@ class RateType(click.ParamType[Any]):
     name = "rate|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return number, period in seconds and burst; None stands for any rate."""
+        """Return number, period in seconds and burst; None means no rate limit."""
         if value == _NONE:
             return (None, None, None)
         found = _RATE.fullmatch(str(value))

@@ -1,4 +1,4 @@
-"""Search for the app of `MODULE:APP`, with errors that say what was searched for."""
+"""Search for the app named by `MODULE:APP`, with errors that say where it was searched."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _IMPORTLIB = importlib.__file__
 
 
 class AppImportError(ConfigurationError):
-    """A module of the user's that cannot be imported.
+    """Error: a module of the user cannot be imported.
 
     Attributes:
-        user_traceback: what Python says of it, from the user's first frame on.
+        user_traceback: Python's traceback, from the user's first frame on.
     """
 
     def __init__(self, message: str, user_traceback: str) -> None:
@@ -38,7 +38,7 @@ def load_app(reference: str, modules: Iterable[str], url: str | None) -> App:
     Args:
         reference: as for `find_app`.
         modules: to import besides those that the app names.
-        url: where Redis is, instead of what the app says.
+        url: URL of Redis, in place of the app's own.
 
     Raises:
         ConfigurationError: as `find_app` and `load_module`.

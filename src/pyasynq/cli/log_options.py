@@ -33,12 +33,12 @@ def log_options(command: Decorated) -> Decorated:
 def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
     """Set up logging, after the app was imported, as its options say.
 
-    An app that has configured the root logger is left alone: its handlers only get the task's fields. A
-    `dictConfig` that disabled the existing loggers did not mean ours.
+    An app that has configured the root logger is left alone: its handlers only get the task's fields. Loggers
+    of pyasynq that the app's `dictConfig` has disabled are enabled again.
 
     Args:
         settings: the command's options.
-        process: what this process is called among several.
+        process: name of this process, if there are several.
 
     Raises:
         UsageError: for a file that does not configure logging.
@@ -56,7 +56,7 @@ def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
 
 
 def adopt_handlers() -> None:
-    """Enable our loggers, and give the root logger's handlers the task's fields; again after each change."""
+    """Enable our loggers, and add the task's fields to the root logger's handlers; call it after changes."""
     for name in ("pyasynq", *logging.root.manager.loggerDict):
         if name == "pyasynq" or name.startswith("pyasynq."):
             logging.getLogger(name).disabled = False
@@ -71,7 +71,7 @@ def is_terminal() -> bool:
 
 
 def _choose_outcome_lines(settings: dict[str, Any]) -> None:
-    """Turn the line for each success on or off; a level that the app has chosen stays unless asked."""
+    """Turn the log line for each success on or off; keep a level set by the app unless an option is given."""
     asked: bool | None = settings.get("task_lines")
     logger = logging.getLogger(_OUTCOMES)
     if asked is None:

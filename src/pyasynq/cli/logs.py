@@ -39,7 +39,7 @@ _SHORT_ID: Final = 8
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ID_IN_LINE: Final = re.compile(rf"\btask ({_UUID.pattern})\b")
 _INDENT: Final = "    "
-"""Before each further line of a record, so that no message and no traceback can forge a record."""
+"""Indent of each further line of a record, so that no message or traceback can forge a record."""
 _OWN_LOGGERS: Final = ("pyasynq", "pyasynq.outcomes")
 
 
@@ -47,10 +47,10 @@ class TextFormatter(logging.Formatter):
     """Readable lines. On a terminal they are short and wrapped to its width; elsewhere nothing is left out.
 
     Args:
-        terminal: whether a person is looking.
+        terminal: whether the output is a terminal.
         colour: whether the level is coloured.
         width: columns of the terminal.
-        process: what this process is called, such as `worker 2`; empty when it is the only one.
+        process: name of this process, such as `worker 2`; empty for a single process.
     """
 
     def __init__(self, *, terminal: bool, colour: bool, width: int = 80, process: str = "") -> None:
@@ -109,7 +109,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the task's fields, the record's extra fields.
 
     Args:
-        process: what this process is called, such as `worker 2`; empty when it is the only one.
+        process: name of this process, such as `worker 2`; empty for a single process.
     """
 
     def __init__(self, process: str = "") -> None:

@@ -110,6 +110,6 @@ async def _serve(listener: socket.socket, make: Callable[[], QueueMetrics]) -> N
 
 
 def _report(source: QueueMetrics) -> None:
-    """Say on standard error why Redis could not be read."""
+    """Print on standard error why Redis could not be read."""
     if source.error is not None:
         click.echo(f"Redis could not be read: {visible(source.error)}", err=True)

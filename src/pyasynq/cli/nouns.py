@@ -16,7 +16,7 @@ class OperatorCommand(click.Command):
     """A command whose help shows examples before its options.
 
     Args:
-        examples: lines as one types them.
+        examples: example command lines.
     """
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
@@ -37,7 +37,7 @@ class NounGroup(click.Group):
 
     Args:
         aliases: the command that each alias stands for.
-        default: the command that is meant without a name; empty if one must be named.
+        default: the command to run without a name; empty if a name is required.
     """
 
     command_class = OperatorCommand
@@ -65,7 +65,7 @@ class NounGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the one most like it."""
+        """Find the command; if it does not exist, suggest the most similar one."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             known = [*self.commands, *self._aliases]
             ctx.fail(f"there is no command {args[0]!r}{nearest(args[0], known)}")

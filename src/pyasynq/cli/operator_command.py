@@ -75,7 +75,7 @@ class Session:
         gather: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]],
         describe: Describe | None = None,
     ) -> None:
-        """Print records once, or again and again: redrawn on a terminal, else as JSON lines of changes.
+        """Print records once, or repeatedly: redrawn on a terminal, else as JSON lines of changes.
 
         Args:
             view: fields of the records, and the sentence for none.
@@ -106,7 +106,7 @@ class Session:
 
 
 def operator_command(function: Callable[..., Awaitable[int | None]]) -> Callable[..., None]:
-    """Give a coroutine function `(session, ...)` the options of all operator commands, and run it.
+    """Decorate a coroutine function `(session, ...)` as an operator command, with the common options.
 
     It returns the exit code, or None for 0.
     """

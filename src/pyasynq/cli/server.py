@@ -76,7 +76,7 @@ async def list_servers_command(session: Session, version: str, engine_version: s
 @server_group.command("elsewhere", examples=("pyasynq server elsewhere", "pyasynq server elsewhere --watch"))
 @operator_command
 async def list_lease_workers(session: Session) -> None:
-    """List the workers that lease tasks over HTTP, in any language."""
+    """List the workers that lease tasks from the task service, in any language."""
 
     async def gather() -> list[Record]:
         return [describe_lease_worker(worker) for worker in await session.operator.lease_workers()]

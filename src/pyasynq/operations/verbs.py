@@ -207,7 +207,7 @@ _ROWS: Final = (
     _view("refusals", Subject.SHOWN, "read what was refused", Permission.AUDIT_VIEW),
     # Servers and schedules
     _view("servers", Subject.SHOWN, "list the live servers with what they run"),
-    _view("lease_workers", Subject.SHOWN, "list the workers that lease over HTTP"),
+    _view("lease_workers", Subject.SHOWN, "list the workers that lease from the task service"),
     _change("quiet_server", Subject.SERVER, Permission.SERVERS_STOP, "let a server take no more tasks"),
     _change("stop_server", Subject.SERVER, Permission.SERVERS_STOP, "shut a server down with its worker"),
     _change(

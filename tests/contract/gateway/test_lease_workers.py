@@ -1,4 +1,4 @@
-"""Workers that lease over HTTP, as all instances show them together."""
+"""Workers that lease from the task service, as all instances show them together."""
 
 from __future__ import annotations
 

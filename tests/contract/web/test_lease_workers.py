@@ -1,4 +1,4 @@
-"""The page of workers that lease over HTTP, and what the pages of task types say of them."""
+"""The page of workers elsewhere, and what the pages of task types say of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_the_page_lists_workers_with_what_they_hold(redis_url: str) -> Non
     async with visiting(redis_url) as visitor:
         page = await visitor.get("workers")
         assert "Workers elsewhere" == heading_of(page)
-        assert "3 workers over HTTP, with 1 task; 1 away" in page.text
+        assert "3 workers elsewhere, with 1 task; 1 away" in page.text
         for text in ("packing station", "no name", "php 8.3 2.4.0", "warehouse-3:71", "shipping-labels"):
             assert text in page.text
         for word in ("At work", "Waits for tasks", "Away"):
@@ -57,7 +57,8 @@ async def test_a_user_sees_workers_of_own_queues_alone(redis_url: str) -> None:
 
     async with visiting(redis_url, auth=other_team, client=ABROAD) as visitor:
         page = (await visitor.get("workers")).text
-        assert ("packing station" in page, "No worker leases tasks over HTTP" in page) == (False, True)
+        assert "packing station" not in page
+        assert "No worker leases tasks from the task service" in page
     async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
         page = (await visitor.get("workers")).text
         assert ("packing station" in page, "keys?f=" in page) == (True, False)
@@ -71,7 +72,7 @@ async def test_without_workers_the_page_says_how_to_connect_one(
     redis_client.flushall()
     async with visiting(redis_url) as visitor:
         page = (await visitor.get("workers")).text
-        assert ("No worker leases tasks over HTTP" in page, "/v1/leases" in page) == (True, True)
+        assert ("No worker leases tasks from the task service" in page, "/v1/leases" in page) == (True, True)
 
 
 @run_async

@@ -1,4 +1,4 @@
-"""Workers that lease over HTTP: their reports, and how those of several instances are merged."""
+"""Workers that lease from the task service: their reports, and how those of several instances are merged."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`pyasynq demo`: real work on real files, a worker killed on the way, the proof that nothing was lost."""
+"""`pyasynq demo`: workers read files, one worker is killed, and the demo proves that no task is lost."""

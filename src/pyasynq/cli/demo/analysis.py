@@ -17,7 +17,7 @@ _INVISIBLE: Final = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING,
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """The figures of one file. The longest function is `""` with 0 lines where there is none."""
+    """Figures of one source file. The longest function is `""` with 0 lines if there is none."""
 
     lines: int
     functions: int
@@ -72,7 +72,7 @@ class _Function:
 
 
 class _Reader:
-    """Follows the statements of one file and the functions that are open around each of them."""
+    """Parser of one file's statements, with a stack of the enclosing functions."""
 
     def __init__(self) -> None:
         self.depth = 0

@@ -1,4 +1,4 @@
-"""The live picture, drawn with rich. Colours and NO_COLOR are its business."""
+"""Live display of the demo, drawn with rich, which also handles colours and NO_COLOR."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STYLES: Final = {"progress": "green", "states": "", "worker": "cyan", "dead": "
 
 
 class LiveDisplay:
-    """Redraws the picture in place; news scroll by above it."""
+    """Live display that is redrawn in place; news scroll above it."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)

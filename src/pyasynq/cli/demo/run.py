@@ -1,4 +1,4 @@
-"""The demo's course: enqueue, watch, kill one worker, watch its tasks come back, and read what is left."""
+"""Course of the demo: enqueue, kill one worker, watch the recovery of its tasks, collect the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PAGE_SIZE: Final = 500
 
 
 class DemoError(PyasynqError):
-    """The demo could not go on; the message quotes the log of the worker concerned."""
+    """Error: the demo cannot continue; the message quotes the log of the worker concerned."""
 
 
 class Demo:
@@ -193,7 +193,7 @@ class Demo:
 
 
 class _Patience:
-    """Ends when the counts of a queue have not changed for a time that no lease and no retry takes."""
+    """Timeout that ends when the counts of a queue do not change for longer than any lease or retry takes."""
 
     def __init__(self) -> None:
         self._counts: tuple[int, ...] = ()

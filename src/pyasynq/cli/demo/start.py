@@ -106,7 +106,7 @@ async def _run_demo(folder: Path, display: Display, ending: _Ending, *, kill: bo
 
 @contextlib.asynccontextmanager
 async def _serve_dashboard(url: str, port: int, display: Display) -> AsyncIterator[str]:
-    """Serve the dashboard of the demo; give its address, or an empty one if the extra `web` is missing."""
+    """Serve the dashboard of the demo; yield its address, or an empty one if the extra `web` is missing."""
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "jinja2", "uvicorn")):
         yield ""
         return

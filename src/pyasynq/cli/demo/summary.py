@@ -130,7 +130,7 @@ class Remains:
 def summarize(
     remains: Remains, sources: Sources, *, enqueued: Iterable[str], kill: WorkerKill | None, seconds: float
 ) -> Summary:
-    """Make the summary of what is left in Redis."""
+    """Build the summary from the state of Redis."""
     planted = {str(path) for path in sources.planted}
     modules, run_again = [], set()
     for task in remains.completed:

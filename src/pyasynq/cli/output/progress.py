@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REDRAW_SECONDS: Final = 0.1
 _LINE_SECONDS: Final = 5.0
-"""Time between two lines where nothing can be redrawn, as in the log of a job."""
+"""Seconds between two lines where the line cannot be redrawn, as in the log of a CI job."""
 _CLEAR_LINE: Final = "\r\x1b[K"
 """Returns to the first column and clears the line (ECMA-48, CR and EL)."""
 _BAR_CELLS: Final = 24
@@ -47,7 +47,7 @@ class StatusLine:
         self._is_shown = False
 
     def show(self, text: str) -> None:
-        """Show a text, unless the last one is too young. The caller makes foreign characters visible."""
+        """Show a text, unless the last one was shown too recently. The caller escapes foreign characters."""
         now = time.monotonic()
         if now - self._shown_at < (_REDRAW_SECONDS if self._is_live else _LINE_SECONDS):
             return
@@ -60,7 +60,7 @@ class StatusLine:
             click.echo(text, err=True)
 
     def clear(self) -> None:
-        """Take the text away, so that something else can be written."""
+        """Erase the text, so that other output can be written."""
         if self._is_shown:
             click.echo(_CLEAR_LINE, err=True, nl=False, color=True)
             self._is_shown = False
@@ -80,7 +80,7 @@ class ProgressBar(StatusLine):
     Args:
         label: what is done, as in `Deleting`.
         total: how many things there are.
-        done: how many of them were done before.
+        done: number of things that were done before.
     """
 
     def __init__(self, label: str, total: int, done: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Full-screen pictures in a terminal, and single keys; at the end the terminal is as it was."""
+"""Full-screen display in a terminal, and single key presses; the terminal is restored at the end."""
 
 from __future__ import annotations
 

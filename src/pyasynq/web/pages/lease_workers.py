@@ -115,6 +115,6 @@ def _row(ask: PageRequest, worker: LeaseWorker) -> LeaseWorkerRow:
 
 def _summarize(workers: Sequence[LeaseWorker]) -> str:
     tasks = sum(one.at_work for one in workers)
-    words = f"{counted(len(workers), 'worker')} over HTTP, with {counted(tasks, 'task')}"
+    words = f"{counted(len(workers), 'worker')} elsewhere, with {counted(tasks, 'task')}"
     away = sum(one.state == "away" for one in workers)
     return words + (f"; {away:,} away" if away else "")
