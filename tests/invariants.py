@@ -22,7 +22,7 @@ from pyasynq._wire.keys import ALL_QUEUES, TASK_TYPES_KEY, QueueKeys, queue_keys
 from pyasynq._wire.messages import TaskMessage, UndecodableMessageError, decode_task_message
 from pyasynq._wire.task_type_text import decode_task_type
 from pyasynq.callbacks import Callback
-from pyasynq.operations.key_rates import LONGEST_FILL
+from pyasynq.operations.request_rate import LONGEST_FILL
 from tests.operator_invariants import operator_violations
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ _GLOBAL_KEYS: dict[str, int | None] = {
     "audit": None,
     "bucket:": LONGEST_FILL + 60,
     "conf": None,
+    "gate:": LONGEST_FILL + 60,
     "leaseworkers": 600,
     "marks": 90 * 86_400,
     "op:": 30 * 86_400,

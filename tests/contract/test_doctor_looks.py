@@ -427,6 +427,7 @@ async def test_exactly_a_thousand_active_tasks_can_be_examined(
         ("asynq:x:conf:resize", ""),
         ("asynq:x:apikeys", ""),
         ("asynq:x:bucket:k", ""),
+        ("asynq:x:gate:{a.example}", ""),
         ("asynq:x:leaseworkers", ""),
         ("asynq:x:snoozed", ""),
         ("asynq:x:op:o", ""),

@@ -41,6 +41,7 @@ from pyasynq._broker.leases import (
 )
 from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.operating.api_keys import spend_request
+from pyasynq._broker.operating.host_gates import close_gate, enter_gate, renew_slots
 from pyasynq._broker.operating.operations import advance_operation, order_operation, take_operation
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
@@ -56,7 +57,7 @@ from pyasynq._broker.server_requests import ask_server
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq._redis.plan import CommandCall, Replay
-from pyasynq._wire.keys import operation_key
+from pyasynq._wire.keys import host_slots_scope, operation_key, semaphore_key
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.info import ServerAction
 from pyasynq.limits import UNLIMITED, QueueLimits
@@ -119,6 +120,7 @@ def prepare(tasks: Tasks) -> None:
     tasks.client.sadd("asynq:queues", "empty")
     tasks.client.set("asynq:{low}:paused", 1)
     tasks.client.zadd("asynq:sema:api", {"b": LEASE_SCORE, "lapsed": EXPIRED})
+    tasks.client.zadd(semaphore_key(host_slots_scope("full")), {"a": LEASE_SCORE})
     tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
     tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
     tasks.in_set(STAGED.group, STAGED.id, "staged")
@@ -147,6 +149,12 @@ def spend_by_a_clock_set_back() -> Plan[Any]:
     """Send requests with a key whose bucket is full later than it can be, which is corrected."""
     yield from spend_request("k", (1.0, 60.0, 1), NOW)
     return (yield from spend_request("k", (1.0, 60.0, 1), NOW.plus(-60)))
+
+
+def enter_by_a_clock_set_back() -> Plan[Any]:
+    """Call a host whose bucket is full later than it can be, which is corrected."""
+    yield from enter_gate("h", ["a"], limits=(1.0, 60.0, 1), now=NOW)
+    return (yield from enter_gate("h", ["b"], limits=(1.0, 60.0, 1), now=NOW.plus(-60)))
 
 
 def settle_by_doctor(task_id: bytes, state: str, place: str) -> Plan[Any]:
@@ -191,6 +199,11 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "dequeue_by_a_clock_set_back": take_by_a_clock_set_back,
     "spend_request": lambda: spend_request("k", (1.0, 60.0, 2), NOW),
     "spend_by_a_clock_set_back": spend_by_a_clock_set_back,
+    "enter_gate_with_slots": lambda: enter_gate("h", ["a"], concurrency=1, now=NOW),
+    "enter_gate_with_tokens": lambda: enter_gate("h", ["a"], limits=(1.0, 60.0, 2), now=NOW),
+    "enter_gate_by_a_clock_set_back": enter_by_a_clock_set_back,
+    "close_gate": lambda: close_gate("h", 1_000, NOW),
+    "renew_slots": lambda: renew_slots("full", ["a"], NOW),
     "find_dequeued": lambda: find_dequeued("default", token=TOKEN),
     "find_attempt": lambda: find_attempt("default", "a", token=TOKEN, lease_end=LEASE_SCORE, now=NOW),
     "done": lambda: done([claim("a")]),

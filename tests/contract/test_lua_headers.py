@@ -19,6 +19,7 @@ from pyasynq._broker.operating.acts import ActStep, set_aside_step, undo_step
 from pyasynq._broker.operating.api_keys import spend_request, write_api_key
 from pyasynq._broker.operating.audit import write_audit, write_refusal
 from pyasynq._broker.operating.configurations import write_configuration
+from pyasynq._broker.operating.host_gates import close_gate, enter_gate, renew_slots
 from pyasynq._broker.operating.moves import hold_and_take, release_step
 from pyasynq._broker.operating.operations import (
     advance_operation,
@@ -260,6 +261,9 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(renew_types(["t"]))
     perform(write_api_key("k", b"", b"{}"))
     perform(spend_request("e", (1.0, 1.0, 1), NOW))
+    perform(enter_gate("e", ["a"], limits=(1.0, 1.0, 1), concurrency=1, now=NOW))
+    perform(close_gate("e", 1_000, NOW))
+    perform(renew_slots("e", ["a"], NOW))
     perform(write_configuration("t", b"{}", None, NOW))
     perform(count_attempts("default", {"t": [1]}, now=NOW))
     return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}
@@ -304,6 +308,7 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
                 "lock",
                 "set",
                 "target",
+                "gate",
                 "scheduler",
                 "semaphore",
                 "request",

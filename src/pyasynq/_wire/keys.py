@@ -44,6 +44,8 @@ CONFIGURATIONS_KEY = "asynq:x:conf"
 """Hash of pyasynq's own: by task type, the version of its configuration, a space, and JSON."""
 API_KEYS_KEY = "asynq:x:apikeys"
 """Hash of ours: by id, the record of an API key as JSON, with digests of its secrets."""
+HOST_GATE_PREFIX = "asynq:x:gate:"
+"""Beginning of the keys of `host_gate_key`."""
 LEASE_WORKERS_KEY = "asynq:x:leaseworkers"
 """Hash of ours: by worker and instance of the task service, Unix second of the report, a space, and JSON."""
 
@@ -238,6 +240,16 @@ def configuration_versions_key(name: str) -> str:
 def api_key_bucket_key(key_id: str) -> str:
     """Return the key of the token bucket of an API key: a hash with the field `full_at`."""
     return f"asynq:x:bucket:{key_id}"
+
+
+def host_gate_key(host: str) -> str:
+    """Return the key of the gate of a host that is called: a hash with the fields `full_at` and `closed`."""
+    return f"{HOST_GATE_PREFIX}{{{host}}}"
+
+
+def host_slots_scope(host: str) -> str:
+    """Return the scope of the semaphore of requests to a host, in the same slot as its gate."""
+    return f"pyasynq:host:{{{host}}}"
 
 
 def operation_key(operation: str) -> str:

@@ -23,6 +23,7 @@ from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import (
     ALL_QUEUES,
+    HOST_GATE_PREFIX,
     api_key_bucket_key,
     configuration_versions_key,
     operation_key,
@@ -56,6 +57,7 @@ _RECORD: Final = (
     operation_key("").encode(),
     configuration_versions_key("").encode(),
     api_key_bucket_key("").encode(),
+    HOST_GATE_PREFIX.encode(),
 )
 _HISTORY: Final = scheduler_history_key("").encode()
 _ORDER: Final = tuple(Severity)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from .audit import AuditEntry, AuditFilters, AuditPage
     from .doctoring import Examination
     from .finding import Attention, AttentionFinding, FindingAction
+    from .host_gates import GateAnswer, HostGate
     from .importing import ImportReport, parse_task_line
-    from .key_rates import KeyAllowance, KeyRate, spend_key_request
+    from .key_rates import KeyAllowance, spend_key_request
     from .lease_workers import (
         HeldTask,
         LeaseWorker,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .permissions import ROLES, Access, AnyPermission, Permission, ProgramPermission, User
     from .presentation import Node, Presentation, ShowHook, present
     from .redaction import MASK, RedactHook, Redactor, Withheld
+    from .request_rate import RequestRate, parse_request_rate
     from .selection import Budget
     from .server_choice import choose_servers, needs_server_number
     from .thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -52,7 +54,8 @@ _EXPORTS_BY_MODULE: Final = {
     "doctoring": ("Examination",),
     "finding": ("Attention", "AttentionFinding", "FindingAction"),
     "importing": ("ImportReport", "parse_task_line"),
-    "key_rates": ("KeyAllowance", "KeyRate", "spend_key_request"),
+    "host_gates": ("GateAnswer", "HostGate"),
+    "key_rates": ("KeyAllowance", "spend_key_request"),
     "lease_workers": (
         "HeldTask",
         "LeaseWorker",
@@ -76,6 +79,7 @@ _EXPORTS_BY_MODULE: Final = {
     "permissions": ("Access", "AnyPermission", "Permission", "ProgramPermission", "ROLES", "User"),
     "presentation": ("Node", "Presentation", "ShowHook", "present"),
     "redaction": ("MASK", "RedactHook", "Redactor", "Withheld"),
+    "request_rate": ("RequestRate", "parse_request_rate"),
     "selection": ("Budget",),
     "server_choice": ("choose_servers", "needs_server_number"),
     "thresholds": ("DEFAULT_THRESHOLDS", "Thresholds"),
@@ -107,11 +111,12 @@ __all__ = [
     "Budget",
     "Examination",
     "FindingAction",
+    "GateAnswer",
     "HeldTask",
+    "HostGate",
     "ImportReport",
     "IssuedApiKey",
     "KeyAllowance",
-    "KeyRate",
     "LeaseWorker",
     "LeaseWorkerReport",
     "LimitReport",
@@ -126,6 +131,7 @@ __all__ = [
     "ProgramPermission",
     "RedactHook",
     "Redactor",
+    "RequestRate",
     "SavedView",
     "ShowHook",
     "Subject",
@@ -141,6 +147,7 @@ __all__ = [
     "make_worker_id",
     "needs_reason",
     "needs_server_number",
+    "parse_request_rate",
     "parse_task_line",
     "present",
     "report_lease_workers",

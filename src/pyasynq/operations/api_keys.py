@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._checks import check_name
 from pyasynq.errors import InvalidOptionError, nearest
 
-from .key_rates import KeyRate, parse_key_rate
 from .patterns import EVERYTHING
 from .permissions import ROLES, Permission, ProgramPermission, User
+from .request_rate import RequestRate, parse_request_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ class ApiKey:
     """Time at which the key ends; None for never."""
     secrets: tuple[KeySecret, ...]
     """Secrets, the newest first; during a rotation there are two."""
-    rate: KeyRate | None = None
+    rate: RequestRate | None = None
     """Rate limit of requests with the key, over all instances; None for no limit."""
 
     def accepts(self, secret: str, now: datetime) -> bool:
@@ -153,7 +153,7 @@ def make_api_key(
         made_by=by,
         expires_at=None if expires_in is None else _add("expires_in", now, expires_in),
         secrets=(),
-        rate=None if rate is None else parse_key_rate("rate", rate),
+        rate=None if rate is None else parse_request_rate("rate", rate),
     )
     return issue_secret(key, overlap=None, now=now)
 
@@ -216,7 +216,7 @@ def decode_api_key(key_id: str, data: bytes) -> ApiKey | None:
                 KeySecret(str(one["sha256"]), _read_time(one["at"]), _read_end(one["until"]))
                 for one in facts["secrets"]
             ),
-            rate=parse_key_rate("rate", facts["rate"]) if "rate" in facts else None,
+            rate=parse_request_rate("rate", facts["rate"]) if "rate" in facts else None,
         )
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError, RecursionError):
         return None

@@ -167,6 +167,7 @@ def test_a_missing_param_and_a_long_url_are_refused() -> None:
             "https://a.example/{id",
             "https://a.example/../x",
         ),
+        *("https://" + "a." * 126 + "example/",),
         *("https://a.exam%70le/", "https://a.example/" + "x" * 9_000, "https://a.example/\n", 5, None),
     ],
 )
@@ -298,7 +299,10 @@ def test_the_rule_of_a_port_wins_over_that_of_its_host() -> None:
         ({"a.example": {"secret_headers": {"Authorization": "hush"}}}, "Authorization must name where"),
         ({"a.example": {"secret_headers": {"Host": "env:A"}}}, "Host is set by the service"),
         ({"a.example": {"adresses": []}}, "did you mean 'addresses'"),
-        ({"a.example": {"rate": "5/s"}}, "comes with a later version"),
+        ({"a.example": {"rate": 5}}, r'hosts\."a\.example"\.rate must be text, such as'),
+        ({"a.example": {"rate": "5 a second"}}, r'hosts\."a\.example"\.rate write 50/s'),
+        ({"a.example": {"rate": "0/s"}}, "rate must be a number above 0"),
+        ({"a.example": {"oauth2": {}}}, "comes with a later version"),
     ],
 )
 def test_a_host_that_cannot_be_is_refused(hosts: Any, message: str) -> None:

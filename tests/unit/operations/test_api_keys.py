@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyasynq.errors import InvalidOptionError
-from pyasynq.operations import SCOPES, IssuedApiKey, KeyRate, Permission, ProgramPermission
+from pyasynq.operations import SCOPES, IssuedApiKey, Permission, ProgramPermission, RequestRate
 from pyasynq.operations.api_keys import (
     decode_api_key,
     encode_api_key,
@@ -109,7 +109,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
 def test_a_rate_is_kept_by_record_and_rotation() -> None:
     """A record without one is of a key that may send any number."""
     first = make(rate=" 50/s+10 ")
-    assert first.key.rate == KeyRate("50/s+10", 50.0, 1.0, 10)
+    assert first.key.rate == RequestRate("50/s+10", 50.0, 1.0, 10)
 
     key = issue_secret(first.key, overlap=DAY, now=NOW).key
 

@@ -8,8 +8,8 @@ import pytest
 
 from pyasynq.errors import InvalidOptionError
 from pyasynq.gateway.auth.key_rates import make_rate_fields
-from pyasynq.operations import KeyAllowance, KeyRate
-from pyasynq.operations.key_rates import parse_key_rate
+from pyasynq.operations import KeyAllowance, RequestRate
+from pyasynq.operations.request_rate import parse_request_rate
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_a_rate_has_a_quota_that_is_never_less_than_its_burst(
     text: str, rate: tuple[float, float, int], window: tuple[int, int]
 ) -> None:
     """With a window of whole seconds."""
-    parsed = parse_key_rate("rate", text)
-    assert KeyRate(text.strip(), *rate) == parsed
+    parsed = parse_request_rate("rate", text)
+    assert RequestRate(text.strip(), *rate) == parsed
     assert window == parsed.window
 
 
@@ -57,12 +57,12 @@ def test_a_rate_has_a_quota_that_is_never_less_than_its_burst(
 def test_another_rate_is_refused_with_its_remedy(value: Any, remedy: str) -> None:
     """Under the name of the option; no remedy is about queues."""
     with pytest.raises(InvalidOptionError) as caught:
-        parse_key_rate("rate", value)
+        parse_request_rate("rate", value)
     assert ("rate", True) == (caught.value.option, remedy in caught.value.remedy)
     assert "queue" not in str(caught.value)
 
 
 def test_the_fields_are_structured_with_whole_numbers() -> None:
     """A part of a second counts as one."""
-    fields = make_rate_fields(parse_key_rate("rate", "60/m+13"), KeyAllowance(True, 10, 0.0, 2.1))
+    fields = make_rate_fields(parse_request_rate("rate", "60/m+13"), KeyAllowance(True, 10, 0.0, 2.1))
     assert [(b"ratelimit-policy", b'"key";q=60;w=60'), (b"ratelimit", b'"key";r=10;t=3')] == fields

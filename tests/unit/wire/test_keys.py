@@ -45,6 +45,8 @@ EMAIL = queue_keys("email")
         ("asynq:x:conf:resize", keys.configuration_versions_key("resize")),
         ("asynq:x:apikeys", keys.API_KEYS_KEY),
         ("asynq:x:bucket:3f9c2a71b0de", keys.api_key_bucket_key("3f9c2a71b0de")),
+        ("asynq:x:gate:{a.example:8443}", keys.host_gate_key("a.example:8443")),
+        ("asynq:sema:pyasynq:host:{[::1]}", keys.semaphore_key(keys.host_slots_scope("[::1]"))),
         ("asynq:x:leaseworkers", keys.LEASE_WORKERS_KEY),
         ("asynq:x:snoozed", keys.SNOOZED_KEY),
         ("asynq:x:op:op", keys.operation_key("op")),

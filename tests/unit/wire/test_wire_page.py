@@ -73,6 +73,7 @@ FUNCTIONS = {
     "operation_key": ("OPERATION",),
     "configuration_versions_key": ("TYPE",),
     "api_key_bucket_key": ("KEY",),
+    "host_gate_key": ("HOST",),
 }
 
 

@@ -13,6 +13,7 @@ from pyasynq._wire.keys import (
     API_KEYS_KEY,
     AUDIT_KEY,
     CONFIGURATIONS_KEY,
+    HOST_GATE_PREFIX,
     LEASE_WORKERS_KEY,
     MARKS_KEY,
     OPERATIONS_KEY,
@@ -80,6 +81,7 @@ _OF_GLOBAL_PREFIXES: Final = (
     (operation_key("").encode(), b"hash"),
     (configuration_versions_key("").encode(), b"zset"),
     (api_key_bucket_key("").encode(), b"hash"),
+    (HOST_GATE_PREFIX.encode(), b"hash"),
 )
 INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
 """Expected types of the global keys that other checks read, so that they fail if a type is wrong."""

@@ -36,7 +36,7 @@ from pyasynq.gateway.request_trace import carry_trace, tracing
 from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.gateway.waits import Waits
 from pyasynq.gateway.worker_reports import WorkerReports
-from pyasynq.operations import Operator, User
+from pyasynq.operations import HostGate, Operator, User
 from pyasynq.web.api.parameters import read_parameters
 from pyasynq.web.api.paths import PathTable, raw_path
 from pyasynq.web.api.problem import ProblemError
@@ -194,6 +194,9 @@ class TaskService:
             lambda: self.types,
             deliveries,
             self._commands,
+            make_gate=lambda rule: HostGate(
+                self._operator, rule.name, rate=rule.rate, concurrency=rule.concurrency
+            ),
             retry_delay=self._find_retry_delay,
             pause_queue=lambda queue, reason: self._operator.pause_queue(queue, reason=reason),
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pyasynq.operations import ApiKey, KeyRate, Operator
+    from pyasynq.operations import ApiKey, Operator, RequestRate
 
 _KEPT_SECONDS: Final = 1.0
 """Seconds for which a key is cached: a deleted key is accepted that much longer."""
@@ -43,7 +43,7 @@ class ServiceKey:
     scopes: frozenset[str]
     queues: tuple[str, ...]
     user: User
-    rate: KeyRate | None = None
+    rate: RequestRate | None = None
 
 
 class KeyAuthentication:

@@ -14,13 +14,13 @@ from pyasynq.web.api.problem import ProblemError
 if TYPE_CHECKING:
     from starlette.types import Message, Scope, Send
 
-    from pyasynq.operations import KeyAllowance, KeyRate, Operator
+    from pyasynq.operations import KeyAllowance, Operator, RequestRate
 
 _FIELDS: Final = "pyasynq.rate_fields"
 """Key of the ASGI scope that holds the rate limit headers of the answer."""
 
 
-async def admit_request(scope: Scope, operator: Operator, key_id: str, rate: KeyRate) -> None:
+async def admit_request(scope: Scope, operator: Operator, key_id: str, rate: RequestRate) -> None:
     """Take a token for a request; its answer reports how many tokens are left, whatever its status.
 
     Raises:
@@ -36,7 +36,7 @@ async def admit_request(scope: Scope, operator: Operator, key_id: str, rate: Key
         raise ProblemError(429, "rate_limited", detail, remedy, headers=headers)
 
 
-def make_rate_fields(rate: KeyRate, allowance: KeyAllowance) -> list[tuple[bytes, bytes]]:
+def make_rate_fields(rate: RequestRate, allowance: KeyAllowance) -> list[tuple[bytes, bytes]]:
     """Return the headers about a rate limit: the policy, and the remaining tokens."""
     quota, seconds = rate.window
     policy = f'"key";q={quota};w={seconds}'

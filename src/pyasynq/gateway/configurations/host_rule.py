@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._checks import parse_whole_number
 from pyasynq.errors import InvalidOptionError
+from pyasynq.operations import RequestRate, parse_request_rate
 
 from .field_names import join_path, read_table
 from .secret_reference import SecretReference, parse_secret_reference
@@ -22,7 +23,15 @@ DEFAULT_PORTS: Final = frozenset({80, 443})
 _HIGHEST_PORT: Final = 65_535
 _MOST_ENTRIES: Final = 100
 _MOST_CONCURRENCY: Final = 10_000
-_FIELDS: Final = ("addresses", "ports", "concurrency", "signing_secrets", "secret_headers", "ca_file")
+_FIELDS: Final = (
+    "addresses",
+    "ports",
+    "concurrency",
+    "rate",
+    "signing_secrets",
+    "secret_headers",
+    "ca_file",
+)
 _HOST: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]+\]")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _OWN_HEADERS: Final = (
@@ -46,6 +55,7 @@ class HostRule:
         addresses: networks that it may have although they are private or loopback.
         ports: that may be called.
         concurrency: requests at once, in all instances together; None means unlimited.
+        rate: of requests, in all instances together; None means unlimited.
         signing_secrets: sign its requests by Standard Webhooks; several while they are rotated.
         secret_headers: headers that this host alone gets, by name.
         ca_file: file with the certificates that its own must be signed by; empty uses those of the system.
@@ -55,6 +65,7 @@ class HostRule:
     addresses: tuple[Network, ...] = ()
     ports: frozenset[int] = DEFAULT_PORTS
     concurrency: int | None = None
+    rate: RequestRate | None = None
     signing_secrets: tuple[SecretReference, ...] = ()
     secret_headers: tuple[tuple[str, SecretReference], ...] = ()
     ca_file: str = ""
@@ -105,7 +116,7 @@ def check_header_name(path: str, name: object) -> str:
 
 def _parse_host_rule(path: str, given: str, value: object) -> HostRule:
     name, port = _parse_name(path, given)
-    fields = read_table(path, value, _FIELDS, later=("rate", "oauth2", "client_certificate"))
+    fields = read_table(path, value, _FIELDS, later=("oauth2", "client_certificate"))
     ports = frozenset({port}) if port is not None else DEFAULT_PORTS
     if "ports" in fields:
         if port is not None:
@@ -116,6 +127,7 @@ def _parse_host_rule(path: str, given: str, value: object) -> HostRule:
         addresses=parse_networks(join_path(path, "addresses"), fields.get("addresses", [])),
         ports=ports,
         concurrency=_parse_concurrency(join_path(path, "concurrency"), fields.get("concurrency")),
+        rate=_parse_rate(join_path(path, "rate"), fields.get("rate")),
         signing_secrets=_parse_list(
             join_path(path, "signing_secrets"), fields.get("signing_secrets", []), parse_secret_reference
         ),
@@ -167,6 +179,10 @@ def _parse_concurrency(path: str, value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CONCURRENCY:
         raise InvalidOptionError(path, value, f"must be a number from 1 to {_MOST_CONCURRENCY:,}")
     return value
+
+
+def _parse_rate(path: str, value: object) -> RequestRate | None:
+    return None if value is None else parse_request_rate(path, value)
 
 
 def _parse_secret_headers(path: str, value: object) -> tuple[tuple[str, SecretReference], ...]:

@@ -11,9 +11,11 @@ from pyasynq.errors import InvalidOptionError, PyasynqError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from urllib.parse import SplitResult
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LONGEST: Final = 8_000
+_LONGEST_HOST: Final = 253
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -69,9 +71,7 @@ def parse_url_template(path: str, value: object) -> UrlTemplate:
         raise InvalidOptionError(path, str, "must be a URL, such as https://a.example/{id}") from None
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise InvalidOptionError(path, str, "must begin with https:// or http:// and a host")
-    if "@" in parts.netloc:
-        remedy = "must hold no user or password: give secret_headers to the host"
-        raise InvalidOptionError(path, str, remedy)
+    _check_authority(path, parts)
     if "#" in value:
         raise InvalidOptionError(path, str, "must have no fragment (#)")
     if "\\" in value or set("{}%") & set(parts.netloc):
@@ -84,6 +84,15 @@ def parse_url_template(path: str, value: object) -> UrlTemplate:
     if {".", ".."} & set(parts.path.split("/")):
         raise InvalidOptionError(path, str, "must have no segments . and ..")
     return UrlTemplate(value, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], parts.scheme == "https")
+
+
+def _check_authority(path: str, parts: SplitResult) -> None:
+    if len(parts.hostname or "") > _LONGEST_HOST:
+        remedy = f"must have a host of at most {_LONGEST_HOST} characters, as names in the DNS have"
+        raise InvalidOptionError(path, str, remedy)
+    if "@" in parts.netloc:
+        remedy = "must hold no user or password: give secret_headers to the host"
+        raise InvalidOptionError(path, str, remedy)
 
 
 def _fill_segment(segment: str, values: Mapping[str, object]) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._visible_text import visible
 from pyasynq.consumer import Consumer, ConsumerConfig
-from pyasynq.control import Archive, Retry
+from pyasynq.control import Archive
 from pyasynq.errors import PyasynqError, QueuePausedError
-from pyasynq.rate import Semaphore
 
+from .admission import HostAdmission, put_off
 from .http.outcomes import Gone, Throttled
 from .lane import Lane
 from .outcome import PutBack
@@ -25,12 +24,14 @@ if TYPE_CHECKING:
     from pyasynq.consumer import Attempt
     from pyasynq.gateway.configurations import HostRule, TaskConfiguration
     from pyasynq.gateway.leases.acts import DelayOfFailure
+    from pyasynq.operations import HostGate
 
     from .cmd.commands import HostedCommands
     from .http.delivery import Deliveries
     from .outcome import HostedOutcome
 
     ListTypes = Callable[[], Mapping[str, TaskConfiguration]]
+    MakeGate = Callable[[HostRule], HostGate]
     PauseQueue = Callable[[str, str], Awaitable[None]]
 
 _log = logging.getLogger("pyasynq.gateway")
@@ -39,9 +40,6 @@ _REST_SECONDS: Final = 1.0
 _SLOTS: Final = 100
 """Number of tasks at once for a host without a limit, in one instance."""
 _MOST_ATTEMPTS: Final = 10_000
-_FULL_SECONDS: Final = 0.5
-"""Seconds until the next try if all slots of a host are taken, which other instances use too."""
-_SCOPE: Final = "pyasynq:host:"
 
 
 class HostedWorker:
@@ -52,6 +50,7 @@ class HostedWorker:
         list_types: returns the configuration of each type, by name.
         deliveries: sends requests; closed with the worker.
         commands: runs commands; closed with the worker.
+        make_gate: returns the gate of a host, at which all instances ask.
         retry_delay: delay of a failed task.
         pause_queue: pauses a queue for a reason, when a host says that an endpoint is gone for good.
         rest: seconds between two looks at the types.
@@ -64,6 +63,7 @@ class HostedWorker:
         deliveries: Deliveries,
         commands: HostedCommands,
         *,
+        make_gate: MakeGate,
         retry_delay: DelayOfFailure,
         pause_queue: PauseQueue,
         rest: float = _REST_SECONDS,
@@ -72,6 +72,7 @@ class HostedWorker:
         self._list_types = list_types
         self._deliveries = deliveries
         self._commands = commands
+        self._make_gate = make_gate
         self._retry_delay = retry_delay
         self._pause_queue = pause_queue
         self._rest = rest
@@ -79,7 +80,6 @@ class HostedWorker:
         self._served: set[str] = set()
         self._lanes: dict[HostRule, Lane] = {}
         self._command_lane: Lane | None = None
-        self._semaphores: dict[HostRule, Semaphore] = {}
         self._following: asyncio.Task[None] | None = None
         self._has_failed = False
         self._is_stopped = False
@@ -126,8 +126,6 @@ class HostedWorker:
         await asyncio.gather(*ending)
         await self._commands.close()
         await self._deliveries.close()
-        for semaphore in self._semaphores.values():
-            await semaphore.close()
         if self._consumer is not None:
             await self._consumer.close()
 
@@ -214,49 +212,30 @@ class HostedWorker:
         assert self._consumer is not None  # noqa: S101 - it serves the queues of the lane
 
         async def handle(attempt: Attempt) -> HostedOutcome:
-            return await self._handle(attempt, rule, lane)
+            return await self._handle(attempt, lane)
 
         slots = min(_SLOTS, rule.concurrency or _SLOTS)
-        lane = Lane(rule.name, self._consumer, handle, retry_delay=self._retry_delay, slots=slots)
+        lane = Lane(
+            rule.name,
+            self._consumer,
+            handle,
+            retry_delay=self._retry_delay,
+            slots=slots,
+            admission=HostAdmission(self._make_gate(rule)),
+        )
         return lane
 
-    async def _handle(self, attempt: Attempt, rule: HostRule, lane: Lane) -> HostedOutcome:
-        """Send an attempt's request while holding a slot of its host."""
+    async def _handle(self, attempt: Attempt, lane: Lane) -> HostedOutcome:
+        """Send an attempt's request; obey what its host says of all tasks."""
         configuration = self._list_types().get(attempt.queue)
         if configuration is None or configuration.kind != "http":
             return PutBack()  # the type was changed in this moment
-        if rule.concurrency is None:
-            return await self._deliver(attempt, configuration, lane)
-        semaphore = self._semaphore_of(rule, rule.concurrency)
-        holder = f"{attempt.queue}/{attempt.id}"
-        if not await semaphore.acquire(task_id=holder, deadline=attempt.deadline):
-            lane.throttle(_FULL_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - spreads load
-            return PutBack()
-        try:
-            return await self._deliver(attempt, configuration, lane)
-        finally:
-            with contextlib.suppress(PyasynqError):
-                await semaphore.release(task_id=holder)
-
-    async def _deliver(self, attempt: Attempt, configuration: TaskConfiguration, lane: Lane) -> HostedOutcome:
         outcome = await self._deliveries.deliver(attempt, configuration)
         if isinstance(outcome, Throttled):
-            lane.throttle(outcome.seconds)
-            return Retry(outcome.seconds, reason=outcome.reason, spend=False)
+            await lane.throttle(outcome.seconds)
+            return put_off(outcome.seconds, outcome.reason)
         if isinstance(outcome, Gone):
             with contextlib.suppress(QueuePausedError):
                 await self._pause_queue(attempt.queue, outcome.reason)
             return Archive(outcome.reason)
         return outcome
-
-    def _semaphore_of(self, rule: HostRule, concurrency: int) -> Semaphore:
-        semaphore = self._semaphores.get(rule)
-        if semaphore is None:
-            semaphore = Semaphore(
-                self._redis,
-                scope=f"{_SCOPE}{rule.name}",
-                max_tokens=concurrency,
-                client_name="pyasynq-hosted",
-            )
-            self._semaphores[rule] = semaphore
-        return semaphore

@@ -1,7 +1,8 @@
 """Lane: the queues of one host, from which as many tasks are leased as may run there at once.
 
 Each host has a lane of its own, so that a slow host delays its own tasks only (the bulkhead pattern). All
-commands share one lane.
+commands share one lane. A lane's slots are the limit of this instance, and cost no call of Redis. The
+limits over all instances come next.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from pyasynq.errors import (
 from .outcome import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from pyasynq.consumer import Attempt, Consumer
     from pyasynq.gateway.leases.acts import DelayOfFailure
 
+    from .admission import AdmittedRequests, HostAdmission
     from .outcome import HostedOutcome
 
     Handle = Callable[[Attempt], Awaitable[HostedOutcome]]
@@ -56,6 +58,7 @@ class Lane:
         handle: runs one attempt, and returns its outcome.
         retry_delay: delay of a failed task.
         slots: number of tasks at once.
+        admission: of the host, whose limits hold over all instances; None admits all tasks.
     """
 
     def __init__(
@@ -66,15 +69,15 @@ class Lane:
         *,
         retry_delay: DelayOfFailure,
         slots: int,
+        admission: HostAdmission | None = None,
     ) -> None:
         self.name = name
         self._consumer = consumer
         self._handle = handle
         self._retry_delay = retry_delay
         self._slots = slots
+        self._admission = admission
         self._queues: tuple[str, ...] = ()
-        self._open_at = 0.0
-        """Time of the loop until which the host is left alone."""
         self._changed = asyncio.Event()
         """Set when something changed for which the lane may wait."""
         self._running: dict[asyncio.Task[None], Attempt] = {}
@@ -100,10 +103,12 @@ class Lane:
             self._queues = names
             self._restart()
 
-    def throttle(self, seconds: float) -> None:
-        """Pause the host for a while: no task is leased, and none is started."""
-        self._open_at = max(self._open_at, asyncio.get_running_loop().time() + seconds)
-        self._restart()
+    async def throttle(self, seconds: float) -> None:
+        """Pause the host for a while, in all instances: no task is leased, and none is started."""
+        if self._admission is not None:
+            self._admission.pause(seconds)
+            self._restart()
+            await self._admission.close_gate(seconds)
 
     def _restart(self) -> None:
         """Lease again from the start; cancelling the current call puts its tasks back."""
@@ -136,21 +141,26 @@ class Lane:
             task.cancel()
         if left or self._abandoned:
             await asyncio.wait([*left, *self._abandoned], timeout=timeout)
+        if self._admission is not None:
+            await self._admission.close()
 
     async def _lease_all(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
-            closed_for = self._open_at - loop.time()
-            free = self._slots - len(self._running)
-            if closed_for > 0 or free <= 0:
+            now = loop.time()
+            pause = 0.0 if self._admission is None else self._admission.find_pause(now)
+            free = min(_BATCH, self._slots - len(self._running))
+            if pause > 0 or free <= 0:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(closed_for if closed_for > 0 else None):
+                    async with asyncio.timeout(pause if pause > 0 else None):
                         await self._changed.wait()
                 continue
+            if self._admission is not None:
+                free = min(free, self._admission.count_tokens(now))
             try:
                 attempts = await self._consumer.lease(
-                    *self._queues, limit=min(free, _BATCH), wait=_WAIT_SECONDS, duration=_LEASE_SECONDS
+                    *self._queues, limit=free, wait=_WAIT_SECONDS, duration=_LEASE_SECONDS
                 )
             except ServerStateError:
                 return
@@ -161,10 +171,19 @@ class Lane:
                 _log.debug("no task was leased for %s: %s", visible(self.name), visible(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            for attempt in attempts:
-                task = asyncio.create_task(self._run(attempt), name="pyasynq hosted attempt")
-                self._running[task] = attempt
-                task.add_done_callback(self._end)
+            await self._start(attempts)
+
+    async def _start(self, attempts: Sequence[Attempt]) -> None:
+        """Run attempts, as many as the host admits; cancelled, they go on."""
+        admission = None
+        if self._admission is not None and attempts:
+            admission = asyncio.create_task(self._admission.admit(len(attempts)), name="pyasynq admission")
+        for place, attempt in enumerate(attempts):
+            task = asyncio.create_task(self._run(attempt, place, admission), name="pyasynq hosted attempt")
+            self._running[task] = attempt
+            task.add_done_callback(self._end)
+        if admission is not None:
+            await asyncio.wait({admission})
 
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
@@ -172,10 +191,12 @@ class Lane:
         if not task.cancelled() and task.exception() is not None:
             _log.error("a hosted attempt failed", exc_info=task.exception())
 
-    async def _run(self, attempt: Attempt) -> None:
-        """Run an attempt with its lease renewed, and settle it."""
+    async def _run(
+        self, attempt: Attempt, place: int, admission: asyncio.Task[AdmittedRequests] | None
+    ) -> None:
+        """Run an attempt with its lease renewed if it is admitted, and settle it."""
         try:
-            outcome = await self._handle_leased(attempt)
+            outcome = await self._handle_admitted(attempt, place, admission)
         except (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, AttemptSettledError):
             return  # it was settled without us
         except asyncio.CancelledError:
@@ -187,6 +208,24 @@ class Lane:
             _log.debug("task %s was settled otherwise: %s", visible(attempt.id), visible(error))
         except PyasynqError as error:
             _log.warning("task %s was not settled: %s", visible(attempt.id), visible(error))
+
+    async def _handle_admitted(
+        self, attempt: Attempt, place: int, admission: asyncio.Task[AdmittedRequests] | None
+    ) -> HostedOutcome:
+        """Return the outcome of the handler, or that of an attempt that is not admitted.
+
+        Raises:
+            PyasynqError: the attempt ended meanwhile, as `Attempt.extend` raises.
+        """
+        if self._admission is None or admission is None:
+            return await self._handle_leased(attempt)
+        admitted = await asyncio.shield(admission)  # others wait for it, too
+        if place >= len(admitted.ids):
+            return admitted.refusal
+        try:
+            return await self._handle_leased(attempt)
+        finally:
+            await self._admission.release(admitted.ids[place])
 
     async def _handle_leased(self, attempt: Attempt) -> HostedOutcome:
         """Return the outcome of the handler.

@@ -1,0 +1,85 @@
+"""Gates of hosts that the task service calls: throttling, concurrency and rate, for all instances together.
+
+The gate of a host is a hash with its token bucket and the time until which the host is throttled.
+Its slots are a semaphore of requests, whose tokens are leases: those of a killed instance lapse.
+Both have the hash tag `{HOST}`, so that one script decides on all three limits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._broker.arguments import time_arguments
+from pyasynq._broker.scripts import GATE_CLOSE, GATE_ENTER, GATE_RENEW
+from pyasynq._broker.semaphore import release_token
+from pyasynq._redis.plan import Plan, Replay, ScriptCall
+from pyasynq._wire.keys import host_gate_key, host_slots_scope, semaphore_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq._clock import Instant
+
+LONGEST_THROTTLING: Final = 3_600
+"""Seconds for which a host may be throttled: what a bogus `Retry-After` can do ends by itself."""
+_SLOT_SECONDS: Final = 60
+"""Seconds for which a request holds its slot unless it is renewed."""
+
+
+def enter_gate(
+    host: str,
+    ids: Sequence[str],
+    *,
+    limits: tuple[float, float, int] | None = None,
+    concurrency: int | None = None,
+    now: Instant | None = None,
+) -> Plan[tuple[int, int, int, int]]:
+    """Ask whether requests to a host may begin, with ids that no other request has.
+
+    Return how many may (the first ones), milliseconds for which the host is throttled, or 0,
+    microseconds until the next token, or 0 if there is one, and the number of tokens that are left.
+    A call that is sent again after its reply was lost may take further tokens, but no further slots.
+
+    Args:
+        host: name of the host.
+        ids: of the requests, 1,000 at most.
+        limits: requests per period, period in seconds, and burst; None for no rate.
+        concurrency: requests at once; None for no limit.
+        now: for tests.
+    """
+    rate, period, burst = ("", "", "") if limits is None else (repr(limits[0]), repr(limits[1]), limits[2])
+    at_once = "" if concurrency is None else concurrency
+    args = (
+        *time_arguments(now),
+        rate,
+        period,
+        burst,
+        at_once,
+        _SLOT_SECONDS,
+        LONGEST_THROTTLING * 1_000,
+        *ids,
+    )
+    keys = (host_gate_key(host), semaphore_key(host_slots_scope(host)))
+    admitted, throttled, wait, left = yield ScriptCall(GATE_ENTER, keys, args, Replay.SAFE)
+    return admitted, throttled, wait, left
+
+
+def close_gate(host: str, pause: int, now: Instant | None = None) -> Plan[int]:
+    """Throttle a host for a number of milliseconds; return for how many it is, after other calls too."""
+    pause = max(0, min(pause, LONGEST_THROTTLING * 1_000))
+    args = (*time_arguments(now), pause, LONGEST_THROTTLING * 1_000)
+    throttled: int = yield ScriptCall(GATE_CLOSE, (host_gate_key(host),), args, Replay.SAFE)
+    return throttled
+
+
+def renew_slots(host: str, ids: Sequence[str], now: Instant | None = None) -> Plan[int]:
+    """Renew the slots of requests, 1,000 at most; return how many still have theirs."""
+    args = (*time_arguments(now), _SLOT_SECONDS, *ids)
+    keys = (semaphore_key(host_slots_scope(host)),)
+    held: int = yield ScriptCall(GATE_RENEW, keys, args, Replay.SAFE)
+    return held
+
+
+def release_slot(host: str, request_id: str) -> Plan[bool]:
+    """Give the slot of a request back; return whether it still had it."""
+    return release_token(host_slots_scope(host), request_id)

@@ -1,0 +1,101 @@
+"""Gates of hosts that the task service calls: limits that hold over all its instances."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.operating import host_gates as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq.operations.operator import Operator
+    from pyasynq.operations.request_rate import RequestRate
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """What the gate of a host says to some requests."""
+
+    admitted: int
+    """Number of requests that may begin: the first ones."""
+    throttled: float
+    """Seconds until the host may be called, if it has asked to be left alone; otherwise 0."""
+    wait: float
+    """Seconds until the bucket has a token; 0 if it has one, or if the host has no rate."""
+    left: int
+    """Number of tokens that are there now; 0 if the host has no rate."""
+
+
+class HostGate:
+    """The gate of a host: each instance asks it before requests begin, with one call of Redis.
+
+    It knows the host's throttling always, and its rate and its concurrency if they are limited.
+    These are not verbs of an operator: the service uses them by itself, and no audit has them.
+
+    Args:
+        operator: with which the instance reaches Redis.
+        host: name of the host.
+        rate: of requests; None for no limit.
+        concurrency: requests at once; None for no limit.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        host: str,
+        *,
+        rate: RequestRate | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        self.host = host
+        self.rate = rate
+        self.concurrency = concurrency
+        self._door = operator._inspector  # noqa: SLF001 - of this package
+
+    async def enter(self, ids: Sequence[str]) -> GateAnswer:
+        """Ask whether requests may begin, each with an id that no other request has.
+
+        A request that may begin holds a slot for a minute, unless it is renewed or released.
+        Cancelled, it may have taken slots and tokens.
+
+        Raises:
+            RedisError: Redis cannot be reached, or refuses.
+        """
+        rate = self.rate
+        plan = plans.enter_gate(
+            self.host,
+            ids,
+            limits=None if rate is None else (rate.requests, rate.period, rate.burst),
+            concurrency=self.concurrency,
+            now=self._door.redis_now(),
+        )
+        admitted, throttled, wait, left = await self._door.run(plan)
+        return GateAnswer(admitted, throttled / 1e3, wait / 1e6, left)
+
+    async def close_for(self, seconds: float) -> float:
+        """Let no request begin for some seconds, an hour at most; return for how many none begins.
+
+        Raises:
+            RedisError: Redis cannot be reached, or refuses.
+        """
+        plan = plans.close_gate(self.host, math.ceil(seconds * 1_000), self._door.redis_now())
+        return await self._door.run(plan) / 1e3
+
+    async def renew(self, ids: Sequence[str]) -> int:
+        """Renew the slots of requests that still run; return how many still have theirs.
+
+        Raises:
+            RedisError: Redis cannot be reached, or refuses.
+        """
+        return await self._door.run(plans.renew_slots(self.host, ids, self._door.redis_now()))
+
+    async def release(self, request_id: str) -> None:
+        """Give the slot of a request back.
+
+        Raises:
+            RedisError: Redis cannot be reached, or refuses.
+        """
+        await self._door.run(plans.release_slot(self.host, request_id))
