@@ -55,7 +55,7 @@ def summary(values: Sequence[float]) -> Summary:
     """Return the median, the minimum, the maximum and the number of some measurements.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no measurements.
     """
     if not values:
         raise ValueError("there is nothing to sum up: no round was measured")

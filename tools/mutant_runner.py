@@ -79,7 +79,10 @@ class Job(NamedTuple):
 
 
 def record_tests(folder: str, *, processes: int) -> dict[str, Recorded]:
-    """Run all tests of a folder unbroken; return what each ran. Raises RunError if one fails."""
+    """Run all tests of a folder on the unmutated scripts; return a record of each.
+
+    Raises RunError if a test fails.
+    """
     with tempfile.TemporaryDirectory() as records:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         command += ["-p", "tools.record_scripts", "-n", str(processes), "--dist", "loadfile", folder]

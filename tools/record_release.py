@@ -2,7 +2,7 @@
 
     python -m tools.record_release     writes tests/recorded/VERSION.json
 
-All is done through the public API, under a test kit whose clock is in the year 2096, so that nothing that
+The data are written through the public API, under a test kit whose clock is in the year 2096. So nothing that
 is recorded has expired when it is read. Values are plain: a protobuf message is `hex:` and its bytes.
 """
 

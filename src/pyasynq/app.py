@@ -406,11 +406,11 @@ class App(Scheduling):
     def on_error(self, hook: _Hook) -> _Hook:
         """Call `async def hook(end: AttemptEnd)`, or a plain function, when an attempt has failed.
 
-        As with the other hooks, it is called in the worker that decides the outcome, besides the work, for
-        5 seconds at most. An exception from it is logged and changes nothing. See the page on hooks.
+        As with the other hooks, it is called in the worker that decides the outcome, besides the work, for 5
+        seconds at most. An exception from it is logged and changes nothing. See the page on hooks.
 
         Raises:
-            ConfigurationError: for what cannot be called with one argument.
+            ConfigurationError: for an object that cannot be called with one argument.
         """
         return self._add_hook("error", hook, 1)
 

@@ -24,7 +24,7 @@ class Histogram:
     """Histogram of attempt durations.
 
     Attributes:
-        counts: one number for each bound of `ATTEMPT_SECONDS`, and one for what is longer than all of them.
+        counts: one number for each bound of `ATTEMPT_SECONDS`, and one for longer durations.
             A duration is in the first bucket whose bound it does not exceed.
         seconds: sum of the durations.
     """
@@ -40,8 +40,8 @@ class Histogram:
     def quantile(self, share: float) -> float | None:
         """Return the duration in seconds that this share of the durations does not exceed; None if empty.
 
-        It is estimated as Prometheus does: within a bucket durations count as evenly spread. What is longer
-        than the last bound counts as long as that.
+        It is estimated as Prometheus does: within a bucket durations count as evenly spread. Durations above
+        the last bound count as that bound.
         """
         rank = share * self.total
         if not self.total:

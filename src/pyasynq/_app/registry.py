@@ -73,7 +73,7 @@ class Registry:
 
         Raises:
             InvalidOptionError: for a blank name.
-            ConfigurationError: when the name is taken, or the function is none.
+            ConfigurationError: when the name is taken, or `function` is not a function.
         """
         if pattern in self.aggregators:
             raise ConfigurationError(f"groups {pattern!r} have an aggregator already; they have one")

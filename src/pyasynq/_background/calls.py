@@ -1,4 +1,4 @@
-"""Calls of user functions in progress, and services that make them, for the report of what hangs."""
+"""Calls of user functions in progress, and the services that make them, for the report of hanging code."""
 
 from __future__ import annotations
 

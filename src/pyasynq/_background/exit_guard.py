@@ -26,7 +26,7 @@ class ExitGuard:
     The thread is started before it is needed: a signal handler may not start one.
 
     Args:
-        expire: called from the thread at the deadline; reports what hangs and puts tasks back.
+        expire: called from the thread at the deadline; reports hanging code and puts tasks back.
         code: the exit code of the process in that case.
     """
 

@@ -1,4 +1,4 @@
-"""Time limits of a shutdown, and the report of what hangs when they are exceeded."""
+"""Time limits of a shutdown, and the report of hanging code when they are exceeded."""
 
 from __future__ import annotations
 

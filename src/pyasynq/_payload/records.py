@@ -38,7 +38,7 @@ class RecordType:
 
     Attributes:
         annotation: the class, or a generic class with its arguments.
-        name: of the type in errors.
+        name: name of the type in errors.
         read: returns the field of a value, by its name in JSON.
         make: makes a value of fields, by their names in JSON.
         accepts: whether a Python value is of this type.

@@ -43,7 +43,8 @@ def seek_replica(
     The replica that was used before comes first, then those that have received most.
 
     Returns:
-        the address of the replica, None for the target's own, and None, or why no replica could be reached.
+        a pair: the address of the replica, or None if it is the target's own address; and None, or the error
+        if no replica could be reached.
     """
     deadline = time.monotonic() + seconds
     refusal: OpenAnswer = yield EnterFirst(seconds)

@@ -109,7 +109,7 @@ class DriverState:
     """State shared by the sessions of one driver.
 
     Attributes:
-        address: of the server, without the password.
+        address: address of the server, without the password.
         client_name: the name of our connections in `CLIENT LIST`.
         timeout: seconds for one round, including everything that is resent.
         clock: for `last_disconnect`; timeouts run in real time.

@@ -72,7 +72,7 @@ class CommandAttempt:
         asked_at: time of the loop at which its lease was asked for.
         clock_skew: seconds that this machine's clock is ahead of the service's.
         connection: to the service.
-        settings: of the worker.
+        settings: settings of the worker.
 
     Attributes:
         cause: why the command is being ended; None while it is not.

@@ -83,7 +83,7 @@ class CommandProcess:
     Args:
         program: absolute path and arguments.
         payload: what it reads from stdin.
-        environment: of the process.
+        environment: environment of the process.
 
     Raises:
         OSError: it cannot be started.

@@ -60,11 +60,11 @@ class ServiceRun:
     """Parameters of one process of the task service.
 
     Attributes:
-        path: of the file, which is read again at HUP.
+        path: path of the file, which is read again at HUP.
         file: its content, with the options of the command line.
         parts: names of the parts: `api`, `hosted`, `dashboard`.
         listener: socket that processes share; None to open one.
-        link: of a process under a supervisor.
+        link: link of a process under a supervisor.
     """
 
     path: Path

@@ -32,7 +32,7 @@ _LOG_FLAGS: Final = ("log_level", "log_format", "log_config")
 def start_service(
     file: Path, redis: str | None, only: str | None, *, check: bool, options: dict[str, Any]
 ) -> int:
-    """Run what the options of `pyasynq service` ask for; return the exit code.
+    """Run `pyasynq service` with its options; return the exit code.
 
     Args:
         file: settings and task types.

@@ -100,7 +100,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Picture:
-    """Choice of what `top` shows, and in which order; changed by keys.
+    """Selection and order of the rows that `top` shows; changed by keys.
 
     Attributes:
         is_of_types: whether task types are shown instead of queues.

@@ -115,7 +115,7 @@ def web(context: click.Context, /, **options: Any) -> None:
 
 
 def _find_code(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the user's app, redactor and presentation; None for what is not given.
+    """Return the user's app, redactor and presentation; None for options that are not given.
 
     Raises:
         ConfigurationError: for a reference that does not exist, or a module that cannot be imported.

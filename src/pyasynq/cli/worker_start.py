@@ -62,7 +62,7 @@ _TRACED = "PYASYNQ_OTEL_AUTO"
 def start_worker_process(
     reference: str, modules: tuple[str, ...], arguments: tuple[str, ...], typed: Mapping[str, Any]
 ) -> int:
-    """Run what the options of `pyasynq worker` ask for; return the exit code.
+    """Run `pyasynq worker` with its options; return the exit code.
 
     Args:
         reference: names the app, as in `myapp.tasks:app`.

@@ -130,7 +130,8 @@ class Consumer:
 
         Args:
             queues: the queues to take from, by their priorities; by default all queues of the config.
-            limit: largest number. As soon as there is one task, `take` returns what there is.
+            limit: largest number. As soon as there is one task, `take` returns all available tasks, up to
+                the limit.
             wait: time to wait for the first; 0 checks once, None waits until there is one. If nothing has
                 come, or the consumer is closed meanwhile, `attempts` is empty.
 

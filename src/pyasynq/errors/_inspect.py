@@ -221,7 +221,7 @@ class ConfigurationChangedError(PyasynqError):
     """The configuration of a task type has another version than the expected one; nothing was changed.
 
     Attributes:
-        name: of the task type.
+        name: name of the task type.
         version: that its configuration has; 0 if it has none.
     """
 
@@ -240,7 +240,7 @@ class QueryError(PyasynqError, ValueError):
 
     Attributes:
         position: where the wrong part begins, in characters from 0.
-        length: of the wrong part, in characters; 0 where something is missing.
+        length: length of the wrong part, in characters; 0 where something is missing.
         sentence: what is wrong and what to write.
         nearest: the nearest valid form of the wrong part; empty if there is none.
     """

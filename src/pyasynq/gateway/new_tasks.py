@@ -58,7 +58,7 @@ async def enqueue_short(client: Client, operator: Operator, task: Task) -> tuple
     """Enqueue a task under its number, unless that task waits or runs; return it, and whether it is new.
 
     Raises:
-        TaskIDConflictError: the task ends, vanishes and comes back again and again.
+        TaskIDConflictError: the earlier task keeps ending and coming back.
         PyasynqError: as `Client.enqueue` does.
     """
     tries_left = _TRIES

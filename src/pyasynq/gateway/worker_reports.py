@@ -33,11 +33,11 @@ class ReportedWorkers(Protocol):
 
 
 class WorkerReports:
-    """Stores what changes in a table of workers, until it is closed. Belongs to one event loop.
+    """Stores the changed reports of a table of workers, until it is closed. Belongs to one event loop.
 
     Args:
         operator: reaches Redis.
-        table: of the instance.
+        table: table of the instance.
         rest: seconds between two reports.
     """
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class BulkInspector(InspectorBase):
     """Moves or deletes many tasks, in calls of up to 250 tasks.
 
-    Redis serves others between two calls. `progress` is called after each: tasks dealt with so far, and how
-    many there were at the start, after as many of which the operation ends. What it raises ends it at once.
+    Redis serves others between two calls. `progress` is called after each call with the number of processed
+    tasks, and the number of tasks at the start, after which the operation ends. An exception from `progress`
+    ends it at once.
     """
 
     async def run_all(
@@ -54,7 +55,7 @@ class BulkInspector(InspectorBase):
     ) -> BulkResult:
         """Archive all pending, scheduled or retry tasks, or those of a group.
 
-        An archive keeps `archive_max_size` tasks; what is above that is deleted, the oldest first. `trim`
+        An archive keeps `archive_max_size` tasks; tasks beyond that are deleted, the oldest first. `trim`
         allows that; `trimmed` of the result says how many were deleted.
 
         Raises:
@@ -93,7 +94,7 @@ class BulkInspector(InspectorBase):
     async def archive_tasks(self, queue: str, ids: Iterable[str], *, trim: bool = False) -> TaskResults:
         """Archive the tasks of these ids, as `archive_task` does with one.
 
-        An archive keeps `archive_max_size` tasks; what is above that is deleted, the oldest first. `trim`
+        An archive keeps `archive_max_size` tasks; tasks beyond that are deleted, the oldest first. `trim`
         allows that; `trimmed` of the result says how many were deleted.
 
         Raises:

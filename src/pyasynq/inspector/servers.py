@@ -44,12 +44,12 @@ class ServerInspector(InspectorBase):
         return servers.sort_servers(await self._run_in_parts(plans), queue)
 
     async def quiet_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:
-        """Ask a server to take no more tasks; what runs goes on.
+        """Ask a server to take no more tasks; running tasks continue.
 
-        The server reads the request with its next heartbeat, within 5 seconds; the request holds for
-        60 seconds. In a worker of several processes, each process is a server and is asked by itself; a
-        process that takes its place takes tasks again. A server in Go reads no requests, and a consumer
-        acknowledges them without obeying; the result says so.
+        The server reads the request with its next heartbeat, within 5 seconds; the request holds for 60
+        seconds. In a worker of several processes, each process is a server and is asked by itself; a process
+        that takes its place takes tasks again. A server in Go reads no requests, and a consumer acknowledges
+        them without obeying; the result says so.
 
         Args:
             server_id: `ServerInfo.id`.
@@ -65,8 +65,8 @@ class ServerInspector(InspectorBase):
     async def stop_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:
         """Ask a server to shut down as it does on SIGTERM, with the whole worker that it belongs to.
 
-        All processes of a worker end. What restarts the worker, such as systemd, starts it again. A server
-        that was started inside another program closes, and the program goes on. As for `quiet_server`
+        All processes of a worker end. A process manager such as systemd then starts the worker again. A
+        server that was started inside another program closes, and the program goes on. As for `quiet_server`
         otherwise.
 
         Args:

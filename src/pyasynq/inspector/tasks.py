@@ -206,7 +206,7 @@ class TaskInspector(InspectorBase):
         *,
         wait: Duration = 0.0,
     ) -> list[CancelResult]:
-        """Cancel what runs under this id, in one queue or, without one, in all of them.
+        """Cancel the running tasks with this id, in one queue, or without one in all queues.
 
         Its handler gets `CancelledError`, or sees `context().cancelled`, and time to clean up; then the task
         is retried as after a failure, archived or deleted. The request holds for 60 seconds, and only for the
@@ -220,7 +220,7 @@ class TaskInspector(InspectorBase):
                 does not take the request back.
 
         Returns:
-            for each queue that has a task of this id, what is known of the request.
+            the state of the request for each queue that has a task of this id.
 
         Raises:
             TaskNotFoundError: when a queue is named that has no such task.

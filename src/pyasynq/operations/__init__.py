@@ -158,7 +158,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used. Raises `AttributeError` for a name that is not here."""
+        """Import a public name when it is first used. Raises `AttributeError` for an unknown name."""
         if name not in _MODULE_BY_EXPORT:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message)

@@ -29,7 +29,7 @@ def find_attention(
     snoozes: Iterable[FindingSnooze] = (),
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Attention:
-    """Return what needs attention, the most severe first.
+    """Return the findings that need attention, the most severe first.
 
     Args:
         snapshot: the newest one.

@@ -43,7 +43,7 @@ class _NotReadableError(ValueError):
 
 
 def read_json(text: str) -> Any:
-    """Return the value that JSON holds; None for what is neither an object nor a list."""
+    """Return the value that JSON holds; None for a value that is neither an object nor a list."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -68,7 +68,7 @@ def describe_bytes(data: bytes) -> Note:
 
 
 def read_msgpack(data: bytes, found: Callable[[str, int, int, Any], object] | None = None) -> Any:
-    """Return the value that MessagePack holds; None for what is neither a map nor an array.
+    """Return the value that MessagePack holds; None for a value that is neither a map nor an array.
 
     Args:
         data: the whole message.
@@ -166,7 +166,7 @@ class _MessagePackReader:
 
 
 def guess_protobuf(data: bytes) -> Pairs | None:
-    """Return what may be a protobuf message, by field numbers; None if the data cannot be one.
+    """Decode data as a protobuf message without its schema, by field numbers; None if that is impossible.
 
     The format names no fields and no types, so the content decides whether a field is shown as text, message
     or bytes.

@@ -93,7 +93,7 @@ class OperatorCall:
         return all(access.may(permission, queue) for permission in self.needed)
 
     def add_act(self, act: Act) -> None:
-        """Add the permission that an operation needs for what it does with its tasks."""
+        """Add the permission that an operation needs for its act."""
         self.needed = (*self.verb.needed, PERMISSION_OF_ACT[act])
 
 

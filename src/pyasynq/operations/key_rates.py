@@ -33,7 +33,7 @@ async def spend_key_request(operator: Operator, key_id: str, rate: RequestRate) 
     Args:
         operator: with which the instance reaches Redis.
         key_id: id of the key.
-        rate: of the key.
+        rate: rate of the key.
 
     Raises:
         RedisError: Redis cannot be reached.

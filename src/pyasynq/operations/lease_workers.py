@@ -33,7 +33,7 @@ class LeaseWorker:
         id: derived from key, name, process id and host.
         name: as the worker gives it; empty if it gives none.
         language: such as `php 8.3`, as the worker gives it.
-        version: of the worker's program or library, as the worker gives it.
+        version: version of the worker's program or library, as the worker gives it.
         pid: process id; None if it gives none.
         host: as the worker gives it, else the address from which it asked.
         key_id: id of its API key.
@@ -65,7 +65,7 @@ class HeldTask(NamedTuple):
     """A task that a worker has leased.
 
     Attributes:
-        queue: of the task.
+        queue: queue of the task.
         task_id: the task's id.
         until: Unix second at which the lease ends.
     """

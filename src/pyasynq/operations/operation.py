@@ -109,8 +109,8 @@ class Targets:
     query: str = ""
     """Query that finds the tasks, as `Operator.search`; 200,000 at most.
 
-    Without ids they are found when the operation is started. With ids, these are what a search by the query
-    has found and someone has seen. A task that no longer matches when it is its turn is left out.
+    Without ids they are found when the operation is started. With ids, these are tasks that a search by the
+    query has found and the user has seen. A task that no longer matches when it is its turn is left out.
     """
 
     def __len__(self) -> int:
@@ -179,7 +179,7 @@ class OperationPreview:
     left_out: Mapping[str, int]
     """Number of tasks that the operation would leave out, by state; `missing` for ids without a task."""
     samples: tuple[TaskInfo, ...]
-    """The first ten of its tasks."""
+    """Up to ten tasks of the operation, as a sample."""
     bytes: int
     """Bytes of payloads, results and headers of its tasks."""
     is_exact: bool = True

@@ -1,7 +1,7 @@
 """Presentation of foreign data: JSON as a tree with exact numbers, text, hex, or the size of an image.
 
-MessagePack, and what may be protobuf, are trees too. Characters that move a cursor or hide become symbols in
-every form. Nothing is executed or unpacked.
+MessagePack, and data that may be protobuf, are trees too. Characters that move a cursor or hide become
+symbols in every form. Nothing is executed or unpacked.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def present(
     Args:
         data: a payload or result, without its secrets.
         form: `tree`, `text` or `hex`.
-        task_type: of the task, for `show`.
+        task_type: type of the task, for `show`.
         show: the user's own presentation, for data that are not withheld. If it fails, the data are shown
             without it, with a note.
-        redactor: replaces the secrets in what `show` returns; the built-in names unless given.
+        redactor: replaces the secrets in the text that `show` returns; the built-in names unless given.
     """
     if data is None or data == b"":
         return Presentation("none" if data is None else "0 bytes", "none", ())

@@ -68,8 +68,9 @@ class Selector:
     Args:
         inspector: reads Redis.
         may_see: returns whether a queue's tasks are looked at.
-        shown: returns a task as the user sees it. The query is tested against that, so that a search tells
-            nothing about what is redacted; None hides the task. Without it, tasks are shown as they are.
+        shown: returns a task as the user sees it. The query is tested against that, so that a search
+            reveals nothing about redacted values; None hides the task. Without it, tasks are shown as they
+            are.
         masks: texts that `shown` puts in the place of secrets, so that Redis does not look for parts of them.
             None is unknown texts; then Redis looks for no text in what may be redacted.
         clock: tells the present, which ages are measured against.

@@ -93,7 +93,7 @@ class SelectionCursor:
 
     @classmethod
     def parse(cls, text: str, query: str) -> Self:
-        """Return the cursor in a text that a user hands in. Raises `InvalidOptionError`."""
+        """Parse a cursor that a user has sent. Raises `InvalidOptionError`."""
         if not text:
             return cls()
         found = cls(*decode_cursor(text, list_tag("select", query), "ttttnn"))

@@ -48,7 +48,7 @@ class Shown:
         self.redactor = redactor
 
     def __call__(self, value: Any) -> Any:
-        """Return a value without what the user may not see, or `HIDDEN`."""
+        """Return a value without the parts that the user may not see, or `HIDDEN`."""
         return value if isinstance(value, (str, bytes, int, float, type(None))) else cut_down(value, self)
 
     def may_view_payload(self, queue: str) -> bool:

@@ -32,10 +32,10 @@ class HandlerTable:
     Args:
         handlers: coroutine functions and plain functions by task name.
         middlewares: `async def m(task, call_next)`, the first one outermost.
-        version: of the caller's application, which is published with the types.
+        version: version of the caller's application, which is published with the types.
 
     Raises:
-        ConfigurationError: for an empty table, and for what cannot be a handler or a middleware.
+        ConfigurationError: for an empty table, and for an invalid handler or middleware.
     """
 
     def __init__(self, handlers: object, middlewares: Iterable[Any] = (), *, version: str = "") -> None:

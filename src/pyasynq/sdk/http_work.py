@@ -52,7 +52,7 @@ class HttpWork:
     Args:
         road: requests of the program.
         table: the handlers.
-        settings: of the worker.
+        settings: settings of the worker.
     """
 
     def __init__(self, road: HttpRoad, table: HandlerTable, settings: WorkerSettings) -> None:

@@ -68,7 +68,8 @@ class LeasedMessage:
     retried: int
     headers: Mapping[str, str]
     retention: int = 1
-    """Seconds of retention: unknown here. The service drops the result of a task that is not kept."""
+    """Seconds of retention, unknown to the worker; above 0, so that results are sent, which the service may
+    drop."""
 
 
 class LeasedAttempt:

@@ -124,7 +124,7 @@ class RedisWork:
     Args:
         road: connections of the program.
         table: the handlers.
-        settings: of the worker.
+        settings: settings of the worker.
     """
 
     def __init__(self, road: RedisRoad, table: HandlerTable, settings: WorkerSettings) -> None:

@@ -15,7 +15,7 @@ class WorkerSettings:
         overdue_limit: time past its deadline after which an attempt that cannot be stopped ends the worker.
         publish_events: whether events of the tasks are published.
         team: name of the team that runs the worker.
-        version: of the application.
+        version: version of the application.
     """
 
     concurrency: int = 100

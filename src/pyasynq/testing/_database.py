@@ -78,7 +78,7 @@ def database(url: str | None) -> Iterator[str]:
 
     Raises:
         EmbeddedServerError: when no server can be started.
-        ConfigurationError: when the database of `url` holds data that is not a test's.
+        ConfigurationError: when the database of `url` holds data that no test has written.
         RedisError: when the server of `url` cannot be reached.
     """
     if url is not None:

@@ -172,7 +172,7 @@ def read_form(
     An empty field is not set. The service's own reader checks each field.
 
     Args:
-        name: of the type.
+        name: name of the type.
         texts: typed texts by field.
         stored: the stored configuration; its fields that the form does not show are kept.
     """

@@ -41,7 +41,7 @@ class FormError(Exception):
     """Error: a form is refused; the page shows the reason.
 
     Attributes:
-        status: of the response.
+        status: status of the response.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -53,7 +53,7 @@ class Doorkeeper:
     """Factory of endpoints: wraps page functions in the checks of requests, for one Redis.
 
     Args:
-        settings: of the dashboard.
+        settings: settings of the dashboard.
         target: the Redis.
     """
 

@@ -74,7 +74,7 @@ class PageFrame:
     density: str
     keys: bool
     live: str
-    """Address of the live stream; empty for a page that is not kept current."""
+    """Address of the live stream; empty for a page without live updates."""
     refresh: str
     """Seconds after which the page reloads itself in browsers without JavaScript."""
     as_of: str

@@ -43,7 +43,7 @@ class Target:
     Args:
         name: name in addresses; empty for the only instance.
         source: URL or address of Redis, as for `Client`.
-        settings: of the dashboard.
+        settings: settings of the dashboard.
     """
 
     def __init__(self, name: str, source: Any, settings: Settings) -> None:

@@ -79,9 +79,9 @@ class Composed(NamedTuple):
     """A task in the form that goes to Redis.
 
     Attributes:
-        id: its own, or a new one.
+        id: the task's id, or a new one.
         type: the task's type.
-        payload: the task's.
+        payload: the task's payload.
         settings: its options merged with those of the call, including queue and group.
         encoded: the message's bytes.
         state: pending, aggregating or scheduled.

@@ -36,7 +36,7 @@ class WalkReader:
         scan_filter: conditions by which Redis leaves tasks out.
         limit: how many tasks to find.
         scan: how many positions to look at.
-        now: the present, for what is told of the tasks.
+        now: the present, for the descriptions of the tasks.
         pace: how many positions one call looks at.
         monotonic: seconds that never run backwards; measures the calls.
     """

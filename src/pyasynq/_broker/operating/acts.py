@@ -113,7 +113,10 @@ def archive_step(
     now: Instant,
     hints: Hints = NO_HINTS,
 ) -> Plan[Stepped]:
-    """Archive tasks, and make room for them; `unplaced` if a pending one cannot be found by the hints."""
+    """Archive tasks, and make room for them.
+
+    The result is `unplaced` if the hints do not lead to a pending task.
+    """
     keys = queue_keys(queue)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, from_state)
     args: tuple[Argument, ...] = (*head, *limits, *time_arguments(now), *hints, *ids)
@@ -129,7 +132,10 @@ def archive_step(
 def delete_step(
     step: ActStep, queue: str, ids: Sequence[str], from_state: str, *, hints: Hints = NO_HINTS
 ) -> Plan[Stepped]:
-    """Delete tasks for good, with the locks that they own; `unplaced` as for `archive_step`."""
+    """Delete tasks for good, with the locks that they own.
+
+    The result may be `unplaced`, as that of `archive_step`.
+    """
     keys = queue_keys(queue)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, from_state, 0)
     args: tuple[Argument, ...] = (*head, *hints, *ids)
@@ -144,7 +150,10 @@ def delete_step(
 def set_aside_step(
     step: ActStep, queue: str, ids: Sequence[str], from_state: str, *, hints: Hints = NO_HINTS
 ) -> Plan[Stepped]:
-    """Delete tasks so that `undo_step` can put them back within a day; `unplaced` as for `archive_step`."""
+    """Delete tasks so that `undo_step` can restore them within a day.
+
+    The result may be `unplaced`, as that of `archive_step`.
+    """
     keys = queue_keys(queue)
     gone = keys.gone(step.operation)
     prefixes = (keys.task_prefix, keys.group_prefix, gone + ":")

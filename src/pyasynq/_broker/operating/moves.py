@@ -39,7 +39,7 @@ class Move(NamedTuple):
     """Result of moving one task.
 
     Attributes:
-        fate: what `release_step` has to do with the copy: `place`, `again` or `drop`.
+        fate: treatment of the copy by `release_step`: `place`, `again` or `drop`.
         reason: why the task stays in its queue; empty if it was moved.
     """
 

@@ -134,7 +134,7 @@ class Recovery:
         return len(recovered) + len(archived)
 
     def _judge(self, task: ExpiredTask, server: str, message: TaskMessage | None, reason: str) -> _Crash:
-        """Return what happened to a task's worker.
+        """Return the fate of a task's worker: crash or lapse.
 
         A task that must not run again after a crash may have run, so with a limit of 0 or 1 a lapse counts as
         one.

@@ -46,7 +46,7 @@ class Beat(NamedTuple):
 
 
 class Heartbeater(Service):
-    """Thread that beats; the rounds on the event loop process what each beat found.
+    """Thread that sends heartbeats (beats); the rounds on the event loop process their results.
 
     A beat renews all leases first, then writes the server's record. Between calls to Redis the thread sends a
     sign of life through the event loop: it shows that both run, and says nothing about Redis. Between beats

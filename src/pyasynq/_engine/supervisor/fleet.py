@@ -141,7 +141,7 @@ class Fleet:
 
     Attributes:
         stage: state of the fleet.
-        exit_code: of the supervisor so far: the worst of the children's.
+        exit_code: exit code of the supervisor so far: the worst of the children's.
     """
 
     def __init__(self, processes: int, *, burst: bool = False, limits: Limits = NO_LIMITS) -> None:

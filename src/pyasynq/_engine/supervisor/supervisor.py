@@ -106,7 +106,7 @@ class Supervisor:
         command: returns the program and the arguments of a child, given the number of the socket that it
             inherits; the child makes a `SupervisorLink` of it.
         settings: number of workers and limits.
-        metrics: what the children's metrics are added to, and what answers `/metrics`; None for no metrics.
+        metrics: the store of the children's metrics, which answers `/metrics`; None for no metrics.
     """
 
     def __init__(

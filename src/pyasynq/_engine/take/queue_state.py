@@ -113,7 +113,7 @@ class Watch(enum.Enum):
     TASKS = "tasks"
     """A new task, or a pause."""
     HOLDERS = "holders"
-    """A change of what holds tasks back, of a pause, or of the stored settings."""
+    """A change of the tasks that hold others back, of a pause, or of the stored settings."""
 
 
 class Key(enum.Enum):
@@ -144,7 +144,7 @@ class QueueState(NamedTuple):
     """Knowledge of one engine about one queue, and its changes by events.
 
     Attributes:
-        phase: what is known.
+        phase: knowledge about the queue's tasks.
         look_at: monotonic time from which the queue is asked; 0 if and only if the phase is unknown.
         watch: what Redis reports next.
         changes: number of reports; an answer or a watch that is older than a report says nothing of now.

@@ -49,7 +49,7 @@ def show_demo(folder: Path | None, *, kill: bool, as_json: bool, keep: bool, por
         kill: whether a worker is killed on the way.
         as_json: whether only the summary is printed, as JSON.
         keep: whether everything stays open at the end, until Ctrl-C.
-        port: of the dashboard, unless it is taken.
+        port: port of the dashboard, unless it is taken.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # bars and ellipses are not in every encoding

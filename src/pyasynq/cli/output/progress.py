@@ -78,7 +78,7 @@ class ProgressBar(StatusLine):
     """Progress bar with percentage, rate and remaining time.
 
     Args:
-        label: what is done, as in `Deleting`.
+        label: name of the work, such as `Deleting`.
         total: how many things there are.
         done: number of things that were done before.
     """

@@ -39,7 +39,7 @@ async def act(
 
     Args:
         session: session of the command.
-        act: what is done.
+        act: action on the tasks.
         choice: the tasks.
         options: options of an operation.
         one: acts on a single task and returns what it is then; without it, an operation acts on any number.

@@ -109,7 +109,7 @@ class StoredTaskTypes(msgspec.Struct):
 
 
 class FormerTaskType(msgspec.Struct):
-    """A version of a task type: who made it, when, and what it said."""
+    """Version of a task type: author, time and content."""
 
     version: int
     at: Annotated[datetime, Meta(tz=True, description="Null if it is not known.")] | None
@@ -125,7 +125,7 @@ class FormerTaskTypes(msgspec.Struct):
 
 
 class TypeRehearsal(msgspec.Struct):
-    """What a change of a task type would store; nothing was stored."""
+    """Result of a dry run: the task type that the change would store."""
 
     dry_run: bool
     before: dict[str, Any] | None

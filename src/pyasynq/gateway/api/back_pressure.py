@@ -32,8 +32,8 @@ class BackPressure:
     """Refuses tasks of types that have too many waiting ones. Belongs to one event loop.
 
     The number is read from Redis once a second and type, and only for types with `max_pending`. In between,
-    an instance counts what it lets in itself. So the limit may be exceeded by what other instances let in
-    within a second.
+    an instance counts the tasks that it admits itself. So the tasks that other instances admit within a
+    second may exceed the limit.
 
     Args:
         operator: reads the queues.
@@ -51,7 +51,7 @@ class BackPressure:
         """Count a new task as waiting, unless its type has too many waiting tasks.
 
         Raises:
-            ProblemError: it has too many.
+            ProblemError: too many tasks of the type wait.
             RedisError: the number cannot be read.
         """
         if configuration.max_pending is None:

@@ -29,7 +29,7 @@ class RouteDescription:
         about: summary, an imperative sentence.
         answers: shape of the body by status: a struct, the name of a component, several of them, or None.
         bodies: shapes of the request's body, one of which it has.
-        parameters: of the query.
+        parameters: parameters of the query.
         headers: names of the request headers that it reads.
         sent: names of the headers of each success.
         streams: whether the answer is a stream of server-sent events.

@@ -84,7 +84,7 @@ async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: s
         key: idempotency key; empty for none.
 
     Raises:
-        ProblemError: for a body that is wrong, a type that there is not, or a queue that is full.
+        ProblemError: for a wrong body, an unknown type, or a full queue.
         PyasynqError: for invalid options.
     """
     asked = _read_body(decode, content)

@@ -90,7 +90,8 @@ class LoadGate:
         """Raise `ProblemError` if the instance is too busy to start a request, which is counted already.
 
         Args:
-            is_urgent: whether the request ends work, so that a busy instance gets rid of it too.
+            is_urgent: whether the request ends work (such as a settle), so that even a busy instance
+                accepts it.
         """
         if self.inflight - self._count_waiting() > self._max_inflight:
             raise _refuse("Too many requests are worked on here.")

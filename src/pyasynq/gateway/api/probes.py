@@ -23,7 +23,7 @@ def answer_ready(follower: ConfigurationFollower, *, is_ending: bool) -> Respons
     """Answer whether this instance can take requests: it reaches Redis, and is not shutting down.
 
     Raises:
-        ProblemError: it cannot.
+        ProblemError: it cannot take requests.
     """
     if is_ending:
         raise ProblemError(503, "shutting_down", "This instance is closing.", headers={"Retry-After": "1"})

@@ -44,7 +44,7 @@ class RequestNote:
     """Facts about a request that become known while it is answered.
 
     Attributes:
-        key_id: of its API key; empty before it is known.
+        key_id: id of its API key; empty before it is known.
     """
 
     key_id: str = ""

@@ -59,10 +59,10 @@ async def answer_result(
 
     Args:
         call: the request.
-        queue: of the task.
+        queue: queue of the task.
         task_id: its id.
         wait: seconds.
-        headers: of the answer.
+        headers: headers of the answer.
         is_known: whether the task was there when the wait began, so that its absence is its end.
 
     Raises:

@@ -92,7 +92,7 @@ class TaskService:
         needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
         timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
         runs_hosted: whether this instance runs tasks of hosted types: the kinds `http` and `cmd`.
-        client_middleware: of the client that enqueues, such as `ClientTracing()`.
+        client_middleware: client middleware of the client that enqueues, such as `ClientTracing()`.
         shares_ports: whether other processes listen on the ports of the file's doors, too.
     """
 

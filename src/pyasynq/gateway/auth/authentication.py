@@ -32,8 +32,8 @@ class ServiceKey:
     """The API key of a request's program, as far as the service needs it.
 
     Attributes:
-        id: of its API key.
-        scopes: names of what it may do, with those that `admin` includes.
+        id: id of its API key.
+        scopes: names of its scopes, including those that `admin` implies.
         queues: patterns of the queues that it may use.
         user: the program for the audit, with its permissions.
         rate: requests that it may send; None for any number.

@@ -29,7 +29,7 @@ class ConfigurationFollower:
     """Keeps the configurations of one instance current. Belongs to one event loop.
 
     Args:
-        store: of the instance.
+        store: store of the instance.
         tasks: configurations of the service's file, which are stored at the start.
         rest: seconds between two looks.
 
@@ -88,7 +88,7 @@ class ConfigurationFollower:
         """Poll now, such as after a change by this instance. Calls during a poll share the next poll.
 
         Raises:
-            RedisError: Redis cannot be reached; the next look tries it again.
+            RedisError: Redis cannot be reached; the next poll tries again.
         """
         called_at = asyncio.get_running_loop().time()
         async with self._lock:

@@ -51,7 +51,7 @@ class HostRule:
     """Rule of a host; the default is that of hosts that the file does not list.
 
     Attributes:
-        name: of the host, in lower case; with a port if the rule is for that port alone.
+        name: name of the host, in lower case; with a port if the rule is for that port alone.
         addresses: networks that it may have although they are private or loopback.
         ports: that may be called.
         concurrency: requests at once, in all instances together; None means unlimited.

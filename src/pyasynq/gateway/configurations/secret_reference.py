@@ -20,7 +20,7 @@ class SecretReference:
     Attributes:
         path: place of the reference in the service's file, for errors.
         scheme: `env` or `file`.
-        name: of the variable or file.
+        name: name of the variable or file.
     """
 
     path: str

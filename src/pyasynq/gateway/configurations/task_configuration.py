@@ -69,7 +69,8 @@ class TaskConfiguration:
     callback: bool = False
     """Whether the host may take over a task, and settle it later by its lease token."""
     command: CommandSettings | None = None
-    """Command of the kind `cmd`, from the service's file; never stored, so None in what is read back."""
+    """Command of the kind `cmd`, from the service's file; never stored, so it is None in a stored
+    configuration."""
 
     @cached_property
     def params_schema(self) -> ParamsSchema | None:
@@ -134,10 +135,10 @@ def parse_task_configuration(
     Args:
         path: place of the table, for errors.
         value: the table, from TOML or JSON; None in it is a field that is not set.
-        name: of the type, where the table is found under it; without it the table names itself.
+        name: name of the type, where the table is found under it; without it the table names itself.
         folder: folder of the file, in which schemas are found by the names of their files; without one a
             schema is given as it is.
-        allows_command: whether the table may say what a command is: it is from the service's file.
+        allows_command: whether the table may contain a command, because it is from the service's file.
 
     Raises:
         InvalidOptionError: for an invalid field; the message names the field and the remedy.
@@ -163,7 +164,8 @@ def parse_task_configuration(
 def _take_command(path: str, fields: dict[str, Any], *, is_allowed: bool) -> None:
     """Replace the fields of a command by its settings.
 
-    What is stored or sent never has them: who may change task types over HTTP cannot run a command.
+    A stored or sent configuration never has these fields, so a client that changes task types over HTTP
+    cannot choose the command.
 
     Raises:
         InvalidOptionError: a field of the kind `cmd` for another kind, or from elsewhere than the file.

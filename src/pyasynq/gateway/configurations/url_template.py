@@ -29,8 +29,8 @@ class UrlTemplate:
 
     Attributes:
         text: the template.
-        host: of the URL, which no param changes.
-        port: of the URL.
+        host: host of the URL, which no param changes.
+        port: port of the URL.
         is_secure: whether it is called by TLS.
     """
 

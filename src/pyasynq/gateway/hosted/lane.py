@@ -54,7 +54,7 @@ class Lane:
 
     Args:
         name: for logs.
-        consumer: of the instance; it serves the queues.
+        consumer: consumer of the instance; it serves the queues.
         handle: runs one attempt, and returns its outcome.
         retry_delay: delay of a failed task.
         slots: number of tasks at once.
@@ -130,8 +130,8 @@ class Lane:
         """Stop leasing, wait for running tasks, and put back those that do not end in time.
 
         Args:
-            timeout: seconds to wait for what was told to end.
-            patience: seconds until it is told; as `timeout` unless given.
+            timeout: seconds to wait for tasks that were told to end.
+            patience: seconds until they are told to end; as `timeout` unless given.
         """
         self.stop()
         if self._running:

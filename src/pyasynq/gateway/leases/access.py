@@ -30,7 +30,7 @@ class WorkKey(Protocol):
 
     @property
     def scopes(self) -> Collection[str]:
-        """Names of what it may do; leases need `work`."""
+        """Names of the key's scopes; leases need `work`."""
 
     @property
     def queues(self) -> Iterable[str]:
@@ -86,7 +86,7 @@ def check_queue(key: WorkKey, queue: str, known: Collection[str] | None) -> None
     """Check that a key may lease from a queue. The problem does not show the names of hidden queues.
 
     Args:
-        key: of the request.
+        key: key of the request.
         queue: name of the queue.
         known: names of all queues; None for any.
 

@@ -44,7 +44,7 @@ async def perform_act(
     """Perform an act; return the attempt if it continues, None if it is settled.
 
     Args:
-        attempt: of the task.
+        attempt: attempt of the task.
         act: what the worker requests for the attempt.
         retry_delay: the rule for a failure without a delay; None is the back-off of Asynq.
 

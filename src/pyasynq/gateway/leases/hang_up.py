@@ -82,7 +82,7 @@ class ReturnableResponse(Response):
 
     Args:
         content: the body.
-        watch: of the request; the response stops it.
+        watch: `HangUpWatch` of the request; the response stops it.
         on_unsent: called in that case.
     """
 

@@ -45,7 +45,7 @@ class Leases:
         keyring: signs the tokens; the same in all instances.
         queues: returns the names of the queues that may be leased from; called for each request. None allows
             any queue.
-        config: of the consumer; its `queues` are ignored.
+        config: config of the consumer; its `queues` are ignored.
         events: receive reports of what happens.
         settle_seconds: time that a request waits until Redis has confirmed an act.
         retry_delay: seconds until the next attempt of a failed task, by queue and failures before; None is

@@ -57,7 +57,7 @@ def lease_routes(
     """Return the routes of `/v1/leases` and `/v1/attempts`.
 
     Args:
-        leases: of this instance.
+        leases: leases of this instance.
         authenticate: returns the API key of a request, None if it has none.
         admission: encloses each request for tasks that does not wait; may raise `ProblemError`.
     """
@@ -84,7 +84,7 @@ class _LeaseApi:
         self._admission = admission
 
     async def lease(self, request: Request) -> Response:
-        """Answer with leased tasks, or 204 if there was none in the time to wait."""
+        """Answer with leased tasks, or 204 if none came within the wait."""
         key = await admit(request, self._authenticate)
         asked: LeaseRequest = await _read(request, LeaseRequest, _LARGEST_BODY)
         # A poll that waits costs less than refusing it, after which it would come again.

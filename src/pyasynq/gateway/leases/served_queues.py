@@ -35,7 +35,7 @@ class ServedQueues:
 
     Args:
         redis: as for `Consumer`.
-        config: of the consumer; its `queues` are ignored.
+        config: config of the consumer; its `queues` are ignored.
         events: as for `Consumer`.
         most: number of queues from which the least recently used one is dropped.
         idle_seconds: time without use after which a queue is dropped.

@@ -35,10 +35,10 @@ class LeaseToken(NamedTuple):
     """Content of a token.
 
     Attributes:
-        queue: of the task.
+        queue: queue of the task.
         task_id: the task's id.
-        receipt: of the attempt, as for `Consumer.find`.
-        key_id: of the API key that leased it.
+        receipt: receipt of the attempt, as for `Consumer.find`.
+        key_id: id of the API key that leased it.
         worker: id of the worker that leased it, for reports.
     """
 

@@ -27,7 +27,7 @@ class DoctorOperator(OperatorBase):
         archive_max_size: int | None = None,
         unowned_locks: bool = False,
     ) -> Examination:
-        """Look for damage, and change nothing; each finding tells what `repair` would do about it.
+        """Look for damage, and change nothing; each finding describes the effect of `repair`.
 
         Args:
             queues: those to examine; None is all, and for a user who sees all, also Redis and the servers.
@@ -63,7 +63,7 @@ class DoctorOperator(OperatorBase):
             reason: why, for the audit.
 
         Raises:
-            InvalidOptionError: for a kind that there is not.
+            InvalidOptionError: for an unknown kind.
             QueueNotFoundError: for a queue that does not exist.
         """
         from pyasynq.doctor import FindingKind  # noqa: PLC0415 - most users of an operator need no doctor

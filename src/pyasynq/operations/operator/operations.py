@@ -123,9 +123,9 @@ class OperationOperator(SearchOperator):
         """Store a new operation; `run_operation` in this or any other process then runs it.
 
         Args:
-            act: what to do with the tasks.
+            act: action on each task.
             targets: the tasks.
-            options: what the act is told.
+            options: options of the act.
             reason: why; needed for deletions and for more than 100 tasks.
             confirm: number of the tasks; needed for more than 1,000 tasks, and in production.
             key: name of this request. If the user has started an operation with it within 30 days, that

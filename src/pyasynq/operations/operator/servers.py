@@ -96,8 +96,8 @@ class ServerOperator(OperatorBase):
 
         Args:
             server_ids: ids of servers; None for all of the version.
-            version: of the application, `ServerInfo.version`.
-            engine_version: of pyasynq, `ServerInfo.engine_version`.
+            version: version of the application, `ServerInfo.version`.
+            engine_version: version of pyasynq, `ServerInfo.engine_version`.
             confirm: number of the servers; needed for more than 10, and in production.
             wait: how long to wait for their ends.
             reason: why; it is kept in the audit.

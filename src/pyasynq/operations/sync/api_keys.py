@@ -51,9 +51,9 @@ class ApiKeyOperator(SearchOperator):
         """Make an API key; its text is returned this once, and stored nowhere.
 
         Args:
-            name: says whose it is.
-            scopes: names of what it may do, see `pyasynq.operations.SCOPES`.
-            patterns: of the queues that it may use.
+            name: name of the program or its owner.
+            scopes: names of its scopes, see `pyasynq.operations.SCOPES`.
+            patterns: patterns of the queues that it may use.
             expires_in: time after which it ends; None for never.
             rate: requests that it may send over all instances, such as `50/s+10`; None for any number.
             reason: why, for the audit.

@@ -26,11 +26,11 @@ class AttentionOperator(OperatorBase):
     """The operator's methods about attention: findings and their snoozes."""
 
     def attention(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Attention:
-        """Return what needs attention, the most severe first, with the snoozed findings apart.
+        """Return the findings that need attention, the most severe first; snoozed ones are separate.
 
-        The findings are those of the last sweep of all queues, which all viewers of a process share. It is
-        at least two seconds apart from the next one, so that sweeps take at most 2 % of Redis' time.
-        Findings about Redis are for users who may see what Redis tells of itself.
+        The findings are those of the last sweep of all queues, which all viewers of a process share. It is at
+        least two seconds apart from the next one, so that sweeps take at most 2 % of Redis' time. Findings
+        about Redis are for users who may see Redis' reports about itself.
 
         Raises:
             RedisError: Redis cannot be reached.

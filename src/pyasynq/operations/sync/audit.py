@@ -33,7 +33,7 @@ class AuditOperator(OperatorBase):
         A page looks at 10,000 entries at most, so it may be short or empty and still have a cursor.
 
         Raises:
-            InvalidOptionError: for what is not a cursor, or a limit below 1.
+            InvalidOptionError: for an invalid cursor, or a limit below 1.
         """
         return self._read_page(read_audit, filters, cursor, limit)
 
@@ -73,7 +73,7 @@ class AuditOperator(OperatorBase):
 
 
 def check_cursor(cursor: str) -> None:
-    """Raise `InvalidOptionError` for what is not a position in a stream, nor empty."""
+    """Raise `InvalidOptionError` unless this is empty or a position in a stream."""
     parts = cursor.split("-")
     if cursor and not (len(cursor) < 50 and len(parts) == 2 and all(map(_is_number, parts))):
         raise InvalidOptionError("cursor", cursor, "must be the cursor of an earlier page")

@@ -88,7 +88,7 @@ class QueueOperator(OperatorBase):
         reason: str = "",
         **limits: Unpack[LimitChanges],
     ) -> QueueLimits:
-        """Change the limits of a queue, as `Inspector.set_queue_limits`; return what is stored now.
+        """Change the limits of a queue, as `Inspector.set_queue_limits`; return the limits stored afterwards.
 
         Raises:
             QueueLimitsChangedError: other limits than the expected ones are stored.

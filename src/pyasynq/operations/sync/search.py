@@ -56,7 +56,7 @@ class SearchOperator(OperatorBase):
             budget: how much to look at; 100,000 positions or two seconds unless given.
 
         Raises:
-            QueryError: for a query that cannot be read, or asks for what the user may not view.
+            QueryError: for a query that cannot be read, or uses a field that the user may not view.
             InvalidOptionError: for a cursor that a search by this query did not return.
         """
         parsed = self._parse(query)

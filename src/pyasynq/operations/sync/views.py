@@ -40,11 +40,11 @@ class ViewOperator(SearchOperator):
         """Save a view for the user alone; one of the same name is replaced, and no longer shared.
 
         Args:
-            name: of the view, at most 100 characters.
+            name: name of the view, at most 100 characters.
             page: page of the dashboard that the view belongs to.
             query: in the query language, see docs/query.md; empty for none.
-            columns: of the page's table, in their order.
-            queue: of the page, if it is about one.
+            columns: columns of the page's table, in their order.
+            queue: queue of the page, if it is about one.
 
         Raises:
             QueryError: for a query that cannot be read.

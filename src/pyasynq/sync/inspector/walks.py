@@ -53,7 +53,7 @@ class WalkInspector(InspectorBase):
             cursor: cursor of the previous page; empty for the first one.
             page_size: how many tasks to return, 1,000 at most.
             scan: how many positions to look at; a page may have fewer tasks, or none, and a cursor.
-            scan_filter: what Redis leaves out. Only tasks in sorted sets have scores.
+            scan_filter: conditions by which Redis skips tasks. Only tasks in sorted sets have scores.
 
         Raises:
             InvalidOptionError: also for a cursor that a walk of this list did not return.

@@ -34,10 +34,10 @@ def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, An
     """Return the options that enqueue a key's task only once: its id, and a fingerprint of the request.
 
     Args:
-        key: of the request.
+        key: key of the request.
         user: name of the user; each user has separate keys.
         content: canonical encoding of the request's content.
-        options: of the task, without the key.
+        options: options of the task, without the key.
     """
     whose = f"{user}\n{key}".encode("utf-8", "surrogateescape")
     return {

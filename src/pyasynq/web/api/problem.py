@@ -28,12 +28,12 @@ class ProblemError(Exception):
     """An error answer.
 
     Args:
-        status: of the response.
+        status: status of the response.
         code: name of the kind of error, which does not change: `task_not_found`.
         detail: what is wrong, as a sentence.
         remedy: what to do about it, as a sentence.
         field: the parameter, header or field of the body that is wrong; empty for none.
-        headers: of the response.
+        headers: headers of the response.
         facts: additional members.
     """
 

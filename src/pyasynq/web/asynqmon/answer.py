@@ -35,8 +35,8 @@ class ApiError(Exception):
     """An error answer.
 
     Attributes:
-        status: of the response.
-        text: of the response, without the newline.
+        status: status of the response.
+        text: text of the response, without the newline.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -80,7 +80,7 @@ class ApiRequest:
     def page(self) -> tuple[int, int]:
         """Return number and size of the requested page.
 
-        A text that is not a number is ignored. A size below 1 is as much as a page can have.
+        A text that is not a number is ignored. A size below 1 means the maximum size of a page.
         """
         page, size = max(self._read_number("page", 1), 1), self._read_number("size", _DEFAULT_SIZE)
         return (page, min(size, _LARGEST_SIZE)) if size > 0 else (1, _LARGEST_SIZE)

@@ -84,7 +84,7 @@ def describe_listed_task(
 
     Args:
         task: the task.
-        limits: of payload and result.
+        limits: limits of payload and result.
         workers: servers' records of active tasks, by task id.
     """
     shape = {

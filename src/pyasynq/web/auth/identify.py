@@ -72,7 +72,7 @@ class TrustedProxy:
         user_header: holds the name.
         groups_header: holds the groups, with commas between.
         roles: role for each group. A person of several groups gets the highest.
-        default_role: role of a person in none of these groups; None keeps such people out.
+        default_role: role of a person without any of these groups; None refuses such people.
         queues: patterns of the queues for each group; groups that are not named see all.
 
     Raises:

@@ -26,7 +26,7 @@ class SigningSecret:
             `PYASYNQ_SECRET` from the environment; without it the secret is random and ends with the process.
 
     Raises:
-        ConfigurationError: for one of fewer than 16 characters, or a file that cannot be read.
+        ConfigurationError: for a secret of fewer than 16 characters, or an unreadable file.
     """
 
     def __init__(self, text: str | None = None) -> None:

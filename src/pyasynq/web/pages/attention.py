@@ -276,7 +276,7 @@ async def _find(ask: PageRequest, key: str) -> AttentionFinding:
     """Return a finding by its id, snoozed or not.
 
     Raises:
-        InvalidOptionError: there is none any more that the user sees.
+        InvalidOptionError: the finding is gone, or hidden from the user.
     """
     attention = await ask.operator.attention()
     for finding in (*attention.findings, *attention.snoozed):

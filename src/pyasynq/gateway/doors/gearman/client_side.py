@@ -48,7 +48,7 @@ class ClientSide:
     """Client side of a Gearman connection.
 
     Args:
-        parts: of the door.
+        parts: parts of the door.
         send: sends a packet.
         wants_exceptions: returns whether the client has asked for the texts of exceptions.
     """

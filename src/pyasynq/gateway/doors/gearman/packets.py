@@ -114,7 +114,7 @@ async def read_packet(reader: asyncio.StreamReader, first: bytes, largest: int) 
     """Read a request.
 
     Args:
-        reader: of the connection.
+        reader: reader of the connection.
         first: the first byte, read before to distinguish packets from lines of the text protocol.
         largest: number of bytes that its arguments may have.
 

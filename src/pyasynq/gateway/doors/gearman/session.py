@@ -33,9 +33,9 @@ class GearmanSession:
     """A connection. It may be a client, a worker and an administrator at once, as in gearmand.
 
     Args:
-        parts: of the door.
-        reader: of the connection.
-        writer: of the connection.
+        parts: parts of the door.
+        reader: reader of the connection.
+        writer: writer of the connection.
     """
 
     def __init__(self, parts: DoorParts, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

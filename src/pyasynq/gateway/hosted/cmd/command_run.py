@@ -108,8 +108,8 @@ class CommandRun:
         Cancelled, it ends the command first: TERM, the grace, KILL.
 
         Args:
-            stdin: what it reads; None for nothing.
-            seconds: until it is ended.
+            stdin: input of the command; None for none.
+            seconds: time limit of the command.
             grace: returns the seconds between TERM and KILL.
 
         Raises:

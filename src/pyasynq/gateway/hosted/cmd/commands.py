@@ -60,7 +60,7 @@ class HostedCommands:
 
     Args:
         types: task types of the service's file.
-        rules: of all commands.
+        rules: rules of all commands.
 
     Raises:
         ConfigurationError: a command cannot be run on this machine, or this host lacks what is required.

@@ -34,7 +34,7 @@ class CommandEnd:
     """End of a command.
 
     Attributes:
-        status: of the program, as `os.wait` gives it.
+        status: status of the program, as `os.wait` gives it.
         cpu: seconds of CPU of all its processes.
         memory: largest resident set of one of them, in bytes.
         left: number of processes that could not be killed.
@@ -54,9 +54,9 @@ def judge_end(end: CommandEnd, command: CommandSettings, last_line: str = "") ->
     """Return the outcome that the end of a command means; None if the task is done.
 
     Args:
-        end: of the command.
-        command: of the task type.
-        last_line: of its standard error, which the task's error ends with.
+        end: end of the command.
+        command: command of the task type.
+        last_line: last line of its standard error, which the task's error ends with.
     """
     code = os.waitstatus_to_exitcode(end.status or 0)
     if code in command.snooze_codes:

@@ -27,7 +27,7 @@ class Isolation:
 
     Attributes:
         group: control group below which each command has its own; None for none.
-        missing: what the host does not offer.
+        missing: mechanisms that the host does not offer.
     """
 
     group: Path | None = None

@@ -59,7 +59,7 @@ class Deliveries:
         redis: URL of Redis, whose servers are never called.
         own_ports: ports of this machine that are never called: those of the service.
         seal: returns the lease token of an attempt, for types with callbacks.
-        version: of the program, for `User-Agent`.
+        version: version of the program, for `User-Agent`.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Guard:
     """Decides on the addresses of one host rule.
 
     Args:
-        rule: of the host; also decides on the ports.
+        rule: rule of the host; also decides on the ports.
         list_forbidden: returns addresses and ports that are never called, whatever the rule says: those of
             Redis.
         own_ports: ports of this machine that are never called: those of the service.

@@ -56,8 +56,8 @@ def judge_answer(
     """Return the outcome for an answer; None if the task is done.
 
     Args:
-        status: of the answer.
-        headers: of the answer, by name in any case.
+        status: status of the answer.
+        headers: headers of the answer, by name in any case.
         retry_on: statuses that the type retries, whatever they mean otherwise.
         archive_on: statuses after which the type gives up.
         now: for tests.

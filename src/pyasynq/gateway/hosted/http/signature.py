@@ -51,7 +51,7 @@ def signature_headers(secrets: Sequence[bytes], name: str, at: int, body: bytes)
         secrets: each gives a signature, so that secrets can be rotated.
         name: id of the message.
         at: Unix seconds of this attempt.
-        body: of the request.
+        body: body of the request.
     """
     headers = {"webhook-id": name, "webhook-timestamp": str(at)}
     if secrets:

@@ -45,7 +45,7 @@ class ControlGroup:
     """A control group of one command. Its methods raise `OSError`, except `kill` and `remove`.
 
     Args:
-        folder: of the group, below one of ours.
+        folder: folder of the group, below one of ours.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -50,7 +50,7 @@ def _take_order(link: socket.socket, bell: Bell, groups: dict[str, ControlGroup]
 
     Args:
         link: to the service.
-        bell: of this process.
+        bell: `Bell` of this process.
         groups: control groups of former commands, by their folders; to make one again takes long.
 
     Raises:

@@ -61,11 +61,11 @@ class ProcessTree:
 
     Args:
         main: process id of the command.
-        bell: of this process.
+        bell: `Bell` of this process.
         group: control group of the command, if it has one.
 
     Attributes:
-        status: of the command, as `os.wait` gives it; None while it runs.
+        status: status of the command, as `os.wait` gives it; None while it runs.
         cpu: seconds of CPU of all processes that have ended.
         memory: largest resident set of one of them, in bytes.
     """
@@ -116,7 +116,7 @@ def kill_descendants(reap: Callable[[], bool], bell: Bell, without: Collection[i
 
     Args:
         reap: reaps what has ended, and returns whether anything is left to kill.
-        bell: of this process.
+        bell: `Bell` of this process.
         without: children that live on, with all below them.
     """
     end = time.monotonic() + _KILL_SECONDS

@@ -27,7 +27,7 @@ class StartError(Exception):
 
     Attributes:
         stage: what could not be done: `cwd`, `user`, `limits`, `cgroup` or `program`.
-        number: of the error.
+        number: number of the error.
     """
 
     def __init__(self, stage: str, number: int) -> None:
