@@ -47,11 +47,11 @@ class Program:
     description: Description
 
     def arguments(self, command: str, settings: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the whole command line."""
+        """Return the full command line."""
         return [*self.command, command, *([] if settings is None else [json.dumps(settings)])]
 
     def environment(self, url: str, counters: Path) -> dict[str, str]:
-        """Return the variables of the process."""
+        """Return the environment variables of the process."""
         return _environment(self.name) | {URL_VARIABLE: url, COUNTERS_VARIABLE: str(counters)}
 
 

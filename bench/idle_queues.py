@@ -227,7 +227,7 @@ def busy(embedded: EmbeddedServer, queues: int, slots: int, *, strict: bool) -> 
 
 
 def redis_client(embedded: EmbeddedServer) -> redis.Redis:
-    """Return a client for looking at the server."""
+    """Return a client for reading the server's statistics."""
     return redis.Redis.from_url(embedded.url)
 
 

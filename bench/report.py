@@ -16,7 +16,7 @@ CHARTED: Final = ("drain", "enqueue")
 
 
 def markdown(results: Results) -> str:
-    """Return everything."""
+    """Return the whole report as Markdown."""
     parts = [facts(results), goals.as_markdown(results), tables(results)]
     if results.failures:
         parts.append("## What failed\n\n" + "\n".join(f"- {failure}" for failure in results.failures))

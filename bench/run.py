@@ -50,12 +50,12 @@ SMOKE_PEERS: Final = (GO_PEER, "huey")
 
 
 def tell(line: str) -> None:
-    """Write a line of progress."""
+    """Print a line of progress."""
     print(line, file=sys.stderr, flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__, allow_abbrev=False)
     found.formatter_class = argparse.RawDescriptionHelpFormatter
     measurements = ", ".join(measurement.key for measurement in MEASUREMENTS)
@@ -92,7 +92,7 @@ def _positive(text: str) -> int:
 
 
 def length_of(options: argparse.Namespace) -> Length:
-    """Return how much is to be measured."""
+    """Return the extent of the run that the options request."""
     return Length.SMOKE if options.smoke else Length.LONG if options.long else Length.DEFAULT
 
 

@@ -86,7 +86,7 @@ class Producer:
         self._receive()
 
     def start(self) -> None:
-        """Tell the process to carry out the prepared order."""
+        """Tell the process to run the prepared order."""
         self._send("go")
 
     def result(self) -> dict[str, float]:
@@ -184,7 +184,7 @@ class Stage:
         return self.scale < 1
 
     def server(self, name: str = MAIN) -> RedisServer:
-        """Return the server of a kind."""
+        """Return the Redis server of a kind; start it at the first use."""
         if name not in self.servers:
             self.servers[name] = self.new_server(name)
         return self.servers[name]
@@ -194,7 +194,7 @@ class Stage:
         return RedisServer(self.binaries[name], self.children, self.folder)
 
     def new_counters(self) -> Counters:
-        """Return counters at zero."""
+        """Return new counters, all zero."""
         self._number += 1
         return Counters(self.folder / f"{self._number}.counters")
 
@@ -227,7 +227,7 @@ class Stage:
     def worker(
         self, contestant: Contestant, *, server: RedisServer | None = None, counters: Counters | None = None
     ) -> Iterator[Worker]:
-        """Run a worker for the time of a block."""
+        """Run a worker during a block."""
         program = self.programs[contestant.peer]
         server = server if server is not None else self.server(contestant.server)
         counters = counters if counters is not None else self.new_counters()

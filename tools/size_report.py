@@ -82,7 +82,7 @@ def paused_collector() -> Iterator[None]:
 
 
 def examine(modules: dict[str, ast.Module]) -> Structure:
-    """Return how entangled the modules are."""
+    """Return the import cycles, repeated names and path lengths of the modules."""
     return Structure(import_cycles(modules), repeated_names(modules), engine_path(modules))
 
 

@@ -36,7 +36,7 @@ app = App(os.environ.get(URL, "redis://localhost"))
 
 @app.task("hang")
 async def hang() -> None:
-    """Wait to be killed."""
+    """Hang until the process is killed."""
     await asyncio.sleep(3_600)
 
 

@@ -60,7 +60,7 @@ class Scene:
         return Task("note", tasks[0].payload)
 
     async def next(self) -> float:
-        """Return when the next call was."""
+        """Wait for the next call of the handler; return its time."""
         return await self.calls.get()
 
     def forget(self) -> None:

@@ -25,14 +25,14 @@ async def wake_up(scene: Scene) -> float:
 
 
 async def scheduled(scene: Scene) -> float:
-    """Return how late a scheduled task begins."""
+    """Return the seconds by which a scheduled task starts late."""
     begun = time.time()
     await scene.client.enqueue("note", process_in=1.5)
     return await scene.next() - begun - 1.5
 
 
 async def retried(scene: Scene) -> float:
-    """Return how late a retry begins."""
+    """Return the seconds by which a retry starts late."""
     await scene.client.enqueue("fail", max_retry=1)
     failed = await scene.next()
     return await scene.next() - failed - RETRY_DELAY
@@ -48,7 +48,7 @@ async def cancelled(scene: Scene) -> float:
 
 
 async def timed_out(scene: Scene) -> float:
-    """Return how late a timeout is."""
+    """Return the seconds by which a timeout is late."""
     await scene.client.enqueue("hang", timeout=1, max_retry=0)
     begun = await scene.next()
     return await scene.next() - begun - 1.0
@@ -79,7 +79,7 @@ async def paused(scene: Scene) -> float:
 
 
 async def ticked(scene: Scene) -> float:
-    """Return how late the task of a tick begins."""
+    """Return the seconds by which the task of a tick starts late."""
     scheduler = Scheduler(scene.url, SchedulerConfig())
     scheduler.register("@every 1s", "note")
     await scheduler.start()

@@ -156,7 +156,7 @@ class Whole(_Kind):
             raise InvalidOptionError(name, value, f"must be at most {self.most:,}")
 
     def read(self, name: str, text: str) -> object:
-        """Return the number."""
+        """Parse a whole number."""
         number = parse_whole_number(text.strip())
         value = text if number is None else number
         self.check(name, value)
@@ -183,7 +183,7 @@ class Seconds(_Kind):
             raise InvalidOptionError(name, value, f"must be at least {self.least:g} second")
 
     def read(self, name: str, text: str) -> object:
-        """Return the seconds."""
+        """Parse a duration into seconds."""
         value = _seconds_of_text(text)
         if value is None:
             raise InvalidOptionError(name, text, "must be a duration: 30, 500ms, 5m, 1h30m")
@@ -191,7 +191,7 @@ class Seconds(_Kind):
         return value
 
     def show(self, value: object) -> str:
-        """Return the seconds."""
+        """Return the duration as text in seconds."""
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
         return f"{seconds:.12g}" if isinstance(seconds, float) else str(seconds)
 
@@ -254,7 +254,7 @@ class WordChoice(_Kind):
             raise InvalidOptionError(name, value, f"must be {', '.join(others)} or {last}")
 
     def read(self, name: str, text: str) -> object:
-        """Return the word."""
+        """Parse one of the words."""
         word = text.strip().lower()
         self.check(name, word)
         return word
@@ -282,7 +282,7 @@ class Size(_Kind):
             check_whole(name, value, 1)
 
     def read(self, name: str, text: str) -> object:
-        """Return the bytes."""
+        """Parse a size into bytes."""
         match = _SIZE.fullmatch(text.strip())
         size = float(match["number"]) * _UNIT_BYTES[match["unit"].upper()] if match else 0.0
         if not 1 <= size < _MOST_BYTES:
@@ -302,7 +302,7 @@ class Text(_Kind):
         check_text(name, value)
 
     def read(self, name: str, text: str) -> object:
-        """Return the text."""
+        """Return the text unchanged."""
         if not text.strip():
             raise InvalidOptionError(name, text, "must contain one or more characters that are not blank")
         return text
@@ -351,7 +351,7 @@ class Checked(_Kind):
         self.function(name, value)
 
     def read(self, name: str, text: str) -> object:
-        """Return the value of a text."""
+        """Parse a text into a value, with the setting's own parser."""
         if self.reader is None:
             raise InvalidOptionError(name, text, "is a table: set it in a file or in Python")
         return self.reader(name, text)

@@ -275,7 +275,7 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the client."""
         await self.close()
 
     def __del__(self) -> None:

@@ -69,5 +69,5 @@ class Hooks:
 
 
 def name_of_hook(hook: Any) -> str:
-    """Return how logs call a hook."""
+    """Return the name of a hook for logs."""
     return getattr(hook, "__qualname__", type(hook).__qualname__)

@@ -20,7 +20,7 @@ class Secret(Generic[_T_co]):
         self._value = value
 
     def reveal(self) -> _T_co:
-        """Return the value."""
+        """Return the secret value."""
         return self._value
 
     def __eq__(self, other: object) -> bool:

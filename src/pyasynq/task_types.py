@@ -66,7 +66,7 @@ def prefer_types(declared: Iterable[TaskTypeInfo], published: Iterable[TaskTypeI
 
 
 def served_types(described: Iterable[TaskTypeInfo]) -> ServedTypes:
-    """Return the names of described types."""
+    """Return the names of the task types in these descriptions."""
     described = list(described)
     return ServedTypes(
         frozenset(one.type for one in described if not one.is_prefix),

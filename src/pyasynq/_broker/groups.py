@@ -54,7 +54,7 @@ class GroupCheck(NamedTuple):
 
 
 def new_set_id() -> str:
-    """Return a random id in the form of Asynq's."""
+    """Return a random set id in Asynq's format."""
     return str(uuid.uuid4())
 
 

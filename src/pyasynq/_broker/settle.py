@@ -338,7 +338,7 @@ def add_reply(settled: Settled, reply: Reply, trimmed: int = 0) -> Settled:
 
 
 def read_ids(reply: Sequence[bytes]) -> list[str]:
-    """Decode ids to text."""
+    """Decode the task ids in a reply to text."""
     return [decode_name(task_id) for task_id in reply]
 
 

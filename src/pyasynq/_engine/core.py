@@ -412,7 +412,7 @@ class EngineCore:
         return parse_seconds("cancel_timeout", self._config.cancel_timeout)
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the engine's connections to Redis."""
         await self._driver.close()
         self._beat_driver.close()
 

@@ -61,7 +61,7 @@ class LogSubscriber:
         """The last failure of each service, and when it was last logged as a warning."""
 
     def attach(self, events: Events) -> None:
-        """Start to write."""
+        """Start to log the events of a server."""
         self._outages = OutageLogs(events, self._address, lambda: len(self._running_types()), self._unwritten)
         attach_outcome_log(events)
         events.subscribe(happened.ServerStateChanged, self._on_state)

@@ -35,7 +35,7 @@ class DurationType(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return seconds."""
+        """Parse a duration into seconds."""
         if isinstance(value, int | float):
             return float(value)
         if re.fullmatch(r"\d+(\.\d+)?", value):
@@ -57,7 +57,7 @@ class TimeType(click.ParamType[datetime]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return an aware datetime."""
+        """Parse a time into an aware datetime."""
         try:
             at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         except ValueError:

@@ -97,7 +97,7 @@ class FoundTasks:
                 self.samples.append(task)
 
     def targets(self, query: str = "") -> Targets:
-        """Return the tasks for an operation."""
+        """Return the found tasks as targets of an operation."""
         return Targets({queue: tuple(ids) for queue, ids in self.ids.items()}, query)
 
 
@@ -235,7 +235,7 @@ class Rate(click.ParamType[float]):
     name = "rate"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return tasks a second."""
+        """Parse a rate into tasks a second."""
         number, _, unit = str(value).partition("/")
         seconds = {"": 1, "s": 1, "m": 60, "h": 3_600}.get(unit)
         try:

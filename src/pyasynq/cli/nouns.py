@@ -55,7 +55,7 @@ class NounGroup(click.Group):
         return args if is_named or not self._default else [self._default, *args]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments."""
+        """Parse the arguments, after filling in the name of the default command."""
         return super().parse_args(ctx, self.name_command(ctx, args))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

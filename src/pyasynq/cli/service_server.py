@@ -118,7 +118,7 @@ def build_site(file: ServiceFile, parts: frozenset[str], *, shares_ports: bool =
 
 
 def _find_tracing() -> list[ClientMiddleware]:
-    """Return the tracing of new tasks under `opentelemetry-instrument`."""
+    """Return tracing middleware for new tasks if the process runs under `opentelemetry-instrument`."""
     if not os.environ.get(_TRACED):
         return []
     from pyasynq.contrib.otel import ClientTracing  # noqa: PLC0415 - of the extra `otel`

@@ -257,7 +257,7 @@ class Consumer:
         return self._engine
 
     async def __aenter__(self) -> Self:
-        """Start."""
+        """Start the consumer."""
         await self.start()
         return self
 
@@ -267,5 +267,5 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the consumer."""
         await self.close()

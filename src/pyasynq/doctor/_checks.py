@@ -138,7 +138,7 @@ class QueueChecks:
         return found + await endless(self._pace, survey.counters, FindingKind.ENDLESS_COUNTER)
 
     async def queue(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check the queue as a whole."""
+        """Check a queue's archive size, its registration, and keys that its removal has left."""
         survey, run = self._survey, self._pace.run
         name, found = survey.keys.queue, []
         if await run(count_archived(name)) > self._archive_max_size:

@@ -24,7 +24,7 @@ class Waits:
         self.is_ending = False
 
     def __len__(self) -> int:
-        """Return how many requests wait."""
+        """Return the number of waiting requests."""
         return len(self._scopes)
 
     async def run(self, wait: Coroutine[Any, Any, _T]) -> _T:

@@ -46,7 +46,7 @@ class MetricStore:
         """What was added to counters and histograms since the last `take_rows`."""
 
     def add(self, name: str, labels: Sequence[str] = (), amount: float = 1.0) -> None:
-        """Add to a counter."""
+        """Add a number to a counter."""
         with self._lock:
             self._add(FAMILIES[name], labels, amount)
 

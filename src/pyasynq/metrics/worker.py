@@ -57,7 +57,7 @@ class _Observations:
         self._numbers: list[float] = [0] * (len(self._bounds) + 2)
 
     def add(self, value: float) -> None:
-        """Add a value."""
+        """Add an observed value."""
         self._numbers[bisect_left(self._bounds, value)] += 1
         self._numbers[-1] += value
 

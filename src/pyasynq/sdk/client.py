@@ -63,5 +63,5 @@ class SdkClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the client."""
         await self.close()

@@ -1,4 +1,4 @@
-"""The road over HTTP: the task service takes new tasks, and leases them to the worker."""
+"""HTTP transport ("road"): enqueues tasks at the task service, and leases tasks from it."""
 
 from __future__ import annotations
 

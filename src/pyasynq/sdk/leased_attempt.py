@@ -333,7 +333,7 @@ def _read_payload(leased: LeasedTask) -> bytes | None:
 
 
 def _read_cause(answer: ServiceAnswer) -> BaseException:
-    """Return why the service does not extend a lease."""
+    """Return why the service refuses to renew a lease."""
     problem = answer.json()
     if answer.status != _GONE:
         return LeaseExpiredError()

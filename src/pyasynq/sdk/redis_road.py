@@ -1,4 +1,4 @@
-"""The road over Redis: a server in this event loop takes tasks, and a client enqueues them."""
+"""Redis transport ("road"): a server in this event loop takes tasks, and a client enqueues them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice of the road that tasks take: over Redis, or over HTTP."""
+"""Choice of the transport ("road") for tasks: Redis or HTTP."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_road(*, redis: Any = None, service: str | None = None, key: str = "", t
 
 
 def make_work(road: Road, table: HandlerTable, settings: WorkerSettings) -> Work:
-    """Return the work of a table over a road."""
+    """Return the worker that runs the tasks of a table over this road."""
     if isinstance(road, RedisRoad):
         return RedisWork(road, table, settings)
     return HttpWork(road, table, settings)

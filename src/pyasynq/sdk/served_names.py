@@ -18,7 +18,7 @@ _KIND: Final = "worker"
 
 
 class KnowsTypes(Protocol):
-    """A road, as far as its task types matter."""
+    """Protocol of a road that knows the task types."""
 
     def find_kind(self, name: str) -> str:
         """Return the kind of a task name, such as `worker`; empty if it is not configured."""

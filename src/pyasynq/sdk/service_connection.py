@@ -64,7 +64,7 @@ class ServiceAnswer(NamedTuple):
         return visible(told)[:_LONGEST_SHOWN] or "it gave no reason"
 
     def error(self) -> ServiceError:
-        """Return the answer as an error."""
+        """Return the error that the answer reports."""
         text = f"the task service has answered {self.status}: {self.reason}"
         return ServiceError(self.status, str(self.json().get("code", "")), text)
 

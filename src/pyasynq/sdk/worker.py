@@ -248,7 +248,7 @@ class RunningWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the worker."""
         await self.close()
 
 

@@ -276,7 +276,7 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the client."""
         self.close()
 
     def __del__(self) -> None:

@@ -81,7 +81,7 @@ class Schedules:
         return [timer.scheduler.events for timer in self._timers]
 
     def begin(self, driver: AsyncDriver, redis_time: RedisTime) -> None:
-        """Start a call of the kit."""
+        """Connect all schedulers to the driver and clock of a call of the kit."""
         for timer in self._timers:
             timer.begin(driver, redis_time)
 

@@ -58,7 +58,7 @@ class VirtualClock:
         return check_representable("duration", seconds, moment)
 
     def move_to(self, moment: Instant) -> None:
-        """Set the time."""
+        """Set the virtual time."""
         self._now = moment
 
 

@@ -70,7 +70,7 @@ class StackedBars:
 
 
 def stacked_bars(series: Sequence[Sequence[float]], unit: str = "") -> StackedBars:
-    """Return the drawing of series of equal length."""
+    """Return the stacked bar chart of series of equal length."""
     count = max((len(one) for one in series), default=0)
     sums = [sum(one[at] for one in series) for at in range(count)]
     top = round_up(max(sums, default=0.0))

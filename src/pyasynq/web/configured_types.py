@@ -19,7 +19,7 @@ _OPTIONS = ("max_retry", "timeout", "retention")
 
 
 def describe_configured_type(stored: TypeConfiguration) -> TaskTypeInfo:
-    """Return a configuration as workers describe their types."""
+    """Return a stored configuration in the form of a description that workers publish."""
     schema = stored.content.get("schema")
     options = {name: stored.content[name] for name in _OPTIONS if _is_number(stored.content.get(name))}
     return TaskTypeInfo(

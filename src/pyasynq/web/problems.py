@@ -94,7 +94,7 @@ def _gone(ask: PageRequest, error: errors.PyasynqError) -> Trouble:
 
 
 def trouble_page(status: int, trouble: Trouble) -> Page:
-    """Return the page of a trouble."""
+    """Return the error page with this status and view model."""
     return Page("trouble.html", trouble.heading, "", trouble, status=status)
 
 

@@ -83,7 +83,7 @@ class Target:
         return own.for_user(user)
 
     def channels(self) -> Channels:
-        """Return the live pages of the running loop."""
+        """Return the channels of live pages in the running loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._channels:
             for ended in [one for one in self._channels if one.is_closed()]:

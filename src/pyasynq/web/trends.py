@@ -189,7 +189,7 @@ def make_trend(
 
 
 def begin_of_bar(first: int, wanted: Range, at: int) -> datetime:
-    """Return when a bar begins."""
+    """Return the time at which a bar begins."""
     return datetime.fromtimestamp(first + at * wanted.bar, UTC)
 
 

@@ -19,7 +19,7 @@ _B = TypeVar("_B", EnqueueBatcher, BlockingEnqueueBatcher)
 
 
 class _Composer(Generic[_B]):
-    """Makes chunks of tasks, and collects the results of those sent."""
+    """Common base of chunk senders: makes chunks of tasks, and collects the result of each task."""
 
     def __init__(
         self,

@@ -211,7 +211,7 @@ def act_on_one(action: str, queue: str, task_id: str, act: ActPlan) -> Plan[Move
 
 
 def raise_refusal(action: str, queue: str, task_id: str, reason: str) -> NoReturn:
-    """Raise the error for the reason of a refusal."""
+    """Raise the error that belongs to a script's reason for refusing a task."""
     if reason == MISSING:
         raise TaskNotFoundError(queue, task_id)
     state = TaskState.AGGREGATING.value if reason == AGGREGATED else reason

@@ -67,7 +67,7 @@ def read_audit(before: str, count: int) -> Plan[list[Written]]:
 
 
 def read_refused(before: str, count: int) -> Plan[list[Written]]:
-    """Return refused calls as `read_audit` does entries."""
+    """Return refused calls, paged like the entries of `read_audit`."""
     replies = yield from _read(REFUSED_KEY, before, count)
     return [
         Written(position.decode(), fields[5], int(fields[3]))

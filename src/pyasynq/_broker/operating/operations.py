@@ -85,7 +85,7 @@ def write_tasks(operation: str, first: int, parts: Sequence[bytes]) -> Plan[None
 
 
 def read_operation_tasks(operation: str, parts: int) -> Plan[list[bytes]]:
-    """Return the parts of the tasks of an operation."""
+    """Return the stored parts of an operation's list of tasks."""
     key = operation_key(operation)
     found: list[bytes] = []
     for number in range(parts):

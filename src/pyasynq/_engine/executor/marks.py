@@ -23,7 +23,7 @@ _MOST_LOOKS: Final = 20
 
 
 def new_family() -> str:
-    """Return a unique value of the variable `FAMILY`."""
+    """Return a unique name for a worker's family of processes (variable `FAMILY`)."""
     return uuid.uuid4().hex
 
 

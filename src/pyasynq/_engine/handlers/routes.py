@@ -168,11 +168,11 @@ class OneRoute:
         self._route = Route(handler, plain=not is_coroutine_handler(handler))
 
     def route(self, task_type: str) -> Route:  # noqa: ARG002 - the same for all types
-        """Return the route."""
+        """Return the only route."""
         return self._route
 
     def routes(self) -> Iterable[Route]:
-        """Return the route."""
+        """Return the only route, in a list."""
         return (self._route,)
 
     def types(self) -> Iterable[str]:
@@ -184,14 +184,14 @@ class NoRoutes:
     """Router without handlers, for consumers, which run no handlers."""
 
     def route(self, task_type: str) -> None:
-        """Return None."""
+        """Return None: there are no handlers."""
 
     def routes(self) -> Iterable[Route]:
-        """Return nothing."""
+        """Return an empty list: there are no handlers."""
         return ()
 
     def types(self) -> Iterable[str]:
-        """Return nothing."""
+        """Return an empty list: there are no handlers."""
         return ()
 
 

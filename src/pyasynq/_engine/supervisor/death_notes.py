@@ -21,7 +21,7 @@ def encode_death(event: tuple[Any, ...]) -> bytes:
 
 
 def decode_death(line: bytes) -> DeathEvent:
-    """Return the event of a line."""
+    """Decode the death of a worker from its line."""
     kind, *fields = json.loads(line.removeprefix(DIED))
     event: DeathEvent = _KINDS[kind](*fields)
     return event

@@ -67,7 +67,7 @@ class Health:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Start to answer."""
+        """Start to answer probes."""
         settings = self._settings
         if settings.port is None and self._file is None:
             return self

@@ -71,7 +71,7 @@ class PoisonGuard:
         return self.is_silent or bool(self.waiting)
 
     def saved(self, now: float) -> float:
-        """Return the seconds of silence available now."""
+        """Return the seconds of silence that the token bucket has saved up."""
         passed = now - self._counted_at
         if self.is_silent:
             return max(0.0, self._saved - passed)

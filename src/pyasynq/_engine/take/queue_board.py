@@ -102,7 +102,7 @@ class QueueBoard:
     # Queries.
 
     def queue(self, name: str) -> ServedQueue:
-        """Return a queue."""
+        """Return a served queue by its name."""
         return self.known[name]
 
     @property

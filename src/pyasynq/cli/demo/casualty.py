@@ -49,7 +49,7 @@ class Casualty:
         return bool(self.held)
 
     def to_kill(self) -> WorkerKill:
-        """Return the kill for the summary."""
+        """Return the facts about the kill for the summary."""
         return WorkerKill(
             worker=self.worker.name,
             pid=self.worker.pid,

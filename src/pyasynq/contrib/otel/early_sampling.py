@@ -156,7 +156,7 @@ class _GivenTraceId:
         self._trace_id = trace_id
 
     def generate_trace_id(self) -> int:
-        """Return the trace id."""
+        """Return the given trace id."""
         return self._trace_id
 
     def __getattr__(self, name: str) -> Any:

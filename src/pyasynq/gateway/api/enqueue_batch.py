@@ -48,7 +48,7 @@ async def serve_enqueue_batch(call: ServiceCall) -> Response:
 
 
 def _names(call: ServiceCall, header: str) -> bool:
-    """Return whether a header names lines of JSON."""
+    """Return whether a header names the media type for lines of JSON."""
     named = call.request.headers.get(header, "").lower().split(",")
     return any(one.partition(";")[0].strip() == LINES_TYPE for one in named)
 

@@ -72,7 +72,7 @@ class LoadGate:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count a request while a block runs."""
+        """Count a request during a block."""
         self.inflight += 1
         try:
             yield

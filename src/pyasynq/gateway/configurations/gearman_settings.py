@@ -33,7 +33,7 @@ class GearmanSettings:
 
 
 def parse_gearman_settings(path: str, value: object) -> GearmanSettings:
-    """Return the settings of a table.
+    """Parse the settings of the Gearman door from their table in the service's file.
 
     Raises:
         InvalidOptionError: for an invalid field; the message names the field and the remedy.

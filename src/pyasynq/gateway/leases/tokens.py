@@ -107,7 +107,7 @@ def _pack(text: str) -> bytes:
 
 
 def _unpack(data: bytes) -> list[str]:
-    """Return the texts in signed content."""
+    """Decode the texts of a token whose signature is valid."""
     texts, at = [], 0
     while at < len(data):
         begin = at + _LENGTH_BYTES

@@ -64,5 +64,5 @@ class Door(Inspector):
         return self._clock.redis_now()
 
     def limits(self) -> ArchiveLimits:
-        """Return the size and age limits of archives."""
+        """Return the size and age limits that archives have."""
         return self._limits()

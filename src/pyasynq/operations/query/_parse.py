@@ -92,7 +92,7 @@ class _Reader:
         self._private = private
 
     def read_all(self) -> QueryNode:
-        """Return the tree of the whole text."""
+        """Parse the whole text into a syntax tree."""
         self._skip_space()
         if self._at == len(self._text):
             return All(())

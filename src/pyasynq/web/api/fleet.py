@@ -177,7 +177,7 @@ async def handle_list_findings(call: ApiCall) -> Listing:
 
 
 async def handle_snooze(call: ApiCall) -> None:
-    """Set a finding apart for a time."""
+    """Snooze a finding for a time."""
     body = call.body
     await call.operator.snooze_finding(
         body.detector, body.queue, subject=body.subject, duration=body.duration, reason=body.reason

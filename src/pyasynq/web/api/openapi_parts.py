@@ -53,7 +53,7 @@ def describe_problems(problems: Mapping[str, str]) -> dict[str, Any]:
 
 
 def describe_path_names(path: str, examples: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the parameters of the names in a path."""
+    """Describe the names in a path as OpenAPI parameters."""
     return [
         {
             "name": name,
@@ -67,7 +67,7 @@ def describe_path_names(path: str, examples: Mapping[str, str]) -> list[dict[str
 
 
 def describe_queries(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    """Return the parameters of a query."""
+    """Describe query parameters as OpenAPI parameters."""
     return [
         {
             "name": one.name,

@@ -224,7 +224,7 @@ def _encode_value(field: Field, value: Any) -> Any:
 
 
 def describe_access(access: Access) -> Record:
-    """Return the record of the user of a request."""
+    """Return the record of the request's user and permissions."""
     user = access.user
     return {
         "user": user.name,

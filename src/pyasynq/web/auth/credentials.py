@@ -157,7 +157,7 @@ def verify_password(password: str, stored: str) -> bool:
 
 
 def password_line(name: str, role: str, queues: str, password: str) -> str:
-    """Return the line of a person for the file."""
+    """Return a person's line for the credentials file."""
     if ":" in name or not name.isprintable():
         raise ConfigurationError("a name has no colon, and no character that cannot be seen")
     _make_credential(name, role, queues, "", None)
@@ -175,7 +175,7 @@ def hash_token(token: str) -> str:
 
 
 def token_line(name: str, role: str, queues: str, expires: date, token: str) -> str:
-    """Return the line of a token for the file."""
+    """Return a token's line for the credentials file."""
     if ":" in name or not name.isprintable():
         raise ConfigurationError("a name has no colon, and no character that cannot be seen")
     _make_credential(name, role, queues, "", expires)

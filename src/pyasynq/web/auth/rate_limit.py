@@ -36,7 +36,7 @@ class RateLimit:
         return True
 
     def left(self, key: Hashable) -> int:
-        """Return how many tries are left now."""
+        """Return the number of attempts left now."""
         return self._tries - len(self._keep_recent(key))
 
     def wait_seconds(self, key: Hashable) -> float:

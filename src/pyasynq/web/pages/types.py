@@ -29,7 +29,7 @@ _SCAN: Final = 500
 _SECONDS: Final = 10.0
 _SHOWN: Final = 200
 STATES_WITH_STATISTICS: Final = frozenset({TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED})
-"""States that have a column next to statistics, where there is room for three."""
+"""Task states that have a column if statistics are shown, which leave room for three."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class TypesView:
     rows: tuple[TypeSummary, ...]
     has_statistics: bool
     states: frozenset[TaskState]
-    """States that have a column: next to statistics there is room for three."""
+    """Task states that have a column; only three if statistics are shown."""
     total: int
     summary: str
     filter: str

@@ -32,7 +32,7 @@ _MOST_JOBS: Final = 10_000
 
 
 async def answer_command(parts: DoorParts, line: bytes) -> bytes:
-    """Return the answer to a line."""
+    """Return the answer to a command line of the text protocol."""
     word, *arguments = line.decode("utf-8", "replace").split() or [""]
     command = _COMMANDS.get(word.lower())
     if command is None:

@@ -193,7 +193,7 @@ class ClientSide:
                     raise  # its locks change faster than they can be read
 
     async def _wait(self, queue: str, task_id: str) -> None:
-        """Tell the end of a job."""
+        """Wait for the end of a job, and tell the client."""
         try:
             end = await self._parts.client.wait(queue, task_id)
         except PyasynqError as error:

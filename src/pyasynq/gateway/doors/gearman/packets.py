@@ -138,6 +138,6 @@ async def read_packet(reader: asyncio.StreamReader, first: bytes, largest: int) 
 
 
 def write_packet(kind: PacketType, *arguments: bytes) -> bytes:
-    """Return a response."""
+    """Encode a response packet."""
     data = _NUL.join(arguments)
     return _HEADER.pack(RESPONSE_MAGIC, kind, len(data)) + data

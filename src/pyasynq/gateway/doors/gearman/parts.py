@@ -63,7 +63,7 @@ class DoorParts:
         return sorted(name for name, one in self.list_types().items() if one.kind == "worker")
 
     def list_queues(self) -> Collection[str]:
-        """Return the names of all types."""
+        """Return the names of all task types, which are also the names of their queues."""
         return self.list_types().keys()
 
     async def count_workers(self) -> Counter[str]:

@@ -34,7 +34,7 @@ class Isolation:
     missing: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Return a clause for the log."""
+        """Return a clause about the isolation for the log."""
         kind = "process trees and control groups" if self.group is not None else "process trees"
         return f"commands are isolated by {kind}" + "".join(f"; missing: {one}" for one in self.missing)
 

@@ -88,7 +88,7 @@ class Deliveries:
         self._forbidden = await find_redis_addresses(self._redis)
 
     def rule_of(self, template: UrlTemplate) -> HostRule:
-        """Return the rule for a type's host."""
+        """Return the rule for the host of a task type."""
         return find_host_rule(self._rules, template.host, template.port)
 
     async def deliver(self, attempt: Attempt, configuration: TaskConfiguration) -> HostedOutcome | Throttled:
