@@ -72,7 +72,7 @@ build_report.enqueue_sync(2026)
 def read_state(database: Path) -> str:
     """Return the state of order 1."""
     with closing(sqlite3.connect(database)) as connection, suppress(sqlite3.OperationalError):
-        return "".join(*connection.execute("SELECT state FROM orders WHERE id = 1"))
+        return "".join(state for (state,) in connection.execute("SELECT state FROM orders WHERE id = 1"))
     return ""
 
 
