@@ -36,6 +36,7 @@ pytest_plugins = [
     "tests.fix_tls",
     "tests.fix_worker",
     "tests.fix_children",
+    "tests.collection",
     "tests.sampling",
 ]
 

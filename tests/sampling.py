@@ -1,8 +1,10 @@
 """Samples of slow tests: `make test` runs a few, drawn by a seed, and `make test-long` the others.
 
 `@pytest.mark.sample(3)` on a parametrized test draws three of its cases. A run that names
-neither paths nor tests draws a share of each file of end-to-end tests, which start interpreters.
-What is not drawn gets the mark `left_out`. PYASYNQ_TEST_SEED sets the seed, which every run prints.
+neither paths nor tests draws a third of each file of end-to-end tests, which start interpreters,
+and half of each file of contract tests. A run that records scripts takes all contract tests:
+the mutants need them. What is not drawn gets the mark `left_out`. PYASYNQ_TEST_SEED sets the seed,
+which every run prints.
 PYASYNQ_TEST_SHARE=0.4 then draws two fifths of all tests that a run has selected.
 """
 
@@ -19,8 +21,8 @@ import pytest
 SEED: Final = "PYASYNQ_TEST_SEED"
 SHARE: Final = "PYASYNQ_TEST_SHARE"
 _DRAWS_FILES: Final = "PYASYNQ_TEST_DRAWS_FILES"
-_FILE_SHARE: Final = 1 / 3
-"""Share of a file of end-to-end tests that is drawn, and at least one test."""
+_FILE_SHARES: Final = {"end_to_end": 1 / 3, "contract": 1 / 2}
+"""Share of each file that is drawn, by tier; at least one test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,10 +76,18 @@ class ShareOfAll:
 def _draw_from_files(items: list[pytest.Item]) -> None:
     files: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if "end_to_end" in item.path.parts and not _is_left_out(item):
-            files[item.path.name].append(item)
+        if not _is_left_out(item):
+            files[item.nodeid.partition("::")[0]].append(item)
     for name, tests in files.items():
-        _leave_out(tests, math.ceil(len(tests) * _FILE_SHARE), name)
+        _leave_out(tests, math.ceil(len(tests) * file_share(name)), name)
+
+
+def file_share(name: str) -> float:
+    """Return the share of a file of tests that is drawn, by its path below the project's root."""
+    tier = name.split("/")[1]
+    if tier == "contract" and "RECORD_SCRIPTS_TO" in os.environ:
+        return 1
+    return _FILE_SHARES.get(tier, 1)
 
 
 def _is_left_out(item: pytest.Item) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.sampling import left_out
+from tests.sampling import file_share, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,3 +36,22 @@ def test_a_seed_draws_the_same_again_and_others_draw_all_in_the_end() -> None:
 def test_each_name_draws_for_itself() -> None:
     """Else the same place of every file would be drawn."""
     assert 1 < len({tuple(drawn(CASES, 3, f"7 file {number}")) for number in range(5)})
+
+
+@pytest.mark.parametrize(
+    ("name", "recording", "share"),
+    [
+        ("tests/unit/test_sampling.py", False, 1),
+        ("tests/contract/web/test_pages.py", False, 1 / 2),
+        ("tests/contract/web/test_pages.py", True, 1),
+        ("tests/end_to_end/test_processes.py", True, 1 / 3),
+    ],
+)
+def test_a_share_of_each_file_is_drawn_by_its_tier(
+    name: str, recording: bool, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that records scripts takes all contract tests, since the mutants need them."""
+    monkeypatch.delenv("RECORD_SCRIPTS_TO", raising=False)
+    if recording:
+        monkeypatch.setenv("RECORD_SCRIPTS_TO", "folder")
+    assert share == file_share(name)
