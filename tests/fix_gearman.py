@@ -12,8 +12,8 @@ from pyasynq.client import Client
 from pyasynq.gateway.configurations import GearmanSettings, parse_service_file
 from pyasynq.gateway.doors.gearman import GearmanDoor
 from pyasynq.gateway.doors.gearman.packets import PacketType
-from pyasynq.gateway.worker_reports import WorkerReports
-from pyasynq.operations import Operator, User
+from pyasynq.gateway.instance_reports import InstanceReports
+from pyasynq.operations import Operator, User, report_lease_workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -49,7 +49,7 @@ async def opened(
             list_types=lambda: tasks,
             retry_delay=lambda _queue, _retried: 3_600.0,
         )
-        reports = WorkerReports(operator, door.workers, rest=0.05)
+        reports = InstanceReports("workers", operator, door.workers, report_lease_workers, rest=0.05)
         await door.start()
         reports.start()
         try:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.api_keys import MAX_API_KEYS
 from pyasynq._broker.operating.configurations import MAX_CONFIGURATIONS
-from pyasynq._broker.operating.lease_workers import MAX_REPORT_BYTES
+from pyasynq._broker.operating.instance_reports import MAX_REPORT_BYTES
 from pyasynq._broker.operating.snoozes import MAX_SNOOZES, decode_snooze
 from pyasynq._broker.operating.views import MAX_VIEWS
 from pyasynq._wire.keys import (
     API_KEYS_KEY,
     AUDIT_KEY,
     CONFIGURATIONS_KEY,
+    DELIVERIES_KEY,
     LEASE_WORKERS_KEY,
     REFUSED_KEY,
     SNOOZED_KEY,
@@ -20,6 +21,7 @@ from pyasynq._wire.keys import (
 )
 from pyasynq.operations.api_keys import decode_api_key
 from pyasynq.operations.audit import decode_entry
+from pyasynq.operations.deliveries import decode_delivery_report
 from pyasynq.operations.lease_workers import decode_report
 from pyasynq.operations.type_configurations import decode_content
 from pyasynq.operations.views import decode_view
@@ -42,6 +44,7 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
     yield from _configuration_violations(client)
     yield from _api_key_violations(client)
     yield from _lease_worker_violations(client)
+    yield from _delivery_violations(client)
     for key, names in _FIELDS.items():
         if client.type(key) != b"stream":
             continue
@@ -99,6 +102,18 @@ def _lease_worker_violations(client: RedisClient) -> Iterator[str]:
         read = decode_report(name.decode().partition(".")[0], report)
         if not second.isdigit() or read is None or len(report) > MAX_REPORT_BYTES:
             yield f"{LEASE_WORKERS_KEY} says {value!r} of {name!r}"
+
+
+def _delivery_violations(client: RedisClient) -> Iterator[str]:
+    if client.type(DELIVERIES_KEY) != b"hash":
+        return
+    if client.ttl(DELIVERIES_KEY) < 0:
+        yield f"{DELIVERIES_KEY} never expires"
+    for name, value in client.hgetall(DELIVERIES_KEY).items():
+        second, _, report = value.partition(b" ")
+        read = decode_delivery_report(report)
+        if not second.isdigit() or read is None or len(report) > MAX_REPORT_BYTES:
+            yield f"{DELIVERIES_KEY} says {value!r} of {name!r}"
 
 
 def _view_violations(client: RedisClient) -> Iterator[str]:

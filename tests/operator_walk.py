@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._broker.attempt_counts import count_attempts
 from pyasynq._broker.operating.api_keys import write_api_key
 from pyasynq._broker.operating.configurations import write_configuration
-from pyasynq._broker.operating.lease_workers import write_reports
+from pyasynq._broker.operating.instance_reports import (
+    DELIVERY_REPORTS,
+    LEASE_WORKER_REPORTS,
+    write_reports,
+)
 from pyasynq._broker.operating.operations import create_operation, write_tasks
 from pyasynq._broker.operating.views import write_view
 from pyasynq._broker.servers import write_server_state
@@ -15,6 +19,7 @@ from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from pyasynq.operations import Act, OperationOptions, Targets, User
 from pyasynq.operations.api_keys import encode_api_key, make_api_key
+from pyasynq.operations.deliveries import DeliveryReport, FailedExchange, encode_delivery_report
 from pyasynq.operations.lease_workers import HeldTask, LeaseWorkerReport, encode_report
 from pyasynq.operations.operation import Scope
 from pyasynq.operations.operation_record import encode_operation, encode_tasks
@@ -107,7 +112,24 @@ def fill(client: RedisClient, perform: Perform) -> None:
         report = LeaseWorkerReport(
             f"w{QUEUES.index(queue)}", key_id=KEY.key.id, queues=QUEUES, seen=NOW.seconds, tasks=held
         )
-        perform(write_reports([(f"{report.id}.one", encode_report(report))], NOW))
+        exchange = FailedExchange(
+            queue,
+            f"fails-in-{queue}",
+            1,
+            NOW.to_datetime(),
+            0.1,
+            "POST",
+            "https://a.example/",
+            (("Authorization", SECRET),),
+            500,
+            ERROR,
+            (("Set-Cookie", SECRET),),
+            PAYLOAD,
+        )
+        called = DeliveryReport("a.example", queue, seen=NOW.seconds, failed=exchange)
+        called.note(500, 0.1, NOW.seconds)
+        perform(write_reports(DELIVERY_REPORTS, [(f"{called.id}.one", encode_delivery_report(called))], NOW))
+        perform(write_reports(LEASE_WORKER_REPORTS, [(f"{report.id}.one", encode_report(report))], NOW))
     perform(write_api_key(KEY.key.id, b"", encode_api_key(KEY.key)))
     texts = [entry(f"entry-of-{queue}", f'Queue("{queue}")', payload=PAYLOAD) for queue in QUEUES]
     announce(client, "scheduler", *texts, lapses=NOW.seconds + 60)
@@ -129,6 +151,7 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "delete_type_configuration": ((queue,), {}),
         "api_keys": ((), {}),
         "lease_workers": ((), {}),
+        "deliveries": ((), {}),
         "api_key": ((KEY.key.id,), {}),
         "make_api_key": (("billing", ["tasks:write"]), {}),
         "rotate_api_key": ((KEY.key.id,), {}),

@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._wire.keys import queue_keys
 from pyasynq.operations import (
+    HIDDEN_VALUE,
+    DeliveryReport,
+    FailedExchange,
     HeldTask,
     LeaseWorkerReport,
     Operator,
     User,
     make_worker_id,
+    report_deliveries,
     report_lease_workers,
 )
 from pyasynq.operations import sync as blocking
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.invariants import RedisClient
 
 _SCHEMA: Final = {
@@ -46,6 +53,14 @@ TYPES: Final[dict[str, dict[str, Any]]] = {
     "exports": {"max_run": 2, "timeout": 7_200.0, "managed": "api"},
     "emails": {"rate": "100/m", "managed": "file"},
     "images": {"max_run": 8, "managed": "file"},
+    "invoices": {
+        "kind": "http",
+        "url": "https://billing.example/invoices/{order_id}",
+        "method": "PUT",
+        "timeout": 30.0,
+        "managed": "file",
+    },
+    "notices": {"kind": "http", "url": "https://notices.example:8443/v2", "managed": "file"},
     "billing_reconciliation_with_a_name_that_is_longer_than_any_column_should_have_to_bear": {
         "managed": "file"
     },
@@ -78,6 +93,110 @@ def announce_lease_workers(url: str, *, held: str = "") -> None:
     # Playwright runs an event loop in the thread of its tests.
     with ThreadPoolExecutor(1) as threads:
         threads.submit(lambda: asyncio.run(_report_workers(url, held))).result()
+
+
+def announce_deliveries(url: str) -> None:
+    """Let two instances of the service report requests: to a host that is well, and to one that throttles."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(_report_deliveries(url))).result()
+
+
+def announce_failed_delivery(url: str, host: str, queue: str, body: bytes = b"") -> None:
+    """Let an instance report one request, whose attempt failed."""
+
+    async def report() -> None:
+        one = _called(host, queue, {500: 1})
+        one.failed = FailedExchange(
+            queue,
+            "a",
+            1,
+            datetime.now(UTC),
+            0.1,
+            "POST",
+            f"https://{host}/",
+            (("X-Team", "maps"), ("Authorization", "hush")),
+            500,
+            "the host answered 500",
+            (("X-Api-Key", "hush"),),
+            body,
+        )
+        async with Operator(url, User.with_role("mira", "admin")) as operator:
+            await report_deliveries(operator, "instance-1", [one])
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(report())).result()
+
+
+def announce_hostile_deliveries(url: str, texts: Sequence[str]) -> None:
+    """Let an instance report requests whose every text is one of these."""
+
+    async def report() -> None:
+        reports = [_called(text, f"q{number}-{text}", {500: 1}) for number, text in enumerate(texts)]
+        for one, text in zip(reports, texts, strict=True):
+            one.failed = FailedExchange(
+                one.queue,
+                text,
+                1,
+                datetime.now(UTC),
+                0.1,
+                text,
+                text,
+                ((text, text),),
+                500,
+                text,
+                ((text, text),),
+                text.encode(),
+            )
+        async with Operator(url, User.with_role("mira", "admin")) as operator:
+            await report_deliveries(operator, "instance-1", reports)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(report())).result()
+
+
+async def _report_deliveries(url: str) -> None:
+    now = time.time()
+    invoices = _called("billing.example", "invoices", {200: 1_843, 404: 2, 422: 9, 500: 31, 0: 4})
+    invoices.failed = FailedExchange(
+        "invoices",
+        "invoice-20261123-4711",
+        attempt=2,
+        at=datetime.fromtimestamp(now - 48, UTC),
+        seconds=0.183,
+        method="PUT",
+        url="https://billing.example/invoices/{order_id}",
+        headers=(
+            ("Content-Type", "application/json"),
+            ("Authorization", HIDDEN_VALUE),
+            ("webhook-id", "msg_ortqx2mkfzr3jbvtn4w5lyzd6e"),
+            ("webhook-signature", HIDDEN_VALUE),
+            ("X-Pyasynq-Task-Id", "invoice-20261123-4711"),
+            ("X-Pyasynq-Attempt", "2"),
+        ),
+        status=500,
+        reason="the host answered 500 Internal Server Error",
+        answer_headers=(("Content-Type", "application/json"), ("Set-Cookie", HIDDEN_VALUE)),
+        answer_body=b'{\n  "error": "deadlock detected",\n  "order_id": 4711,\n  "retry": true\n}',
+    )
+    other = _called("billing.example", "invoices", {200: 977, 500: 11})
+    shared = _called("billing.example", "payments", {200: 402})
+    notices = _called("notices.example:8443", "notices", {200: 210, 429: 88})
+    notices.throttled_since, notices.throttled_until = now - 95, now + 600
+    gone = _called("legacy.example", "images", {410: 1})
+    gone.gone_at = now - 240
+    async with Operator(url, User.with_role("mira", "admin")) as operator:
+        await report_deliveries(operator, "instance-1", [invoices, shared, notices, gone])
+        await report_deliveries(operator, "instance-2", [other])
+
+
+def _called(host: str, queue: str, statuses: dict[int, int]) -> DeliveryReport:
+    """Return the report of requests whose durations go from a few milliseconds to half a second."""
+    report = DeliveryReport(host, queue)
+    now = time.time()
+    for status, number in statuses.items():
+        for one in range(number):
+            report.note(status, 0.004 + 0.5 * (one / number) ** 6, now - 20)
+    return report
 
 
 def first_active(client: RedisClient, queue: str) -> str:

@@ -32,6 +32,7 @@ TWINS = {
                 "attention",
                 "audit",
                 "bulk",
+                "deliveries",
                 "doctor",
                 "lease_workers",
                 "operations",

@@ -20,6 +20,7 @@ from pyasynq.web import dashboard
 from tests.browser.conftest import Site, connect, serve, window
 from tests.browser.test_every_page import WATCH_POLICY
 from tests.factories import Tasks
+from tests.shop_service import announce_hostile_deliveries
 from tests.visiting import links_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def hostile_site() -> Iterator[Site]:
         with Operator(server.url, User.with_role(CORPUS[0], "admin")) as operator:
             operator.pause_queue(f"q1-{CORPUS[1]}", reason=CORPUS[1])
             operator.add_mark(CORPUS[2])
+        announce_hostile_deliveries(server.url, CORPUS)
         with serve(dashboard(server.url, title=CORPUS[0], environment=CORPUS[4])) as address:
             yield Site(server.url, address)
 

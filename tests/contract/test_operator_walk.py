@@ -48,6 +48,7 @@ LEAST_ROLE = {
             "types",
             "servers",
             "lease_workers",
+            "deliveries",
             "schedules",
         ),
         "viewer",

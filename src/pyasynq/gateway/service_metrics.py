@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ServiceMetrics:
-    """Counts requests, leases and new tasks. Any thread may read it."""
+    """Counts requests, leases, new and hosted tasks. Any thread may read it."""
 
     def __init__(self) -> None:
         self._store = MetricStore()
@@ -50,6 +50,11 @@ class ServiceMetrics:
     def note_lapsed(self, event: TaskRecovered | LeaseLapsed) -> None:
         """Count a task that is put back because its lease has ended."""
         self._store.add("pyasynq_service_leases_lapsed_total", (event.queue,))
+
+    def note_delivery(self, host: str, status: str, seconds: float) -> None:
+        """Count a request of a hosted task, by the class of its status."""
+        self._store.add("pyasynq_service_deliveries_total", (host, status))
+        self._store.observe("pyasynq_service_delivery_seconds", seconds, (host,))
 
     def measure(self, *, parked: int, held: int) -> None:
         """Set the gauges.

@@ -327,6 +327,21 @@ _SERVICE: Final = (
         "outcome",
         origin=Origin.SERVICE,
     ),
+    _counter(
+        "pyasynq_service_deliveries_total",
+        "Number of requests of tasks of the kind http, by class of status: 2xx and so on, or none.",
+        "host",
+        "status",
+        origin=Origin.SERVICE,
+    ),
+    Family(
+        "pyasynq_service_delivery_seconds",
+        MetricType.HISTOGRAM,
+        "Time until requests of tasks of the kind http were answered, or had failed without an answer.",
+        ("host",),
+        Origin.SERVICE,
+        RUN_SECONDS,
+    ),
 )
 
 FAMILIES: Final = {one.name: one for one in (*_ASYNQ, *_QUEUES, *_WORKERS, *_SUPERVISOR, *_OTHERS, *_SERVICE)}

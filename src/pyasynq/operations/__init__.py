@@ -11,6 +11,17 @@ if TYPE_CHECKING:
     from .api_keys import SCOPES, ApiKey, IssuedApiKey
     from .attention import find_attention
     from .audit import AuditEntry, AuditFilters, AuditPage
+    from .deliveries import (
+        HIDDEN_VALUE,
+        MOST_BODY,
+        DeliveryReport,
+        FailedExchange,
+        HostDeliveries,
+        add_counts,
+        class_of_status,
+        find_duration,
+        report_deliveries,
+    )
     from .doctoring import Examination
     from .finding import Attention, AttentionFinding, FindingAction
     from .host_gates import GateAnswer, HostGate
@@ -51,6 +62,17 @@ _EXPORTS_BY_MODULE: Final = {
     "api_keys": ("ApiKey", "IssuedApiKey", "SCOPES"),
     "attention": ("find_attention",),
     "audit": ("AuditEntry", "AuditFilters", "AuditPage"),
+    "deliveries": (
+        "DeliveryReport",
+        "FailedExchange",
+        "HIDDEN_VALUE",
+        "HostDeliveries",
+        "MOST_BODY",
+        "add_counts",
+        "class_of_status",
+        "find_duration",
+        "report_deliveries",
+    ),
     "doctoring": ("Examination",),
     "finding": ("Attention", "AttentionFinding", "FindingAction"),
     "importing": ("ImportReport", "parse_task_line"),
@@ -93,8 +115,10 @@ _MODULE_BY_EXPORT: Final = MappingProxyType(
 
 __all__ = [
     "DEFAULT_THRESHOLDS",
+    "HIDDEN_VALUE",
     "MASK",
     "MAX_FOUND",
+    "MOST_BODY",
     "ROLES",
     "SCOPES",
     "STATES_OF_ACT",
@@ -109,10 +133,13 @@ __all__ = [
     "AuditFilters",
     "AuditPage",
     "Budget",
+    "DeliveryReport",
     "Examination",
+    "FailedExchange",
     "FindingAction",
     "GateAnswer",
     "HeldTask",
+    "HostDeliveries",
     "HostGate",
     "ImportReport",
     "IssuedApiKey",
@@ -142,14 +169,18 @@ __all__ = [
     "User",
     "Verb",
     "Withheld",
+    "add_counts",
     "choose_servers",
+    "class_of_status",
     "find_attention",
+    "find_duration",
     "make_worker_id",
     "needs_reason",
     "needs_server_number",
     "parse_request_rate",
     "parse_task_line",
     "present",
+    "report_deliveries",
     "report_lease_workers",
     "spend_key_request",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._broker.operating import lease_workers as plans
+from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, write_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -228,4 +228,4 @@ async def report_lease_workers(
     """
     named = [(f"{report.id}.{instance}", encode_report(report)) for report in reports]
     door = operator._inspector  # noqa: SLF001 - of this package
-    return await door.run(plans.write_reports(named, door.redis_now()))
+    return await door.run(write_reports(LEASE_WORKER_REPORTS, named, door.redis_now()))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyasynq.task import TaskInfo
 
+    from .deliveries import FailedExchange
     from .secret_names import SecretFields
 
 MASK: Final = "[redacted]"
@@ -146,6 +147,21 @@ class Redactor:
     def headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return headers without the values of those that are secrets by their names."""
         return self._redact_headers(headers, self._names_of(""), [])
+
+    def exchange(self, exchange: FailedExchange) -> FailedExchange:
+        """Return a request and its answer without secrets, also where they are repeated."""
+        named, secrets = self._names_of(exchange.queue), list[str]()
+        headers = self._redact_headers(dict(exchange.headers), named, secrets)
+        answer_headers = self._redact_headers(dict(exchange.answer_headers), named, secrets)
+        body = self._redact_data(exchange.answer_body, named, secrets)
+        return replace(
+            exchange,
+            url=self._redact_text(exchange.url, named, secrets),
+            headers=tuple(headers.items()),
+            reason=self._redact_text(exchange.reason, named, secrets),
+            answer_headers=tuple(answer_headers.items()),
+            answer_body=body,
+        )
 
     def _redact_data(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
         try:

@@ -19,6 +19,7 @@ from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task import TaskInfo, make_unchecked_task
 
 from .audit import AuditEntry
+from .deliveries import FailedExchange
 from .finding import Attention, AttentionFinding
 from .operation import OperationInfo
 from .permissions import Permission
@@ -107,6 +108,22 @@ def _cut_task(task: TaskInfo, shown: Shown) -> Any:
     if not shown.access.sees(task.queue):
         return HIDDEN
     return shown.redactor.task(task, payload_view=shown.may_view_payload(task.queue))
+
+
+@cut_down.register
+def _cut_exchange(exchange: FailedExchange, shown: Shown) -> Any:
+    queue = exchange.queue
+    if not shown.access.sees(queue):
+        return HIDDEN
+    if shown.may_view_payload(queue):
+        return shown.redactor.exchange(exchange)
+    return replace(
+        exchange,
+        headers=(),
+        reason=shown.error(queue, queue, exchange.reason),
+        answer_headers=(),
+        answer_body=Withheld(exchange.answer_body),
+    )
 
 
 @cut_down.register

@@ -112,6 +112,7 @@ _NAVIGATION: Final = (
         "Task service",
         (
             ("task-types", "Task types", ("task-types",)),
+            ("deliveries", "Deliveries", ("deliveries",)),
             ("workers", "Workers elsewhere", ("workers",)),
             ("keys", "API keys", ("keys",)),
         ),

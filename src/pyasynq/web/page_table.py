@@ -8,6 +8,7 @@ from pyasynq.web.pages.api_keys import api_keys_page, new_key_page
 from pyasynq.web.pages.attention import attention_page
 from pyasynq.web.pages.audit import audit_page
 from pyasynq.web.pages.bulk import bulk_page
+from pyasynq.web.pages.deliveries import deliveries_page, delivery_host_page
 from pyasynq.web.pages.doctor import doctor_page, repair_question
 from pyasynq.web.pages.enqueue import enqueue_page
 from pyasynq.web.pages.errors import errors_page
@@ -43,6 +44,8 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/schedules": schedules_page,
     "/task-types": task_types_page,
     "/task-types/{type}": task_type_page,
+    "/deliveries": deliveries_page,
+    "/deliveries/{host}": delivery_host_page,
     "/workers": lease_workers_page,
     "/keys": api_keys_page,
     "/operations": operations_page,

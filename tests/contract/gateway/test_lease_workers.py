@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._broker.operating.lease_workers import MAX_REPORTS, write_reports
+from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, write_reports
 from pyasynq._wire.keys import LEASE_WORKERS_KEY
 from pyasynq.gateway.leases.bodies import WorkerDescription
 from pyasynq.gateway.leases.worker_table import WorkerTable
@@ -84,7 +84,8 @@ def test_a_user_sees_the_workers_of_visible_queues(redis_url: str, perform: Perf
     """Without the names of the others."""
     report = LeaseWorkerReport("w", key_id="k", queues=("mine", "theirs"), seen=float(NOW.seconds))
     other = LeaseWorkerReport("v", key_id="k", queues=("theirs",), seen=float(NOW.seconds))
-    perform(write_reports([(f"{one.id}.i", encode_report(one)) for one in (report, other)], None))
+    named = [(f"{one.id}.i", encode_report(one)) for one in (report, other)]
+    perform(write_reports(LEASE_WORKER_REPORTS, named, None))
     user = User.with_role("mira", "viewer", queues=["mine"])
     with blocking.Operator(redis_url, user) as operator:
         assert [("w", ("mine",))] == [(one.id, one.queues) for one in operator.lease_workers()]
@@ -93,10 +94,10 @@ def test_a_user_sees_the_workers_of_visible_queues(redis_url: str, perform: Perf
 def test_reports_are_bounded_and_end(redis_client: RedisClient, perform: Perform) -> None:
     """A program that makes up workers fills neither Redis nor pages."""
     data = encode_report(LeaseWorkerReport("w", key_id="k", queues=("q",), seen=float(NOW.seconds)))
-    reports = [(f"w{at}.i", data) for at in range(MAX_REPORTS + 3)]
-    assert 3 == perform(write_reports(reports, NOW))
-    assert 0 == perform(write_reports(reports[:10], NOW))
-    assert MAX_REPORTS == redis_client.hlen(LEASE_WORKERS_KEY)
+    reports = [(f"w{at}.i", data) for at in range(LEASE_WORKER_REPORTS.most + 3)]
+    assert 3 == perform(write_reports(LEASE_WORKER_REPORTS, reports, NOW))
+    assert 0 == perform(write_reports(LEASE_WORKER_REPORTS, reports[:10], NOW))
+    assert LEASE_WORKER_REPORTS.most == redis_client.hlen(LEASE_WORKERS_KEY)
     assert 0 < redis_client.ttl(LEASE_WORKERS_KEY) <= 600
 
 

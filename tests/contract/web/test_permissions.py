@@ -17,6 +17,7 @@ from pyasynq.web import dashboard
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import announce_schedules, announce_servers
+from tests.shop_service import announce_failed_delivery
 from tests.snapshots import snapshot
 from tests.visiting import ABROAD, form_token, visiting
 
@@ -79,6 +80,8 @@ ROWS: Final[dict[str, Row]] = {
     "POST /new-task-type": Row(
         "new-task-type", "401 403 403 303 403", {"version": "0", "name": "resize", "sure": "yes"}
     ),
+    "GET /deliveries": Row("deliveries", _PAGE),
+    "GET /deliveries/{host}": Row("deliveries/a.example", _QUEUE),
     "GET /workers": Row("workers", _PAGE),
     "GET /keys": Row("keys", "401 403 403 200 403"),
     "GET /keys/new": Row("keys/new", "401 403 403 200 403"),
@@ -262,6 +265,7 @@ def _fill(client: RedisClient, url: str) -> tuple[str, str]:
     client.set(images.keys.paused, "1")
     announce_servers(url)
     announce_schedules(client)
+    announce_failed_delivery(url, "a.example", "emails")
     with Operator(url, User.with_role("mira", "admin")) as operator:
         version = operator.set_type_configuration("emails", {"managed": "api"}).version
         return operator.start_operation("archive", Targets({"emails": ["b"]})).operation, str(version)

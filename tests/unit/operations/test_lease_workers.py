@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyasynq._broker.operating.lease_workers import MAX_REPORT_BYTES
+from pyasynq._broker.operating.instance_reports import MAX_REPORT_BYTES
 from pyasynq.operations import HeldTask, LeaseWorkerReport, make_worker_id
 from pyasynq.operations.lease_workers import decode_report, encode_report, merge_reports
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,14 +29,15 @@ from pyasynq.gateway.doors.gearman import GearmanDoor
 from pyasynq.gateway.hosted.cmd.commands import HostedCommands
 from pyasynq.gateway.hosted.hosted_worker import HostedWorker
 from pyasynq.gateway.hosted.http.delivery import Deliveries
+from pyasynq.gateway.hosted.http.delivery_table import DeliveryTable
+from pyasynq.gateway.instance_reports import InstanceReports
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import CALLBACK_KEY, missing_scope, no_key
 from pyasynq.gateway.leases.leased_tasks import seal_attempt
 from pyasynq.gateway.request_trace import carry_trace, tracing
 from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.gateway.waits import Waits
-from pyasynq.gateway.worker_reports import WorkerReports
-from pyasynq.operations import HostGate, Operator, User
+from pyasynq.operations import HostGate, Operator, User, report_deliveries, report_lease_workers
 from pyasynq.web.api.parameters import read_parameters
 from pyasynq.web.api.paths import PathTable, raw_path
 from pyasynq.web.api.problem import ProblemError
@@ -134,13 +135,19 @@ class TaskService:
             events=count_lapses(self.metrics),
             metrics=self.metrics,
         )
-        self._reports = WorkerReports(self._operator, self._leases.workers)
+        deliveries = DeliveryTable(self.metrics)
         self._commands = HostedCommands(file.tasks if runs_hosted else {}, file.commands)
-        self._hosted = self._make_hosted_worker(file, keyring) if runs_hosted else None
+        self._hosted = self._make_hosted_worker(file, keyring, deliveries) if runs_hosted else None
         self._shares_ports = shares_ports
         self._gearman = None if file.gearman is None else self._make_gearman_door(file, file.gearman)
+        self._reports: list[InstanceReports[Any]] = [
+            InstanceReports("workers", self._operator, self._leases.workers, report_lease_workers),
+            InstanceReports("deliveries", self._operator, deliveries, report_deliveries),
+        ]
         self._gearman_reports = (
-            None if self._gearman is None else WorkerReports(self._operator, self._gearman.workers)
+            None
+            if self._gearman is None
+            else InstanceReports("workers", self._operator, self._gearman.workers, report_lease_workers)
         )
         self._app = Starlette(
             routes=lease_routes(self._leases, self._admit_worker, self._gate.admitting),
@@ -182,12 +189,13 @@ class TaskService:
         """Configuration of each task type, by name, as this instance knows it."""
         return {name: one for name, (one, _) in self._follower.types.items()}
 
-    def _make_hosted_worker(self, file: ServiceFile, keyring: Keyring) -> HostedWorker:
+    def _make_hosted_worker(self, file: ServiceFile, keyring: Keyring, table: DeliveryTable) -> HostedWorker:
         deliveries = Deliveries(
             file.hosts,
             redis=file.service.redis,
             own_ports={file.service.port},
             seal=lambda attempt: seal_attempt(attempt, keyring, CALLBACK_KEY.id),
+            table=table,
         )
         return HostedWorker(
             file.service.redis,
@@ -229,7 +237,8 @@ class TaskService:
             RedisError: Redis cannot be reached.
         """
         await self._follower.start()
-        self._reports.start()
+        for reports in self._reports:
+            reports.start()
         if self._hosted is not None and not self._waits.is_ending:
             self._hosted.start()
         self._gate.lag.start()
@@ -295,7 +304,8 @@ class TaskService:
         self._gate.lag.stop()
         await self._follower.close()
         await self._leases.close()
-        await self._reports.close()
+        for reports in self._reports:
+            await reports.close()
         if self._gearman_reports is not None:
             await self._gearman_reports.close()
         await self._client.close()

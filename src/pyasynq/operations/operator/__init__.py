@@ -7,6 +7,7 @@ from .attention import AttentionOperator
 from .audit import AuditOperator
 from .bulk import BulkOperator
 from .configurations import ConfigurationOperator
+from .deliveries import DeliveryOperator
 from .doctor import DoctorOperator
 from .lease_workers import LeaseWorkerOperator
 from .operations import OperationOperator
@@ -31,6 +32,7 @@ class Operator(
     ConfigurationOperator,
     ApiKeyOperator,
     LeaseWorkerOperator,
+    DeliveryOperator,
     DoctorOperator,
     AttentionOperator,
 ):

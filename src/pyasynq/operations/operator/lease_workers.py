@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.operating import lease_workers as plans
+from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, read_reports
+from pyasynq._broker.operating.lease_workers import find_leased
 from pyasynq.operations.lease_workers import decode_report, merge_reports
 
 from .search import SearchOperator
@@ -22,7 +23,7 @@ class LeaseWorkerOperator(SearchOperator):
         Queues that the user does not see are left out, as are workers with only such queues.
         """
         now = self._inspector.now()
-        found = await self._inspector.run(plans.read_reports(now))
+        found = await self._inspector.run(read_reports(LEASE_WORKER_REPORTS, now))
         read = [
             (at, decode_report(name.partition(".")[0], data)) for name, (at, data) in sorted(found.items())
         ]
@@ -34,7 +35,7 @@ class LeaseWorkerOperator(SearchOperator):
             for task in report.tasks:
                 held.setdefault(task.queue, set()).add(task.task_id)
         leased = {
-            queue: await self._inspector.run(plans.find_leased(queue, sorted(ids), now))
+            queue: await self._inspector.run(find_leased(queue, sorted(ids), now))
             for queue, ids in held.items()
         }
         workers = merge_reports(reports, leased, now.seconds)

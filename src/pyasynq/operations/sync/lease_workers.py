@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.operating import lease_workers as plans
+from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, read_reports
+from pyasynq._broker.operating.lease_workers import find_leased
 from pyasynq.operations.lease_workers import decode_report, merge_reports
 
 from .search import SearchOperator
@@ -23,7 +24,7 @@ class LeaseWorkerOperator(SearchOperator):
         Queues that the user does not see are left out, as are workers with only such queues.
         """
         now = self._inspector.now()
-        found = self._inspector.run(plans.read_reports(now))
+        found = self._inspector.run(read_reports(LEASE_WORKER_REPORTS, now))
         read = [
             (at, decode_report(name.partition(".")[0], data)) for name, (at, data) in sorted(found.items())
         ]
@@ -35,7 +36,7 @@ class LeaseWorkerOperator(SearchOperator):
             for task in report.tasks:
                 held.setdefault(task.queue, set()).add(task.task_id)
         leased = {
-            queue: self._inspector.run(plans.find_leased(queue, sorted(ids), now))
+            queue: self._inspector.run(find_leased(queue, sorted(ids), now))
             for queue, ids in held.items()
         }
         workers = merge_reports(reports, leased, now.seconds)

@@ -14,6 +14,7 @@ from pyasynq.operations.audit import AuditFilters
 from pyasynq.web import formats
 from pyasynq.web.configuration_form import FORM_FIELDS, is_editable, select_fields, show_field, write_field
 from pyasynq.web.page import Page
+from pyasynq.web.pages.deliveries import DELIVERIES_SECTION, find_host
 from pyasynq.web.pages.lease_workers import LeaseWorkerRow, build_lease_worker_rows, read_lease_workers
 from pyasynq.web.pages.queues import read_queues, read_servers
 from pyasynq.web.pages.task_types import SECTION, TaskTypeRow, build_type_row, read_configured_types
@@ -80,6 +81,9 @@ class TaskTypeView:
     figures: tuple[tuple[str, str, str], ...]
     """Label, number and address of tasks in each state."""
     queue_href: str
+    host: str
+    """Host that tasks of the kind `http` call; empty for other kinds."""
+    host_href: str
     statistics_href: str
     enqueue_href: str
     edit_href: str
@@ -136,6 +140,8 @@ async def task_type_page(ask: PageRequest) -> Page:
         worker_command=f"pyasynq worker MODULE:APP --queues {shlex.quote(visible(name))}",
         figures=_figures(ask, name, info),
         queue_href=ask.links.to("queues", name) if info is not None else "",
+        host=visible(find_host(stored.content)),
+        host_href=ask.links.to(DELIVERIES_SECTION, find_host(stored.content)),
         statistics_href=ask.links.to("types", name),
         enqueue_href=ask.links.to("enqueue", type=name, queue=name, sample="yes")
         if ask.may("enqueue", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import ssl
@@ -16,11 +17,14 @@ from pyasynq._visible_text import visible
 from pyasynq.control import Archive, Retry
 from pyasynq.errors import ConfigurationError
 from pyasynq.gateway.configurations import HostRule, find_host_rule
+from pyasynq.gateway.configurations.host_rule import DEFAULT_PORTS
 from pyasynq.gateway.configurations.url_template import TemplateError, UrlTemplate
 from pyasynq.gateway.hosted.outcome import HandedOver
+from pyasynq.operations import MOST_BODY
 
+from .delivery_table import DeliveryTable, ReceivedAnswer, SentRequest
 from .guard import Guard, RefusedAddressError, guarded_connector
-from .outcomes import Throttled, judge_answer
+from .outcomes import Gone, Throttled, judge_answer
 from .redis_addresses import find_redis_addresses
 from .signature import message_id, read_signing_secret, signature_headers
 
@@ -47,6 +51,8 @@ _LARGEST_HEAD: Final = 64_000
 _RESULT_BYTES: Final = 20_000
 """Maximum number of bytes of an answer that are kept as the result."""
 _CHUNK_BYTES: Final = 16_384
+_FAILED_SECONDS: Final = 0.5
+"""Seconds for the beginning of an answer to a failed attempt, which people may want to read."""
 _TRACE_HEADERS: Final = ("traceparent", "tracestate", "baggage")
 _METHODS_WITHOUT_BODY: Final = frozenset({"GET", "DELETE"})
 
@@ -60,6 +66,7 @@ class Deliveries:
         own_ports: ports of this machine that are never called: those of the service.
         seal: returns the lease token of an attempt, for types with callbacks.
         version: version of the program, for `User-Agent`.
+        table: counts the requests.
     """
 
     def __init__(
@@ -70,12 +77,14 @@ class Deliveries:
         own_ports: Collection[int] = (),
         seal: Callable[[Attempt], str] | None = None,
         version: str = "",
+        table: DeliveryTable | None = None,
     ) -> None:
         self._rules = rules
         self._redis = redis
         self._forbidden: Collection[tuple[NetworkAddress, int]] = ()
         self._own_ports = own_ports
         self._seal = seal
+        self._table = table or DeliveryTable()
         self._agent = f"pyasynq/{version}" if version else "pyasynq"
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         """Session of each host rule, by its name; that of unlisted hosts is under the empty one."""
@@ -111,6 +120,7 @@ class Deliveries:
             return Retry(reason="the service cannot read a secret of the host; its log says which")
         left = max(0.0, attempt.deadline.timestamp() - time.time())
         total = min(left, _CALLBACK_SECONDS) if configuration.callback else left
+        request = _describe(attempt, configuration, rule, headers)
         try:
             async with session.request(
                 configuration.method,
@@ -120,9 +130,46 @@ class Deliveries:
                 timeout=aiohttp.ClientTimeout(total=total, sock_connect=_CONNECT_SECONDS),
                 allow_redirects=False,
             ) as answer:
-                return await _judge(answer, configuration)
+                outcome = await _judge(answer, configuration)
+                received = await self._read_failed(request, answer, outcome)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            return _judge_error(error, template.host)
+            outcome, received = _judge_error(error, template.host), ReceivedAnswer()
+        except asyncio.CancelledError:
+            if attempt.deadline.timestamp() <= time.time():
+                self._note(request, ReceivedAnswer(), Retry(reason=_TOO_LATE.format(template.host)))
+            raise
+        self._note(request, received, outcome)
+        return outcome
+
+    async def _read_failed(
+        self, request: SentRequest, answer: aiohttp.ClientResponse, outcome: HostedOutcome | Throttled
+    ) -> ReceivedAnswer:
+        """Return an answer, with the beginning of its body if it is the answer to a failed attempt."""
+        if _find_failure(outcome) is None or not self._table.wants_failed(request):
+            return ReceivedAnswer(answer.status)
+        # A secret that the answer repeats is read as a whole, so that it is found.
+        most = MOST_BODY + max(map(len, request.secrets), default=0)
+        kept = bytearray()
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, ValueError):
+            async with asyncio.timeout(_FAILED_SECONDS):
+                async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
+                    kept += chunk
+                    if len(kept) >= most:
+                        break
+        return ReceivedAnswer(answer.status, tuple(answer.headers.items()), bytes(kept[:most]))
+
+    def _note(
+        self, request: SentRequest, received: ReceivedAnswer, outcome: HostedOutcome | Throttled
+    ) -> None:
+        """Count a request, and keep it if its attempt failed."""
+        self._table.note(request, received.status)
+        reason = _find_failure(outcome)
+        if reason is not None and self._table.wants_failed(request):
+            self._table.note_failed(request, received, reason)
+        if isinstance(outcome, Throttled):
+            self._table.note_throttled(request, outcome.seconds)
+        elif isinstance(outcome, Gone):
+            self._table.note_gone(request)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -191,6 +238,31 @@ class Deliveries:
         return session
 
 
+def _describe(
+    attempt: Attempt, configuration: TaskConfiguration, rule: HostRule, headers: Mapping[str, str]
+) -> SentRequest:
+    """Return a request as far as it may be shown."""
+    template = configuration.url
+    assert template is not None  # noqa: S101 - the kind http has one
+    return SentRequest(
+        template.host if template.port in DEFAULT_PORTS else f"{template.host}:{template.port}",
+        attempt.queue,
+        attempt.id,
+        attempt.retried + 1,
+        configuration.method,
+        template.text,
+        headers,
+        frozenset(name for name, _ in rule.secret_headers),
+    )
+
+
+def _find_failure(outcome: HostedOutcome | Throttled) -> str | None:
+    """Return the reason of a failed attempt; None if it has not failed."""
+    if isinstance(outcome, Throttled):
+        return outcome.reason
+    return outcome.reason if isinstance(outcome, (Archive, Retry)) else None
+
+
 def _make_tls(ca_file: str) -> ssl.SSLContext:
     """Return the TLS settings for hosts, which trust the certificates in a file, or those of the system."""
     tls = ssl.create_default_context(cafile=ca_file or None)
@@ -228,11 +300,12 @@ async def _read_result(answer: aiohttp.ClientResponse) -> bytes | None:
     return bytes(kept[:_RESULT_BYTES]) or None
 
 
+_TOO_LATE: Final = "host {} did not answer in time"
 _REASONS: Final = (
     (aiohttp.ClientConnectorDNSError, "host {} cannot be resolved"),
     (aiohttp.ClientSSLError, "TLS with host {} failed"),
     (aiohttp.ClientConnectorError, "host {} cannot be reached"),
-    (TimeoutError, "host {} did not answer in time"),
+    (TimeoutError, _TOO_LATE),
 )
 """Reasons for requests without an answer, by error class; the first matching class counts."""
 

@@ -1,4 +1,4 @@
-"""Reports of an instance on the workers that lease through it, stored every few seconds."""
+"""Reports of an instance on what it knows alone, such as its workers, stored every few seconds."""
 
 from __future__ import annotations
 
@@ -6,44 +6,56 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
-from pyasynq.operations import report_lease_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from pyasynq.operations import LeaseWorkerReport, Operator
+    from pyasynq.operations import Operator
 
 _log = logging.getLogger("pyasynq.gateway")
 
 _REST_SECONDS: Final = 2.0
+_Report = TypeVar("_Report")
 
 
-class ReportedWorkers(Protocol):
-    """A table of workers that knows which of its reports have changed."""
+class ReportedTable(Protocol[_Report]):
+    """A table that knows which of its reports have changed."""
 
-    def take_changed(self) -> list[LeaseWorkerReport]:
+    def take_changed(self) -> list[_Report]:
         """Return the reports that have changed since the last call."""
 
-    def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
+    def put_back(self, reports: Sequence[_Report]) -> None:
         """Add reports that could not be stored to the next result of `take_changed`."""
 
 
-class WorkerReports:
-    """Stores the changed reports of a table of workers, until it is closed. Belongs to one event loop.
+class InstanceReports(Generic[_Report]):
+    """Stores the changed reports of a table, until it is closed. Belongs to one event loop.
 
     Args:
+        name: of what is reported, for the log.
         operator: reaches Redis.
         table: table of the instance.
+        store: stores reports, and returns how many did not fit.
         rest: seconds between two reports.
     """
 
-    def __init__(self, operator: Operator, table: ReportedWorkers, *, rest: float = _REST_SECONDS) -> None:
+    def __init__(
+        self,
+        name: str,
+        operator: Operator,
+        table: ReportedTable[_Report],
+        store: Callable[[Operator, str, Sequence[_Report]], Awaitable[int]],
+        *,
+        rest: float = _REST_SECONDS,
+    ) -> None:
+        self._name = name
         self._operator = operator
         self._table = table
+        self._store = store
         self._rest = rest
         self._instance = secrets.token_hex(8)
         self._task: asyncio.Task[None] | None = None
@@ -52,10 +64,10 @@ class WorkerReports:
     def start(self) -> None:
         """Begin to report. Idempotent."""
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="pyasynq gateway worker reports")
+            self._task = asyncio.create_task(self._run(), name=f"pyasynq gateway {self._name}")
 
     async def close(self) -> None:
-        """Write a last report, which says that no request waits here any more, and stop."""
+        """Report a last time, and end."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -73,18 +85,18 @@ class WorkerReports:
         if not changed:
             return
         try:
-            refused = await report_lease_workers(self._operator, self._instance, changed)
+            refused = await self._store(self._operator, self._instance, changed)
         except asyncio.CancelledError:
             self._table.put_back(changed)
             raise
         except PyasynqError as error:
             self._table.put_back(changed)
             if not self._has_failed:
-                _log.warning("workers cannot be reported: %s; trying again", visible(error))
+                _log.warning("%s cannot be reported: %s; trying again", self._name, visible(error))
             self._has_failed = True
-        except Exception:  # noqa: BLE001 - lists of workers are not worth an outage
-            _log.exception("workers were not reported")
+        except Exception:  # noqa: BLE001 - lists for people are not worth an outage
+            _log.exception("%s were not reported", self._name)
         else:
             self._has_failed = False
             if refused:
-                _log.warning("lists of workers lack %d: there are too many", refused)
+                _log.warning("lists of %s lack %d: there are too many", self._name, refused)

@@ -1,0 +1,191 @@
+"""Requests of one instance, by host and queue: their counts, and the newest that failed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.operations import (
+    HIDDEN_VALUE,
+    MOST_BODY,
+    DeliveryReport,
+    FailedExchange,
+    class_of_status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyasynq.gateway.service_metrics import ServiceMetrics
+
+_MOST: Final = 500
+"""Number of hosts and queues from which the one that was called longest ago is forgotten."""
+_FORGET_SECONDS: Final = 3_600.0
+_EXCHANGE_SECONDS: Final = 2.0
+"""Shortest time between two failed exchanges of a host and queue that are kept: a flood costs little."""
+_SECRET_HEADERS: Final = frozenset(
+    {
+        *("authorization", "cookie", "proxy-authorization", "set-cookie", "www-authenticate"),
+        *("webhook-signature", "x-pyasynq-token"),
+    }
+)
+_SHORTEST_SECRET: Final = 4
+"""Characters of a secret that is sought in an answer; shorter ones would blot out ordinary words."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """A request, as far as it may be shown.
+
+    Attributes:
+        host: that was called, with its port unless it is a usual one.
+        queue: of the task.
+        task_id: the task's id.
+        attempt: number of the attempt.
+        method: of the request.
+        url: template of its URL.
+        headers: by name; those that are secrets are among them.
+        secret_names: names of the headers that this host alone gets.
+        at: Unix time at which it was sent.
+        began: the same by the monotonic clock.
+    """
+
+    host: str
+    queue: str
+    task_id: str
+    attempt: int
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    secret_names: frozenset[str] = frozenset()
+    at: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def secrets(self) -> list[str]:
+        """Values of its secret headers, which an answer may repeat."""
+        values = (value for name, value in self.headers.items() if self.is_secret(name))
+        return [value for value in values if len(value) >= _SHORTEST_SECRET]
+
+    def is_secret(self, name: str) -> bool:
+        """Return whether the value of a header is a secret."""
+        return name.lower() in _SECRET_HEADERS or name in self.secret_names
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedAnswer:
+    """What came back for a request: an answer, or none.
+
+    Attributes:
+        status: of the answer; 0 if there was none.
+        headers: of the answer.
+        body: its beginning.
+    """
+
+    status: int = 0
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+
+
+class DeliveryTable:
+    """Counts the requests of an instance. Belongs to one event loop.
+
+    Args:
+        metrics: where requests are counted, too.
+        clock: returns Unix time.
+        most: number of hosts and queues that are remembered.
+    """
+
+    def __init__(
+        self,
+        metrics: ServiceMetrics | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        most: int = _MOST,
+    ) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._most = most
+        self._reports: dict[tuple[str, str], DeliveryReport] = {}
+        """By host and queue, the one that was called longest ago first."""
+        self._changed: set[tuple[str, str]] = set()
+
+    def note(self, request: SentRequest, status: int) -> None:
+        """Count a request that has ended; status 0 is none."""
+        seconds = time.monotonic() - request.began
+        self._find(request).note(status, seconds, self._clock())
+        if self._metrics is not None:
+            self._metrics.note_delivery(request.host, class_of_status(status), seconds)
+
+    def wants_failed(self, request: SentRequest) -> bool:
+        """Return whether the exchange is kept if the attempt has failed."""
+        kept = self._find(request).failed
+        return kept is None or self._clock() - kept.at.timestamp() >= _EXCHANGE_SECONDS
+
+    def note_failed(self, request: SentRequest, answer: ReceivedAnswer, reason: str) -> None:
+        """Keep a request whose attempt failed, and the answer to it, without secrets."""
+        secrets = request.secrets
+        self._find(request).failed = FailedExchange(
+            request.queue,
+            request.task_id,
+            request.attempt,
+            at=datetime.fromtimestamp(request.at, UTC),
+            seconds=time.monotonic() - request.began,
+            method=request.method,
+            url=request.url,
+            headers=tuple(
+                (name, HIDDEN_VALUE if request.is_secret(name) else value)
+                for name, value in request.headers.items()
+            ),
+            status=answer.status,
+            reason=_hide(reason, secrets),
+            answer_headers=tuple(
+                (name, HIDDEN_VALUE if name.lower() in _SECRET_HEADERS else _hide(value, secrets))
+                for name, value in answer.headers
+            ),
+            answer_body=_hide_bytes(answer.body, secrets)[:MOST_BODY],
+        )
+
+    def note_throttled(self, request: SentRequest, seconds: float) -> None:
+        """Remember that the host is left alone for a while."""
+        self._find(request).note_throttled(seconds, self._clock())
+
+    def note_gone(self, request: SentRequest) -> None:
+        """Remember that the host says that the endpoint is gone."""
+        self._find(request).gone_at = self._clock()
+
+    def take_changed(self) -> list[DeliveryReport]:
+        """Return the reports that have changed since the last call, and forget what is over."""
+        forgotten = self._clock() - _FORGET_SECONDS
+        for key in [key for key, report in self._reports.items() if report.seen < forgotten]:
+            del self._reports[key]
+        changed = [self._reports[key] for key in self._changed if key in self._reports]
+        self._changed.clear()
+        return changed
+
+    def put_back(self, reports: Iterable[DeliveryReport]) -> None:
+        """Return reports with the next call of `take_changed` too: they could not be stored."""
+        self._changed.update((report.host, report.queue) for report in reports)
+
+    def _find(self, request: SentRequest) -> DeliveryReport:
+        key = request.host, request.queue
+        report = self._reports.pop(key, None) or DeliveryReport(*key, seen=request.at)
+        self._reports[key] = report
+        self._changed.add(key)
+        if len(self._reports) > self._most:
+            del self._reports[next(iter(self._reports))]
+        return report
+
+
+def _hide(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN_VALUE)
+    return text
+
+
+def _hide_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
+    for secret in secrets:
+        data = data.replace(secret.encode("latin-1", "replace"), HIDDEN_VALUE.encode())
+    return data

@@ -1,0 +1,357 @@
+"""Requests of hosted task types: what each instance of the task service reports, and the merged view."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._broker.operating.instance_reports import DELIVERY_REPORTS, MAX_REPORT_BYTES, write_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyasynq.operations.operator import Operator
+
+SLOT_SECONDS: Final = 600
+_SLOTS: Final = 6
+"""Number of slots of ten minutes that a report covers: an hour."""
+TIME_BOUNDS: Final = tuple(0.001 * 2 ** (step / 2) for step in range(44))
+"""Upper bounds of the histogram of durations: 1 ms to 50 minutes, each 1.41 times the one before."""
+UNANSWERED: Final = "none"
+"""Class of requests that were not answered; the others are `2xx` and so on."""
+HIDDEN_VALUE: Final = "(hidden)"
+"""Value of a header that is a secret."""
+_CLASSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", UNANSWERED)
+_MOST_TEXT: Final = 300
+_MOST_URL: Final = 500
+_MOST_HEADERS: Final = 30
+MOST_BODY: Final = 2_000
+"""Bytes of an answer that are kept."""
+_DIGITS: Final = 16
+_LONGEST_HEADERS: Final = 2_500
+"""Characters of the headers of a request, or of an answer, that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedExchange:
+    """A request whose attempt failed, and the answer to it. Secrets are hidden before they are stored.
+
+    Attributes:
+        queue: of the task, which is also its type.
+        task_id: the task's id.
+        attempt: number of the attempt.
+        at: when the request was sent.
+        seconds: until the answer, or until none was awaited any more.
+        method: of the request.
+        url: template of the type's URL; its places are filled with params of the task.
+        headers: of the request, without the values of secrets.
+        status: of the answer; 0 if there was none.
+        reason: error of the attempt.
+        answer_headers: of the answer, without the values of secrets.
+        answer_body: the beginning of the answer's body.
+    """
+
+    queue: str
+    task_id: str
+    attempt: int
+    at: datetime
+    seconds: float
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    status: int
+    reason: str
+    answer_headers: tuple[tuple[str, str], ...] = ()
+    answer_body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HostDeliveries:
+    """Requests of one task type to one host within the last hour, of all instances.
+
+    Attributes:
+        host: name, with a port unless it is 80 or 443.
+        queue: of the tasks, which is also their type.
+        statuses: number of requests by class: `2xx` and so on, or `none` without an answer.
+        times: number of requests by the place of their duration among the bounds of the histogram.
+        throttled_since: when the host first asked to be left alone; None if it does not now.
+        throttled_until: until when an instance leaves it alone.
+        gone_at: when the host last said that the endpoint is gone; None if it has not.
+        seen: when a request last ended.
+        failed: the newest request whose attempt failed.
+    """
+
+    host: str
+    queue: str
+    statuses: Mapping[str, int]
+    times: Mapping[int, int]
+    throttled_since: datetime | None
+    throttled_until: datetime | None
+    gone_at: datetime | None
+    seen: datetime
+    failed: FailedExchange | None = None
+
+    @property
+    def calls(self) -> int:
+        """Number of requests."""
+        return sum(self.statuses.values())
+
+
+@dataclass(slots=True)
+class DeliverySlot:
+    """Requests of ten minutes.
+
+    Attributes:
+        statuses: number of requests by class.
+        times: number of requests by the place of their duration.
+    """
+
+    statuses: dict[str, int] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DeliveryReport:
+    """Requests of one type to one host, as one instance of the task service knows them. It changes it.
+
+    Times are Unix times, and 0 if there was none.
+    """
+
+    host: str
+    queue: str
+    slots: dict[int, DeliverySlot] = field(default_factory=dict)
+    """By the number of the slot: Unix time divided by its length."""
+    throttled_since: float = 0.0
+    throttled_until: float = 0.0
+    gone_at: float = 0.0
+    seen: float = 0.0
+    failed: FailedExchange | None = None
+
+    @property
+    def id(self) -> str:
+        """Id of host and queue, the same in all instances."""
+        return make_delivery_id(self.host, self.queue)
+
+    def note(self, status: int, seconds: float, now: float) -> None:
+        """Count a request that has ended; status 0 is none."""
+        self.seen = now
+        number = int(now) // SLOT_SECONDS
+        slot = self.slots.get(number)
+        if slot is None:
+            slot = self.slots[number] = DeliverySlot()
+            for old in [one for one in self.slots if one <= number - _SLOTS]:
+                del self.slots[old]
+        name = class_of_status(status)
+        slot.statuses[name] = slot.statuses.get(name, 0) + 1
+        place = bisect_left(TIME_BOUNDS, seconds)
+        slot.times[place] = slot.times.get(place, 0) + 1
+
+    def note_throttled(self, seconds: float, now: float) -> None:
+        """Remember that the host is left alone for a while."""
+        if self.throttled_until < now:
+            self.throttled_since = now
+        self.throttled_until = max(self.throttled_until, now + seconds)
+
+
+def class_of_status(status: int) -> str:
+    """Return the class of a status: `2xx` and so on, or `none`."""
+    name = f"{status // 100}xx"
+    return name if name in _CLASSES else UNANSWERED
+
+
+def find_duration(times: Mapping[int, int], share: float) -> float | None:
+    """Return the seconds within which this share of requests ended, by their histogram; None without any."""
+    total = sum(times.values())
+    below = 0
+    for place in sorted(times):
+        below += times[place]
+        if below >= total * share:
+            return TIME_BOUNDS[min(place, len(TIME_BOUNDS) - 1)]
+    return None
+
+
+def make_delivery_id(host: str, queue: str) -> str:
+    """Return the id of a host and a queue in the names of reports."""
+    return hashlib.sha256(json.dumps([host, queue]).encode()).hexdigest()[:_DIGITS]
+
+
+def encode_delivery_report(report: DeliveryReport) -> bytes:
+    """Return a report as JSON of at most 16,000 bytes."""
+    content = {
+        "host": report.host,
+        "queue": report.queue,
+        "slots": {
+            number: [slot.statuses, {str(place): count for place, count in slot.times.items()}]
+            for number, slot in report.slots.items()
+        },
+        "throttled": [round(report.throttled_since, 3), round(report.throttled_until, 3)],
+        "gone": round(report.gone_at, 3),
+        "seen": round(report.seen, 3),
+        "failed": None if report.failed is None else _encode_exchange(report.failed),
+    }
+    data = json.dumps(content, separators=(",", ":")).encode()
+    if len(data) > MAX_REPORT_BYTES:
+        # An id of any length must not cost the counts.
+        data = json.dumps({**content, "failed": None}, separators=(",", ":")).encode()
+    return data
+
+
+def decode_delivery_report(data: bytes) -> DeliveryReport | None:
+    """Decode a report from its JSON; return None for anything else."""
+    try:
+        content = json.loads(data)
+        since, until = _check(content["throttled"], list)
+        report = DeliveryReport(
+            _check(content["host"], str),
+            _check(content["queue"], str),
+            {int(number): _decode_slot(slot) for number, slot in _check(content["slots"], dict).items()},
+            _check_time(since),
+            _check_time(until),
+            _check_time(content["gone"]),
+            _check_time(content["seen"]),
+        )
+        if content["failed"] is not None:
+            report.failed = _decode_exchange(report.queue, content["failed"])
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+    return report
+
+
+def merge_deliveries(reports: Iterable[DeliveryReport], now: float) -> list[HostDeliveries]:
+    """Return the deliveries of reports from several instances, by host and queue."""
+    by_id: dict[tuple[str, str], list[DeliveryReport]] = {}
+    for report in reports:
+        by_id.setdefault((report.host, report.queue), []).append(report)
+    return [_merge(some, now) for _, some in sorted(by_id.items())]
+
+
+def _merge(reports: list[DeliveryReport], now: float) -> HostDeliveries:
+    statuses: dict[str, int] = {}
+    times: dict[int, int] = {}
+    oldest = int(now) // SLOT_SECONDS - _SLOTS
+    for report in reports:
+        for number, slot in report.slots.items():
+            if number > oldest:
+                add_counts(statuses, slot.statuses)
+                add_counts(times, slot.times)
+    throttled = [one for one in reports if one.throttled_until > now]
+    exchanges = [one.failed for one in reports if one.failed is not None]
+    return HostDeliveries(
+        reports[0].host,
+        reports[0].queue,
+        statuses,
+        times,
+        throttled_since=_to_time(min((one.throttled_since for one in throttled), default=0.0)),
+        throttled_until=_to_time(max((one.throttled_until for one in throttled), default=0.0)),
+        gone_at=_to_time(max(one.gone_at for one in reports)),
+        seen=datetime.fromtimestamp(max(one.seen for one in reports), UTC),
+        failed=max(exchanges, key=lambda one: one.at, default=None),
+    )
+
+
+def add_counts(total: dict[Any, int], counts: Mapping[Any, int]) -> None:
+    """Add counts to a sum."""
+    for name, count in counts.items():
+        total[name] = total.get(name, 0) + count
+
+
+def _encode_exchange(one: FailedExchange) -> dict[str, Any]:
+    return {
+        "id": one.task_id,
+        "attempt": one.attempt,
+        "at": round(one.at.timestamp(), 3),
+        "seconds": round(one.seconds, 4),
+        "method": one.method,
+        "url": one.url[:_MOST_URL],
+        "headers": _cut_headers(one.headers),
+        "status": one.status,
+        "reason": one.reason[:_MOST_TEXT],
+        "answer": _cut_headers(one.answer_headers),
+        "body": base64.b64encode(one.answer_body[:MOST_BODY]).decode(),
+    }
+
+
+def _decode_exchange(queue: str, content: Any) -> FailedExchange:
+    return FailedExchange(
+        queue,
+        _check(content["id"], str),
+        _check(content["attempt"], int),
+        datetime.fromtimestamp(_check_time(content["at"]), UTC),
+        _check_time(content["seconds"]),
+        _check(content["method"], str),
+        _check(content["url"], str),
+        _decode_headers(content["headers"]),
+        _check(content["status"], int),
+        _check(content["reason"], str),
+        _decode_headers(content["answer"]),
+        base64.b64decode(_check(content["body"], str), validate=True),
+    )
+
+
+def _cut_headers(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the first headers, shortened; JSON writes a character as six at most."""
+    kept, left = [], _LONGEST_HEADERS
+    for name, value in headers[:_MOST_HEADERS]:
+        one = name[:_MOST_TEXT], value[:_MOST_TEXT]
+        left -= len(json.dumps(one))
+        if left < 0:
+            break
+        kept.append(one)
+    return kept
+
+
+def _decode_headers(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((_check(name, str), _check(text, str)) for name, text in _check(value, list))
+
+
+def _decode_slot(value: Any) -> DeliverySlot:
+    statuses, times = value
+    return DeliverySlot(
+        {_check_class(name): _check(count, int) for name, count in statuses.items()},
+        {int(place): _check(count, int) for place, count in times.items()},
+    )
+
+
+def _check_class(name: str) -> str:
+    if name not in _CLASSES:
+        raise ValueError
+    return name
+
+
+def _check(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _check_time(value: Any) -> float:
+    seconds = float(value if isinstance(value, int) else _check(value, float))
+    datetime.fromtimestamp(seconds, UTC)  # raises for a time that cannot be
+    return seconds
+
+
+def _to_time(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+
+
+async def report_deliveries(operator: Operator, instance: str, reports: Sequence[DeliveryReport]) -> int:
+    """Store what an instance of the task service knows of its requests, for an hour.
+
+    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+
+    Args:
+        operator: with which the instance reaches Redis.
+        instance: id of the instance; its next report on a host and queue replaces this one.
+        reports: on each host and queue with new requests.
+
+    Returns:
+        The number of reports that did not fit.
+    """
+    named = [(f"{report.id}.{instance}", encode_delivery_report(report)) for report in reports]
+    door = operator._inspector  # noqa: SLF001 - of this package
+    return await door.run(write_reports(DELIVERY_REPORTS, named, door.redis_now()))
