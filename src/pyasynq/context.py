@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import logging
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from pyasynq.errors import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     import threading
     from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 
@@ -288,10 +288,12 @@ class TaskContext:
 
         Raises what `write_result` raises, and ServerStateError on the event loop's own thread.
         """
+        from asyncio import get_running_loop  # noqa: PLC0415 - asyncio takes longer to load than this package
+
         _check_result(data)
         home = self._task.home
         try:
-            asyncio.get_running_loop()
+            get_running_loop()
         except RuntimeError:
             pass
         else:

@@ -71,6 +71,19 @@ def test_the_help_of_no_command_loads_what_it_needs_to_run() -> None:
     assert "" == run_alone(program)
 
 
+@pytest.mark.parametrize("command", [[], ["worker"], ["service"], ["queue", "ls"], ["task", "ls"]])
+def test_the_help_of_what_is_asked_most_loads_no_asyncio(command: list[str]) -> None:
+    """It takes longer to load than the rest of such a command. (D41)"""
+    program = (
+        "import contextlib, io, sys\n"
+        "from pyasynq.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        f"    main([*{command}, '--help'])\n"
+        "print(*{'asyncio', 'ssl'} & set(sys.modules))\n"
+    )
+    assert "\n" == run_alone(program)
+
+
 def test_an_unknown_name_is_an_attribute_error_that_names_the_module() -> None:
     """As for any module; Python adds the most similar name, also one that was not imported yet. (D41)"""
     with pytest.raises(AttributeError, match="module 'pyasynq' has no attribute 'Cilent'") as caught:

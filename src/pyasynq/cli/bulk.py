@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 from collections import Counter
@@ -23,6 +22,7 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.operations import Act, OperationState, needs_reason
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterator, Sequence
 
     from pyasynq._face_records.fields import Record
@@ -168,6 +168,7 @@ async def finish_operation(session: Session, info: OperationInfo) -> int:
 
 async def _follow(session: Session, info: OperationInfo, progress: ProgressBar) -> OperationInfo:
     """Run an operation, or watch while another process runs it, until it has ended or is paused."""
+    from asyncio import sleep  # noqa: PLC0415 - help needs no asyncio
 
     def show(now: OperationInfo) -> None:
         progress.update(now.done + now.skipped)
@@ -176,7 +177,7 @@ async def _follow(session: Session, info: OperationInfo, progress: ProgressBar) 
         if info.is_orphaned:
             info = await session.operator.run_operation(info.operation, progress=show)
         else:
-            await asyncio.sleep(_POLL_SECONDS)
+            await sleep(_POLL_SECONDS)
             info = await session.operator.operation(info.operation)
         show(info)
     return info
@@ -198,7 +199,9 @@ class _Interrupt:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Handle Ctrl-C for the time of a `with` block."""
-        loop = asyncio.get_running_loop()
+        from asyncio import get_running_loop  # noqa: PLC0415 - as above
+
+        loop = get_running_loop()
         handler = signal.getsignal(signal.SIGINT)
         loop.add_signal_handler(signal.SIGINT, self._pause, loop, handler)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -115,18 +114,24 @@ def known_names(ctx: click.Context, kind: str, ask: Callable[[Operator], Awaitab
     if kept is not None:
         return kept
     try:
-        names = asyncio.run(_ask_redis(url, ask))[:_MOST_NAMES]
+        names = _ask_redis(url, ask)[:_MOST_NAMES]
     except Exception:  # noqa: BLE001 - a completion that fails completes nothing, and must not disturb the line
         return []
     _keep(path, names)
     return names
 
 
-async def _ask_redis(url: str, ask: Callable[[Operator], Awaitable[list[str]]]) -> list[str]:
-    from pyasynq.operations import Operator, User  # noqa: PLC0415 - a completion of commands needs no Redis
+def _ask_redis(url: str, ask: Callable[[Operator], Awaitable[list[str]]]) -> list[str]:
+    # A completion of commands needs no Redis.
+    import asyncio  # noqa: PLC0415 - as above
 
-    async with asyncio.timeout(_LIMIT), Operator(url, User.local(), timeout=_LIMIT) as operator:
-        return await ask(operator)
+    from pyasynq.operations import Operator, User  # noqa: PLC0415 - as above
+
+    async def visit() -> list[str]:
+        async with asyncio.timeout(_LIMIT), Operator(url, User.local(), timeout=_LIMIT) as operator:
+            return await ask(operator)
+
+    return asyncio.run(visit())
 
 
 def _cache_file(url: str, kind: str) -> Path:

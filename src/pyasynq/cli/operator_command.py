@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 import logging
@@ -85,6 +84,8 @@ class Session:
         if self.watch is None:
             self.printer.records(view, await gather(), describe)
             return
+        from asyncio import sleep  # noqa: PLC0415 - help and completion need no asyncio
+
         seen: dict[Any, str] = {}
         while True:
             records = await gather()
@@ -93,7 +94,7 @@ class Session:
                 click.echo(_CLEAR + text, nl=False, color=True)
             else:
                 self._print_changes(view, records, seen)
-            await asyncio.sleep(self.watch)
+            await sleep(self.watch)
 
     def _print_changes(self, view: View, records: Sequence[Mapping[str, Any]], seen: dict[Any, str]) -> None:
         lines = Printer("jsonl", self.printer.fields)
@@ -140,6 +141,8 @@ def operator_command(function: Callable[..., Awaitable[int | None]]) -> Callable
 
 def run(visit: Callable[[], Awaitable[int | None]], *, as_json: bool, debug: bool) -> int:
     """Run a coroutine function and return its exit code; an error of pyasynq is printed as one sentence."""
+    import asyncio  # noqa: PLC0415 - help and completion need none
+
     # Errors are told in sentences below, and changes are in the audit: the log would repeat them.
     logging.getLogger("pyasynq").addHandler(logging.NullHandler())
     try:
