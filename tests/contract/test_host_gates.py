@@ -80,30 +80,30 @@ def test_a_concurrency_admits_as_many_as_have_no_slot_yet(
 ) -> None:
     """The first ones; a released slot is free at once."""
     assert (2, 0, 0, 0) == enter(perform, *"ab", concurrency=3)
-    assert {"a": 60, "b": 60} == slots(redis_client)
+    assert {"a": 30, "b": 30} == slots(redis_client)
     assert (1, 0, 0, 0) == enter(perform, *"cd", after=1, concurrency=3)
-    assert {"a": 60, "b": 60, "c": 61} == slots(redis_client)
+    assert {"a": 30, "b": 30, "c": 31} == slots(redis_client)
     assert (0, 0, 0, 0) == enter(perform, "d", after=1, concurrency=3)
     assert perform(plans.release_slot(HOST, "b"))
     assert not perform(plans.release_slot(HOST, "b"))
     assert (1, 0, 0, 0) == enter(perform, *"de", after=2, concurrency=3)
-    assert {"a": 60, "c": 61, "d": 62} == slots(redis_client)
-    assert 119 <= redis_client.ttl(SLOTS) <= 120
+    assert {"a": 30, "c": 31, "d": 32} == slots(redis_client)
+    assert 89 <= redis_client.ttl(SLOTS) <= 90
     assert (0, 0, 0, 0) == enter(perform, "e", after=2, concurrency=1)
-    assert {"a": 60, "c": 61, "d": 62} == slots(redis_client)
+    assert {"a": 30, "c": 31, "d": 32} == slots(redis_client)
 
 
 def test_a_slot_of_a_killed_instance_lapses(perform: Perform, redis_client: RedisClient) -> None:
     """In the second after its lease, unless it is renewed; what has lapsed is not renewed."""
     enter(perform, *"ab", concurrency=2)
     assert 1 == perform(plans.renew_slots(HOST, ["a", "gone"], NOW.plus(20)))
-    assert {"a": 80, "b": 60} == slots(redis_client)
-    assert 119 <= redis_client.ttl(SLOTS) <= 120
-    assert (0, 0, 0, 0) == enter(perform, "c", after=60, concurrency=2)
-    assert (1, 0, 0, 0) == enter(perform, *"cd", after=61, concurrency=2)
-    assert {"a": 80, "c": 121} == slots(redis_client)
-    assert 1 == perform(plans.renew_slots(HOST, ["a", "b"], NOW.plus(61)))
-    assert {"a": 121, "c": 121} == slots(redis_client)
+    assert {"a": 50, "b": 30} == slots(redis_client)
+    assert 89 <= redis_client.ttl(SLOTS) <= 90
+    assert (0, 0, 0, 0) == enter(perform, "c", after=30, concurrency=2)
+    assert (1, 0, 0, 0) == enter(perform, *"cd", after=31, concurrency=2)
+    assert {"a": 50, "c": 61} == slots(redis_client)
+    assert 1 == perform(plans.renew_slots(HOST, ["a", "b"], NOW.plus(31)))
+    assert {"a": 61, "c": 61} == slots(redis_client)
 
 
 def test_a_renewal_is_the_only_thing_that_makes_slots_last(
@@ -113,26 +113,26 @@ def test_a_renewal_is_the_only_thing_that_makes_slots_last(
     enter(perform, "a", concurrency=2)
     redis_client.expire(SLOTS, 5)
     perform(plans.renew_slots(HOST, ["a"], NOW))
-    assert 119 <= redis_client.ttl(SLOTS) <= 120
+    assert 89 <= redis_client.ttl(SLOTS) <= 90
 
 
 def test_a_call_that_is_sent_again_holds_no_second_slots(perform: Perform, redis_client: RedisClient) -> None:
     """Its reply was lost, and the ids are the same."""
     assert (2, 0, 0, 0) == enter(perform, *"ab", concurrency=2)
     assert (2, 0, 0, 0) == enter(perform, *"ab", concurrency=2)
-    assert {"a": 60, "b": 60} == slots(redis_client)
+    assert {"a": 30, "b": 30} == slots(redis_client)
 
 
 def test_the_narrower_limit_counts(perform: Perform, redis_client: RedisClient) -> None:
     """What the concurrency refuses takes no token, and what the rate refuses holds no slot."""
     limits: dict[str, Any] = {"limits": TWO_A_SECOND, "concurrency": 2}
     assert (2, 0, 0, 1) == enter(perform, *"abcd", **limits)
-    assert {"a": 60, "b": 60} == slots(redis_client)
+    assert {"a": 30, "b": 30} == slots(redis_client)
     assert (0, 0, 0, 1) == enter(perform, *"cd", **limits)
     for name in "ab":
         perform(plans.release_slot(HOST, name))
     assert (1, 0, 500_000, 0) == enter(perform, *"cd", **limits)
-    assert {"c": 60} == slots(redis_client)
+    assert {"c": 30} == slots(redis_client)
 
 
 def test_a_bucket_of_which_nothing_is_taken_is_not_stored(

@@ -58,7 +58,7 @@ class HostGate:
     async def enter(self, ids: Sequence[str]) -> GateAnswer:
         """Ask whether requests may begin, each with an id that no other request has.
 
-        A request that may begin holds a slot for a minute, unless it is renewed or released.
+        A request that may begin holds a slot for 30 s, unless it is renewed or released.
         Cancelled, it may have taken slots and tokens.
 
         Raises:

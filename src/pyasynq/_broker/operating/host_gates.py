@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 LONGEST_THROTTLING: Final = 3_600
 """Seconds for which a host may be throttled: what a bogus `Retry-After` can do ends by itself."""
-_SLOT_SECONDS: Final = 60
-"""Seconds for which a request holds its slot unless it is renewed."""
+_SLOT_SECONDS: Final = 30
+"""Seconds for which a request holds its slot unless it is renewed: as long as the lease of its task."""
 
 
 def enter_gate(

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq.gateway")
 
-_RENEW_SECONDS: Final = 20.0
-"""Seconds between two renewals of slots: two of them may fail before a slot lapses after a minute."""
+_RENEW_SECONDS: Final = 10.0
+"""Seconds between two renewals of slots, which lapse after 30 s: one of them may fail."""
 _FULL_SECONDS: Final = 0.5
 """Seconds until the next look at a host whose slots other instances hold."""
 _GATHER_SECONDS: Final = 0.05
