@@ -112,6 +112,16 @@ async def test_tasks_of_a_throttled_host_are_put_off() -> None:
 
 
 @run_async
+async def test_the_end_of_a_throttling_is_not_forgotten_for_an_earlier_one() -> None:
+    """Another batch that was asked for before hears of full slots."""
+    admission, _ = make(GateAnswer(0, 0, 0, 0), concurrency=5)
+    admission.pause(600)
+    await admission.admit(1)
+    admission.pause(5)
+    assert 590 < admission.find_pause(asyncio.get_running_loop().time()) <= 601
+
+
+@run_async
 async def test_no_two_requests_have_one_id() -> None:
     """Also those of two instances."""
     answers = [GateAnswer(0, 0, 0, 0)] * 2

@@ -16,6 +16,7 @@ from pyasynq.gateway.configurations import find_host_rule, parse_service_file, p
 from pyasynq.gateway.configurations.url_template import TemplateError, parse_url_template
 from pyasynq.gateway.hosted.http.outcomes import Gone, Throttled, judge_answer, read_retry_after
 from pyasynq.gateway.hosted.http.signature import message_id, read_signing_secret, signature_headers
+from pyasynq.operations import RequestRate
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HTTP = {"name": "deliver", "kind": "http", "url": "https://a.example/"}
@@ -280,6 +281,21 @@ def test_the_rule_of_a_port_wins_over_that_of_its_host() -> None:
     assert names == [rule.name for rule in found]
     assert [{443, 8_443}, {443, 8_443}, {9_000}, {80, 443}] == [set(rule.ports) for rule in found]
     assert ((), None) == (found[3].addresses, found[3].concurrency)
+
+
+@pytest.mark.parametrize("name", ["[::1]:8080", "[0:0::0001]:8080", "[::1]"])
+def test_a_rule_is_found_for_an_address_of_version_6(name: str) -> None:
+    """However it is written in the file and in the URL."""
+    rules = parse_hosts({name: {"concurrency": 3}})
+    for url in ("http://[::1]:8080/x", "http://[0:0:0:0:0:0:0:1]:8080/{id}"):
+        template = parse_url_template("url", url)
+        assert 3 == find_host_rule(rules, template.host, template.port).concurrency
+
+
+def test_a_host_may_have_a_rate() -> None:
+    """As a queue or an API key; without one it has none."""
+    rules = parse_hosts({"a.example": {"rate": " 50/s+10 "}, "b.example": {}})
+    assert (RequestRate("50/s+10", 50.0, 1.0, 10), None) == (rules["a.example"].rate, rules["b.example"].rate)
 
 
 @pytest.mark.parametrize(

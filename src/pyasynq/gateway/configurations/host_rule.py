@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._checks import parse_whole_number
@@ -87,7 +87,7 @@ def parse_host_rules(path: str, value: object) -> dict[str, HostRule]:
 
 def find_host_rule(rules: Mapping[str, HostRule], host: str, port: int) -> HostRule:
     """Return the rule for a host and port: that of the port, of the host, or the default."""
-    name = host.lower().rstrip(".")
+    name = _normalize_host(host)
     return rules.get(f"{name}:{port}") or rules.get(name) or HostRule(name)
 
 
@@ -143,11 +143,20 @@ def _parse_name(path: str, given: str) -> tuple[str, int | None]:
     if not name.endswith("]") and ":" in name:
         name, _, digits = name.rpartition(":")
         port = _parse_port(path, parse_whole_number(digits))
-    name = name.rstrip(".")
+    name = _normalize_host(name)
     if not _HOST.fullmatch(name):
         remedy = 'must be the name of a host, such as [hosts."a.example"] or [hosts."a.example:8443"]'
         raise InvalidOptionError(path, str, remedy)
     return name, port
+
+
+def _normalize_host(host: str) -> str:
+    """Return the one way to write a host: in lower case, without a dot at the end, IPv6 as `[::1]`."""
+    name = host.lower().rstrip(".")
+    try:
+        return f"[{IPv6Address(name.strip('[]')).compressed}]"
+    except ValueError:
+        return name
 
 
 def _parse_list(path: str, value: object, parse: Any) -> tuple[Any, ...]:

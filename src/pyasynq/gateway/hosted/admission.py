@@ -127,7 +127,7 @@ class HostAdmission:
                 visible(error),
             )
         self._has_failed = True
-        self._closed_until = asyncio.get_running_loop().time() + _UNKNOWN_SECONDS
+        self.pause(_UNKNOWN_SECONDS)
         return AdmittedRequests(
             (), put_off(_UNKNOWN_SECONDS, "the limits of the host cannot be read from Redis")
         )
@@ -145,10 +145,11 @@ class HostAdmission:
             self._told_at = now
         if answer.admitted < number and not answer.wait:
             # Other instances hold the slots.
-            self._closed_until = now + _FULL_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load
+            pause = _FULL_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load
+            self._closed_until = max(self._closed_until, now + pause)
 
     def pause(self, seconds: float) -> None:
-        """Ask for no request for a while, as the host asks to be left alone."""
+        """Ask for no request for some seconds, and a little longer. A later end that was set before stays."""
         until = asyncio.get_running_loop().time() + seconds
         self._closed_until = max(self._closed_until, until + _spread(seconds, most=_LEAST_SPREAD))
 
