@@ -146,8 +146,13 @@ class ConsumerEngine(EngineCore):
                 attempt.lease_until = asked_at + seconds
                 attempt.lease_end = renewed.lease_score
 
-    async def find(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
+    async def find(
+        self, queue: str, task_id: str, receipt: Receipt, *, confirm: bool = True
+    ) -> Attempt | Verdict:
         """Return the attempt of a receipt, or the verdict that its holder gave before.
+
+        Without `confirm`, Redis is not asked about an attempt that was leased out here, if no later lease of
+        it is known here. Its settle raises LeaseExpiredError if another consumer has extended or settled it.
 
         Raises:
             TaskTimeoutError: when its deadline has passed.
@@ -162,6 +167,8 @@ class ConsumerEngine(EngineCore):
             # An attempt that is being settled is returned: the same settle again waits for its confirmation.
             if here.verdict is None or not here.verdict.by_holder:
                 self.sink.require_held(here)
+            return here
+        elif not confirm and _is_held_here(here, receipt, self._clock.monotonic()):
             return here
         found = await self._adopt(queue, task_id, receipt)
         if isinstance(found, Attempt) and found.phase is Phase.RUNNING:
@@ -258,6 +265,17 @@ def _is_known_here(attempt: Attempt) -> bool:
     if attempt.renewed:
         return True
     return attempt.phase is Phase.SETTLING and not isinstance(attempt.cause, LeaseExpiredError)
+
+
+def _is_held_here(attempt: Attempt, receipt: Receipt, now: float) -> bool:
+    """Return whether an attempt runs under the lease of a receipt, as far as this process knows."""
+    return (
+        attempt.phase is Phase.RUNNING
+        and not attempt.lost
+        and attempt.token == receipt.token
+        and attempt.lease_end == receipt.lease_end
+        and now < min(attempt.deadline, attempt.lease_until)
+    )
 
 
 def _seconds_left(attempt: Attempt, now: float) -> int:

@@ -212,12 +212,21 @@ class Consumer:
         """
         self._running().remove_queue(name)
 
-    async def find(self, queue: str, task_id: str, receipt: str) -> Attempt:
+    async def find(self, queue: str, task_id: str, receipt: str, *, confirm: bool = True) -> Attempt:
         """Return the attempt of a receipt, leased out by any consumer, in any process.
 
         An attempt that its holder has settled is still returned for 60 seconds, with a `verdict`: a resent
         settle then gets the same answer as the first one. An ending without the holder is remembered for 10
         minutes.
+
+        Args:
+            queue: queue of the task.
+            task_id: id of the task.
+            receipt: receipt of the attempt, as text.
+            confirm: False saves a call of Redis when this consumer has leased the attempt out and knows of
+                no later lease. Redis then checks the lease at the settle alone. When that raises
+                LeaseExpiredError, another consumer may have extended or settled the attempt: call `find`
+                again, with `confirm`.
 
         Raises:
             TaskTimeoutError: when its deadline has passed.
@@ -231,7 +240,7 @@ class Consumer:
         """
         engine = self._running()
         parsed = Receipt.parse(receipt)
-        found = await engine.find(queue, task_id, parsed)
+        found = await engine.find(queue, task_id, parsed, confirm=confirm)
         if isinstance(found, Verdict):
             return SettledAttempt(queue, task_id, receipt, found)
         return Attempt(engine, found, self.config)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._engine.run.attempt import Phase
 from pyasynq.client import Client
 from pyasynq.gateway.leases import Keyring
 from tests.fix_engine import QUICK
@@ -147,10 +148,10 @@ async def test_an_extension_between_the_search_for_an_attempt_and_its_act(
         assert consumer is not None
         find, searches = consumer.find, 0
 
-        async def find_late(queue: str, task_id: str, receipt: str) -> Attempt:
+        async def find_late(queue: str, task_id: str, receipt: str, *, confirm: bool = True) -> Attempt:
             nonlocal searches
             searches += 1
-            attempt = await find(queue, task_id, receipt)
+            attempt = await find(queue, task_id, receipt, confirm=confirm)
             if searches == 1:
                 assert 200 == (await two.act(token, "extend", lease=3_000)).status_code
             return attempt
@@ -162,6 +163,45 @@ async def test_an_extension_between_the_search_for_an_attempt_and_its_act(
         if act == "extend":
             assert 204 == (await one.act(answer.json()["token"], "complete")).status_code
     assert [] == tasks.ids("active")
+
+
+@pytest.mark.parametrize("act", ["complete", "fail", "snooze", "release"])
+@run_async
+async def test_a_settle_through_the_instance_that_leased_the_task_is_one_call(
+    redis_url: str, tasks: Tasks, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance knows the attempt; Redis checks the lease when it settles."""
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise AssertionError("Redis was asked for the attempt")
+
+    tasks.pending("a")
+    async with leasing(redis_url) as one:
+        token = (await one.take(lease=600))["token"]
+        monkeypatch.setattr("pyasynq._engine.consumer_engine.find_attempt", refuse)
+        assert 204 == (await one.act(token, act, **ACTS[act])).status_code
+    assert [] == tasks.ids("active")
+
+
+@run_async
+async def test_a_settle_is_refused_once_its_lease_has_lapsed_and_another_worker_has_the_task(
+    redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the instance that leased it believes that the lease is still valid."""
+    tasks.pending("a")
+    monkeypatch.setattr("pyasynq.consumer._consumer.DEFAULT_ENGINE_SETTINGS", RECOVERY)
+    async with leasing(redis_url) as one, leasing(redis_url) as two:
+        token = (await one.take(lease=1))["token"]
+        consumer = one.leases._served._consumer
+        assert consumer is not None
+        [attempt] = consumer._running()._roster.snapshot()
+        # As if the clock of this process stood still.
+        attempt.lease_until += 600
+        assert "a" == (await two.take(lease=600))["id"]
+        assert Phase.RUNNING is attempt.phase
+        answer = await one.act(token, "complete")
+        assert LOST == (answer.status_code, answer.json()["code"])
+    assert ["a"] == tasks.ids("active")
 
 
 def make_scope(body: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

@@ -11,7 +11,7 @@ from pyasynq.consumer import ConsumerConfig
 from pyasynq.errors import LeaseExpiredError, PyasynqError, ServerStateError, TaskTimeoutError
 from pyasynq.gateway.leases.access import CALLBACK_KEY, check_queue, may_use
 from pyasynq.gateway.leases.acts import name_act, perform_act
-from pyasynq.gateway.leases.bodies import Extended
+from pyasynq.gateway.leases.bodies import ExtendAttempt, Extended
 from pyasynq.gateway.leases.leased_tasks import seal_attempt, split_by_size
 from pyasynq.gateway.leases.problems import OutcomeUnknownError, to_lease_problem
 from pyasynq.gateway.leases.served_queues import ServedQueues
@@ -208,11 +208,12 @@ async def _act_on(
     consumer: Consumer, token: LeaseToken, act: AttemptAct, retry_delay: DelayOfFailure | None
 ) -> Attempt | None:
     """Perform an act on the attempt of a token; return the attempt if it continues."""
-    attempt = await consumer.find(token.queue, token.task_id, token.receipt)
+    confirm = isinstance(act, ExtendAttempt)
+    attempt = await consumer.find(token.queue, token.task_id, token.receipt, confirm=confirm)
     try:
         return await perform_act(attempt, act, retry_delay)
     except LeaseExpiredError:
-        # Another instance may have moved the lease since the attempt was found.
+        # Another instance may have moved the lease or settled the attempt.
         attempt = await consumer.find(token.queue, token.task_id, token.receipt)
     return await perform_act(attempt, act, retry_delay)
 
