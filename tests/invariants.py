@@ -137,6 +137,7 @@ _GLOBAL_KEYS: dict[str, int | None] = {
     "gate:": LONGEST_FILL + 60,
     "leaseworkers": 600,
     "deliveries": 3_600,
+    "commands": 600,
     "marks": 90 * 86_400,
     "op:": 30 * 86_400,
     "ops": None,

@@ -12,6 +12,7 @@ from pyasynq._broker.operating.views import MAX_VIEWS
 from pyasynq._wire.keys import (
     API_KEYS_KEY,
     AUDIT_KEY,
+    COMMANDS_KEY,
     CONFIGURATIONS_KEY,
     DELIVERIES_KEY,
     LEASE_WORKERS_KEY,
@@ -21,6 +22,7 @@ from pyasynq._wire.keys import (
 )
 from pyasynq.operations.api_keys import decode_api_key
 from pyasynq.operations.audit import decode_entry
+from pyasynq.operations.commands import decode_command
 from pyasynq.operations.deliveries import decode_delivery_report
 from pyasynq.operations.lease_workers import decode_report
 from pyasynq.operations.type_configurations import decode_content
@@ -45,6 +47,7 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
     yield from _api_key_violations(client)
     yield from _lease_worker_violations(client)
     yield from _delivery_violations(client)
+    yield from _command_violations(client)
     for key, names in _FIELDS.items():
         if client.type(key) != b"stream":
             continue
@@ -114,6 +117,17 @@ def _delivery_violations(client: RedisClient) -> Iterator[str]:
         read = decode_delivery_report(report)
         if not second.isdigit() or read is None or len(report) > MAX_REPORT_BYTES:
             yield f"{DELIVERIES_KEY} says {value!r} of {name!r}"
+
+
+def _command_violations(client: RedisClient) -> Iterator[str]:
+    if client.type(COMMANDS_KEY) != b"hash":
+        return
+    if client.ttl(COMMANDS_KEY) < 0:
+        yield f"{COMMANDS_KEY} never expires"
+    for name, value in client.hgetall(COMMANDS_KEY).items():
+        second, _, report = value.partition(b" ")
+        if not second.isdigit() or decode_command(report) is None or len(report) > MAX_REPORT_BYTES:
+            yield f"{COMMANDS_KEY} says {value!r} of {name!r}"
 
 
 def _view_violations(client: RedisClient) -> Iterator[str]:

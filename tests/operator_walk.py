@@ -8,6 +8,7 @@ from pyasynq._broker.attempt_counts import count_attempts
 from pyasynq._broker.operating.api_keys import write_api_key
 from pyasynq._broker.operating.configurations import write_configuration
 from pyasynq._broker.operating.instance_reports import (
+    COMMAND_REPORTS,
     DELIVERY_REPORTS,
     LEASE_WORKER_REPORTS,
     write_reports,
@@ -19,6 +20,7 @@ from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
 from pyasynq.operations import Act, OperationOptions, Targets, User
 from pyasynq.operations.api_keys import encode_api_key, make_api_key
+from pyasynq.operations.commands import HostedCommand, encode_command
 from pyasynq.operations.deliveries import DeliveryReport, FailedExchange, encode_delivery_report
 from pyasynq.operations.lease_workers import HeldTask, LeaseWorkerReport, encode_report
 from pyasynq.operations.operation import Scope
@@ -129,6 +131,20 @@ def fill(client: RedisClient, perform: Perform) -> None:
         called = DeliveryReport("a.example", queue, seen=NOW.seconds, failed=exchange)
         called.note(500, 0.1, NOW.seconds)
         perform(write_reports(DELIVERY_REPORTS, [(f"{called.id}.one", encode_delivery_report(called))], NOW))
+        command = HostedCommand(
+            f"run-in-{queue}",
+            queue,
+            f"fails-in-{queue}",
+            1,
+            "/bin/x",
+            "h",
+            "retried",
+            NOW.to_datetime(),
+            reason=f"exit code 1: password={SECRET}",
+            out=PAYLOAD,
+            err=PAYLOAD,
+        )
+        perform(write_reports(COMMAND_REPORTS, [(f"1.{queue}", encode_command(command))], NOW))
         perform(write_reports(LEASE_WORKER_REPORTS, [(f"{report.id}.one", encode_report(report))], NOW))
     perform(write_api_key(KEY.key.id, b"", encode_api_key(KEY.key)))
     texts = [entry(f"entry-of-{queue}", f'Queue("{queue}")', payload=PAYLOAD) for queue in QUEUES]
@@ -152,6 +168,7 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "api_keys": ((), {}),
         "lease_workers": ((), {}),
         "deliveries": ((), {}),
+        "commands": ((), {}),
         "api_key": ((KEY.key.id,), {}),
         "make_api_key": (("billing", ["tasks:write"]), {}),
         "rotate_api_key": ((KEY.key.id,), {}),

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._wire.keys import queue_keys
 from pyasynq.operations import (
     HIDDEN_VALUE,
+    CommandReport,
     DeliveryReport,
     FailedExchange,
     HeldTask,
+    HostedCommand,
     LeaseWorkerReport,
     Operator,
     User,
     make_worker_id,
+    report_commands,
     report_deliveries,
     report_lease_workers,
 )
@@ -122,6 +125,81 @@ def announce_failed_delivery(url: str, host: str, queue: str, body: bytes = b"")
         )
         async with Operator(url, User.with_role("mira", "admin")) as operator:
             await report_deliveries(operator, "instance-1", [one])
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(report())).result()
+
+
+def make_command(queue: str, **fields: Any) -> HostedCommand:
+    """Return a command that ended two seconds after its start, a while ago, unless fields say otherwise."""
+    now = datetime.now(UTC)
+    given: dict[str, Any] = {
+        "id": f"run-of-{queue}",
+        "queue": queue,
+        "task_id": "a",
+        "attempt": 1,
+        "program": "/opt/shop/run",
+        "host": "batch-2",
+        "state": "done",
+        "started": now - timedelta(seconds=62),
+        "ended": now - timedelta(seconds=60),
+        "end": "exit code 0",
+        "cpu": 1.41,
+        "memory": 48_000_000,
+    }
+    return HostedCommand(**{**given, **fields})
+
+
+_RUNS: Final[dict[str, Any]] = {
+    "state": "running",
+    "ended": None,
+    "end": "",
+    "cpu": None,
+    "memory": None,
+}
+SHOP_COMMANDS: Final = (
+    make_command(
+        "exports",
+        task_id="export-november",
+        program="/opt/shop/export",
+        out=b"".join(b"wrote part-%03d.csv, 10,000 orders\n" % number for number in range(41, 83)),
+        out_bytes=1_428,
+        err=b"part-017.csv: 3 orders without a carrier\n",
+        err_bytes=41,
+        **_RUNS,
+    ),
+    make_command("images", task_id="thumbnails-88213", **_RUNS),
+    make_command(
+        "dumps",
+        task_id="dump-of-customers",
+        attempt=2,
+        state="archived",
+        end="exit code 65",
+        reason="exit code 65: customers.yml: line 14: no such table",
+        err=b"reading customers.yml\ncustomers.yml: line 14: no such table\n",
+        err_bytes=60,
+    ),
+    make_command(
+        "images",
+        id="run-2",
+        task_id="thumbnails-88211",
+        state="retried",
+        end="signal SIGKILL",
+        reason="killed at its memory limit of 512 MB",
+        memory=536_000_000,
+    ),
+    make_command("images", id="run-3", task_id="thumbnails-88210", out=b"14 images\n", out_bytes=10),
+)
+"""Commands of the shop: two that run, one that was archived, one that is retried, and one that is done."""
+
+
+def announce_commands(url: str, commands: Sequence[HostedCommand]) -> None:
+    """Let an instance of the service report commands."""
+
+    async def report() -> None:
+        reports = [CommandReport(place, one) for place, one in enumerate(commands)]
+        async with Operator(url, User.with_role("mira", "admin")) as operator:
+            await report_commands(operator, "instance-1", reports)
 
     with ThreadPoolExecutor(1) as threads:
         threads.submit(lambda: asyncio.run(report())).result()

@@ -32,6 +32,7 @@ TWINS = {
                 "attention",
                 "audit",
                 "bulk",
+                "commands",
                 "deliveries",
                 "doctor",
                 "lease_workers",

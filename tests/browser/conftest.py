@@ -17,7 +17,14 @@ from pyasynq.embedded import EmbeddedServer
 from pyasynq.web import dashboard
 from tests.ports import free_port
 from tests.shop import fill_shop
-from tests.shop_service import announce_deliveries, announce_lease_workers, configure_service, first_active
+from tests.shop_service import (
+    SHOP_COMMANDS,
+    announce_commands,
+    announce_deliveries,
+    announce_lease_workers,
+    configure_service,
+    first_active,
+)
 from tests.shop_statistics import fill_statistics, start_operations
 
 if TYPE_CHECKING:
@@ -88,6 +95,7 @@ def valkey() -> Iterator[str]:
         fill_statistics(server.url)
         start_operations(server.url)
         configure_service(server.url)
+        announce_commands(server.url, SHOP_COMMANDS)
         announce_deliveries(server.url)
         announce_lease_workers(server.url, held=first_active(connect(server.url), "shipping-labels"))
         yield server.url

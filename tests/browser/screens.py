@@ -17,7 +17,14 @@ from pyasynq.web import dashboard
 from tests.browser.conftest import CHROMIUM, FLAGS, connect, serve
 from tests.browser.pages import PAGES, THEMES, WIDTHS, go
 from tests.shop import fill_shop
-from tests.shop_service import announce_deliveries, announce_lease_workers, configure_service, first_active
+from tests.shop_service import (
+    SHOP_COMMANDS,
+    announce_commands,
+    announce_deliveries,
+    announce_lease_workers,
+    configure_service,
+    first_active,
+)
 from tests.shop_statistics import fill_statistics, start_operations
 
 
@@ -30,6 +37,7 @@ def main(folder: Path, names: list[str]) -> None:
         fill_statistics(server.url)
         start_operations(server.url)
         configure_service(server.url)
+        announce_commands(server.url, SHOP_COMMANDS)
         announce_deliveries(server.url)
         announce_lease_workers(server.url, held=first_active(connect(server.url), "shipping-labels"))
         site = dashboard(server.url, title="shop", environment=("production", "red"))

@@ -20,13 +20,15 @@ from pyasynq.web import dashboard
 from tests.browser.conftest import Site, connect, serve, window
 from tests.browser.test_every_page import WATCH_POLICY
 from tests.factories import Tasks
-from tests.shop_service import announce_hostile_deliveries
+from tests.shop_service import announce_commands, announce_hostile_deliveries, make_command
 from tests.visiting import links_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser
+
+    from pyasynq.operations import HostedCommand
 
 CORPUS: Final = (
     "<script>window.owned = 1</script>",
@@ -62,8 +64,24 @@ def hostile_site() -> Iterator[Site]:
             operator.pause_queue(f"q1-{CORPUS[1]}", reason=CORPUS[1])
             operator.add_mark(CORPUS[2])
         announce_hostile_deliveries(server.url, CORPUS)
+        announce_commands(server.url, [_make_hostile_command(number) for number in range(len(CORPUS))])
         with serve(dashboard(server.url, title=CORPUS[0], environment=CORPUS[4])) as address:
             yield Site(server.url, address)
+
+
+def _make_hostile_command(number: int) -> HostedCommand:
+    text = CORPUS[number]
+    return make_command(
+        f"q{number}-{text}",
+        id=text,
+        task_id=text,
+        program=text,
+        host=text,
+        end=text,
+        reason=text,
+        out=text.encode(),
+        err=text.encode(),
+    )
 
 
 def _put(tasks: Tasks, text: str) -> None:

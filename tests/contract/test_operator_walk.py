@@ -49,6 +49,7 @@ LEAST_ROLE = {
             "servers",
             "lease_workers",
             "deliveries",
+            "commands",
             "schedules",
         ),
         "viewer",

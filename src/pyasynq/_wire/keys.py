@@ -48,6 +48,8 @@ HOST_GATE_PREFIX = "asynq:x:gate:"
 """Beginning of the keys of `host_gate_key`."""
 LEASE_WORKERS_KEY = "asynq:x:leaseworkers"
 """Hash of ours: by worker and instance of the task service, Unix second of the report, a space, and JSON."""
+COMMANDS_KEY = "asynq:x:commands"
+"""Hash of ours: by place and instance of the task service, Unix second of the report, a space, and JSON."""
 DELIVERIES_KEY = "asynq:x:deliveries"
 """Hash of ours: by host, queue and instance of the task service, Unix second of the report, a space, JSON."""
 

@@ -56,15 +56,23 @@ class ServiceMetrics:
         self._store.add("pyasynq_service_deliveries_total", (host, status))
         self._store.observe("pyasynq_service_delivery_seconds", seconds, (host,))
 
-    def measure(self, *, parked: int, held: int) -> None:
+    def note_command(self, queue: str, outcome: str, seconds: float, cpu: float) -> None:
+        """Count a command that has ended."""
+        self._store.add("pyasynq_service_commands_total", (queue, outcome))
+        self._store.observe("pyasynq_service_command_seconds", seconds, (queue,))
+        self._store.add("pyasynq_service_command_cpu_seconds_total", (queue,), cpu)
+
+    def measure(self, *, parked: int, held: int, commands: int = 0) -> None:
         """Set the gauges.
 
         Args:
             parked: requests that wait for tasks.
             held: tasks that workers have leased through this process, and not settled through it.
+            commands: commands that run.
         """
         self._store.set_gauges("pyasynq_service_parked_polls", {(): parked})
         self._store.set_gauges("pyasynq_service_leases_held", {(): held})
+        self._store.set_gauges("pyasynq_service_commands_running", {(): commands})
 
     async def count_enqueued(self, task: Task, call_next: CallNext) -> TaskInfo:
         """Enqueue a task, and count it; middleware of a client."""

@@ -342,6 +342,32 @@ _SERVICE: Final = (
         Origin.SERVICE,
         RUN_SECONDS,
     ),
+    _gauge(
+        "pyasynq_service_commands_running",
+        "Number of commands that run now.",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_commands_total",
+        "Number of commands that have ended, by outcome: done, retried, archived, snoozed, stopped.",
+        "queue",
+        "outcome",
+        origin=Origin.SERVICE,
+    ),
+    Family(
+        "pyasynq_service_command_seconds",
+        MetricType.HISTOGRAM,
+        "Run time of commands.",
+        ("queue",),
+        Origin.SERVICE,
+        RUN_SECONDS,
+    ),
+    _counter(
+        "pyasynq_service_command_cpu_seconds_total",
+        "CPU time of commands with all their processes.",
+        "queue",
+        origin=Origin.SERVICE,
+    ),
 )
 
 FAMILIES: Final = {one.name: one for one in (*_ASYNQ, *_QUEUES, *_WORKERS, *_SUPERVISOR, *_OTHERS, *_SERVICE)}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .api_keys import SCOPES, ApiKey, IssuedApiKey
     from .attention import find_attention
     from .audit import AuditEntry, AuditFilters, AuditPage
+    from .commands import REPORTED_OUTPUT, CommandReport, HostedCommand, report_commands
     from .deliveries import (
         HIDDEN_VALUE,
         MOST_BODY,
@@ -62,6 +63,7 @@ _EXPORTS_BY_MODULE: Final = {
     "api_keys": ("ApiKey", "IssuedApiKey", "SCOPES"),
     "attention": ("find_attention",),
     "audit": ("AuditEntry", "AuditFilters", "AuditPage"),
+    "commands": ("CommandReport", "HostedCommand", "REPORTED_OUTPUT", "report_commands"),
     "deliveries": (
         "DeliveryReport",
         "FailedExchange",
@@ -119,6 +121,7 @@ __all__ = [
     "MASK",
     "MAX_FOUND",
     "MOST_BODY",
+    "REPORTED_OUTPUT",
     "ROLES",
     "SCOPES",
     "STATES_OF_ACT",
@@ -133,6 +136,7 @@ __all__ = [
     "AuditFilters",
     "AuditPage",
     "Budget",
+    "CommandReport",
     "DeliveryReport",
     "Examination",
     "FailedExchange",
@@ -141,6 +145,7 @@ __all__ = [
     "HeldTask",
     "HostDeliveries",
     "HostGate",
+    "HostedCommand",
     "ImportReport",
     "IssuedApiKey",
     "KeyAllowance",
@@ -180,6 +185,7 @@ __all__ = [
     "parse_request_rate",
     "parse_task_line",
     "present",
+    "report_commands",
     "report_deliveries",
     "report_lease_workers",
     "spend_key_request",

@@ -19,6 +19,7 @@ from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task import TaskInfo, make_unchecked_task
 
 from .audit import AuditEntry
+from .commands import HostedCommand
 from .deliveries import FailedExchange
 from .finding import Attention, AttentionFinding
 from .operation import OperationInfo
@@ -123,6 +124,19 @@ def _cut_exchange(exchange: FailedExchange, shown: Shown) -> Any:
         reason=shown.error(queue, queue, exchange.reason),
         answer_headers=(),
         answer_body=Withheld(exchange.answer_body),
+    )
+
+
+@cut_down.register
+def _cut_command(command: HostedCommand, shown: Shown) -> Any:
+    queue = command.queue
+    if not shown.access.sees(queue):
+        return HIDDEN
+    return replace(
+        command,
+        reason=shown.error(queue, queue, command.reason),
+        out=shown.payload(queue, queue, command.out),
+        err=shown.payload(queue, queue, command.err),
     )
 
 

@@ -209,6 +209,7 @@ _ROWS: Final = (
     _view("servers", Subject.SHOWN, "list the live servers with what they run"),
     _view("lease_workers", Subject.SHOWN, "list the workers that lease from the task service"),
     _view("deliveries", Subject.SHOWN, "list the hosts that hosted task types call"),
+    _view("commands", Subject.SHOWN, "list the commands of hosted task types"),
     _change("quiet_server", Subject.SERVER, Permission.SERVERS_STOP, "let a server take no more tasks"),
     _change("stop_server", Subject.SERVER, Permission.SERVERS_STOP, "shut a server down with its worker"),
     _change(

@@ -113,6 +113,7 @@ _NAVIGATION: Final = (
         (
             ("task-types", "Task types", ("task-types",)),
             ("deliveries", "Deliveries", ("deliveries",)),
+            ("commands", "Commands", ("commands",)),
             ("workers", "Workers elsewhere", ("workers",)),
             ("keys", "API keys", ("keys",)),
         ),

@@ -8,6 +8,7 @@ from pyasynq.web.pages.api_keys import api_keys_page, new_key_page
 from pyasynq.web.pages.attention import attention_page
 from pyasynq.web.pages.audit import audit_page
 from pyasynq.web.pages.bulk import bulk_page
+from pyasynq.web.pages.commands import command_page, commands_page
 from pyasynq.web.pages.deliveries import deliveries_page, delivery_host_page
 from pyasynq.web.pages.doctor import doctor_page, repair_question
 from pyasynq.web.pages.enqueue import enqueue_page
@@ -46,6 +47,8 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/task-types/{type}": task_type_page,
     "/deliveries": deliveries_page,
     "/deliveries/{host}": delivery_host_page,
+    "/commands": commands_page,
+    "/commands/{command}": command_page,
     "/workers": lease_workers_page,
     "/keys": api_keys_page,
     "/operations": operations_page,

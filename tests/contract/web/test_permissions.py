@@ -17,7 +17,7 @@ from pyasynq.web import dashboard
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import announce_schedules, announce_servers
-from tests.shop_service import announce_failed_delivery
+from tests.shop_service import announce_commands, announce_failed_delivery, make_command
 from tests.snapshots import snapshot
 from tests.visiting import ABROAD, form_token, visiting
 
@@ -82,6 +82,8 @@ ROWS: Final[dict[str, Row]] = {
     ),
     "GET /deliveries": Row("deliveries", _PAGE),
     "GET /deliveries/{host}": Row("deliveries/a.example", _QUEUE),
+    "GET /commands": Row("commands", _PAGE),
+    "GET /commands/{command}": Row("commands/run-of-emails", _QUEUE),
     "GET /workers": Row("workers", _PAGE),
     "GET /keys": Row("keys", "401 403 403 200 403"),
     "GET /keys/new": Row("keys/new", "401 403 403 200 403"),
@@ -266,6 +268,7 @@ def _fill(client: RedisClient, url: str) -> tuple[str, str]:
     announce_servers(url)
     announce_schedules(client)
     announce_failed_delivery(url, "a.example", "emails")
+    announce_commands(url, [make_command("emails")])
     with Operator(url, User.with_role("mira", "admin")) as operator:
         version = operator.set_type_configuration("emails", {"managed": "api"}).version
         return operator.start_operation("archive", Targets({"emails": ["b"]})).operation, str(version)

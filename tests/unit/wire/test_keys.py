@@ -49,6 +49,7 @@ EMAIL = queue_keys("email")
         ("asynq:sema:pyasynq:host:{[::1]}", keys.semaphore_key(keys.host_slots_scope("[::1]"))),
         ("asynq:x:leaseworkers", keys.LEASE_WORKERS_KEY),
         ("asynq:x:deliveries", keys.DELIVERIES_KEY),
+        ("asynq:x:commands", keys.COMMANDS_KEY),
         ("asynq:x:snoozed", keys.SNOOZED_KEY),
         ("asynq:x:op:op", keys.operation_key("op")),
         ("asynq:{email}:t:id:1", EMAIL.task("id:1")),

@@ -26,6 +26,7 @@ from pyasynq.gateway.auth import (
 )
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
 from pyasynq.gateway.doors.gearman import GearmanDoor
+from pyasynq.gateway.hosted.cmd.command_table import CommandTable
 from pyasynq.gateway.hosted.cmd.commands import HostedCommands
 from pyasynq.gateway.hosted.hosted_worker import HostedWorker
 from pyasynq.gateway.hosted.http.delivery import Deliveries
@@ -37,7 +38,14 @@ from pyasynq.gateway.leases.leased_tasks import seal_attempt
 from pyasynq.gateway.request_trace import carry_trace, tracing
 from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.gateway.waits import Waits
-from pyasynq.operations import HostGate, Operator, User, report_deliveries, report_lease_workers
+from pyasynq.operations import (
+    HostGate,
+    Operator,
+    User,
+    report_commands,
+    report_deliveries,
+    report_lease_workers,
+)
 from pyasynq.web.api.parameters import read_parameters
 from pyasynq.web.api.paths import PathTable, raw_path
 from pyasynq.web.api.problem import ProblemError
@@ -136,13 +144,15 @@ class TaskService:
             metrics=self.metrics,
         )
         deliveries = DeliveryTable(self.metrics)
-        self._commands = HostedCommands(file.tasks if runs_hosted else {}, file.commands)
+        self._command_table = CommandTable(self.metrics)
+        self._commands = HostedCommands(file.tasks if runs_hosted else {}, file.commands, self._command_table)
         self._hosted = self._make_hosted_worker(file, keyring, deliveries) if runs_hosted else None
         self._shares_ports = shares_ports
         self._gearman = None if file.gearman is None else self._make_gearman_door(file, file.gearman)
         self._reports: list[InstanceReports[Any]] = [
             InstanceReports("workers", self._operator, self._leases.workers, report_lease_workers),
             InstanceReports("deliveries", self._operator, deliveries, report_deliveries),
+            InstanceReports("commands", self._operator, self._command_table, report_commands),
         ]
         self._gearman_reports = (
             None
@@ -174,7 +184,11 @@ class TaskService:
 
     def measure(self) -> None:
         """Set the metrics of the current state (gauges)."""
-        self.metrics.measure(parked=self._leases.waiting, held=self._leases.workers.held)
+        self.metrics.measure(
+            parked=self._leases.waiting,
+            held=self._leases.workers.held,
+            commands=self._command_table.running,
+        )
 
     def _find_refusal(self, path: str) -> Response | None:
         """Return the answer to a request that arrives during overload; None to process the request."""

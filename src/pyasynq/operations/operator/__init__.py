@@ -6,6 +6,7 @@ from .api_keys import ApiKeyOperator
 from .attention import AttentionOperator
 from .audit import AuditOperator
 from .bulk import BulkOperator
+from .commands import CommandOperator
 from .configurations import ConfigurationOperator
 from .deliveries import DeliveryOperator
 from .doctor import DoctorOperator
@@ -33,6 +34,7 @@ class Operator(
     ApiKeyOperator,
     LeaseWorkerOperator,
     DeliveryOperator,
+    CommandOperator,
     DoctorOperator,
     AttentionOperator,
 ):

@@ -7,6 +7,7 @@ from .api_keys import ApiKeyOperator
 from .attention import AttentionOperator
 from .audit import AuditOperator
 from .bulk import BulkOperator
+from .commands import CommandOperator
 from .configurations import ConfigurationOperator
 from .deliveries import DeliveryOperator
 from .doctor import DoctorOperator
@@ -34,6 +35,7 @@ class Operator(
     ApiKeyOperator,
     LeaseWorkerOperator,
     DeliveryOperator,
+    CommandOperator,
     DoctorOperator,
     AttentionOperator,
 ):

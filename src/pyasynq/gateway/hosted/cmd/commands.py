@@ -17,6 +17,7 @@ from pyasynq.gateway.configurations import CommandRules
 from pyasynq.gateway.configurations.argument_template import ArgumentError
 
 from .command_run import CommandRun, ResultTooLongError, read_result
+from .command_table import CommandTable
 from .exit_outcomes import CommandEnd, describe_program_end, judge_end, judge_failed_start
 from .isolation import find_isolation, is_root
 from .launch import KeeperLostError, Launcher
@@ -67,11 +68,15 @@ class HostedCommands:
     """
 
     def __init__(
-        self, types: Mapping[str, TaskConfiguration] | None = None, rules: CommandRules | None = None
+        self,
+        types: Mapping[str, TaskConfiguration] | None = None,
+        rules: CommandRules | None = None,
+        table: CommandTable | None = None,
     ) -> None:
         self.rules = rules or CommandRules()
         self._commands: dict[str, CommandSettings] = {}
         self._isolation: Isolation | None = None
+        self._table = table or CommandTable()
         self._launcher = Launcher(self.rules.folder)
         self._is_closing = False
         self._is_announced = False
@@ -155,18 +160,27 @@ class HostedCommands:
         margin = min(_LONGEST_MARGIN, left * _MARGIN_PART)
         stdin = attempt.task.payload or b"" if command.stdin == "payload" else None
         owner = order["user"][0] if order["user"] else os.geteuid()
+        entry = self._table.begin(attempt, command.program, run)
         try:
             end = await run.wait(stdin, left - grace - margin, lambda: self._find_grace(grace))
             outcome = _judge(end, command, run, grace)
             if outcome is None:
                 outcome = _read_output(run, folder, owner)
         except KeeperLostError:
-            return Retry(reason="the keeper of the command was killed, and the command with it")
+            outcome = Retry(reason="the keeper of the command was killed, and the command with it")
+            self._table.end(entry, outcome)
+            return outcome
+        except BaseException:
+            self._table.stop(entry)
+            raise
         finally:
             if keeper.is_usable:
                 keeper.finish()
                 self._launcher.give_back(keeper)
         _tell_end(name, end, time.monotonic() - began_at, command)
+        ended = None if "stage" in end.answer else CommandEnd(**end.answer)
+        said = "" if ended is None else describe_program_end(ended.status)
+        self._table.end(entry, outcome, said, ended)
         return outcome
 
     def _find_grace(self, grace: float) -> float:

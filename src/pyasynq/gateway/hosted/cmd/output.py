@@ -69,6 +69,11 @@ class KeptOutput:
         note = f"\n... ({left_out:,} bytes left out) ...\n".encode()
         return bytes(self._head) + note + bytes(self._tail[-_TAIL_BYTES:])
 
+    def read_end(self, most: int) -> bytes:
+        """Return the last bytes, at most this many of those that are kept."""
+        end = bytes(self._tail[-most:])
+        return end if len(end) == most else (bytes(self._head) + end)[-most:]
+
     def last_line(self) -> str:
         """Return the last line that is not empty, safe to show; empty if there is none."""
         lines = bytes(self._tail[-_TAIL_BYTES:] or self._head).rstrip().rsplit(b"\n", 1)

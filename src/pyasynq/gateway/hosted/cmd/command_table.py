@@ -1,0 +1,179 @@
+"""Commands of one instance: those that run, and the last that ended."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections import deque
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.control import Archive, Retry, Snooze
+from pyasynq.operations import REPORTED_OUTPUT, CommandReport, HostedCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyasynq.consumer import Attempt
+    from pyasynq.gateway.hosted.outcome import HostedOutcome
+    from pyasynq.gateway.service_metrics import ServiceMetrics
+
+    from .command_run import CommandRun
+    from .exit_outcomes import CommandEnd
+
+_PLACES: Final = 100
+"""Number of commands of an instance that are reported; a new one takes the place of the first that ended."""
+_AGAIN_SECONDS: Final = 60.0
+"""Time after which a running command is reported again, although it has written nothing."""
+_ID_BYTES: Final = 8
+
+
+class CommandEntry:
+    """A command of the table. The table and the run of the command write it.
+
+    Attributes:
+        place: its place; None if all are taken by commands that run.
+        command: state that is reported.
+        run: the run whose output is read; None when it has ended.
+        reported_at: Unix time of the last report.
+    """
+
+    def __init__(self, place: int | None, command: HostedCommand, run: CommandRun) -> None:
+        self.place = place
+        self.command = command
+        self.run: CommandRun | None = run
+        self.reported_at = 0.0
+        self.is_changed = True
+
+    def read_output(self) -> bool:
+        """Take over the end of the output; return whether there is more of it than before."""
+        if self.run is None:
+            return False
+        out, err = self.run.out.kept, self.run.err.kept
+        if (out.total, err.total) == (self.command.out_bytes, self.command.err_bytes):
+            return False
+        self.command = replace(
+            self.command,
+            out=out.read_end(REPORTED_OUTPUT),
+            out_bytes=out.total,
+            err=err.read_end(REPORTED_OUTPUT),
+            err_bytes=err.total,
+        )
+        return True
+
+
+class CommandTable:
+    """Commands of an instance that run or have ended. Belongs to one event loop.
+
+    Args:
+        metrics: where commands are counted, too.
+        clock: returns Unix time.
+        places: number of commands that are reported.
+    """
+
+    def __init__(
+        self,
+        metrics: ServiceMetrics | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        places: int = _PLACES,
+    ) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._host = socket.gethostname()
+        self._entries: dict[int, CommandEntry] = {}
+        """By place."""
+        self._free = deque(range(places))
+        """Places without a running command, the one whose command ended first at the front."""
+        self._running = 0
+
+    @property
+    def running(self) -> int:
+        """Number of commands that run now."""
+        return self._running
+
+    def begin(self, attempt: Attempt, program: str, run: CommandRun) -> CommandEntry:
+        """Remember a command that is started now."""
+        self._running += 1
+        command = HostedCommand(
+            secrets.token_hex(_ID_BYTES),
+            attempt.queue,
+            attempt.id,
+            attempt.retried + 1,
+            program,
+            self._host,
+            "running",
+            datetime.fromtimestamp(self._clock(), UTC),
+        )
+        entry = CommandEntry(self._find_place(), command, run)
+        if entry.place is not None:
+            self._entries[entry.place] = entry
+        return entry
+
+    def end(
+        self, entry: CommandEntry, outcome: HostedOutcome, said: str = "", end: CommandEnd | None = None
+    ) -> None:
+        """Remember that a command has ended.
+
+        Args:
+            entry: entry of the command.
+            outcome: outcome of its attempt.
+            said: how its program has ended.
+            end: resources that it has used; None if they are not known.
+        """
+        state, reason = "done", ""
+        if isinstance(outcome, Snooze):
+            state = "snoozed"
+        elif isinstance(outcome, (Archive, Retry)):
+            state, reason = "archived" if isinstance(outcome, Archive) else "retried", outcome.reason
+        self._end(entry, state, reason, said, end)
+
+    def stop(self, entry: CommandEntry) -> None:
+        """Remember that a command was stopped: its task was cancelled, or the instance is shut down."""
+        self._end(entry, "stopped", "", "", None)
+
+    def _end(self, entry: CommandEntry, state: str, reason: str, said: str, end: CommandEnd | None) -> None:
+        if entry.run is None:
+            return
+        entry.read_output()
+        entry.run = None
+        entry.is_changed = True
+        self._running -= 1
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        entry.command = replace(
+            entry.command,
+            state=state,
+            ended=now,
+            end=said,
+            reason=reason,
+            cpu=None if end is None else round(end.cpu, 3),
+            memory=None if end is None else end.memory,
+        )
+        if entry.place is not None:
+            self._free.append(entry.place)
+        if self._metrics is not None:
+            seconds = (now - entry.command.started).total_seconds()
+            cpu = 0.0 if end is None else end.cpu
+            self._metrics.note_command(entry.command.queue, state, seconds, cpu)
+
+    def take_changed(self) -> list[CommandReport]:
+        """Return the commands that have changed since the last call, or are to be reported again."""
+        now = self._clock()
+        changed = []
+        for place, entry in self._entries.items():
+            is_old = entry.run is not None and entry.reported_at < now - _AGAIN_SECONDS
+            if entry.read_output() or entry.is_changed or is_old:
+                entry.is_changed, entry.reported_at = False, now
+                changed.append(CommandReport(place, entry.command))
+        return changed
+
+    def put_back(self, reports: Iterable[CommandReport]) -> None:
+        """Add reports that could not be stored to the next result of `take_changed`."""
+        for report in reports:
+            self._entries[report.place].is_changed = True
+
+    def _find_place(self) -> int | None:
+        """Return a free place, that of the command which ended first; None if there is none."""
+        return self._free.popleft() if self._free else None

@@ -1,0 +1,186 @@
+"""Commands of hosted task types: reports of the instances of the task service, and the merged view."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._broker.operating.instance_reports import COMMAND_REPORTS, write_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyasynq.operations.operator import Operator
+
+REPORTED_OUTPUT: Final = 3_000
+"""Bytes of the end of each output stream that a report has."""
+COMMAND_STATES: Final = ("running", "done", "retried", "archived", "snoozed", "stopped", "lost")
+"""States of a command, as its report tells them; `lost` is for one whose instance reports no more."""
+_LOST_SECONDS: Final = 150
+"""Age of a report from which a running command is said to be lost; instances repeat it once a minute."""
+_MOST_TEXT: Final = 150
+_MOST_ID: Final = 300
+_TEXTS: Final = ("id", "queue", "program", "host", "end", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCommand:
+    """A command that an instance of the task service runs, or has run within 10 minutes.
+
+    Attributes:
+        id: id of the run.
+        queue: of the task, which is also its type.
+        task_id: the task's id.
+        attempt: number of the attempt.
+        program: path of the program.
+        host: name of the machine.
+        state: one of `COMMAND_STATES`.
+        started: when it was started.
+        ended: when it ended; None while it runs.
+        end: how it ended, such as `exit code 3`; empty while it runs.
+        reason: error of the attempt; empty if it has not failed.
+        cpu: seconds of CPU of all its processes; None until it has ended.
+        memory: largest resident set of one of them, in bytes; None until it has ended.
+        out: the end of its standard output.
+        out_bytes: bytes of its standard output.
+        err: the end of its standard error.
+        err_bytes: bytes of its standard error.
+    """
+
+    id: str
+    queue: str
+    task_id: str
+    attempt: int
+    program: str
+    host: str
+    state: str
+    started: datetime
+    ended: datetime | None = None
+    end: str = ""
+    reason: str = ""
+    cpu: float | None = None
+    memory: int | None = None
+    out: bytes = b""
+    out_bytes: int = 0
+    err: bytes = b""
+    err_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReport:
+    """A command, and its place among those that an instance reports.
+
+    Attributes:
+        place: number below the number of reports of an instance; a later command may take it over.
+        command: state of the command.
+    """
+
+    place: int
+    command: HostedCommand
+
+
+def encode_command(command: HostedCommand) -> bytes:
+    """Return a report as JSON of at most 16,000 bytes."""
+    content = {
+        "id": command.id,
+        "queue": command.queue,
+        "task": command.task_id[:_MOST_ID],
+        "attempt": command.attempt,
+        "program": command.program[:_MOST_TEXT],
+        "host": command.host[:_MOST_TEXT],
+        "state": command.state,
+        "started": round(command.started.timestamp(), 3),
+        "ended": None if command.ended is None else round(command.ended.timestamp(), 3),
+        "end": command.end[:_MOST_TEXT],
+        "reason": command.reason[:_MOST_TEXT],
+        "cpu": command.cpu,
+        "memory": command.memory,
+        "out": base64.b64encode(command.out[-REPORTED_OUTPUT:]).decode(),
+        "out_bytes": command.out_bytes,
+        "err": base64.b64encode(command.err[-REPORTED_OUTPUT:]).decode(),
+        "err_bytes": command.err_bytes,
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_command(data: bytes) -> HostedCommand | None:
+    """Decode a report from its JSON; return None for anything else."""
+    try:
+        content = json.loads(data)
+        texts = {name: _check(content[name], str) for name in _TEXTS}
+        return HostedCommand(
+            task_id=_check(content["task"], str),
+            attempt=_check(content["attempt"], int),
+            state=_check_state(content["state"]),
+            started=_read_time(content["started"]),
+            ended=None if content["ended"] is None else _read_time(content["ended"]),
+            cpu=None if content["cpu"] is None else _read_number(content["cpu"]),
+            memory=None if content["memory"] is None else _check(content["memory"], int),
+            out=_read_bytes(content["out"]),
+            out_bytes=_check(content["out_bytes"], int),
+            err=_read_bytes(content["err"]),
+            err_bytes=_check(content["err_bytes"], int),
+            **texts,
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def list_commands(reports: Iterable[tuple[int, HostedCommand]], now: float) -> list[HostedCommand]:
+    """Return commands, running ones first, each kind by its start, the newest first.
+
+    Args:
+        reports: commands, each with the Unix second at which it was reported.
+        now: the present, in Unix seconds.
+    """
+    commands = [
+        replace(one, state="lost") if one.state == "running" and at < now - _LOST_SECONDS else one
+        for at, one in reports
+    ]
+    commands.sort(key=lambda one: (one.started, one.id), reverse=True)
+    return sorted(commands, key=lambda one: one.state != "running")
+
+
+def _check(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _check_state(value: Any) -> str:
+    if value not in COMMAND_STATES:
+        raise ValueError
+    return str(value)
+
+
+def _read_number(value: Any) -> float:
+    return float(value if isinstance(value, int) else _check(value, float))
+
+
+def _read_time(value: Any) -> datetime:
+    return datetime.fromtimestamp(_read_number(value), UTC)
+
+
+def _read_bytes(value: Any) -> bytes:
+    return base64.b64decode(_check(value, str), validate=True)
+
+
+async def report_commands(operator: Operator, instance: str, reports: Sequence[CommandReport]) -> int:
+    """Store the state of an instance's commands, for 10 minutes.
+
+    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+
+    Args:
+        operator: operator with which the instance reaches Redis.
+        instance: id of the instance; its next report of a place replaces this one.
+        reports: state of each command that has changed.
+
+    Returns:
+        The number of reports that did not fit.
+    """
+    named = [(f"{report.place}.{instance}", encode_command(report.command)) for report in reports]
+    door = operator._inspector  # noqa: SLF001 - of this package
+    return await door.run(write_reports(COMMAND_REPORTS, named, door.redis_now()))
