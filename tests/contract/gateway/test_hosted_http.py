@@ -163,6 +163,27 @@ async def test_a_task_is_a_signed_request(redis_url: str, monkeypatch: pytest.Mo
     assert "Cookie" not in second.headers
 
 
+@run_async
+async def test_the_end_of_a_task_is_told_to_a_signed_url(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The type in `on_finished` may be a request; a task that ended in a hosted type is told there, too."""
+    monkeypatch.setenv("TEST_SIGNING", f"whsec_{SIGNING}")
+    rule = {"signing_secrets": ["env:TEST_SIGNING"]}
+    async with hosting() as host, delivering(redis_url, host, rule) as visitor:
+        body = {"type": "resize", "params": {}, "options": {"task_id": "a", "on_finished": "deliver"}}
+        assert 201 == (await visitor.ask("POST", "/v1/tasks", body)).status_code
+        leased = await visitor.ask("POST", "/v1/leases", {"queues": ["resize"], "worker": {"name": "w"}})
+        token = leased.json()["tasks"][0]["token"]
+        failure = {"error": "no such picture", "retry": False}
+        assert 204 == (await visitor.ask("POST", f"/v1/attempts/{token}:fail", failure)).status_code
+        [told] = await host.wait_for(1)
+
+    assert ("POST", "/orders/a") == (told.method, told.path)
+    end = {"id": "a", "type": "resize", "outcome": "archived", "error": "no such picture"}
+    assert end.items() <= Webhook(SIGNING).verify(told.body, dict(told.headers)).items()
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "state", "retried", "error"),
     [
