@@ -11,9 +11,9 @@ listed in tests/mutants.toml with the reason why no test can see it:
     kind = "boundary"
     reason = "..."
 
-Exit code 1: of the mutants that are not listed fewer are killed than a share of 95 % and bad luck explain, an
-entry that no mutant needs, or, in a run of all mutants, a survivor that is not listed. Exit code 2: the tests
-could not be run.
+Exit code 1, in one of three cases: fewer of the mutants that are not listed are killed than 95 % less what
+chance explains; no mutant needs an entry of the list; a run of all mutants has a survivor that is not listed.
+Exit code 2: the tests could not be run.
 """
 
 from __future__ import annotations

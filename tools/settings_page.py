@@ -17,7 +17,8 @@ PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 INTRODUCTION: Final = """\
 # Settings of a worker
 
-After this page you can set anything about a worker in the place that suits you, and see which place won.
+After reading this page you can set each option of a worker in the place that suits you,
+and find out which place took effect.
 It is written by `tools/settings_page.py` from the descriptions in the code.
 
 
@@ -76,7 +77,7 @@ async def send(user_id: int) -> None: ...
 ```
 
 `max_run`, `rate` and `ordered` of a task limit its queue.
-Without `queue` the task gets a queue of its own, which is called like its type: `report:build` here.
+Without `queue` the task gets a queue of its own, whose name is the type: `report:build` here.
 Two declarations that give one queue different limits are an error.
 `--queues` replaces names and weights and keeps the declared limits;
 `--queue-max-run`, `--queue-rate` and `--queue-ordered` replace limits.

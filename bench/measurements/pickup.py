@@ -121,5 +121,5 @@ PICK_UP = Measurement(
     "Pick-up by an idle worker",
     (P50, P90, P99),
     _open,
-    notes=("From before the call that enqueues to the first line of the handler; one task at a time.",),
+    notes=("Time from the call of `enqueue` to the first line of the handler; one task at a time.",),
 )

@@ -448,7 +448,7 @@ class App(Scheduling):
 
     @property
     def hooks(self) -> Hooks:
-        """The hooks; for the server."""
+        """The hooks of the app, which the server calls."""
         return self._hooks
 
     # Running.

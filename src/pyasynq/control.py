@@ -102,7 +102,7 @@ class Cancel(ControlFlow):
     """Not wanted any more: the task is deleted, regardless of its retention, and counts as processed.
 
     Args:
-        reason: for logs and events; it is not stored in Redis.
+        reason: text for logs and events; it is not stored in Redis.
 
     Attributes:
         reason: as given.

@@ -97,8 +97,8 @@ class TaskRecovered(NamedTuple):
 class LeaseLapsed(NamedTuple):
     """A task that was leased to a worker elsewhere is pending again: its lease ended, and was never extended.
 
-    The worker may have crashed, or have hung up before it had the task. `lapses` is how often in a row that
-    has happened.
+    The worker may have crashed, or have lost its connection before it had the task. `lapses` is how often in
+    a row that has happened.
     """
 
     queue: str

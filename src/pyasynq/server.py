@@ -70,8 +70,8 @@ class Server:
         config: queues, concurrency and everything else.
         clock: for tests.
         events: receive reports of what happens; by default the server's own.
-        lifespan: makes an async context manager that is entered before the first task and left after the
-            last; what it yields is `context().state` in handlers.
+        lifespan: function that makes an async context manager, which is entered before the first task and
+            left after the last; what it yields is `context().state` in handlers.
         team: name of the team that runs the server, for operators.
         version: version of your application, for operators.
 

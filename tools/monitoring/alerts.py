@@ -46,8 +46,8 @@ class Alert:
     """One alert rule, with its runbook page and its test.
 
     Attributes:
-        name: without the prefix `Pyasynq`.
-        conditions: joined by `joint`.
+        name: name without the prefix `Pyasynq`.
+        conditions: PromQL expressions, joined by `joint`.
         joint: PromQL between the conditions.
         minutes: how long the conditions must hold.
         severity: `critical` or `warning`.

@@ -33,8 +33,8 @@ class DeclaredSchedule:
     """A periodic task declared by an app: the task and its cron expression.
 
     Attributes:
-        make_task: makes the task; its arguments are checked only after all modules are imported.
-        options: those that the task will have.
+        make_task: function that makes the task. Arguments are checked only after all modules are imported.
+        options: options that the task will have.
     """
 
     spec: str

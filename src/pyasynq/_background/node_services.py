@@ -67,7 +67,7 @@ class NodeServices(Service):
         name: name of the services.
         events: events of the engine.
         nodes: the queues of each node.
-        make: makes the service of a node.
+        make: function that makes the service of a node.
     """
 
     def __init__(self, name: str, events: Events, nodes: NodeQueues, make: MakeService) -> None:
@@ -88,13 +88,13 @@ class NodeServices(Service):
         return _ARRANGE_SECONDS
 
     def wake(self) -> None:
-        """End the rest of all services, and check for nodes that serve a new queue."""
+        """End the pause of all services, and check for nodes that serve a new queue."""
         super().wake()
         for member in self._members.values():
             member.wake()
 
     def wake_for(self, node: str) -> None:
-        """End the rest of a node's service."""
+        """End the pause of a node's service."""
         member = self._members.get(node)
         if member is not None:
             member.wake()

@@ -29,8 +29,8 @@ class Request(NamedTuple):
     """A request without a body.
 
     Attributes:
-        path: without the query.
-        headers: by their names in lower case.
+        path: path without the query.
+        headers: headers by their names in lower case.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""An interruptible rest between two rounds of a service."""
+"""An interruptible pause between two rounds of a service."""
 
 from __future__ import annotations
 

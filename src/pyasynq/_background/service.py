@@ -61,7 +61,7 @@ class Service:
         """Prepare the first round. Its exceptions propagate from `start`."""
 
     async def round(self) -> float:
-        """Do one piece of work; return the seconds to rest after it."""
+        """Do one piece of work; return the seconds to pause after it."""
         raise NotImplementedError
 
     async def leave(self) -> None:
@@ -85,11 +85,11 @@ class Service:
         return self._closing
 
     def wake(self) -> None:
-        """End the rest; during a round, skip the next one."""
+        """End the pause; during a round, skip the next pause."""
         self._rest.wake()
 
     def wake_for(self, node: str) -> None:  # noqa: ARG002 - only `NodeServices` has one for each node
-        """End the rest of the service that works for a cluster node."""
+        """End the pause of the service that works for a cluster node."""
         self.wake()
 
     async def start(self) -> None:

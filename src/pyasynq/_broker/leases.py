@@ -90,7 +90,8 @@ class ExpiredTask(NamedTuple):
     def was_unanswered(self) -> bool:
         """Whether the task was leased to a worker elsewhere that has not extended its lease once.
 
-        The worker may have hung up before it had the whole answer, so this does not prove a crash.
+        The worker may have lost its connection before it had the whole answer, so this does not prove a
+        crash.
         """
         return is_leased(self.token) and self.extended != self.token
 

@@ -63,7 +63,7 @@ class EntryTicks(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """The ticks of some entries, in their order, and the clock of Redis."""
+    """Ticks of entries, in the order of the entries, and the time of Redis."""
 
     ticks: list[EntryTicks]
     redis_now: Instant

@@ -67,7 +67,7 @@ class EngineSettings:
     aggregation_timeout: float = 1_800.0
     """Time limit of an aggregator in seconds: a coroutine is cancelled then, and a thread is overdue."""
     aggregation_first_rest: float = 1.0
-    """Seconds for which a group is left alone after the first failure; the rest grows with further ones."""
+    """Seconds of pause for a group after its first failure; further failures lengthen the pause."""
     aggregation_longest_rest: float = 60.0
     child_start_timeout: float = 60.0
     """Seconds until a child process must be able to call a handler; timeouts of tasks begin then."""

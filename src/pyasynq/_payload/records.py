@@ -40,10 +40,10 @@ class RecordType:
         annotation: the class, or a generic class with its arguments.
         name: name of the type in errors.
         read: returns the field of a value, by its name in JSON.
-        make: makes a value of fields, by their names in JSON.
+        make: function that makes a value from fields by their names in JSON.
         accepts: whether a Python value is of this type.
         tags: discriminators: fields with fixed values, which tell the type from other members of a union.
-        fields: by their names in JSON.
+        fields: fields by their names in JSON.
     """
 
     annotation: Any

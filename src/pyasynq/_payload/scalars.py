@@ -54,7 +54,7 @@ def text_scalar(
 
     Args:
         kind: the type.
-        to_text: makes the text of a value.
+        to_text: function that makes the text of a value.
         from_text: parses text to a value; raises `ValueError` or `ArithmeticError` for invalid text.
         never: subtypes that are refused, because text would lose a part of their values.
         reads: types of JSON values besides text that `from_text` accepts.

@@ -21,7 +21,7 @@ class Definitions:
     """The `$defs` of a JSON Schema: named types to refer to, so that a type may contain itself.
 
     Attributes:
-        schemas: by name, as in `$defs`.
+        schemas: schemas by name, as in `$defs`.
     """
 
     def __init__(self) -> None:

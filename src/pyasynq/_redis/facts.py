@@ -23,7 +23,8 @@ class RedisFacts(NamedTuple):
 
     Attributes:
         name: `"redis"` or `"valkey"`.
-        version: such as `(7, 0, 15)`; Valkey's own version, not that of the Redis it is compatible with.
+        version: version of the server, such as `(7, 0, 15)`; Valkey's own version, not that of the Redis
+            it is compatible with.
         maxmemory_policy: its eviction policy; empty if unknown.
         uptime_seconds: seconds since its last start; 0 if unknown.
         redis_now: its clock.

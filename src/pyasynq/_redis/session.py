@@ -71,7 +71,7 @@ class Received(NamedTuple):
     """The replies up to the point where the connection broke, if it did.
 
     Attributes:
-        replies: in the order of the commands.
+        replies: replies in the order of the commands.
         broken: the reason if there are fewer replies than commands; otherwise None.
         sent: False if certainly not one byte of the commands was sent.
     """

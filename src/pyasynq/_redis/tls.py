@@ -28,7 +28,7 @@ class TLSOptions:
         password: password of the private key.
         cert_reqs: `none` accepts any certificate; `required` and `optional` mean the same for a client.
         check_hostname: whether the certificate must be for the server's name.
-        server_hostname: that name, if it differs from the host in the URL.
+        server_hostname: name in the server's certificate, if it differs from the host in the URL.
     """
 
     ca_certs: str | None = None

@@ -43,11 +43,11 @@ _FIRED_AT_ONCE: Final = 10
 
 _RETRY_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = 0.1
-"""Shortest rest in seconds after a round that fired nothing; keeps a mistake from making the ticker spin."""
+"""Shortest pause in seconds after a round that fired nothing; keeps a mistake from making the ticker spin."""
 
 _FORWARD_SECONDS: Final = 5.0
 _LEAST_FORWARD_SECONDS: Final = 0.25
-"""Shortest rest of the forwarder, whatever is due next."""
+"""Shortest pause of the forwarder, whatever is due next."""
 _FORGET_INTERVAL: Final = 86_400.0
 
 
@@ -152,7 +152,7 @@ class DueForwarder(Service):
         self._parts = parts
 
     async def round(self) -> float:
-        """Forward the due tasks of all queues; rest until the next one is due, 5 seconds at most."""
+        """Forward the due tasks of all queues; pause until the next one is due, 5 seconds at most."""
         parts = self._parts
         queues = parts.config.forward_queues
         results = await parts.driver.run_batch([forward(one, now=parts.clock.redis_now()) for one in queues])

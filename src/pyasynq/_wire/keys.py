@@ -134,7 +134,7 @@ class QueueKeys:
         return *waiting, self.archived, self.completed, self.groups, self.aggregation_sets
 
     def gone(self, operation: str) -> str:
-        """Return the key of a hash: by id of each task that an operation deleted, how to restore it."""
+        """Return the key of the hash that keeps how to restore each task that an operation deleted."""
         return self.gone_prefix + operation
 
     def gone_task(self, operation: str, task_id: str) -> str:
@@ -142,7 +142,7 @@ class QueueKeys:
         return f"{self.gone_prefix}{operation}:{task_id}"
 
     def step(self, operation: str) -> str:
-        """Return the key of a hash: the last step that an operation has made in this queue."""
+        """Return the key of the hash that keeps the last step of an operation in this queue."""
         return f"{self.prefix}x:step:{operation}"
 
     def task(self, task_id: str) -> str:

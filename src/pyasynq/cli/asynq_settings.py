@@ -25,7 +25,7 @@ _LARGEST: Final = 100_000
 
 
 def read_asynq_settings(path: str | None) -> dict[str, Any]:
-    """Return the settings by the names of Asynq's flags: the variables, then the file; none if neither is.
+    """Return settings by the names of Asynq's flags, from its variables and its file; empty without both.
 
     Args:
         path: path of the file; None is `.asynq.yaml` in the home folder, which need not exist.

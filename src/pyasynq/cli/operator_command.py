@@ -57,8 +57,8 @@ class Session:
     """Context of an operator command.
 
     Attributes:
-        operator: runs the calls, as the person at this terminal.
-        connection: which Redis the operator works on.
+        operator: operator that makes the calls, as the person at this terminal.
+        connection: connection to the Redis on which the operator works.
         printer: how the result is printed.
         watch: seconds between two looks; None looks once.
     """
@@ -78,7 +78,7 @@ class Session:
 
         Args:
             view: fields of the records, and the sentence for none.
-            gather: reads the records.
+            gather: function that reads the records.
             describe: formats a record as lines of text, instead of a table row.
         """
         if self.watch is None:

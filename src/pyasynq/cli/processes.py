@@ -77,7 +77,7 @@ def is_supervisor(config: WorkerConfig) -> bool:
     """Return whether these settings ask for child processes.
 
     Raises:
-        UsageError: for settings that do not go together.
+        UsageError: for conflicting settings.
     """
     recycles = config.max_tasks_per_child is not None or config.max_memory is not None
     if config.processes is None and not recycles:

@@ -274,7 +274,7 @@ def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
     """Merge layers of settings: earlier layers override later ones, and all override the app's settings.
 
     Raises:
-        UsageError: for settings that cannot go together.
+        UsageError: for conflicting settings.
     """
     given: dict[str, Given] = {}
     for layer in reversed(layers):

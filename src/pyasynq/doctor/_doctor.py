@@ -159,7 +159,7 @@ class Doctor:
         repair uncovers is found by another examination.
 
         Args:
-            findings: those to repair.
+            findings: findings to repair.
             progress: called after each finding with the number of processed findings, and their total.
             report: called with each processed finding; `repaired` lists the repaired subjects.
 

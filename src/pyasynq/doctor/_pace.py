@@ -1,4 +1,4 @@
-"""Pace: runs plans call by call, with a rest after each."""
+"""Pace: runs plans call by call, with a pause after each."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class SchedulePausedError(EnqueueError):
 
     Attributes:
         entry_id: id of the schedule.
-        tick: that was due, in Unix time.
+        tick: the due tick, in Unix time.
     """
 
     def __init__(self, entry_id: str, tick: int) -> None:

@@ -222,7 +222,7 @@ class ConfigurationChangedError(PyasynqError):
 
     Attributes:
         name: name of the task type.
-        version: that its configuration has; 0 if it has none.
+        version: version of its configuration; 0 if it has none.
     """
 
     def __init__(self, name: str, version: int) -> None:

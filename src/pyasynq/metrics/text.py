@@ -68,7 +68,7 @@ def _render_family(
     Args:
         lines: receives the lines.
         family: the family.
-        values: by label values.
+        values: values by label values.
         texts: labels as text, by their values; shared by all families with labels of the same names.
         is_open: whether the format is OpenMetrics.
     """

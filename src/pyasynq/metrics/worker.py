@@ -91,7 +91,7 @@ class WorkerMetrics:
         """Queues whose counters exist; they begin at 0, so that the first increase is seen as one."""
 
     def watch(self, events: Events) -> None:
-        """Follow a server that has not been started yet."""
+        """Count the events of a server that has not been started yet."""
         self._store.add("pyasynq_settle_delays_total", (), 0)
         events.subscribe(happened.WorkerMeasured, self._measured)
         events.subscribe(happened.ExchangeEnded, self._exchange_ended)
@@ -116,7 +116,7 @@ class WorkerMetrics:
         )
 
     def watch_scheduler(self, events: Events) -> None:
-        """Follow a scheduler."""
+        """Count the events of a scheduler."""
 
         def count(event: happened.TickFailed | happened.TickPaused | happened.TicksMissed) -> None:
             result = _TICK_RESULTS[type(event)]

@@ -34,7 +34,7 @@ def find_attention(
     Args:
         snapshot: the newest one.
         earlier: one from up to ten minutes before; without it, lost servers are not noticed.
-        snoozes: those that have not ended.
+        snoozes: snoozes that have not ended.
         thresholds: thresholds of the detectors.
     """
     known = {snooze.finding: snooze for snooze in snoozes}

@@ -36,7 +36,7 @@ async def examine_async(
 
     Args:
         target: where Redis is.
-        settings: those of `Doctor`.
+        settings: arguments of `Doctor`.
         repairs: kinds of findings to repair; empty for all kinds, None for no repair.
     """
     from pyasynq.doctor import Doctor  # noqa: PLC0415 - most users of an operator need no doctor

@@ -36,9 +36,9 @@ class HostGate:
     These are not verbs of an operator: the service uses them by itself, and no audit has them.
 
     Args:
-        operator: with which the instance reaches Redis.
+        operator: operator with which the instance reaches Redis.
         host: name of the host.
-        rate: of requests; None for no limit.
+        rate: rate of requests; None for no limit.
         concurrency: requests at once; None for no limit.
     """
 

@@ -31,7 +31,7 @@ async def spend_key_request(operator: Operator, key_id: str, rate: RequestRate) 
     This is not a verb of an operator: the service calls it for each request, without an audit entry.
 
     Args:
-        operator: with which the instance reaches Redis.
+        operator: operator with which the instance reaches Redis.
         key_id: id of the key.
         rate: rate of the key.
 

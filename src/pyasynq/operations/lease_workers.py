@@ -32,12 +32,12 @@ class LeaseWorker:
     Attributes:
         id: derived from key, name, process id and host.
         name: as the worker gives it; empty if it gives none.
-        language: such as `php 8.3`, as the worker gives it.
+        language: programming language that the worker reports, such as `php 8.3`.
         version: version of the worker's program or library, as the worker gives it.
         pid: process id; None if it gives none.
         host: as the worker gives it, else the address from which it asked.
         key_id: id of its API key.
-        queues: those that it asked for last, and those of its tasks.
+        queues: queues that it polled last, and queues of its tasks.
         parked: requests of it that wait for tasks.
         at_work: tasks that it has leased, at most 100.
         seen: when it asked for anything last.
@@ -219,7 +219,7 @@ async def report_lease_workers(
     This is not a verb of an operator: the service calls it every few seconds, without an audit entry.
 
     Args:
-        operator: with which the instance reaches Redis.
+        operator: operator with which the instance reaches Redis.
         instance: id of the instance; its next report on a worker replaces this one.
         reports: on each worker that has changed.
 

@@ -128,7 +128,7 @@ class Scope(NamedTuple):
     Attributes:
         queues: queues of its tasks.
         total: number of its tasks.
-        query: that has found them; empty if they were named.
+        query: query that found the tasks; empty if they were named by ids.
         undoes: id of the deletion that it undoes; empty for others.
     """
 

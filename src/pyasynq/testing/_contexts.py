@@ -115,7 +115,7 @@ def task_context(  # noqa: PLR0913 - what the context shows, each by its name
 
     Args:
         type: value of `context().task_type`.
-        task_id: by default a random one.
+        task_id: id of the task; random by default.
         queue: the queue's name.
         retried: number of retries used.
         max_retry: maximum number of retries.

@@ -84,14 +84,15 @@ class WaitRunner(Protocol):
         """
 
     def run_until_ended_sync(self, queue: str, task_id: str, timeout: Duration | None) -> None:
-        """Run what is due, blocking; as `run_until_ended`."""
+        """Run due tasks as `run_until_ended` does, blocking the thread."""
 
 
 class QueuePlace:
     """Redis and clock of an app under test.
 
     Attributes:
-        runner: runs the worker while a client waits; None for no worker. Set by the kit, read by its clients.
+        runner: runner of the worker while a client waits; None for no worker. Set by the kit, read by its
+            clients.
     """
 
     def __init__(self, url: str, clock: Clock) -> None:

@@ -56,7 +56,7 @@ class Recorder:
     """Record of one call of the kit.
 
     Attributes:
-        attempts: in the order in which they ended.
+        attempts: attempts in the order in which they ended.
         events: other events.
         failure: the first error of a handler, an aggregator, a hook or a provider.
     """

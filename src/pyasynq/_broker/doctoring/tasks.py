@@ -37,7 +37,8 @@ class StoredTask:
 
     Attributes:
         id: id of the task.
-        score: in the sorted set of its state; empty if it is in none. Only for tasks that were read.
+        score: its score in the sorted set of its state; empty if it is in none. Only for tasks that were
+            read.
         places: keys of the collections that contain it, a list as often as it occurs in it. This and the
             following are known only for tasks that were judged.
         scores: in each of the places; empty for lists.
@@ -83,7 +84,7 @@ class Settlement(NamedTuple):
         state: empty to delete it.
         place: key of the collection that it belongs to.
         score: None for its present score there, or the current time if it must be added there.
-        group: for the hash to name; None keeps the present one.
+        group: group to write into the hash; None keeps the present one.
         unique_key: the same for the lock.
         reason: written as its trace; empty for none.
         message: replacement for its message; empty keeps the present one.

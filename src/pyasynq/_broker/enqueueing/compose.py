@@ -63,8 +63,8 @@ class ConflictRules(NamedTuple):
     """Rules for an enqueue whose id or lock another task has; without rules it is refused.
 
     Attributes:
-        on_duplicate: for the task that holds the lock.
-        on_conflict: for the task that has the id.
+        on_duplicate: option for the case that another task holds the lock.
+        on_conflict: option for the case that another task has the id.
         process_at: Unix time for the task whose payload is replaced; 0 is now, None keeps its own.
         payload: encoded fields of a message, payload and headers, which replace those of that task.
     """

@@ -116,8 +116,8 @@ def delete_tasks(
 ) -> Plan[Moved]:
     """Delete tasks and release the locks they own. Active ones are refused.
 
-    So are those being aggregated, unless `with_sets`. Their callbacks are enqueued, unless the caller `tells`
-    them later.
+    Tasks that are being aggregated are refused too, unless `with_sets`. Their callbacks are enqueued, unless
+    the caller `tells` them later.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})

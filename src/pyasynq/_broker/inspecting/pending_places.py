@@ -167,7 +167,7 @@ def take_in_calls(queue: str, ids: Sequence[str], take: TakePlan, *, most: int) 
     Args:
         queue: the queue's name.
         ids: ids of the tasks.
-        take: makes the plan for one chunk.
+        take: function that makes the plan for one chunk.
         most: maximum number of tasks in one chunk.
     """
     left = list(ids)

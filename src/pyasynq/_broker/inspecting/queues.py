@@ -37,7 +37,7 @@ class QueueCounts(NamedTuple):
         aggregating: tasks in all groups, those that are being aggregated right now among them.
         aggregating_at: when they were counted, if there are more than 1,000 groups; None for now.
         processed, failed: attempts of this day, in UTC; failed ones are counted in both.
-        limits: those stored for the queue.
+        limits: limits stored for the queue.
         due: scheduled and retry tasks that are due and not forwarded.
     """
 

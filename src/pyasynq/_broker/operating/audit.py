@@ -31,8 +31,8 @@ class Written(NamedTuple):
     """An entry as the stream holds it.
 
     Attributes:
-        position: in the stream, `MILLISECONDS-NUMBER`.
-        entry: JSON.
+        position: position in the stream, `MILLISECONDS-NUMBER`.
+        entry: the entry as JSON.
         more: how many further refused calls the entry counts.
     """
 

@@ -42,7 +42,7 @@ def enter_gate(
 
     Args:
         host: name of the host.
-        ids: of the requests, 1,000 at most.
+        ids: ids of the requests, 1,000 at most.
         limits: requests per period, period in seconds, and burst; None for no rate.
         concurrency: requests at once; None for no limit.
         now: for tests.

@@ -105,7 +105,7 @@ class Follower:
         return [event for event in events if self._wants(event)]
 
     def rest(self) -> float:
-        """Return the seconds to rest before the next read."""
+        """Return the seconds to pause before the next read."""
         if self._failures:
             return jittered_pause(self._failures, shortest=_SHORTEST_REST, longest=_LONGEST_PAUSE)
         return 0.0 if self.behind else min(_LONGEST_REST, _SHORTEST_REST * (self._quiet + 1))

@@ -39,7 +39,7 @@ _LIMITS_WITHOUT_PROOF = 3
 _LIMITS_OF_LAPSES = 10
 """Multiple of a task's crash limit at which it is archived because its leases lapse unanswered.
 
-Workers hang up because of a bad network. A task that kills its worker at once lapses, too, but each time.
+Leases lapse because of a bad network, too. A task that kills its worker at once lapses each time.
 """
 
 

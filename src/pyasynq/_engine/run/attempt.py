@@ -86,7 +86,7 @@ class Attempt:
         cancelled_at: monotonic time of the first cancel.
         lost: whether Redis said that the task is another worker's.
         overdue_reported: seconds past its deadline when it was last reported.
-        task: runs the handler; None before and after. Written by the runner.
+        task: asyncio task that runs the handler; None before and after. Written by the runner.
         on_cancel: called when a running attempt without an asyncio task is cancelled.
         settled: future of the settle: whether the outcome was written, or the error.
         verdict: how a leased attempt ended, once it is settled; None for the attempts of workers.

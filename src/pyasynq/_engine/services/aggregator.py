@@ -63,7 +63,7 @@ class Aggregator(Service):
 
     Attributes:
         taking: False when no more aggregations start; running ones continue. Written by the engine.
-        interval: longest rest, in seconds.
+        interval: longest pause, in seconds.
         on_stuck: called when calls that cannot be stopped hold a place for too long, or all places.
     """
 
@@ -139,9 +139,8 @@ class Aggregator(Service):
         ):
             for one in lost:
                 run = self._running.get((one.queue, one.group))
-                # A thread cannot be stopped: it keeps its place, and its result is refused. A set may be gone
-                # because it
-                # was just finished.
+                # A thread cannot be stopped: it keeps its place, and its result is refused.
+                # A set may be gone because it was just finished.
                 if run is not None and run.one == one and run.aggregation.can_be_cut:
                     run.task.cancel()
 

@@ -107,7 +107,7 @@ class Heartbeater(Service):
     async def round(self) -> float:
         """Process the results of beats: cancel lost attempts and those to be cancelled.
 
-        Beats that came during a rest after an error are processed together. The newest one decides whether
+        Beats that came during a pause after an error are processed together. The newest one decides whether
         Redis is reachable.
         """
         beats = [await self._beats.get()]
@@ -131,9 +131,8 @@ class Heartbeater(Service):
         now = self._parts.clock.monotonic()
         for attempt in beat.lost:
             attempt.lost = True
-            # An outcome in flight may be the reason why the lease is lost; an attempt that has not started
-            # has no
-            # handler to interrupt.
+            # An outcome in flight may be the reason why the lease is lost.
+            # An attempt that has not started has no handler to interrupt.
             begun = attempt.phase is not TAKEN
             if attempt.cancel(LeaseExpiredError(), monotonic=now) and begun:
                 self._parts.settles.on_lost(attempt)
@@ -143,7 +142,7 @@ class Heartbeater(Service):
             self._answer(beat.request)
 
     def _on_beat(self, beat: Beat) -> None:
-        """Queue a beat of the thread, on the loop; a successful one ends the rest after a failed one."""
+        """Queue a beat of the thread, on the loop; a successful one ends the pause after a failed one."""
         self._beats.put_nowait(beat)
         if beat.error is None:
             self.wake()

@@ -65,7 +65,7 @@ class Processor(Service):
         self._closes_when_idle = False
 
     async def round(self) -> float:
-        """Settle, take, start; rest until an attempt ends, Redis reports a change, or a poll is due."""
+        """Settle, take, start; pause until an attempt ends, Redis reports a change, or a poll is due."""
         intake = self._intake
         if self._side is not None and not intake.may_overlap:
             await self._wait_for_side()
@@ -100,7 +100,7 @@ class Processor(Service):
         self.wake()
 
     def wake(self) -> None:
-        """End the rest; while a pipeline is in flight, consider a second one."""
+        """End the pause; while a pipeline is in flight, consider a second one."""
         self._rest.wake()
         if self._sending:
             self._start_side()
@@ -173,7 +173,7 @@ class Processor(Service):
             await self._watcher.arm(*self._intake.board.pause_keys())
 
     async def _renew_watches(self) -> None:
-        """Watch queues again when their rest is over; they are asked after that.
+        """Watch queues again when their pause is over; they are polled after that.
 
         A deferred queue is not asked: the new watch shows whether other servers took the task.
         """

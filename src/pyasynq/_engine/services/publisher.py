@@ -80,7 +80,7 @@ class Publisher(Service):
         return math.inf
 
     async def leave(self) -> None:
-        """Unsubscribe, and send the rest, unless the last round failed."""
+        """Unsubscribe, and send the remaining events, unless the last round failed."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         with suppress(PyasynqError):

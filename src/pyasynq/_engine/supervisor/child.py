@@ -89,7 +89,7 @@ class Child:
             self.facts = self.facts.with_queue(queue, has_tasks=has_tasks)
 
     def note_vitals(self, fields: dict[str, Any], monotonic: float) -> None:
-        """Keep a sign of life, or the number of queues that were asked."""
+        """Record a sign of life, or the number of queues that could be asked."""
         if "beat" in fields:
             self.vitals.beat_at = monotonic
         else:

@@ -42,7 +42,7 @@ class Vitals:
     unreachable: tuple[str, ...] = ()
 
     def watch(self, events: Events) -> None:
-        """Follow a server of this process, which has not been started yet."""
+        """Record events of a server of this process, which has not been started yet."""
         events.subscribe(ServerStateChanged, self._on_state)
         events.subscribe(SignOfLife, self._beat)
         events.subscribe(QueuesAsked, lambda event: self.note_queues(event.queues, event.unreachable))

@@ -77,7 +77,7 @@ class Prefetch:
         self.weigh(weights)
 
     def weigh(self, weights: Mapping[str, int]) -> None:
-        """Share out slots by these weights from now on. No task of another queue may wait."""
+        """Share out slots by these weights from now on. Tasks of other queues must not be waiting."""
         self._prices = {queue: 1 / weight for queue, weight in weights.items()}
         self._paid = {queue: self._paid.get(queue, 0.0) for queue in weights}
 

@@ -64,7 +64,7 @@ class ServedQueue:
 
     @property
     def watched_keys(self) -> list[str]:
-        """The keys whose changes may end the rest."""
+        """The keys whose changes may end the pause."""
         return [self.keys[key] for key in self.state.watched_keys]
 
 

@@ -40,7 +40,7 @@ _FIRST_LOOK: Final = 0.001
 _LAST_LOOK: Final = 0.25
 """Longest delay, in seconds."""
 _LAST_LOOK_A_SERVER: Final = 0.01
-"""Longest delay in seconds for each server, where this is shorter."""
+"""Seconds that each idle server adds to the longest delay, up to `_LAST_LOOK`."""
 
 
 class Herd(NamedTuple):
@@ -153,7 +153,7 @@ class QueueState(NamedTuple):
         gap: current back-off between vain calls, in seconds.
         not_before: monotonic time before which a report does not cause a call, while the queue is held.
         turn: Unix time in microseconds that Redis has given this server to come back; 0 for none.
-        courtesy: by how many seconds others are let be first, until `courteous_until`.
+        courtesy: seconds of delay that let other servers be first, until `courteous_until`.
     """
 
     phase: QueuePhase = QueuePhase.UNKNOWN
@@ -181,7 +181,7 @@ class QueueState(NamedTuple):
 
     @property
     def watched_keys(self) -> tuple[Key, ...]:
-        """The keys whose changes may end the rest."""
+        """The keys whose changes may end the pause."""
         return _WATCHED.get(self.phase, _TASK_KEYS)
 
     def answered(
@@ -294,7 +294,7 @@ class QueueState(NamedTuple):
     def asked(self, *, now: float) -> QueueState:
         """Apply the sending of a dequeue call.
 
-        After a rest the watch is dropped: it may be lost unnoticed (a slot that moves while it is empty).
+        After a pause the watch is dropped: it may be lost unnoticed (a slot that moves while it is empty).
         """
         is_poll = self.phase is not QueuePhase.UNKNOWN and self.look_at <= now
         return self._replace(watch=Watch.NOTHING) if is_poll else self

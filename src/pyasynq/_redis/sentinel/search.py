@@ -142,7 +142,7 @@ def rank(named: Mapping[Address, Named], known: Named | None, sentinels: int) ->
     lost. Where epochs are equal or unknown, the majority of Sentinels wins, then the known primary.
 
     Args:
-        named: by Sentinel.
+        named: primary that each Sentinel names.
         known: the primary believed before. Older epochs count only if a majority of the Sentinels has
             answered, as after all of them were set up again from nothing.
         sentinels: number of Sentinels.
@@ -182,7 +182,7 @@ def find_primary(
 
     Args:
         target: with the group.
-        sentinels: in the order to ask them.
+        sentinels: Sentinels in the order in which to ask them.
         seconds: for all of it.
         known: the primary believed before.
         silent: Sentinels that did not answer the last time, at the end of `sentinels`. They are asked only if

@@ -45,7 +45,7 @@ def show_demo(folder: Path | None, *, kill: bool, as_json: bool, keep: bool, por
     """Show the demo; return the exit code.
 
     Args:
-        folder: whose Python files the workers read; None for those of Python's own library.
+        folder: folder whose Python files the workers read; None for Python's own library.
         kill: whether a worker is killed on the way.
         as_json: whether only the summary is printed, as JSON.
         keep: whether everything stays open at the end, until Ctrl-C.

@@ -166,7 +166,7 @@ def _parse(line: bytes, queue: str | None) -> tuple[str, Task] | None:
 
 
 def _check_lines(lines: IO[bytes], queue: str | None) -> FoundTasks | None:
-    """Count the tasks of all lines; if one is wrong, tell the first errors and return None."""
+    """Count the tasks of all lines; if a line is invalid, print the first errors and return None."""
     found = FoundTasks()
     wrong = 0
     for number, line in _read_lines(lines):

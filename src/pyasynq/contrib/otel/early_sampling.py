@@ -82,7 +82,7 @@ class EarlySampling:
     """Head sampling before a span is made: the decisions that the SDK's sampler would make.
 
     Attributes:
-        ids: makes trace ids and span ids.
+        ids: generator of trace ids and span ids.
         bound: a root is dropped if the low bits of its trace id are not below this.
         root: context of dropped root spans.
         child: context of dropped spans whose parent is a span of another process.
@@ -92,7 +92,7 @@ class EarlySampling:
         """Store the sampler's rules.
 
         Args:
-            tracer: makes the spans that are not dropped.
+            tracer: tracer that makes the spans that are not dropped.
             ids: the tracer's generator of trace ids and span ids.
             bound: as above.
             follows_unsampled: whether children of unsampled spans are dropped, whatever their trace id. None

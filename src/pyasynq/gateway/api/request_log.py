@@ -35,7 +35,7 @@ _OTHER_PATHS: Final = ("/live", "/ready", "/metrics", "/openapi.json")
 _QUIET: Final = frozenset({"/live", "/ready", "/metrics", _DASHBOARD})
 """Frequent routes without much information, whose requests are logged at the debug level."""
 _HUNG_UP: Final = 499
-"""Status of a request whose client hung up before the answer, as nginx logs it."""
+"""Status of a request whose client disconnected before the answer, as nginx logs it."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 

@@ -55,7 +55,7 @@ async def answer_result(
 ) -> Response:
     """Wait for the end of a task, and return the answer.
 
-    A client that hangs up ends the wait, and so does the end of the instance.
+    A client that disconnects ends the wait, and so does the end of the instance.
 
     Args:
         call: the request.

@@ -34,8 +34,8 @@ _MOST_LINES: Final = 500
 class LineResponse(Response):
     """A response whose lines are sent while the request is still read (full duplex).
 
-    Starlette's streaming response is not used: it may read the request itself, to notice a hang-up. A client
-    that does not read the answer is cut, so that no answers pile up here.
+    Starlette's streaming response is not used: it may read the request itself, to notice a disconnect. A
+    client that does not read the answer is cut, so that no answers pile up here.
 
     Args:
         blocks: yields lines.
@@ -66,7 +66,7 @@ class LineResponse(Response):
 async def answer_lines(
     request: Request, enqueue: Enqueue, largest: int, is_ending: Callable[[], bool]
 ) -> AsyncGenerator[bytes]:
-    """Yield the results of the tasks in a request's lines, in their order; stop when the client hangs up.
+    """Yield the results of the tasks in a request's lines, in their order; stop when the client disconnects.
 
     An error that ends the stream is its last line, `{"problem": {...}}`.
 
@@ -102,7 +102,7 @@ async def _read_lines(request: Request, largest: int) -> AsyncGenerator[list[byt
 
     Raises:
         ProblemError: for a line that is too long, and a body that pauses for too long.
-        ClientDisconnect: the client has hung up.
+        ClientDisconnect: the client has disconnected.
     """
     rest = b""
     piece: bytes | None = b""

@@ -53,9 +53,9 @@ class HostRule:
     Attributes:
         name: name of the host, in lower case; with a port if the rule is for that port alone.
         addresses: networks that it may have although they are private or loopback.
-        ports: that may be called.
+        ports: ports that may be called.
         concurrency: requests at once, in all instances together; None means unlimited.
-        rate: of requests, in all instances together; None means unlimited.
+        rate: rate of requests, in all instances together; None means unlimited.
         signing_secrets: sign its requests by Standard Webhooks; several while they are rotated.
         secret_headers: headers that this host alone gets, by name.
         ca_file: file with the certificates that its own must be signed by; empty uses those of the system.

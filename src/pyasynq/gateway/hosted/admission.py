@@ -49,7 +49,7 @@ class AdmittedRequests:
     """Which of some requests begin: the first ones.
 
     Attributes:
-        ids: of the requests that begin, in the order of their tasks.
+        ids: ids of the requests that begin, in the order of their tasks.
         refusal: outcome of the other tasks.
     """
 
@@ -61,7 +61,7 @@ class HostAdmission:
     """Admits the requests of an instance to one host. Belongs to one event loop.
 
     Args:
-        gate: of the host.
+        gate: gate of the host.
     """
 
     def __init__(self, gate: HostGate) -> None:

@@ -55,10 +55,10 @@ class Lane:
     Args:
         name: for logs.
         consumer: consumer of the instance; it serves the queues.
-        handle: runs one attempt, and returns its outcome.
+        handle: function that runs one attempt, and returns its outcome.
         retry_delay: delay of a failed task.
         slots: number of tasks at once.
-        admission: of the host, whose limits hold over all instances; None admits all tasks.
+        admission: admission to the host, whose limits hold over all instances; None admits all tasks.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class HangUpWatch:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client has hung up."""
+        """Whether the client has disconnected."""
         return self._task is not None and self._task.done() and not self._task.cancelled()
 
     def start(self) -> None:
@@ -43,14 +43,14 @@ class HangUpWatch:
             await asyncio.wait({self._task})
 
     async def run(self, work: Coroutine[Any, Any, _T], undo: Callable[[_T], None]) -> _T:
-        """Return the result of work, which is cancelled when the client hangs up or the caller is cancelled.
+        """Return the result of work; cancel it when the client disconnects or the caller is cancelled.
 
         Args:
             work: a coroutine.
             undo: called with a result that came after the disconnect.
 
         Raises:
-            ClientGoneError: the client has hung up.
+            ClientGoneError: the client has disconnected.
         """
         assert self._task is not None  # noqa: S101 - `start` comes first
         task = asyncio.create_task(work)

@@ -82,7 +82,7 @@ class Acts:
     Args:
         doors: the connections.
         info: the operation.
-        options: those of its act.
+        options: options of its act.
     """
 
     def __init__(self, doors: Doors, info: OperationInfo, options: OperationOptions) -> None:

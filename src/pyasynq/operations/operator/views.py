@@ -41,7 +41,7 @@ class ViewOperator(SearchOperator):
         Args:
             name: name of the view, at most 100 characters.
             page: page of the dashboard that the view belongs to.
-            query: in the query language, see docs/query.md; empty for none.
+            query: query in the query language, see docs/query.md; empty for none.
             columns: columns of the page's table, in their order.
             queue: queue of the page, if it is about one.
 

@@ -54,10 +54,10 @@ class RawValue(NamedTuple):
     """A value as written in the query.
 
     Attributes:
-        text: without quotes and escapes.
+        text: text without quotes and escapes.
         is_quoted: nothing in it has a special meaning.
         start: where it begins in the query.
-        length: in the query, quotes included.
+        length: length in the query, quotes included.
     """
 
     text: str
@@ -77,7 +77,7 @@ def read_value(field: Field, name: str, raw: RawValue) -> ValueTest:
     """Return the test for a value.
 
     Args:
-        field: whose value it is.
+        field: field that is compared with the value.
         name: the field as the query spells it, with its path.
         raw: the value.
 

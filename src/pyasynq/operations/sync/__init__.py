@@ -61,7 +61,7 @@ class Operator(
         show: the user's own presentation of payloads and results in a format of the user's.
         types: task types of the user's application; they win over what workers have published.
         timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
-        clock: tells the present.
+        clock: source of the present time.
 
     Raises:
         ConfigurationError: for a URL or a value that cannot work.

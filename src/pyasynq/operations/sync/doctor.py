@@ -31,7 +31,7 @@ class DoctorOperator(OperatorBase):
         """Look for damage, and change nothing; each finding describes the effect of `repair`.
 
         Args:
-            queues: those to examine; None is all, and for a user who sees all, also Redis and the servers.
+            queues: queues to examine; None is all, and for a user who sees all, also Redis and the servers.
             pause: seconds between the two looks that each finding takes.
             archive_max_size: how many archived tasks a queue keeps, as in `ServerConfig`.
             unowned_locks: also find locks whose task is gone or has another lock.
@@ -56,7 +56,7 @@ class DoctorOperator(OperatorBase):
         """Examine again, and repair the damage found; return the findings with their repaired subjects.
 
         Args:
-            queues: those to repair; None is all, and for a user who may do that, also Redis and the servers.
+            queues: queues to repair; None is all, and for a user who may do that, also Redis and the servers.
             kinds: the kinds to repair; all of them if empty.
             pause: as for `examine`.
             archive_max_size: as for `examine`; an archive above it is trimmed only if it is given.

@@ -49,7 +49,7 @@ class SearchOperator(OperatorBase):
         """Yield the tasks that match as they are found, newest first, as `Selector.pages`.
 
         Args:
-            query: in the query language, see docs/query.md.
+            query: query in the query language, see docs/query.md.
             queues: where to search; None is everywhere.
             cursor: cursor of the previous selection of the same query; empty for the first one.
             limit: how many matches to find.
@@ -72,7 +72,7 @@ class SearchOperator(OperatorBase):
         The audit notes how many there were. A task that changes its state during the export may come twice.
 
         Args:
-            query: in the query language, see docs/query.md; empty for all tasks.
+            query: query in the query language, see docs/query.md; empty for all tasks.
             queues: where to search; None is all queues whose payloads the user may view.
             limit: how many tasks at most; None is all.
 
@@ -108,7 +108,7 @@ class SearchOperator(OperatorBase):
             caret: position in it, in characters from 0.
             known: names from tasks on screen or from statistics; the queues that the user sees are added
                 to them.
-            queues: whose names are suggested; None is all.
+            queues: queues whose names are suggested; None is all.
         """
         names = self._inspector.queues() if queues is None else list(queues)
         given = known or Known()

@@ -74,7 +74,7 @@ class Selector:
             are.
         masks: texts that `shown` puts in the place of secrets, so that Redis does not look for parts of them.
             None is unknown texts; then Redis looks for no text in what may be redacted.
-        clock: tells the present, which ages are measured against.
+        clock: source of the present time, against which ages are measured.
     """
 
     def __init__(

@@ -48,7 +48,9 @@ class ServerOperator(OperatorBase):
     def quiet_server(
         self, server_id: str, *, wait: Duration = 0.0, reason: str = ""
     ) -> ServerRequestResult:
-        """Ask a server to take no more tasks, as `Inspector.quiet_server`; the user needs all its queues.
+        """Ask a server to take no more tasks, as `Inspector.quiet_server`.
+
+        The user needs the permission for all queues of the server.
 
         Raises:
             ServerNotFoundError: when no live server that the user sees has this id.
@@ -60,7 +62,7 @@ class ServerOperator(OperatorBase):
     ) -> ServerRequestResult:
         """Ask a server to shut down with its whole worker, as `Inspector.stop_server`.
 
-        The user needs all its queues.
+        The user needs the permission for all queues of the server.
 
         Raises:
             ServerNotFoundError: when no live server that the user sees has this id.

@@ -39,9 +39,9 @@ class EventInspector(InspectorBase):
         could not publish. Both come whatever the filters.
 
         Args:
-            queues: whose events to yield; without them those of all queues, also of new ones. A queue need
+            queues: queues whose events to yield; without them all queues, also new ones. A queue need
                 not exist yet.
-            kinds: such as `"succeeded"`, `"retried"`, `"archived"`; all kinds unless given.
+            kinds: kinds of events, such as `"succeeded"`, `"retried"`, `"archived"`; all kinds unless given.
             types: task types; all unless given. Some events have none: those of `recovered` tasks, for one.
             after: for each queue the `position` of the last event that is known; `"0"` yields all that
                 are kept. Other queues are followed from now on.

@@ -69,8 +69,8 @@ class TrustedProxy:
 
     Args:
         networks: addresses of the proxy, such as `["10.0.0.0/8"]`; a header from elsewhere is ignored.
-        user_header: holds the name.
-        groups_header: holds the groups, with commas between.
+        user_header: header that holds the person's name.
+        groups_header: header that holds the person's groups, separated by commas.
         roles: role for each group. A person of several groups gets the highest.
         default_role: role of a person without any of these groups; None refuses such people.
         queues: patterns of the queues for each group; groups that are not named see all.

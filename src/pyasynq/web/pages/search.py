@@ -42,7 +42,7 @@ _EXAMPLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query to begin with."""
+    """An example of a query, as a link."""
 
     label: str
     href: str

@@ -173,7 +173,7 @@ async def delete_question(ask: PageRequest) -> Page:
 
 
 async def delete_type(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Delete the configuration of a type, unless it has changed since the question."""
+    """Delete the configuration of a type, unless it has changed since the form was shown."""
     name = ask.name("type")
     ask.require("delete_type_configuration", name)
     if fields.get("confirm", "") != name:

@@ -27,9 +27,9 @@ class OtherWorker(NamedTuple):
     """Workers of another instance that are equal: one address, name and list of functions.
 
     Attributes:
-        address: from which they are connected.
-        name: as they give it.
-        functions: that they can run.
+        address: address from which they are connected.
+        name: name that the workers give themselves.
+        functions: functions that they can run.
         connections: number of these workers.
     """
 

@@ -35,7 +35,7 @@ class DoorParts:
         retry_delay: delay of a failed task.
         max_packet: largest arguments of a packet, in bytes.
         sessions: open connections.
-        workers: those of this instance, for the others, and the workers of the others.
+        workers: the workers of this instance, reported to the other instances, and the workers of those.
     """
 
     client: Client

@@ -82,8 +82,8 @@ class CommandRun:
     """Runs one command by a keeper. Belongs to one event loop.
 
     Args:
-        keeper: that runs it.
-        order: for the keeper.
+        keeper: keeper that runs the command.
+        order: order that the keeper is sent.
         log: called with each line of its output, and the name of the stream; None to log none.
         report: called with its progress.
     """

@@ -38,7 +38,7 @@ class Throttled:
 
     Attributes:
         seconds: until it may be called again.
-        reason: for the task's error.
+        reason: text for the task's error.
     """
 
     seconds: float
