@@ -50,7 +50,7 @@ class NounGroup(click.Group):
         self._default = default
 
     def name_command(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the arguments with the name of the command: options alone are those of the default one."""
+        """Return the arguments with a command's name; options without a name get the default command."""
         is_named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
         return args if is_named or not self._default else [self._default, *args]
 

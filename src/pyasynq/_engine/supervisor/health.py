@@ -44,9 +44,9 @@ class Health:
 
     Args:
         settings: port and file.
-        workers: returns the signs of life of all workers; called from the thread.
-        metrics: takes the header `Accept` and returns content type and body for `/metrics`; called from the
-            thread. Without it there is no such path.
+        workers: function that returns the signs of life of all workers; called from the thread.
+        metrics: function that takes the header `Accept` and returns content type and body for `/metrics`;
+            called from the thread. Without it there is no such path.
 
     Raises:
         ConfigurationError: on entering, if the port cannot be opened or the file cannot be written.
