@@ -12,6 +12,7 @@ from pyasynq.options import DEFAULT_TIMEOUT_SECONDS, resolve_options
 if TYPE_CHECKING:
     from pyasynq.client import Client
     from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.counted_client import CountedClient
     from pyasynq.operations import Operator
     from pyasynq.task import Task, TaskInfo
 
@@ -54,7 +55,9 @@ def check_params(configuration: TaskConfiguration, payload: bytes | None, *, is_
     schema.check(params)
 
 
-async def enqueue_short(client: Client, operator: Operator, task: Task) -> tuple[TaskInfo, bool]:
+async def enqueue_short(
+    client: Client | CountedClient, operator: Operator, task: Task
+) -> tuple[TaskInfo, bool]:
     """Enqueue a task under its number, unless that task waits or runs; return it, and whether it is new.
 
     Raises:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-    from pyasynq.client import CallNext
     from pyasynq.options import EnqueueOptions
-    from pyasynq.task import TaskInfo
 
 _PARENT: Final = re.compile("([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_VERSION: Final = "ff"
@@ -56,10 +54,10 @@ def read_trace(scope: Scope) -> dict[str, str]:
     return trace
 
 
-async def carry_trace(task: Task, call_next: CallNext) -> TaskInfo:
-    """Enqueue a task with the trace context of the request, unless it has one; middleware of a client."""
+def with_trace(task: Task) -> Task:
+    """Return a task with the trace context of the request, unless it has one."""
     trace = _TRACE.get({})
     if not trace or any(name.lower() == "traceparent" for name in task.headers):
-        return await call_next(task)
+        return task
     options: EnqueueOptions = {**task.options, "headers": {**task.headers, **trace}}
-    return await call_next(Task(task.type, task.payload, **options))
+    return Task(task.type, task.payload, **options)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pyasynq.errors import DuplicateTaskError, PyasynqError, TaskIDConflictError
 from pyasynq.metrics.store import MetricStore
 from pyasynq.metrics.text import render
-from pyasynq.options import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyasynq.client import CallNext
     from pyasynq.events import LeaseLapsed, TaskRecovered
     from pyasynq.metrics.text import Samples
     from pyasynq.supervisor import MetricRow
-    from pyasynq.task import Task, TaskInfo
 
 
 class ServiceMetrics:
@@ -74,22 +70,10 @@ class ServiceMetrics:
         self._store.set_gauges("pyasynq_service_leases_held", {(): held})
         self._store.set_gauges("pyasynq_service_commands_running", {(): commands})
 
-    async def count_enqueued(self, task: Task, call_next: CallNext) -> TaskInfo:
-        """Enqueue a task, and count it; middleware of a client."""
-        queue = task.options.get("queue", DEFAULT_QUEUE)
-        outcome = "failed"
-        try:
-            info = await call_next(task)
-            outcome = "enqueued" if info.is_enqueued else "existing"
-        except (DuplicateTaskError, TaskIDConflictError):
-            outcome = "conflict"
-            raise
-        except PyasynqError:
-            raise
-        else:
-            return info
-        finally:
-            self._store.add("pyasynq_service_tasks_total", (queue, task.type, outcome))
+    def note_enqueued(self, labels: Iterable[tuple[str, str, str]]) -> None:
+        """Count tasks that were sent to be enqueued, each by its queue, type and outcome."""
+        for label, tasks in Counter(labels).items():
+            self._store.add("pyasynq_service_tasks_total", label, tasks)
 
     def samples(self) -> list[Samples]:
         """Return all values."""

@@ -61,6 +61,26 @@ async def scrape(visitor: Visitor, **options: Any) -> dict[tuple[str, ...], floa
 
 
 @run_async
+async def test_the_tasks_of_a_batch_are_counted_by_outcome(redis_url: str) -> None:
+    """As separate requests would count them, and without the item whose type does not exist."""
+    async with visiting(redis_url) as visitor:
+        new = {"type": "resize", "options": {"task_id": "a"}}
+        other = {"type": "resize", "options": {"unique": 60, "on_duplicate": "return_existing"}}
+        answer = await visitor.ask(
+            "POST", "/v1/tasks:batch", {"tasks": [new, new, other, other, {"type": "no"}]}
+        )
+        statuses = [one["status"] for one in answer.json()["results"]]
+        values = await scrape(visitor)
+
+    assert [201, 409, 201, 200, 422] == statuses
+    assert {
+        ("tasks_total", "resize", "resize", "enqueued"): 2,
+        ("tasks_total", "resize", "resize", "conflict"): 1,
+        ("tasks_total", "resize", "resize", "existing"): 1,
+    } == {name: value for name, value in values.items() if name[0] == "tasks_total"}
+
+
+@run_async
 async def test_requests_leases_and_tasks_are_counted(redis_url: str) -> None:
     """Each family of the service is filled by what it says, except lapses, which take seconds."""
     async with visiting(redis_url) as visitor:

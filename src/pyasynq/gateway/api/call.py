@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pyasynq.client import Client
     from pyasynq.gateway.auth import ServiceKey
     from pyasynq.gateway.configurations import ConfigurationFollower, TaskConfiguration
+    from pyasynq.gateway.counted_client import CountedClient
     from pyasynq.gateway.waits import Waits
     from pyasynq.operations import Operator
 
@@ -40,7 +40,7 @@ _LARGEST_BODY: Final = 1_000_000
 class ServiceParts:
     """The parts of one instance that handlers use."""
 
-    client: Client
+    client: CountedClient
     operator: Operator
     """The operator of the service itself; `ServiceCall.operator` is that of the request's key."""
     follower: ConfigurationFollower

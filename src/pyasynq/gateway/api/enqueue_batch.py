@@ -80,7 +80,7 @@ async def enqueue_in_order(
     ]
     tasks = [one.task for one in found if isinstance(one, PreparedTask)]
     # One call keeps the order, which calls for each task would not: two batches may be under way at once.
-    enqueued = iter(await call.parts.client.enqueue_many(tasks, on_error="return"))
+    enqueued = iter(await call.parts.client.enqueue_many(tasks))
     return [
         await _describe(call, one, next(enqueued), at)
         if isinstance(one, PreparedTask)

@@ -25,6 +25,7 @@ from pyasynq.gateway.auth import (
     sending_rate_fields,
 )
 from pyasynq.gateway.configurations import ConfigurationFollower, ConfigurationStore, ServiceFile
+from pyasynq.gateway.counted_client import CountedClient
 from pyasynq.gateway.doors.gearman import GearmanDoor
 from pyasynq.gateway.hosted.cmd.command_table import CommandTable
 from pyasynq.gateway.hosted.cmd.commands import HostedCommands
@@ -35,7 +36,7 @@ from pyasynq.gateway.instance_reports import InstanceReports
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import CALLBACK_KEY, missing_scope, no_key
 from pyasynq.gateway.leases.leased_tasks import seal_attempt
-from pyasynq.gateway.request_trace import carry_trace, tracing
+from pyasynq.gateway.request_trace import tracing
 from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.gateway.waits import Waits
 from pyasynq.operations import (
@@ -121,13 +122,14 @@ class TaskService:
         keyring = Keyring.derive(secret or SigningSecret())
         self._operator = Operator(redis, User.with_role(_USER, "admin", login="service"), timeout=timeout)
         self.metrics = ServiceMetrics()
-        middleware = (carry_trace, *client_middleware, self.metrics.count_enqueued)
-        self._client = Client(redis, client_name="pyasynq-service", timeout=timeout, middleware=middleware)
+        self._client = Client(
+            redis, client_name="pyasynq-service", timeout=timeout, middleware=client_middleware
+        )
         self._authenticator = KeyAuthentication(self._operator) if needs_keys else LoopbackAuthentication()
         self._follower = ConfigurationFollower(ConfigurationStore(self._operator), file.tasks)
         self._waits = Waits()
         self._parts = ServiceParts(
-            self._client,
+            CountedClient(self._client, self.metrics),
             self._operator,
             self._follower,
             self._waits,
@@ -227,7 +229,7 @@ class TaskService:
         return GearmanDoor(
             settings,
             file.service.redis,
-            client=self._client,
+            client=self._parts.client,
             operator=self._operator,
             list_types=lambda: self.types,
             retry_delay=self._find_retry_delay,

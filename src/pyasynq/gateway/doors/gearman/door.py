@@ -20,8 +20,8 @@ from .session import GearmanSession
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyasynq.client import Client
     from pyasynq.gateway.configurations import GearmanSettings, TaskConfiguration
+    from pyasynq.gateway.counted_client import CountedClient
     from pyasynq.gateway.leases.acts import DelayOfFailure
     from pyasynq.operations import Operator
 
@@ -54,7 +54,7 @@ class GearmanDoor:
         settings: GearmanSettings,
         redis: Any,
         *,
-        client: Client,
+        client: CountedClient,
         operator: Operator,
         list_types: Callable[[], Mapping[str, TaskConfiguration]],
         retry_delay: DelayOfFailure,

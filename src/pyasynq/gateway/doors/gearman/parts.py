@@ -12,8 +12,8 @@ from .connected_workers import ConnectedWorkers
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from pyasynq.client import Client
     from pyasynq.gateway.configurations import TaskConfiguration
+    from pyasynq.gateway.counted_client import CountedClient
     from pyasynq.gateway.leases.acts import DelayOfFailure
     from pyasynq.gateway.leases.served_queues import ServedQueues
     from pyasynq.gateway.waits import Waits
@@ -38,7 +38,7 @@ class DoorParts:
         workers: the workers of this instance, reported to the other instances, and the workers of those.
     """
 
-    client: Client
+    client: CountedClient
     operator: Operator
     served: ServedQueues
     waits: Waits
