@@ -138,6 +138,7 @@ _GLOBAL_KEYS: dict[str, int | None] = {
     "leaseworkers": 600,
     "deliveries": 3_600,
     "commands": 600,
+    "list:": None,  # workers write some, which expire from the service's next look on
     "marks": 90 * 86_400,
     "op:": 30 * 86_400,
     "ops": None,

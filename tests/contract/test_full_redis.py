@@ -40,6 +40,7 @@ from pyasynq._broker.leases import (
     renew,
 )
 from pyasynq._broker.locks import HeldLock, renew_locks
+from pyasynq._broker.operating import worker_lists
 from pyasynq._broker.operating.api_keys import spend_request
 from pyasynq._broker.operating.host_gates import close_gate, enter_gate, renew_slots
 from pyasynq._broker.operating.operations import advance_operation, order_operation, take_operation
@@ -57,7 +58,7 @@ from pyasynq._broker.server_requests import ask_server
 from pyasynq._broker.servers import clear_server_state, list_servers, write_server_state
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq._redis.plan import CommandCall, Replay
-from pyasynq._wire.keys import host_slots_scope, operation_key, semaphore_key
+from pyasynq._wire.keys import host_slots_scope, operation_key, semaphore_key, shard_keys
 from pyasynq.errors import RedisOutOfMemoryError
 from pyasynq.info import ServerAction
 from pyasynq.limits import UNLIMITED, QueueLimits
@@ -124,6 +125,11 @@ def prepare(tasks: Tasks) -> None:
     tasks.client.hset(tasks.keys.ticks, mapping={"gone": 9, "gone:since": 8})
     tasks.put(TaskState.AGGREGATING, "member", group="h", score=1)
     tasks.in_set(STAGED.group, STAGED.id, "staged")
+    lists = shard_keys("f", 0)
+    tasks.client.rpush(lists.entries, b'{"token":"t"}')
+    tasks.client.hset(lists.leases, "t", "lease")
+    tasks.client.rpush(lists.replies, b"reply", b"x" * 4_000_001)
+    tasks.client.sadd(lists.workers, "dead")
     operation = {"state": "running", "owner": "dead", "lease": EXPIRED, "fence": 3}
     tasks.client.hset(operation_key("op"), mapping=operation)
     tasks.client.expire(operation_key("op"), 60)
@@ -286,6 +292,10 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "doctor_expire_endless": lambda: expire_endless(b"asynq:{low}:paused", seconds=60),
     "doctor_raise_counter": lambda: raise_counter("default", b"asynq:{default}:processed", 10**6),
     "doctor_reset_tick": lambda: reset_tick("default", b"gone", b"9", NOW.seconds),
+    "list_sweep": lambda: worker_lists.sweep_list("f", 0),
+    "list_read": lambda: worker_lists.read_list_replies("f", 0),
+    "list_renew": lambda: worker_lists.renew_entry_lease("f", 0, "t", "later"),
+    "list_withdraw": lambda: worker_lists.withdraw_entry("f", 0, "t", b"reply"),
     "operation_take": lambda: take_operation("op", "a worker with a longer name", now=NOW),
     "operation_advance": lambda: advance_operation("op", 3, {"done": 5}, now=NOW),
     "operation_order": lambda: order_operation("op", "paused", ["running"]),

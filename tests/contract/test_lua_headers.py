@@ -15,6 +15,7 @@ from pyasynq._broker.inspecting.actions import delete_tasks
 from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.queues import memory_usage
 from pyasynq._broker.inspecting.tasks import find_tasks
+from pyasynq._broker.operating import worker_lists
 from pyasynq._broker.operating.acts import ActStep, set_aside_step, undo_step
 from pyasynq._broker.operating.api_keys import spend_request, write_api_key
 from pyasynq._broker.operating.audit import write_audit, write_refusal
@@ -185,7 +186,7 @@ def test_only_scripts_that_enqueue_do_not_drain() -> None:
     enqueueing = {"task/enqueue", "task/enqueue_unique", "task/schedule", "task/schedule_unique"}
     enqueueing |= {"task/enqueue_by_rules", "task/enqueue_front", "schedule/begin", "schedule/fire"}
     enqueueing |= {"group/add", "group/schedule", "event/publish", "type/publish", "type/renew"}
-    enqueueing |= {"type/configure", "api_key/write"}
+    enqueueing |= {"type/configure", "api_key/write", "list/push"}
     enqueueing |= {"operate/hold", "operate/undo", "operation/create", "attempt/count"}
     assert enqueueing == {script.name for script in ALL_SCRIPTS if not script.drains}
 
@@ -264,6 +265,7 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(enter_gate("e", ["a"], limits=(1.0, 1.0, 1), concurrency=1, now=NOW))
     perform(close_gate("e", 1_000, NOW))
     perform(renew_slots("e", ["a"], NOW))
+    perform(worker_lists.push_entry("e", 0, "t", b"{}", "lease"))
     perform(write_configuration("t", b"{}", None, NOW))
     perform(count_attempts("default", {"t": [1]}, now=NOW))
     return {call.script.name: call for call in perform.calls if isinstance(call, ScriptCall)}
@@ -313,6 +315,7 @@ def test_keys_bear_the_names_of_the_headers(calls: dict[str, ScriptCall]) -> Non
                 "semaphore",
                 "request",
                 "operation",
+                "entries",
             }:
                 bare = suffix.removeprefix("asynq:x:").removeprefix("x:").partition(":e")[0]
                 assert declared == bare.removeprefix(HISTORY), name

@@ -28,6 +28,8 @@ FILE = """
 [service]
 redis = "{url}"
 listen = "127.0.0.1:0"
+"""
+TYPES = """
 [tasks.resize]
 retention = "1h"
 retry = ["1h"]
@@ -44,13 +46,13 @@ def killed_at_end(command: Sequence[str], **options: Any) -> Iterator[subprocess
             process.kill()
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Run the service on a server of its own, and yield a client of it."""
+@contextmanager
+def running_service(folder: Path, types: str) -> Iterator[tuple[httpx.Client, str]]:
+    """Run the service on a server of its own; yield a client of it, and the URL of Redis."""
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer())
-        file = tmp_path_factory.mktemp("service") / "service.toml"
-        file.write_text(FILE.format(url=server.url), "utf-8")
+        file = folder / "service.toml"
+        file.write_text(FILE.format(url=server.url) + types, "utf-8")
         command = [sys.executable, "-m", "pyasynq", "service", str(file), "--no-access-log"]
         process = stack.enter_context(killed_at_end(command, stderr=subprocess.PIPE))
         assert process.stderr is not None
@@ -59,7 +61,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
                 break
         else:
             pytest.fail("the service has not started")
-        yield stack.enter_context(httpx.Client(base_url=found[0], timeout=60))
+        yield stack.enter_context(httpx.Client(base_url=found[0], timeout=60)), server.url
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Run the service on a server of its own, and yield a client of it."""
+    with running_service(tmp_path_factory.mktemp("service"), TYPES) as (client, _):
+        yield client
 
 
 @pytest.fixture(scope="module", params=["go", "node"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from redis.crc import key_slot
 
@@ -52,6 +52,9 @@ COMMANDS_KEY = "asynq:x:commands"
 """Hash of ours: by place and instance of the task service, Unix second of the report, a space, and JSON."""
 DELIVERIES_KEY = "asynq:x:deliveries"
 """Hash of ours: by host, queue and instance of the task service, Unix second of the report, a space, JSON."""
+
+LIST_PREFIX = "asynq:x:list:"
+"""Prefix of the keys of `shard_keys`."""
 
 _KEPT_QUEUES = 1024
 
@@ -264,6 +267,30 @@ def operation_key(operation: str) -> str:
 def semaphore_key(scope: str) -> str:
     """Return the key of a semaphore: a sorted set of task ids by the second their permit expires."""
     return f"asynq:sema:{scope}"
+
+
+class ListKeys(NamedTuple):
+    """The keys of one shard of a task type whose workers only speak Redis; all are in one slot."""
+
+    entries: str
+    """List of tasks that a worker takes from; `shard_keys` makes the other keys of it."""
+    workers: str
+    """Set of the names of workers."""
+    leases: str
+    """Hash: by the token of an entry, the lease token of its attempt."""
+    replies: str
+    """List of what workers say of entries, as JSON."""
+    alive_prefix: str
+    """Prefix of strings: how many entries the worker takes at once; it lives as long as the key."""
+    held_prefix: str
+    """Prefix of lists: the entries that the worker has taken."""
+
+
+def shard_keys(task_type: str, shard: int | str) -> ListKeys:
+    """Return the keys of one shard of a task type of the kind `list`."""
+    entries = f"{LIST_PREFIX}{{{task_type}:{shard}}}"
+    suffixes = ("workers", "leases", "replies", "alive:", "held:")
+    return ListKeys(entries, *(f"{entries}:{suffix}" for suffix in suffixes))
 
 
 def hash_slot(key: str) -> int:

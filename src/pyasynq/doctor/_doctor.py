@@ -24,6 +24,7 @@ from pyasynq._wire.constants import ARCHIVE_LIMIT
 from pyasynq._wire.keys import (
     ALL_QUEUES,
     HOST_GATE_PREFIX,
+    LIST_PREFIX,
     api_key_bucket_key,
     configuration_versions_key,
     operation_key,
@@ -59,6 +60,7 @@ _RECORD: Final = (
     api_key_bucket_key("").encode(),
     HOST_GATE_PREFIX.encode(),
 )
+_LIST: Final = LIST_PREFIX.encode()
 _HISTORY: Final = scheduler_history_key("").encode()
 _ORDER: Final = tuple(Severity)
 _MEASURED: Final = {FindingKind.CLOCK_SKEW, FindingKind.WRONG_COUNTER}
@@ -198,7 +200,7 @@ class Doctor:
         async for names in self._pages(progress):
             by_queue: defaultdict[str, list[bytes]] = defaultdict(list)
             for name in names:
-                if name.startswith((*_RECORD, _HISTORY)):
+                if name.startswith((*_RECORD, _HISTORY, _LIST)):
                     records.append(name)
                 elif match := _KEY.fullmatch(name):
                     by_queue[as_text(match[1])].append(match[2])
@@ -251,7 +253,8 @@ class Doctor:
         if not self._queues:
             sound = sorted(set(records) - wrong)
             histories = [key for key in sound if key.startswith(_HISTORY)]
-            live = [key for key in sound if not key.startswith(_HISTORY)]
+            # Workers write keys of lists; the service sets their expiry soon after.
+            live = [key for key in sound if not key.startswith((_HISTORY, _LIST))]
             note("", of_redis + misfits + of_servers)
             if not blocked:
                 note("", await servers.records(live))

@@ -9,7 +9,7 @@ from pyasynq.metrics.store import MetricStore
 from pyasynq.metrics.text import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyasynq.events import LeaseLapsed, TaskRecovered
     from pyasynq.metrics.text import Samples
@@ -58,17 +58,20 @@ class ServiceMetrics:
         self._store.observe("pyasynq_service_command_seconds", seconds, (queue,))
         self._store.add("pyasynq_service_command_cpu_seconds_total", (queue,), cpu)
 
-    def measure(self, *, parked: int, held: int, commands: int = 0) -> None:
+    def measure(self, *, parked: int, held: int, listening: Mapping[str, int], commands: int = 0) -> None:
         """Set the gauges.
 
         Args:
             parked: requests that wait for tasks.
             held: tasks that workers have leased through this process, and not settled through it.
+            listening: workers of each type of the kind `list`.
             commands: commands that run.
         """
         self._store.set_gauges("pyasynq_service_parked_polls", {(): parked})
         self._store.set_gauges("pyasynq_service_leases_held", {(): held})
         self._store.set_gauges("pyasynq_service_commands_running", {(): commands})
+        workers: dict[tuple[str, ...], float] = {(queue,): number for queue, number in listening.items()}
+        self._store.set_gauges("pyasynq_service_list_workers", workers)
 
     def note_enqueued(self, labels: Iterable[tuple[str, str, str]]) -> None:
         """Count tasks that were sent to be enqueued, each by its queue, type and outcome."""

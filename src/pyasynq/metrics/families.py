@@ -43,6 +43,8 @@ class Family:
         labels: names of its labels.
         origin: the process that counts it.
         bounds: upper bounds of a histogram's buckets, without infinity.
+        is_shared: whether all processes look at the same thing: the largest of their gauges counts, not the
+            sum.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Family:
     labels: tuple[str, ...]
     origin: Origin
     bounds: tuple[float, ...] = ()
+    is_shared: bool = False
 
 
 RUN_SECONDS: Final = tuple(one for one in ATTEMPT_SECONDS if 0.005 <= one <= 600 and one not in {20, 120})
@@ -286,6 +289,14 @@ _SERVICE: Final = (
         "pyasynq_service_leases_held",
         "Number of tasks that workers have leased through this process, and not settled through it.",
         origin=Origin.SERVICE,
+    ),
+    Family(
+        "pyasynq_service_list_workers",
+        MetricType.GAUGE,
+        "Number of workers that listen to the lists of a task type of the kind `list`.",
+        ("queue",),
+        Origin.SERVICE,
+        is_shared=True,
     ),
     _counter(
         "pyasynq_service_leases_total",

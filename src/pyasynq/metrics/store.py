@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
@@ -114,8 +115,9 @@ class MetricStore:
             for of_source in self._gauges.values():
                 for name, values in of_source.items():
                     sums = gauges.setdefault(name, {})
+                    add = max if FAMILIES[name].is_shared else operator.add
                     for labels, value in values.items():
-                        sums[labels] = sums.get(labels, 0) + value
+                        sums[labels] = add(sums.get(labels, 0), value)
             found: dict[str, Mapping[tuple[str, ...], Any]] = {
                 **gauges,
                 **{name: dict(values) for name, values in self._counters.items()},

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .type_configurations import TypeConfiguration, TypeVersion
     from .verbs import VERBS, Subject, Verb
     from .views import SavedView
+    from .worker_lists import MAX_SHARDS, WorkerList, count_listening
 
 _EXPORTS_BY_MODULE: Final = {
     "api_keys": ("ApiKey", "IssuedApiKey", "SCOPES"),
@@ -110,6 +111,7 @@ _EXPORTS_BY_MODULE: Final = {
     "type_configurations": ("TypeConfiguration", "TypeVersion"),
     "verbs": ("Subject", "VERBS", "Verb"),
     "views": ("SavedView",),
+    "worker_lists": ("MAX_SHARDS", "WorkerList", "count_listening"),
 }
 _MODULE_BY_EXPORT: Final = MappingProxyType(
     {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names}
@@ -120,6 +122,7 @@ __all__ = [
     "HIDDEN_VALUE",
     "MASK",
     "MAX_FOUND",
+    "MAX_SHARDS",
     "MOST_BODY",
     "REPORTED_OUTPUT",
     "ROLES",
@@ -174,9 +177,11 @@ __all__ = [
     "User",
     "Verb",
     "Withheld",
+    "WorkerList",
     "add_counts",
     "choose_servers",
     "class_of_status",
+    "count_listening",
     "find_attention",
     "find_duration",
     "make_worker_id",

@@ -50,6 +50,14 @@ def test_gauges_are_added_up_over_processes_and_go_with_theirs() -> None:
     assert ({("a",): 2}, {("a",): 2}) == (values(fleet, RUNNING), values(fleet, LOSSES))
 
 
+def test_the_largest_of_a_shared_gauge_counts() -> None:
+    """Each process has counted the same."""
+    fleet = MetricStore()
+    for source, workers in (("1", 3), ("2", 2)):
+        fleet.set_gauges("pyasynq_service_list_workers", {("a",): workers}, source)
+    assert {("a",): 3} == values(fleet, "pyasynq_service_list_workers")
+
+
 def test_a_gauge_that_is_not_set_again_becomes_0() -> None:
     """Its last value would be shown for ever otherwise."""
     store = MetricStore()

@@ -50,6 +50,8 @@ EMAIL = queue_keys("email")
         ("asynq:x:leaseworkers", keys.LEASE_WORKERS_KEY),
         ("asynq:x:deliveries", keys.DELIVERIES_KEY),
         ("asynq:x:commands", keys.COMMANDS_KEY),
+        ("asynq:x:list:{resize:3}", keys.shard_keys("resize", 3).entries),
+        ("asynq:x:list:{resize:3}:held:", keys.shard_keys("resize", 3).held_prefix),
         ("asynq:x:snoozed", keys.SNOOZED_KEY),
         ("asynq:x:op:op", keys.operation_key("op")),
         ("asynq:{email}:t:id:1", EMAIL.task("id:1")),

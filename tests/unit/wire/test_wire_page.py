@@ -108,6 +108,8 @@ def test_every_key_of_a_queue_has_a_row() -> None:
 def test_every_global_key_has_a_row() -> None:
     """Each row names a key that exists."""
     made = {getattr(keys, name)(*arguments) for name, arguments in FUNCTIONS.items()}
+    lists = keys.shard_keys("TYPE", "SHARD")
+    made |= {*lists[:4], f"{lists.alive_prefix}WORKER", f"{lists.held_prefix}WORKER"}
     constants = {
         keys.ALL_QUEUES,
         keys.SERVERS_KEY,

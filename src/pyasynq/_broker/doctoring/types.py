@@ -17,6 +17,7 @@ from pyasynq._wire.keys import (
     DELIVERIES_KEY,
     HOST_GATE_PREFIX,
     LEASE_WORKERS_KEY,
+    LIST_PREFIX,
     MARKS_KEY,
     OPERATIONS_KEY,
     REFUSED_KEY,
@@ -85,6 +86,13 @@ _OF_GLOBAL_PREFIXES: Final = (
     (api_key_bucket_key("").encode(), b"hash"),
     (HOST_GATE_PREFIX.encode(), b"hash"),
 )
+_OF_LISTS: Final = (
+    (b":workers", b"set"),
+    (b":leases", b"hash"),
+    (b":alive:", b"string"),
+    (b"", b"list"),
+)
+"""Types of the keys of lists for foreign workers, by what begins after the tag."""
 INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
 """Expected types of the global keys that other checks read, so that they fail if a type is wrong."""
 GLOBAL_TYPES: Final = {
@@ -141,6 +149,9 @@ def wrong_type(key: bytes) -> Plan[bytes | None]:
     for prefix, kind in _OF_GLOBAL_PREFIXES:
         if key.startswith(prefix):
             expected = kind
+    if key.startswith(LIST_PREFIX.encode()):
+        name = key.partition(b"}")[2]
+        expected = next(kind for start, kind in _OF_LISTS if name.startswith(start))
     found = yield CommandCall(("TYPE", key), decode_name(key), Replay.SAFE)
     kind = found.encode() if isinstance(found, str) else bytes(found)
     return None if expected is None or kind in {GONE, expected} else kind

@@ -32,6 +32,7 @@ from pyasynq.gateway.hosted.cmd.commands import HostedCommands
 from pyasynq.gateway.hosted.hosted_worker import HostedWorker
 from pyasynq.gateway.hosted.http.delivery import Deliveries
 from pyasynq.gateway.hosted.http.delivery_table import DeliveryTable
+from pyasynq.gateway.hosted.lists.list_types import ListTypes
 from pyasynq.gateway.instance_reports import InstanceReports
 from pyasynq.gateway.leases import Keyring, Leases, lease_routes
 from pyasynq.gateway.leases.access import CALLBACK_KEY, missing_scope, no_key
@@ -101,7 +102,8 @@ class TaskService:
         secret: signs lease tokens, and must be the same for all instances; `PYASYNQ_SECRET` unless given.
         needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
         timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
-        runs_hosted: whether this instance runs tasks of hosted types: the kinds `http` and `cmd`.
+        runs_hosted: whether this instance runs tasks of hosted types: the kinds `http`, `cmd` and
+            `list`.
         client_middleware: client middleware of the client that enqueues, such as `ClientTracing()`.
         shares_ports: whether other processes listen on the ports of the file's doors, too.
     """
@@ -149,6 +151,7 @@ class TaskService:
         self._command_table = CommandTable(self.metrics)
         self._commands = HostedCommands(file.tasks if runs_hosted else {}, file.commands, self._command_table)
         self._hosted = self._make_hosted_worker(file, keyring, deliveries) if runs_hosted else None
+        self._lists = self._make_list_types(redis, keyring) if runs_hosted else None
         self._shares_ports = shares_ports
         self._gearman = None if file.gearman is None else self._make_gearman_door(file, file.gearman)
         self._reports: list[InstanceReports[Any]] = [
@@ -186,9 +189,11 @@ class TaskService:
 
     def measure(self) -> None:
         """Set the metrics of the current state (gauges)."""
+        listening = {} if self._lists is None else self._lists.listening
         self.metrics.measure(
             parked=self._leases.waiting,
             held=self._leases.workers.held,
+            listening=listening,
             commands=self._command_table.running,
         )
 
@@ -225,6 +230,11 @@ class TaskService:
             pause_queue=lambda queue, reason: self._operator.pause_queue(queue, reason=reason),
         )
 
+    def _make_list_types(self, redis: str, keyring: Keyring) -> ListTypes:
+        return ListTypes(
+            redis, self._operator, lambda: self.types, keyring, retry_delay=self._find_retry_delay
+        )
+
     def _make_gearman_door(self, file: ServiceFile, settings: GearmanSettings) -> GearmanDoor:
         return GearmanDoor(
             settings,
@@ -257,6 +267,8 @@ class TaskService:
             reports.start()
         if self._hosted is not None and not self._waits.is_ending:
             self._hosted.start()
+        if self._lists is not None and not self._waits.is_ending:
+            self._lists.start()
         self._gate.lag.start()
 
     async def reload(self, tasks: Mapping[str, TaskConfiguration]) -> None:
@@ -307,6 +319,8 @@ class TaskService:
         self._leases.end_waits()
         if self._hosted is not None:
             self._hosted.stop()
+        if self._lists is not None:
+            self._lists.stop()
         if self._gearman is not None:
             self._gearman.stop()
 
@@ -316,6 +330,8 @@ class TaskService:
         ending = [
             part.close(HOSTED_END_SECONDS) for part in (self._hosted, self._gearman) if part is not None
         ]
+        if self._lists is not None:
+            ending.append(self._lists.close())
         await asyncio.gather(*ending)
         self._gate.lag.stop()
         await self._follower.close()

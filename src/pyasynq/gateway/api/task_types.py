@@ -11,6 +11,7 @@ from pyasynq.errors import ConfigurationChangedError
 from pyasynq.gateway.configurations import parse_task_configuration
 from pyasynq.gateway.configurations.field_names import to_snake_case
 from pyasynq.gateway.leases.access import may_use
+from pyasynq.operations import count_listening
 from pyasynq.web.api.call import changed_meanwhile
 from pyasynq.web.api.json_body import decode_body
 from pyasynq.web.api.problem import ProblemError
@@ -34,12 +35,19 @@ async def serve_list_types(call: ServiceCall) -> Response:
 
 
 async def serve_get_type(call: ServiceCall) -> Response:
-    """Answer with the configuration of a type; 304 if the client has this version."""
+    """Answer with the configuration of a type; 304 if the client has this version.
+
+    For the kind `list`, it also tells how many workers listen now.
+    """
     stored = await _read(call)
     tag = _make_tag(stored.version)
     if _names_tag(call.request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers={"ETag": tag})
-    return answer_json(_describe(stored), headers={"ETag": tag})
+    content = _describe(stored)
+    shards = content.get("shards")
+    if content.get("kind") == "list" and isinstance(shards, int):
+        content["listening"] = await count_listening(call.operator, stored.name, shards)
+    return answer_json(content, headers={"ETag": tag})
 
 
 async def serve_put_type(call: ServiceCall) -> Response:

@@ -16,6 +16,7 @@ from pyasynq.options import resolve_options
 from .command_settings import COMMAND_FIELDS, CommandSettings, build_command_settings
 from .field_names import join_path, read_table
 from .http_fields import HTTP_FIELDS, check_http_fields
+from .list_fields import DEFAULT_SHARDS, LIST_FIELDS, check_list_fields
 from .params_schema import ParamsSchema, read_schema_file
 from .retry_rule import RetryRule, parse_duration, parse_retry_rule
 
@@ -25,15 +26,14 @@ if TYPE_CHECKING:
 
     from .url_template import UrlTemplate
 
-_KINDS: Final = ("worker", "http", "cmd")
-"""Kinds of task types: `worker` is run by workers elsewhere, `http` and `cmd` by the service.
+_KINDS: Final = ("worker", "http", "cmd", "list")
+"""Kinds of task types: `worker` is run by workers elsewhere, the others by the service.
 
-`http` is a request, and `cmd` a command.
+`http` is a request, `cmd` a command, and `list` an entry in a list of Redis, which a worker takes.
 """
 _MANAGERS: Final = ("file", "api")
 """Owners of a configuration: the service's file, or the API, which then alone changes it."""
 MAX_NAME_CHARACTERS: Final = 200
-_LATER_KINDS: Final = ("list",)
 _MOST_PENDING: Final = 1_000_000_000
 _ALIASES: Final = {"task_name": "name"}
 
@@ -68,6 +68,8 @@ class TaskConfiguration:
     """HTTP statuses after which the task is archived."""
     callback: bool = False
     """Whether the host may take over a task, and settle it later by its lease token."""
+    shards: int = DEFAULT_SHARDS
+    """Number of lists of the kind `list`."""
     command: CommandSettings | None = None
     """Command of the kind `cmd`, from the service's file; never stored, so it is None in a stored
     configuration."""
@@ -110,6 +112,7 @@ class TaskConfiguration:
             "retry_on": list(self.retry_on) or None,
             "archive_on": list(self.archive_on) or None,
             "callback": self.callback or None,
+            "shards": self.shards if self.kind == "list" else None,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -154,6 +157,7 @@ def parse_task_configuration(
         fields["schema"] = read_schema_file(join_path(path, "schema"), fields["schema"], folder)
     read = {field: _READERS[field](join_path(path, field), content) for field, content in fields.items()}
     check_http_fields(path, read)
+    check_list_fields(path, read)
     _take_command(path, read, is_allowed=allows_command)
     if read.get("ordered") and read.get("max_run", 1) != 1:
         remedy = "an ordered type runs one task at a time: leave it out"
@@ -196,11 +200,6 @@ def _read_name(path: str, value: object) -> str:
 
 
 def _read_kind(path: str, value: object) -> str:
-    if value in _LATER_KINDS:
-        remedy = (
-            f'the kind {value!r} comes with a later version of the service; this one runs kind = "worker"'
-        )
-        raise InvalidOptionError(path, str, remedy)
     return _read_word(path, value, _KINDS)
 
 
@@ -278,5 +277,6 @@ _READERS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "managed": _read_managed,
     **HTTP_FIELDS,
     **COMMAND_FIELDS,
+    **LIST_FIELDS,
 }
 """Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""

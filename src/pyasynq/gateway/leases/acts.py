@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 from msgspec import UNSET
 
 from pyasynq.control import Retry
+from pyasynq.errors import LeaseExpiredError
 from pyasynq.gateway.leases.bodies import (
     AttemptAct,
     CancelAttempt,
@@ -21,7 +22,8 @@ from pyasynq.web.api.problem import wrong_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyasynq.consumer import Attempt
+    from pyasynq.consumer import Attempt, Consumer
+    from pyasynq.gateway.leases.tokens import LeaseToken
 
 
 ATTEMPT_ACTS: Final[Mapping[str, type[AttemptAct]]] = {
@@ -69,6 +71,23 @@ async def perform_act(
         case _:
             assert_never(act)
     return None
+
+
+async def act_by_token(
+    consumer: Consumer, token: LeaseToken, act: AttemptAct, retry_delay: DelayOfFailure | None
+) -> Attempt | None:
+    """Perform an act on the attempt of a token; return the attempt if it continues.
+
+    Raises what `Consumer.find` and `perform_act` do.
+    """
+    confirm = isinstance(act, ExtendAttempt)
+    attempt = await consumer.find(token.queue, token.task_id, token.receipt, confirm=confirm)
+    try:
+        return await perform_act(attempt, act, retry_delay)
+    except LeaseExpiredError:
+        # Another instance may have moved the lease or settled the attempt.
+        attempt = await consumer.find(token.queue, token.task_id, token.receipt)
+    return await perform_act(attempt, act, retry_delay)
 
 
 def name_act(act: AttemptAct) -> str:

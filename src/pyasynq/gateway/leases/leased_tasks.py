@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,14 @@ _DEEPEST: Final = 64
 """Maximum nesting of a payload that is sent as JSON, because the limits of workers' parsers differ."""
 
 
+class HasPayload(Protocol):
+    """A task that is sent to a worker."""
+
+    payload: msgspec.Raw | msgspec.UnsetType
+    payload_text: str | msgspec.UnsetType
+    payload_base64: bytes | msgspec.UnsetType
+
+
 def split_by_size(attempts: Sequence[Attempt], max_bytes: int) -> int:
     """Return how many of the first attempts fit into this many bytes of payloads; at least one."""
     total = 0
@@ -35,17 +43,17 @@ def describe_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: st
     task = attempt.task
     leased = LeasedTask(
         token=seal_attempt(attempt, keyring, key_id, worker),
-        id=_clean(attempt.id),
-        type=_clean(task.type),
-        queue=_clean(attempt.queue),
-        headers={_clean(name): _clean(value) for name, value in task.headers.items()},
+        id=clean_name(attempt.id),
+        type=clean_name(task.type),
+        queue=clean_name(attempt.queue),
+        headers={clean_name(name): clean_name(value) for name, value in task.headers.items()},
         attempt=attempt.retried + 1,
         max_retry=attempt.max_retry,
         crashes=attempt.crashes,
         deadline=attempt.deadline,
         lease_until=attempt.lease_expires_at,
     )
-    _set_payload(leased, task.payload or b"")
+    set_payload(leased, task.payload or b"")
     return leased
 
 
@@ -54,7 +62,7 @@ def seal_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: str = 
     return keyring.seal(LeaseToken(attempt.queue, attempt.id, attempt.receipt, key_id, worker))
 
 
-def _set_payload(leased: LeasedTask, payload: bytes) -> None:
+def set_payload(leased: HasPayload, payload: bytes) -> None:
     """Set the payload as JSON if possible, otherwise as text, otherwise as Base64."""
     if not payload:
         return
@@ -72,6 +80,6 @@ def _set_payload(leased: LeasedTask, payload: bytes) -> None:
         leased.payload_text = text
 
 
-def _clean(name: str) -> str:
+def clean_name(name: str) -> str:
     """Return a name that can be encoded; in Redis it may be bytes that are not UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()

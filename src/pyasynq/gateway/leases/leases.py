@@ -10,8 +10,8 @@ from pyasynq._visible_text import visible
 from pyasynq.consumer import ConsumerConfig
 from pyasynq.errors import LeaseExpiredError, PyasynqError, ServerStateError, TaskTimeoutError
 from pyasynq.gateway.leases.access import CALLBACK_KEY, check_queue, may_use
-from pyasynq.gateway.leases.acts import name_act, perform_act
-from pyasynq.gateway.leases.bodies import ExtendAttempt, Extended
+from pyasynq.gateway.leases.acts import act_by_token, name_act
+from pyasynq.gateway.leases.bodies import Extended
 from pyasynq.gateway.leases.leased_tasks import seal_attempt, split_by_size
 from pyasynq.gateway.leases.problems import OutcomeUnknownError, to_lease_problem
 from pyasynq.gateway.leases.served_queues import ServedQueues
@@ -22,7 +22,7 @@ from pyasynq.gateway.waits import WaitEndedError, Waits
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from pyasynq.consumer import Attempt, Consumer
+    from pyasynq.consumer import Attempt
     from pyasynq.events import Events
     from pyasynq.gateway.leases.access import WorkKey
     from pyasynq.gateway.leases.acts import DelayOfFailure
@@ -154,7 +154,7 @@ class Leases:
                 asyncio.timeout(self._settle_seconds),
                 self._served.using(opened.queue) as consumer,
             ):
-                attempt = await _act_on(consumer, opened, act, self._retry_delay)
+                attempt = await act_by_token(consumer, opened, act, self._retry_delay)
         except TaskTimeoutError:
             raise
         except TimeoutError:
@@ -202,20 +202,6 @@ class Leases:
         if self._returns:
             await asyncio.wait(self._returns, timeout=self._settle_seconds)
         await self._served.close()
-
-
-async def _act_on(
-    consumer: Consumer, token: LeaseToken, act: AttemptAct, retry_delay: DelayOfFailure | None
-) -> Attempt | None:
-    """Perform an act on the attempt of a token; return the attempt if it continues."""
-    confirm = isinstance(act, ExtendAttempt)
-    attempt = await consumer.find(token.queue, token.task_id, token.receipt, confirm=confirm)
-    try:
-        return await perform_act(attempt, act, retry_delay)
-    except LeaseExpiredError:
-        # Another instance may have moved the lease or settled the attempt.
-        attempt = await consumer.find(token.queue, token.task_id, token.receipt)
-    return await perform_act(attempt, act, retry_delay)
 
 
 async def _put_back(attempts: Sequence[Attempt]) -> None:

@@ -1,0 +1,51 @@
+#!lua flags=allow-oom
+-- Forget the dead workers of a list, count what the others are free for, and look for the entry of each lease.
+-- KEYS[1] entries: list that the workers take from
+-- KEYS[2] workers: set of their names
+-- KEYS[3] leases: hash of the lease of each entry, by its token
+-- KEYS[4] replies: list of what workers say of entries
+-- ARGV[1] alive_prefix: of the heartbeat keys
+-- ARGV[2] held_prefix: of the lists of entries that workers have taken
+-- ARGV[3] ttl: seconds for which the keys are kept
+-- Returns: living (number of workers), free (number of entries that they could take), number of replies; then of each lease its token, what was stored, and whether its entry is anywhere (1 or 0)
+-- Uses: count_slots, token_of
+
+local entries, workers, leases, replies = unpack(KEYS)
+local alive_prefix, held_prefix, ttl = unpack(ARGV)
+
+-- A full Redis 6.2 refuses a script whose first write may add data; no write of this one does.
+for _, key in ipairs(KEYS) do
+  redis.call('EXPIRE', key, ttl)
+end
+local living, slots, held, dead = count_slots(workers, alive_prefix, held_prefix)
+for _, worker in ipairs(dead) do
+  redis.call('DEL', held_prefix .. worker)
+  redis.call('SREM', workers, worker)
+end
+local said = redis.call('LLEN', replies)
+local found = { living, slots - held - redis.call('LLEN', entries), said }
+local stored = redis.call('HGETALL', leases)
+if #stored == 0 then
+  return found
+end
+local places = { entries }
+for _, worker in ipairs(redis.call('SRANDMEMBER', workers, 1000)) do
+  redis.call('EXPIRE', held_prefix .. worker, ttl)
+  places[#places + 1] = held_prefix .. worker
+end
+local here = {}
+for _, place in ipairs(places) do
+  -- The key of a worker may have a wrong type.
+  for _, entry in ipairs(redis.pcall('LRANGE', place, 0, 999)) do
+    here[token_of(entry) or ''] = true
+  end
+end
+local texts = table.concat(redis.call('LRANGE', replies, 0, 99), ' ')
+for at = 1, #stored, 2 do
+  local token = stored[at]
+  local is_here = here[token] or said > 100 or texts:find(token, 1, true)
+  found[#found + 1] = token
+  found[#found + 1] = stored[at + 1]
+  found[#found + 1] = is_here and 1 or 0
+end
+return found

@@ -1,0 +1,109 @@
+"""Lists of entries for workers that only speak Redis: one for each task type and shard."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pyasynq._broker.scripts import LIST_PUSH, LIST_READ, LIST_RENEW, LIST_SWEEP, LIST_WITHDRAW
+from pyasynq._broker.stored import decode_name
+from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
+from pyasynq._wire.keys import shard_keys
+
+LIST_SECONDS: Final = 86_400
+"""Seconds for which the keys are kept after the last sweep."""
+MAX_REPLIES: Final = 50
+MAX_REPLY_BYTES: Final = 4_000_000
+_MOST_READ: Final = 8_000_000
+"""Bytes of replies from which no further one is read at once."""
+
+
+class ListedLease(NamedTuple):
+    """The lease of an entry.
+
+    Attributes:
+        entry_token: token of the entry.
+        lease_token: of its attempt, as it was stored.
+        is_listed: whether the entry, or a reply to it, is anywhere.
+    """
+
+    entry_token: str
+    lease_token: str
+    is_listed: bool
+
+
+class ListSweep(NamedTuple):
+    """State of one shard.
+
+    Attributes:
+        living: number of workers that live.
+        free: number of entries that they could take; negative if some have died.
+        replies: number of replies that wait.
+        leases: of all entries.
+    """
+
+    living: int
+    free: int
+    replies: int
+    leases: list[ListedLease]
+
+
+def push_entry(task_type: str, shard: int, token: str, entry: bytes, lease: str) -> Plan[bool]:
+    """Append an entry, which begins with its token, if a worker is free for it; return whether one is.
+
+    It is not sent again after a lost reply: the task may have been done meanwhile.
+    """
+    keys = shard_keys(task_type, shard)
+    args = (token, entry, lease, keys.alive_prefix, keys.held_prefix, LIST_SECONDS)
+    shown = (keys.entries, keys.workers, keys.leases)
+    return bool((yield ScriptCall(LIST_PUSH, shown, args, Replay.NEVER)))
+
+
+def sweep_list(task_type: str, shard: int) -> Plan[ListSweep]:
+    """Forget dead workers, and return the state of a shard."""
+    keys = shard_keys(task_type, shard)
+    shown = (keys.entries, keys.workers, keys.leases, keys.replies)
+    args = (keys.alive_prefix, keys.held_prefix, LIST_SECONDS)
+    living, free, replies, *found = yield ScriptCall(LIST_SWEEP, shown, args, Replay.SAFE)
+    leases = [
+        ListedLease(decode_name(token), decode_name(lease), is_listed == 1)
+        for token, lease, is_listed in zip(found[::3], found[1::3], found[2::3], strict=True)
+    ]
+    return ListSweep(living, free, replies, leases)
+
+
+def read_list_replies(task_type: str, shard: int) -> Plan[tuple[list[bytes], int]]:
+    """Return the first replies, and how many were removed because they are too long."""
+    args = (MAX_REPLIES, MAX_REPLY_BYTES, _MOST_READ)
+    keys = (shard_keys(task_type, shard).replies,)
+    removed, *found = yield ScriptCall(LIST_READ, keys, args, Replay.SAFE)
+    return found, removed
+
+
+def find_entry_lease(task_type: str, shard: int, token: str) -> Plan[str | None]:
+    """Return the lease token of an entry's attempt; None if the entry has ended."""
+    key = shard_keys(task_type, shard).leases
+    found: bytes | None = yield CommandCall(("HGET", key, token), key, Replay.SAFE)
+    return None if found is None else decode_name(found)
+
+
+def renew_entry_lease(task_type: str, shard: int, token: str, lease: str) -> Plan[bool]:
+    """Replace the lease token of an entry's attempt; return False if the entry has ended."""
+    key = shard_keys(task_type, shard).leases
+    return bool((yield ScriptCall(LIST_RENEW, (key,), (token, lease), Replay.SAFE)))
+
+
+def withdraw_entry(task_type: str, shard: int, token: str, reply: bytes = b"") -> Plan[bool]:
+    """End an entry, and remove a reply; return whether no worker had taken the entry."""
+    keys = shard_keys(task_type, shard)
+    shown = (keys.entries, keys.leases, keys.replies)
+    return bool((yield ScriptCall(LIST_WITHDRAW, shown, (token, reply), Replay.SAFE)))
+
+
+def count_list_workers(task_type: str, shard: int) -> Plan[int]:
+    """Return how many workers of a shard live, at most 1,000."""
+    keys = shard_keys(task_type, shard)
+    names = yield CommandCall(("SRANDMEMBER", keys.workers, 1_000), keys.workers, Replay.SAFE)
+    if not names:
+        return 0
+    heartbeats = [keys.alive_prefix + decode_name(name) for name in names]
+    return int((yield CommandCall(("EXISTS", *heartbeats), heartbeats[0], Replay.SAFE)))

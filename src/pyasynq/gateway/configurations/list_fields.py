@@ -1,0 +1,44 @@
+"""Fields of task types of the kind `list`, each with its reader."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq.errors import InvalidOptionError
+from pyasynq.operations import MAX_SHARDS
+
+from .field_names import join_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DEFAULT_SHARDS: Final = 8
+_NAME: Final = re.compile(r"[^\s{}*?\[\]^\\]+")
+"""Names that keep a shard in one slot, and that mean themselves in an access list of Redis."""
+
+
+def _read_shards(path: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SHARDS:
+        raise InvalidOptionError(path, value, f"must be a whole number from 1 to {MAX_SHARDS}")
+    return value
+
+
+LIST_FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {"shards": _read_shards}
+"""Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""
+
+
+def check_list_fields(path: str, fields: Mapping[str, Any]) -> None:
+    """Compare the fields of a type with its kind.
+
+    Raises:
+        InvalidOptionError: a field of the kind `list` for another kind, or a name that its keys cannot have.
+    """
+    if fields.get("kind") != "list":
+        for name in fields:
+            if name in LIST_FIELDS:
+                raise InvalidOptionError(join_path(path, name), str, 'is for kind = "list" only')
+        return
+    if not _NAME.fullmatch(fields["name"]):
+        remedy = 'must have no spaces, braces, brackets or wildcards: kind = "list" names keys after it'
+        raise InvalidOptionError(join_path(path, "name"), str, remedy)

@@ -1,0 +1,1 @@
+"""Kind `list`: tasks for workers that only speak Redis, passed on through lists."""
