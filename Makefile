@@ -234,6 +234,9 @@ page-deletion: $(STAMP) ## delete 100,000 tasks from the dashboard, kill it half
 screens: $(VENV)/browser ## take pictures of every page of the dashboard, in docs/screens [FOLDER=path]
 	@$(PYTHON) -m tests.browser.screens $(or $(FOLDER),docs/screens)
 
+journeys: $(VENV)/browser ## record journeys through the dashboard with pictures, in docs/journeys.md [FOLDER=path]
+	@$(PYTHON) -m tests.browser.journeys $(or $(FOLDER),docs)
+
 metrics-check: $(STAMP) ## ask a real Prometheus every expression of dashboards and rules; test each alert (needs prometheus)
 	@$(PYTHON) -m pytest -q -rfEs tests/monitoring $(PYTEST_ARGS)
 

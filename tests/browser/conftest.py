@@ -82,9 +82,11 @@ def serve(app: Any) -> Iterator[str]:
     thread.start()
     while not server.started:
         threading.Event().wait(0.02)
-    yield f"http://127.0.0.1:{port}/"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="session")

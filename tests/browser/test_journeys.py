@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,14 @@ import pytest
 from pyasynq._wire.keys import queue_keys
 from pyasynq.task import TaskState
 from tests.browser.conftest import Site, window
+from tests.browser.journeys import (
+    FOLDER,
+    JOURNEYS,
+    Album,
+    Journey,
+    render_journey,
+    shop_site,
+)
 from tests.browser.pages import go
 from tests.browser.test_every_page import violations
 from tests.factories import Tasks
@@ -16,6 +25,7 @@ from tests.factories import Tasks
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+DOCS = Path(__file__).parents[2] / "docs"
 DESK = {"viewport": {"width": 1280, "height": 900}}
 MOST_TABS = 60
 
@@ -46,7 +56,37 @@ def test_failed_tasks_are_found_previewed_and_run_again_by_keyboard(browser: Bro
         page.keyboard.type("seats are free again")
         page.keyboard.press("Enter")
         page.get_by_text("2 tasks were put back into the queue.").wait_for()
+        assert ["one", "two"] == sorted(failed.ids("pending"))
+        delete_by_keyboard(page, "queue:journey state:pending", "never mind")
+        assert [] == failed.ids("pending")
+        page.goto("operations")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/operations/*")
+        press_button(page, "Put back 2 tasks")
+        page.locator(".head .st", has_text="Done").wait_for()
     assert ["one", "two"] == sorted(failed.ids("pending"))
+
+
+def delete_by_keyboard(page: Page, query: str, reason: str) -> None:
+    """Preview the deletion of two tasks, confirm it, and wait for its end."""
+    page.goto(f"bulk?act=delete&q={query}")
+    tab_to(page, "confirm")
+    page.keyboard.type("2")
+    tab_to(page, "reason")
+    page.keyboard.type(reason)
+    page.keyboard.press("Enter")
+    page.get_by_text("2 tasks were deleted.").wait_for()
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=[one.name for one in JOURNEYS])
+def test_the_journeys_of_the_page_can_be_made(browser: Browser, journey: Journey) -> None:
+    """Each step is in the documentation, with a picture; `make journeys` records them."""
+    album = Album(journey.name)
+    with shop_site() as site, window(browser, site, **journey.window) as context:
+        journey.make(context.new_page(), site, album)
+    assert render_journey(journey, album) in (DOCS / "journeys.md").read_text()
+    assert all((DOCS / FOLDER / step.picture).is_file() for step in album.steps)
 
 
 def tab_to(page: Page, name: str) -> None:

@@ -70,10 +70,11 @@ async def test_a_deletion_needs_a_reason_and_can_be_undone(redis_url: str, tasks
         assert "say why" in again.text
         assert 'value="500"' in again.text
         assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
-        await send_form(visitor, "bulk", {**fields, "reason": "test"}, page="settings")
+        await send_form(visitor, "bulk", {**fields, "reason": "they are old"}, page="settings")
         assert [] == tasks.ids("archived")
         page = await visitor.get("operations")
         [operation] = set(re.findall(r'href="./(operations/[0-9a-f]+)"', page.text))
+        assert "<dd>they are old</dd>" in (await visitor.get(operation)).text
         await send_form(visitor, f"{operation}/undo", {}, page=operation)
         assert "Put back 3 tasks" in (await visitor.get("operations")).text
     assert ["a", "b", "c"] == sorted(tasks.ids("archived"))

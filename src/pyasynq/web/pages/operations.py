@@ -133,6 +133,7 @@ async def operation_page(ask: PageRequest) -> Page:
     facts = [
         ("Queues", some(info.queues, 10) or "none", ""),
         ("Query", visible(info.query), ask.links.to("tasks", q=info.query)) if info.query else None,
+        ("Reason", visible(info.reason), "") if info.reason and ask.may("audit") else None,
         ("Undoes", short_id(info.undoes), ask.links.to("operations", info.undoes)) if info.undoes else None,
         ("Trimmed from the archive", f"{info.trimmed:,}", "") if info.trimmed else None,
         ("Id", visible(info.operation), ""),

@@ -101,7 +101,13 @@ const handlers = {
       const text = cells[/** @type {HTMLElement} */ (element).dataset.k ?? ""];
       if (text === undefined || element.textContent === text) continue;
       // Its buttons depend on this text, and buttons are not part of updates.
-      if (element.hasAttribute("data-reload")) { location.reload(); return; }
+      if (element.hasAttribute("data-reload")) {
+        const dialog = document.querySelector("dialog[open]");
+        if (!dialog) { location.reload(); return; }
+        // What is typed there must not be lost.
+        dialog.addEventListener("close", () => { location.reload(); }, { once: true });
+        continue;
+      }
       element.textContent = text;
       element.classList.toggle("zero", QUIET.has(text));
     }
