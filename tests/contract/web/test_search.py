@@ -54,6 +54,25 @@ async def test_matches_are_found_newest_first_and_page_by_page(redis_url: str, t
         assert "of 121" in page.text or "121 looked at" in page.text
 
 
+def test_a_search_is_copied_as_a_program(
+    redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It finds the same tasks, whatever quotes the query has."""
+    monkeypatch.setenv("PYASYNQ_REDIS_URL", redis_url)
+    programs = []
+
+    @run_async
+    async def copy() -> None:
+        async with visiting(redis_url) as visitor:
+            page = await visitor.get("tasks", params={"q": """error:"boom" -type:"it's" """})
+            programs.extend(re.findall(r'aria-label="Python program">(.*?)</pre>', page.text, re.DOTALL))
+
+    copy()
+    [program] = programs
+    exec(html.unescape(program), {})
+    assert "emails other\n" == capsys.readouterr().out
+
+
 @run_async
 async def test_the_facets_narrow_the_search(redis_url: str, tasks: Tasks) -> None:
     """States, queues and types of what was found, each a link with one clause more."""

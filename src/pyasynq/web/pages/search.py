@@ -32,6 +32,15 @@ _LONGEST: Final = 2_000
 _MOST_FACETS: Final = 8
 _MARK: Final = "\x00rows\x00"
 """Placeholder of the rows in the page around them; no text of a template has this character."""
+_PROGRAM: Final = """import os
+from pyasynq.operations import User
+from pyasynq.operations.sync import Operator
+
+with Operator(os.environ["PYASYNQ_REDIS_URL"], User.local()) as operator:
+    for page in operator.search({query}):
+        for task in page.tasks:
+            print(task.queue, task.id)
+"""
 _EXAMPLES: Final = (
     ("Failed in the last hour", "state:retry,archived failed:<1h"),
     ("Waiting for more than 10 minutes", "waiting:>10m"),
@@ -79,6 +88,8 @@ class SearchView:
     mark: str
     command: str
     """Command line of the same search, to copy."""
+    program: str
+    """Python program that finds the same tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,7 @@ async def search_response(ask: PageRequest) -> Response:
         acts=act_choices(ask),
         mark=_MARK,
         command=f"pyasynq task ls --where {_shell(text)}",
+        program=_PROGRAM.format(query=ascii(text)),
     )
     title = f"{text[:60]} · Tasks" if text else "Tasks"
     page = Page("search.html", visible(title), "tasks", view, status=400 if problem else 200)
