@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyasynq.client import Client
 from pyasynq.gateway.configurations import GearmanSettings, parse_service_file
+from pyasynq.gateway.counted_client import CountedClient
 from pyasynq.gateway.doors.gearman import GearmanDoor
 from pyasynq.gateway.doors.gearman.packets import PacketType
 from pyasynq.gateway.instance_reports import InstanceReports
+from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.operations import Operator, User, report_lease_workers
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ async def opened(
         door = GearmanDoor(
             GearmanSettings("127.0.0.1", 0, networks),
             url,
-            client=client,
+            client=CountedClient(client, ServiceMetrics()),
             operator=operator,
             list_types=lambda: tasks,
             retry_delay=lambda _queue, _retried: 3_600.0,
