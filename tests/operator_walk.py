@@ -221,6 +221,8 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "servers": ((), {}),
         "schedules": ((), {}),
         "quiet_server": (("only-" + queue,), {}),
+        "quiet_servers": ((["only-" + queue],), {}),
+        "stop_servers": ((["only-" + queue],), {}),
         "stop_server": (("only-" + queue,), {}),
         "task_types": ((), {}),
         "schedule_events": ((f"entry-of-{queue}",), {}),

@@ -55,6 +55,7 @@ LEAST_ROLE = {
         "viewer",
     ),
     **dict.fromkeys(("audit", "refusals", "quiet_server", "stop_server"), "operator"),
+    **dict.fromkeys(("quiet_servers", "stop_servers"), "operator"),
     **dict.fromkeys(("task_types", "operation", "operations"), "viewer"),
     **dict.fromkeys(("search", "explain_search", "complete_query", "walk_tasks", "find_tasks"), "viewer"),
     **dict.fromkeys(("preview_operation", "start_operation", "run_operation", "undo_operation"), "operator"),
