@@ -137,6 +137,7 @@ _GLOBAL_KEYS: dict[str, int | None] = {
     "gate:": LONGEST_FILL + 60,
     "leaseworkers": 600,
     "deliveries": 3_600,
+    "doors": 600,
     "commands": 600,
     "list:": None,  # workers write some, which expire from the service's next look on
     "marks": 90 * 86_400,

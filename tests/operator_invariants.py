@@ -15,6 +15,7 @@ from pyasynq._wire.keys import (
     COMMANDS_KEY,
     CONFIGURATIONS_KEY,
     DELIVERIES_KEY,
+    DOORS_KEY,
     LEASE_WORKERS_KEY,
     REFUSED_KEY,
     SNOOZED_KEY,
@@ -25,6 +26,7 @@ from pyasynq.operations.audit import decode_entry
 from pyasynq.operations.commands import decode_command
 from pyasynq.operations.deliveries import decode_delivery_report
 from pyasynq.operations.lease_workers import decode_report
+from pyasynq.operations.service_doors import decode_door
 from pyasynq.operations.type_configurations import decode_content
 from pyasynq.operations.views import decode_view
 
@@ -47,6 +49,7 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
     yield from _api_key_violations(client)
     yield from _lease_worker_violations(client)
     yield from _delivery_violations(client)
+    yield from _door_violations(client)
     yield from _command_violations(client)
     for key, names in _FIELDS.items():
         if client.type(key) != b"stream":
@@ -128,6 +131,17 @@ def _command_violations(client: RedisClient) -> Iterator[str]:
         second, _, report = value.partition(b" ")
         if not second.isdigit() or decode_command(report) is None or len(report) > MAX_REPORT_BYTES:
             yield f"{COMMANDS_KEY} says {value!r} of {name!r}"
+
+
+def _door_violations(client: RedisClient) -> Iterator[str]:
+    if client.type(DOORS_KEY) != b"hash":
+        return
+    if client.ttl(DOORS_KEY) < 0:
+        yield f"{DOORS_KEY} never expires"
+    for name, value in client.hgetall(DOORS_KEY).items():
+        second, _, report = value.partition(b" ")
+        if not second.isdigit() or decode_door(report) is None or len(report) > MAX_REPORT_BYTES:
+            yield f"{DOORS_KEY} says {value!r} of {name!r}"
 
 
 def _view_violations(client: RedisClient) -> Iterator[str]:

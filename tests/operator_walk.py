@@ -10,6 +10,7 @@ from pyasynq._broker.operating.configurations import write_configuration
 from pyasynq._broker.operating.instance_reports import (
     COMMAND_REPORTS,
     DELIVERY_REPORTS,
+    DOOR_REPORTS,
     LEASE_WORKER_REPORTS,
     write_reports,
 )
@@ -25,6 +26,7 @@ from pyasynq.operations.deliveries import DeliveryReport, FailedExchange, encode
 from pyasynq.operations.lease_workers import HeldTask, LeaseWorkerReport, encode_report
 from pyasynq.operations.operation import Scope
 from pyasynq.operations.operation_record import encode_operation, encode_tasks
+from pyasynq.operations.service_doors import ServiceDoor, encode_door
 from pyasynq.operations.views import encode_view, make_view, view_id
 from pyasynq.task import Task, TaskState
 from tests.contract.test_inspect_schedulers import announce, entry
@@ -146,6 +148,10 @@ def fill(client: RedisClient, perform: Perform) -> None:
         )
         perform(write_reports(COMMAND_REPORTS, [(f"1.{queue}", encode_command(command))], NOW))
         perform(write_reports(LEASE_WORKER_REPORTS, [(f"{report.id}.one", encode_report(report))], NOW))
+    door = ServiceDoor(
+        "d", "gearman", "h:4730", "h", "open", NOW.to_datetime(), functions={MINE: 1, THEIRS: 2}
+    )
+    perform(write_reports(DOOR_REPORTS, [("gearman.one", encode_door(door))], NOW))
     perform(write_api_key(KEY.key.id, b"", encode_api_key(KEY.key)))
     texts = [entry(f"entry-of-{queue}", f'Queue("{queue}")', payload=PAYLOAD) for queue in QUEUES]
     announce(client, "scheduler", *texts, lapses=NOW.seconds + 60)
@@ -169,6 +175,7 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "lease_workers": ((), {}),
         "deliveries": ((), {}),
         "commands": ((), {}),
+        "service_doors": ((), {}),
         "api_key": ((KEY.key.id,), {}),
         "make_api_key": (("billing", ["tasks:write"]), {}),
         "rotate_api_key": ((KEY.key.id,), {}),

@@ -18,10 +18,12 @@ from pyasynq.operations import (
     HostedCommand,
     LeaseWorkerReport,
     Operator,
+    ServiceDoor,
     User,
     make_worker_id,
     report_commands,
     report_deliveries,
+    report_doors,
     report_lease_workers,
 )
 from pyasynq.operations import sync as blocking
@@ -200,6 +202,37 @@ def announce_commands(url: str, commands: Sequence[HostedCommand]) -> None:
         reports = [CommandReport(place, one) for place, one in enumerate(commands)]
         async with Operator(url, User.with_role("mira", "admin")) as operator:
             await report_commands(operator, "instance-1", reports)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(report())).result()
+
+
+def announce_doors(url: str, texts: Sequence[str] = ()) -> None:
+    """Let two instances of the service report a door for Gearman, one of them closed; or doors of texts."""
+    now = datetime.now(UTC)
+    doors = [
+        ServiceDoor(f"door-{number}", text, text, text, "open", now, 1, 1, 1, {text: 1})
+        for number, text in enumerate(texts)
+    ] or [
+        ServiceDoor(
+            "door-1",
+            "gearman",
+            "10.4.0.17:4730",
+            "service-1",
+            "open",
+            now - timedelta(hours=5),
+            workers=12,
+            clients=3,
+            running=7,
+            functions={"shipping-labels": 8, "emails": 12},
+        ),
+        ServiceDoor("door-2", "gearman", "10.4.0.18:4730", "service-2", "closed", now - timedelta(hours=5)),
+    ]
+
+    async def report() -> None:
+        async with Operator(url, User.with_role("mira", "admin")) as operator:
+            for door in doors:
+                await report_doors(operator, door.id, [door])
 
     with ThreadPoolExecutor(1) as threads:
         threads.submit(lambda: asyncio.run(report())).result()

@@ -41,6 +41,7 @@ TWINS = {
                 "search",
                 "series",
                 "servers",
+                "service_doors",
                 "tasks",
                 "configurations",
                 "views",

@@ -21,6 +21,7 @@ from tests.shop_service import (
     SHOP_COMMANDS,
     announce_commands,
     announce_deliveries,
+    announce_doors,
     announce_lease_workers,
     configure_service,
     first_active,
@@ -99,6 +100,7 @@ def valkey() -> Iterator[str]:
         configure_service(server.url)
         announce_commands(server.url, SHOP_COMMANDS)
         announce_deliveries(server.url)
+        announce_doors(server.url)
         announce_lease_workers(server.url, held=first_active(connect(server.url), "shipping-labels"))
         yield server.url
 

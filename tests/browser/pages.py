@@ -43,6 +43,7 @@ PAGES = {
     "commands": "commands",
     "command": "commands/run-of-dumps",
     "command-running": "commands/run-of-exports",
+    "doors": "doors",
     "workers": "workers",
     "workers-none": "workers?f=nothing",
     "keys": "keys",

@@ -21,6 +21,7 @@ from tests.shop_service import (
     SHOP_COMMANDS,
     announce_commands,
     announce_deliveries,
+    announce_doors,
     announce_lease_workers,
     configure_service,
     first_active,
@@ -39,6 +40,7 @@ def main(folder: Path, names: list[str]) -> None:
         configure_service(server.url)
         announce_commands(server.url, SHOP_COMMANDS)
         announce_deliveries(server.url)
+        announce_doors(server.url)
         announce_lease_workers(server.url, held=first_active(connect(server.url), "shipping-labels"))
         site = dashboard(server.url, title="shop", environment=("production", "red"))
         with serve(site) as address, sync_playwright() as playwright:

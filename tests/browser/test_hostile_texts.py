@@ -20,7 +20,7 @@ from pyasynq.web import dashboard
 from tests.browser.conftest import Site, connect, serve, window
 from tests.browser.test_every_page import WATCH_POLICY
 from tests.factories import Tasks
-from tests.shop_service import announce_commands, announce_hostile_deliveries, make_command
+from tests.shop_service import announce_commands, announce_doors, announce_hostile_deliveries, make_command
 from tests.visiting import links_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def hostile_site() -> Iterator[Site]:
             operator.pause_queue(f"q1-{CORPUS[1]}", reason=CORPUS[1])
             operator.add_mark(CORPUS[2])
         announce_hostile_deliveries(server.url, CORPUS)
+        announce_doors(server.url, CORPUS)
         announce_commands(server.url, [_make_hostile_command(number) for number in range(len(CORPUS))])
         with serve(dashboard(server.url, title=CORPUS[0], environment=CORPUS[4])) as address:
             yield Site(server.url, address)

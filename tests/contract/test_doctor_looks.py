@@ -430,6 +430,7 @@ async def test_exactly_a_thousand_active_tasks_can_be_examined(
         ("asynq:x:gate:{a.example}", ""),
         ("asynq:x:leaseworkers", ""),
         ("asynq:x:deliveries", ""),
+        ("asynq:x:doors", ""),
         ("asynq:x:commands", ""),
         ("asynq:x:list:{f:0}", ""),
         ("asynq:x:list:{f:0}:workers", ""),

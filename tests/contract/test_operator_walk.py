@@ -50,6 +50,7 @@ LEAST_ROLE = {
             "lease_workers",
             "deliveries",
             "commands",
+            "service_doors",
             "schedules",
         ),
         "viewer",

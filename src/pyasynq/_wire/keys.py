@@ -50,6 +50,8 @@ LEASE_WORKERS_KEY = "asynq:x:leaseworkers"
 """Hash of ours: by worker and instance of the task service, Unix second of the report, a space, and JSON."""
 COMMANDS_KEY = "asynq:x:commands"
 """Hash of ours: by place and instance of the task service, Unix second of the report, a space, and JSON."""
+DOORS_KEY = "asynq:x:doors"
+"""Hash of ours: by protocol and instance of the task service, Unix second of the report, a space, JSON."""
 DELIVERIES_KEY = "asynq:x:deliveries"
 """Hash of ours: by host, queue and instance of the task service, Unix second of the report, a space, JSON."""
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .request_rate import RequestRate, parse_request_rate
     from .selection import Budget
     from .server_choice import choose_servers, needs_server_number
+    from .service_doors import ServiceDoor, report_doors
     from .thresholds import DEFAULT_THRESHOLDS, Thresholds
     from .type_configurations import TypeConfiguration, TypeVersion
     from .verbs import VERBS, Subject, Verb
@@ -107,6 +108,7 @@ _EXPORTS_BY_MODULE: Final = {
     "request_rate": ("RequestRate", "parse_request_rate"),
     "selection": ("Budget",),
     "server_choice": ("choose_servers", "needs_server_number"),
+    "service_doors": ("ServiceDoor", "report_doors"),
     "thresholds": ("DEFAULT_THRESHOLDS", "Thresholds"),
     "type_configurations": ("TypeConfiguration", "TypeVersion"),
     "verbs": ("Subject", "VERBS", "Verb"),
@@ -168,6 +170,7 @@ __all__ = [
     "Redactor",
     "RequestRate",
     "SavedView",
+    "ServiceDoor",
     "ShowHook",
     "Subject",
     "Targets",
@@ -192,6 +195,7 @@ __all__ = [
     "present",
     "report_commands",
     "report_deliveries",
+    "report_doors",
     "report_lease_workers",
     "spend_key_request",
 ]

@@ -56,7 +56,8 @@ _WITHOUT_CONTENTS: Final = frozenset(
         *("queue_locations", "redis_texts"),
         *("type_configurations", "type_configurations_version", "type_configuration"),
         *("set_type_configuration", "delete_type_configuration", "type_configuration_versions"),
-        *("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key", "lease_workers"),
+        *("api_keys", "api_key", "make_api_key", "rotate_api_key", "delete_api_key"),
+        *("lease_workers", "service_doors"),
         *("redis_info", "views", "save_view", "share_view", "delete_view", "delete_shared_view"),
     }
 )
@@ -210,6 +211,7 @@ _ROWS: Final = (
     _view("lease_workers", Subject.SHOWN, "list the workers that lease from the task service"),
     _view("deliveries", Subject.SHOWN, "list the hosts that hosted task types call"),
     _view("commands", Subject.SHOWN, "list the commands of hosted task types"),
+    _view("service_doors", Subject.SHOWN, "list the doors of the task service, such as that for Gearman"),
     _change("quiet_server", Subject.SERVER, Permission.SERVERS_STOP, "let a server take no more tasks"),
     _change("stop_server", Subject.SERVER, Permission.SERVERS_STOP, "shut a server down with its worker"),
     _change(

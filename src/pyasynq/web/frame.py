@@ -115,6 +115,7 @@ _NAVIGATION: Final = (
             ("deliveries", "Deliveries", ("deliveries",)),
             ("commands", "Commands", ("commands",)),
             ("workers", "Workers elsewhere", ("workers",)),
+            ("doors", "Doors", ("doors",)),
             ("keys", "API keys", ("keys",)),
         ),
     ),

@@ -22,6 +22,7 @@ from pyasynq.web.pages.queues import queues_page
 from pyasynq.web.pages.redis import redis_page
 from pyasynq.web.pages.schedules import schedule_page, schedules_page
 from pyasynq.web.pages.servers import server_page, servers_page
+from pyasynq.web.pages.service_doors import service_doors_page
 from pyasynq.web.pages.settings import settings_page
 from pyasynq.web.pages.task import task_page
 from pyasynq.web.pages.task_type import task_type_page
@@ -49,6 +50,7 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/deliveries/{host}": delivery_host_page,
     "/commands": commands_page,
     "/commands/{command}": command_page,
+    "/doors": service_doors_page,
     "/workers": lease_workers_page,
     "/keys": api_keys_page,
     "/operations": operations_page,

@@ -84,6 +84,7 @@ ROWS: Final[dict[str, Row]] = {
     "GET /deliveries/{host}": Row("deliveries/a.example", _QUEUE),
     "GET /commands": Row("commands", _PAGE),
     "GET /commands/{command}": Row("commands/run-of-emails", _QUEUE),
+    "GET /doors": Row("doors", _PAGE),
     "GET /workers": Row("workers", _PAGE),
     "GET /keys": Row("keys", "401 403 403 200 403"),
     "GET /keys/new": Row("keys/new", "401 403 403 200 403"),

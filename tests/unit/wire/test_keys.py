@@ -49,6 +49,7 @@ EMAIL = queue_keys("email")
         ("asynq:sema:pyasynq:host:{[::1]}", keys.semaphore_key(keys.host_slots_scope("[::1]"))),
         ("asynq:x:leaseworkers", keys.LEASE_WORKERS_KEY),
         ("asynq:x:deliveries", keys.DELIVERIES_KEY),
+        ("asynq:x:doors", keys.DOORS_KEY),
         ("asynq:x:commands", keys.COMMANDS_KEY),
         ("asynq:x:list:{resize:3}", keys.shard_keys("resize", 3).entries),
         ("asynq:x:list:{resize:3}:held:", keys.shard_keys("resize", 3).held_prefix),

@@ -123,6 +123,7 @@ def test_every_global_key_has_a_row() -> None:
         keys.API_KEYS_KEY,
         keys.LEASE_WORKERS_KEY,
         keys.DELIVERIES_KEY,
+        keys.DOORS_KEY,
         keys.COMMANDS_KEY,
         keys.AUDIT_KEY,
         keys.REFUSED_KEY,

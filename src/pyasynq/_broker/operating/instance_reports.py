@@ -9,7 +9,7 @@ from pyasynq._broker.arguments import chunks, time_arguments
 from pyasynq._broker.scripts import TYPE_PUBLISH
 from pyasynq._broker.stored import decode_name, parse_number
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
-from pyasynq._wire.keys import COMMANDS_KEY, DELIVERIES_KEY, LEASE_WORKERS_KEY
+from pyasynq._wire.keys import COMMANDS_KEY, DELIVERIES_KEY, DOORS_KEY, LEASE_WORKERS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,9 @@ DELIVERY_REPORTS: Final = ReportTable(DELIVERIES_KEY, seconds=3_600, most=1_000)
 
 COMMAND_REPORTS: Final = ReportTable(COMMANDS_KEY, seconds=600, most=2_000)
 """Reports on commands that run, or have ended within 10 minutes."""
+
+DOOR_REPORTS: Final = ReportTable(DOORS_KEY, seconds=600, most=1_000)
+"""Reports on doors for other protocols that were open within 10 minutes."""
 
 
 def write_reports(table: ReportTable, reports: Sequence[tuple[str, bytes]], now: Instant | None) -> Plan[int]:

@@ -46,6 +46,7 @@ from pyasynq.operations import (
     User,
     report_commands,
     report_deliveries,
+    report_doors,
     report_lease_workers,
 )
 from pyasynq.web.api.parameters import read_parameters
@@ -159,11 +160,12 @@ class TaskService:
             InstanceReports("deliveries", self._operator, deliveries, report_deliveries),
             InstanceReports("commands", self._operator, self._command_table, report_commands),
         ]
-        self._gearman_reports = (
-            None
-            if self._gearman is None
-            else InstanceReports("workers", self._operator, self._gearman.workers, report_lease_workers)
-        )
+        self._door_reports: list[InstanceReports[Any]] = []
+        if self._gearman is not None:
+            self._door_reports += [
+                InstanceReports("workers", self._operator, self._gearman.workers, report_lease_workers),
+                InstanceReports("doors", self._operator, self._gearman.table, report_doors),
+            ]
         self._app = Starlette(
             routes=lease_routes(self._leases, self._admit_worker, self._gate.admitting),
             exception_handlers={HTTPException: _answer_wrong_method},
@@ -296,8 +298,8 @@ class TaskService:
         """
         if self._gearman is not None:
             await self._gearman.start()
-        if self._gearman_reports is not None:
-            self._gearman_reports.start()
+        for reports in self._door_reports:
+            reports.start()
 
     async def has_keys(self) -> bool:
         """Return whether there is an API key that has not expired.
@@ -338,8 +340,8 @@ class TaskService:
         await self._leases.close()
         for reports in self._reports:
             await reports.close()
-        if self._gearman_reports is not None:
-            await self._gearman_reports.close()
+        for reports in self._door_reports:
+            await reports.close()
         await self._client.close()
         await self._operator.close()
 

@@ -15,6 +15,7 @@ from .operations import OperationOperator
 from .queues import QueueOperator
 from .series import StatisticsOperator
 from .servers import ServerOperator
+from .service_doors import ServiceDoorOperator
 from .tasks import TaskOperator
 from .views import ViewOperator
 
@@ -35,6 +36,7 @@ class Operator(
     LeaseWorkerOperator,
     DeliveryOperator,
     CommandOperator,
+    ServiceDoorOperator,
     DoctorOperator,
     AttentionOperator,
 ):

@@ -16,6 +16,7 @@ from .operations import OperationOperator
 from .queues import QueueOperator
 from .series import StatisticsOperator
 from .servers import ServerOperator
+from .service_doors import ServiceDoorOperator
 from .tasks import TaskOperator
 from .views import ViewOperator
 
@@ -36,6 +37,7 @@ class Operator(
     LeaseWorkerOperator,
     DeliveryOperator,
     CommandOperator,
+    ServiceDoorOperator,
     DoctorOperator,
     AttentionOperator,
 ):

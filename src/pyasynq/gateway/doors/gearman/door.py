@@ -14,6 +14,7 @@ from pyasynq.errors import ConfigurationError
 from pyasynq.gateway.leases.served_queues import ServedQueues
 from pyasynq.gateway.waits import Waits
 
+from .door_table import DoorTable
 from .parts import DoorParts
 from .session import GearmanSession
 
@@ -72,6 +73,8 @@ class GearmanDoor:
             retry_delay=retry_delay,
             max_packet=max_packet,
         )
+        self.table = DoorTable(self._parts.sessions)
+        """State of the door, for its report."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -105,6 +108,7 @@ class GearmanDoor:
             raise ConfigurationError(
                 f"doors.gearman.listen: {host}:{port} cannot be opened: {visible(error)}"
             ) from None
+        self.table.note_opened(f"{host}:{self.port}")
         _log.info("Gearman clients and workers are served at %s:%d", host, self.port)
 
     def stop(self) -> None:
@@ -112,6 +116,7 @@ class GearmanDoor:
         self._parts.waits.end()
         if self._server is not None:
             self._server.close()
+            self.table.note_closed()
 
     async def close(self, timeout: float) -> None:
         """Call `stop`, wait for running jobs, put back the others, and close the connections.

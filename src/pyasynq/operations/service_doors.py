@@ -1,0 +1,131 @@
+"""Doors of the task service for other protocols than HTTP: reports of its instances, and their list."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyasynq._broker.operating.instance_reports import DOOR_REPORTS, write_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyasynq.operations.operator import Operator
+
+DOOR_STATES: Final = ("open", "closed", "lost")
+"""States of a door, as its report tells them; `lost` is for one whose instance reports no more."""
+_LOST_SECONDS: Final = 90
+"""Age of a report from which an open door is said to be lost; instances repeat it every 30 s."""
+_MOST_TEXT: Final = 200
+_LONGEST_FUNCTIONS: Final = 12_000
+"""Characters of the names of functions in a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceDoor:
+    """A door of one instance of the task service.
+
+    Attributes:
+        id: id of the door.
+        protocol: `gearman`.
+        address: host and port on which it listens.
+        host: name of the machine.
+        state: one of `DOOR_STATES`.
+        opened: when it was opened.
+        workers: number of connections that can run a function.
+        clients: number of the other connections.
+        running: number of jobs that its workers run.
+        functions: number of connections by the function that they can run.
+    """
+
+    id: str
+    protocol: str
+    address: str
+    host: str
+    state: str
+    opened: datetime
+    workers: int = 0
+    clients: int = 0
+    running: int = 0
+    functions: Mapping[str, int] = field(default_factory=dict)
+
+
+def encode_door(door: ServiceDoor) -> bytes:
+    """Return a report as JSON of at most 16,000 bytes; functions that do not fit are left out."""
+    functions, left = {}, _LONGEST_FUNCTIONS
+    for name, number in sorted(door.functions.items()):
+        left -= len(json.dumps([name, number]))
+        if left < 0:
+            break
+        functions[name] = number
+    content = {
+        "id": door.id,
+        "protocol": door.protocol,
+        "address": door.address[:_MOST_TEXT],
+        "host": door.host[:_MOST_TEXT],
+        "state": door.state,
+        "opened": round(door.opened.timestamp(), 3),
+        "workers": door.workers,
+        "clients": door.clients,
+        "running": door.running,
+        "functions": functions,
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_door(data: bytes) -> ServiceDoor | None:
+    """Decode a report from its JSON; return None for anything else."""
+    try:
+        content = json.loads(data)
+        if content["state"] not in DOOR_STATES:
+            return None
+        opened = content["opened"]
+        return ServiceDoor(
+            **{name: _check(content[name], str) for name in ("id", "protocol", "address", "host", "state")},
+            opened=datetime.fromtimestamp(opened if isinstance(opened, int) else _check(opened, float), UTC),
+            **{name: _check(content[name], int) for name in ("workers", "clients", "running")},
+            functions={name: _check(one, int) for name, one in _check(content["functions"], dict).items()},
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def list_doors(reports: Iterable[tuple[int, ServiceDoor]], now: float) -> list[ServiceDoor]:
+    """Return doors by address and machine.
+
+    Args:
+        reports: doors, each with the Unix second at which it was reported.
+        now: the present, in Unix seconds.
+    """
+    doors = [
+        replace(one, state="lost") if one.state == "open" and at < now - _LOST_SECONDS else one
+        for at, one in reports
+    ]
+    return sorted(doors, key=lambda one: (one.address, one.host, one.id))
+
+
+def _check(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+async def report_doors(operator: Operator, instance: str, reports: Sequence[ServiceDoor]) -> int:
+    """Store the state of an instance's doors, for 10 minutes.
+
+    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+
+    Args:
+        operator: operator with which the instance reaches Redis.
+        instance: id of the instance; its next report of a door replaces this one.
+        reports: state of each door.
+
+    Returns:
+        The number of reports that did not fit.
+    """
+    named = [(f"{door.protocol}.{instance}", encode_door(door)) for door in reports]
+    return await operator._inspector.run(  # noqa: SLF001 - of this package
+        write_reports(DOOR_REPORTS, named, operator._inspector.redis_now())  # noqa: SLF001 - as above
+    )

@@ -1,0 +1,32 @@
+# Generated from src/pyasynq/operations/operator/service_doors.py by tools/unasync.py; change that file and run `make sync`.
+"""The operator's methods about the doors of the task service."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyasynq._broker.operating.instance_reports import DOOR_REPORTS, read_reports
+from pyasynq.operations.service_doors import decode_door, list_doors
+
+from .search import SearchOperator
+
+if TYPE_CHECKING:
+    from pyasynq.operations.service_doors import ServiceDoor
+
+
+class ServiceDoorOperator(SearchOperator):
+    """Lists the doors that the instances of the task service report."""
+
+    def service_doors(self) -> list[ServiceDoor]:
+        """Return the doors that were open within 10 minutes, with the functions that the user sees."""
+        now = self._inspector.now()
+        found = self._inspector.run(read_reports(DOOR_REPORTS, now))
+        read = [(at, decode_door(data)) for at, data in found.values()]
+        return [
+            replace(
+                one,
+                functions={name: number for name, number in one.functions.items() if self._access.sees(name)},
+            )
+            for one in list_doors([(at, one) for at, one in read if one is not None], now.seconds)
+        ]
