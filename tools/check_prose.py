@@ -53,6 +53,7 @@ PHRASES: Final = {
     ),
     r"\banew\b|\bbeside\b|\bforemost\b": "`anew`, `beside`, `foremost`: write `again`, `next to`, `first`",
     r"\bbut for\b": "`but for`: write `except`",
+    r"\b(?:that|which|what) cannot be(?=[.,;:]|$)": "`that cannot be`: write `an invalid …`",
 }
 # Pattern and advice; found where a sentence begins.
 BEGINNINGS: Final = {

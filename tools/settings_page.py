@@ -54,7 +54,7 @@ mail = { weight = 3, rate = "50/s", max_run = 10 }
 
 Durations are seconds, or text such as `500ms`, `5m` and `1h30m`. Sizes are bytes, or text such as `512M`.
 Switches are `yes` or `no`, `true` or `false`, `on` or `off`, `1` or `0`.
-`none` takes an optional setting back.
+`none` sets an optional setting to no value.
 A wrong value ends the command, and the message begins with the source:
 `PYASYNQ_CONCURRENCY='many': must be a whole number of at least 1`.
 

@@ -39,7 +39,7 @@ class Snooze(ControlFlow):
         delay: until the next attempt, a `timedelta` or seconds, at most 36,500 days.
 
     Attributes:
-        delay: in seconds.
+        delay: delay in seconds.
 
     Raises:
         InvalidOptionError: for a delay that is negative, too long, or not a duration.
@@ -62,7 +62,7 @@ class Retry(ControlFlow):
             left; with False never.
 
     Attributes:
-        after: in seconds, or None.
+        after: delay in seconds, or None.
         reason: as given.
         spend: as given.
 

@@ -50,6 +50,8 @@ def lines_found(folder: Path, name: str, text: str) -> list[int]:
         "Write it anew.",
         "The task beside it.",
         "All but for one.",
+        "An error for a name that cannot be.",
+        "It tells of what cannot be, and why.",
         "It ends. Of two, one holds.",
         "So many callers wait.",
         "Those of the task.",

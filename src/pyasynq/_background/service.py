@@ -22,7 +22,7 @@ async def stop_services(services: list[Service], seconds: Callable[[], float], *
     """Stop services in reverse order and remove them from the list, even if one of them fails.
 
     Args:
-        services: in the order of their starts.
+        services: services in the order of their starts.
         seconds: returns how long the next one may take to stop, such as a `TimeLeft`.
         keep: number of services, from the first, that keep running.
     """

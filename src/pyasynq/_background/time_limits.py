@@ -25,7 +25,7 @@ class TimeLeft:
     """Callable that returns the seconds left until a limit that all steps of a shutdown share.
 
     Args:
-        seconds: from now to the limit.
+        seconds: seconds from now to the limit.
         least: smallest result, also after the limit.
     """
 

@@ -31,7 +31,7 @@ def count_attempts(queue: str, counts: Mapping[str, Sequence[int]], *, now: Inst
 
     Args:
         queue: its name.
-        counts: at most 51 types.
+        counts: counts of at most 51 types.
         now: Redis' time, as far as it is known.
     """
     keys = queue_keys(queue)

@@ -120,7 +120,7 @@ class View:
         name: name of the records' JSON Schema.
         version: version of the JSON Schema; it rises when a field goes or changes its meaning.
         key: the field that `-o name` prints.
-        fields: in the order of the columns.
+        fields: fields in the order of the columns.
         empty: sentence for people when there are no records.
     """
 

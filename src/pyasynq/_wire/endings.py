@@ -47,7 +47,7 @@ def encode_callback(callback: Callback, task_type: str, nonce: str) -> bytes:
     """Return the field `x:finished` of a task of this type.
 
     Args:
-        callback: to be enqueued at the task's end.
+        callback: callback to enqueue at the task's end.
         task_type: type of the task.
         nonce: differs between all tasks that ever have one id.
     """

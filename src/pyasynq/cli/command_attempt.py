@@ -71,7 +71,7 @@ class CommandAttempt:
         leased: the task, as the service has described it.
         asked_at: time of the loop at which its lease was asked for.
         clock_skew: seconds that this machine's clock is ahead of the service's.
-        connection: to the service.
+        connection: connection to the service.
         settings: settings of the worker.
 
     Attributes:

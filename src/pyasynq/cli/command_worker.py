@@ -40,7 +40,7 @@ class CommandWorker:
     """Leases tasks and runs a command for each. Belongs to one event loop.
 
     Args:
-        connection: to the service.
+        connection: connection to the service.
         settings: queues to lease from, and the command to run.
     """
 

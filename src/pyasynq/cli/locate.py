@@ -37,7 +37,7 @@ def load_app(reference: str, modules: Iterable[str], url: str | None) -> App:
 
     Args:
         reference: as for `find_app`.
-        modules: to import besides those that the app names.
+        modules: modules to import besides those that the app names.
         url: URL of Redis, in place of the app's own.
 
     Raises:

@@ -47,7 +47,7 @@ def mend(
         message: decoded.
         state: state that the task should have, which selects its list or sorted set.
         group: group of the task; None for no group.
-        score: in that place; empty for lists, and if the task is not there yet.
+        score: score in that place; empty for lists, and if the task is not there yet.
     """
     wanted_group = _group(facts, message) if group is None else group
     if message is None:

@@ -36,7 +36,7 @@ class InstanceReports(Generic[_Report]):
     """Stores the changed reports of a table, until it is closed. Belongs to one event loop.
 
     Args:
-        name: of what is reported, for the log.
+        name: name of the reports, for the log.
         operator: reaches Redis.
         table: table of the instance.
         store: stores reports, and returns how many did not fit.

@@ -32,7 +32,7 @@ class HostedCommand:
 
     Attributes:
         id: id of the run.
-        queue: of the task, which is also its type.
+        queue: queue of the task, and its type.
         task_id: the task's id.
         attempt: number of the attempt.
         program: path of the program.

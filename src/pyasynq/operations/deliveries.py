@@ -42,17 +42,17 @@ class FailedExchange:
     """A request whose attempt failed, and the answer to it. Secrets are hidden before they are stored.
 
     Attributes:
-        queue: of the task, which is also its type.
+        queue: queue of the task, and its type.
         task_id: the task's id.
         attempt: number of the attempt.
         at: when the request was sent.
         seconds: until the answer, or until none was awaited any more.
-        method: of the request.
+        method: method of the request.
         url: template of the type's URL; its places are filled with params of the task.
-        headers: of the request, without the values of secrets.
-        status: of the answer; 0 if there was none.
+        headers: headers of the request, without the values of secrets.
+        status: status of the answer; 0 if there was none.
         reason: error of the attempt.
-        answer_headers: of the answer, without the values of secrets.
+        answer_headers: headers of the answer, without the values of secrets.
         answer_body: the beginning of the answer's body.
     """
 
@@ -76,7 +76,7 @@ class HostDeliveries:
 
     Attributes:
         host: name, with a port unless it is 80 or 443.
-        queue: of the tasks, which is also their type.
+        queue: queue of the tasks, and their type.
         statuses: number of requests by class: `2xx` and so on, or `none` without an answer.
         times: number of requests by the place of their duration among the bounds of the histogram.
         throttled_since: when the host first asked to be left alone; None if it does not now.
@@ -331,7 +331,7 @@ def _check(value: Any, kind: type) -> Any:
 
 def _check_time(value: Any) -> float:
     seconds = float(value if isinstance(value, int) else _check(value, float))
-    datetime.fromtimestamp(seconds, UTC)  # raises for a time that cannot be
+    datetime.fromtimestamp(seconds, UTC)  # raises for an invalid time
     return seconds
 
 
@@ -345,9 +345,9 @@ async def report_deliveries(operator: Operator, instance: str, reports: Sequence
     This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
 
     Args:
-        operator: with which the instance reaches Redis.
+        operator: operator with which the instance reaches Redis.
         instance: id of the instance; its next report on a host and queue replaces this one.
-        reports: on each host and queue with new requests.
+        reports: reports on each host and queue with new requests.
 
     Returns:
         The number of reports that did not fit.

@@ -221,7 +221,7 @@ async def report_lease_workers(
     Args:
         operator: operator with which the instance reaches Redis.
         instance: id of the instance; its next report on a worker replaces this one.
-        reports: on each worker that has changed.
+        reports: reports on the workers that have changed.
 
     Returns:
         The number of reports that did not fit.

@@ -79,7 +79,7 @@ class LeasedAttempt:
         leased: the task, as the service has described it.
         began_at: time of the loop at which its lease was asked for.
         clock_skew: seconds that this machine's clock is ahead of the service's.
-        connection: to the service.
+        connection: connection to the service.
         table: the handlers.
         threads: run the plain ones.
 

@@ -64,7 +64,7 @@ def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, T
         ):
             return 404, _gone(ask, error)
         case errors.ConfigurationError() | errors.UnknownTaskStateError() | errors.QueryError():
-            return 400, Trouble("This address says something that cannot be", _sentence(error), (overview,))
+            return 400, Trouble("This address contains an invalid value", _sentence(error), (overview,))
         case _:
             again = NextStep(TRY_AGAIN, ask.links.here())
             return 409, Trouble("This cannot be done", _sentence(error), (again, overview))

@@ -365,7 +365,7 @@ async def test_a_repeated_batch_with_a_key_enqueues_each_task_once(redis_url: st
 
 @run_async
 async def test_a_batch_answers_as_requests_of_their_own_do(redis_url: str) -> None:
-    """For new tasks, for those that are there already, and for what cannot be."""
+    """For new tasks, for those that are there already, and for invalid ones."""
     variants: list[dict[str, Any]] = [
         {},
         {"process_in": 600},

@@ -120,7 +120,7 @@ async def test_changes_without_a_version_do_not_lose_one_another(redis_url: str)
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
 @run_async
 async def test_a_dry_run_changes_nothing(redis_url: str, method: str) -> None:
-    """It tells what would be stored, and what cannot be."""
+    """It tells what would be stored, and which fields are invalid."""
     async with serving(redis_url) as visitor:
         before = (await visitor.ask("GET", PLACE)).json()
         answer = await visitor.ask(method, f"{PLACE}?dry_run=true", {"max_run": 4})

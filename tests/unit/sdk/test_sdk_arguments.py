@@ -1,4 +1,4 @@
-"""The SDK's arguments: what cannot be is refused before anything connects, and the error names the field."""
+"""The SDK's arguments: an invalid one is refused before anything connects, and the error names the field."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class StoredTask:
             read.
         places: keys of the collections that contain it, a list as often as it occurs in it. This and the
             following are known only for tasks that were judged.
-        scores: in each of the places; empty for lists.
+        scores: its score in each of the places; empty for lists.
         lease: `"held"`, `"over"` or empty.
         digest: changes whenever one of the others does.
         has_hash: whether there is a hash, of any content.

@@ -122,7 +122,7 @@ class Chunk:
                 self.is_durable = self.is_durable or composed.settings.replicas > 0
 
     def results(self, sent: Sequence[EnqueueResult]) -> list[EnqueueResult]:
-        """Return a result for each task, given those of the composed ones."""
+        """Return the result of each task, given the results of the composed tasks."""
         rest = iter(sent)
         refused = self._refused
         return [refused[n] if n in refused else next(rest) for n in range(self._count)]

@@ -32,7 +32,7 @@ class QueueCounts(NamedTuple):
 
     Attributes:
         paused: nothing is taken from the queue.
-        pause_left: in how many seconds the pause ends by itself; None if it does not.
+        pause_left: seconds after which the pause ends by itself; None if it does not.
         latency: how many seconds the next task has been waiting; 0 when none waits.
         aggregating: tasks in all groups, those that are being aggregated right now among them.
         aggregating_at: when they were counted, if there are more than 1,000 groups; None for now.

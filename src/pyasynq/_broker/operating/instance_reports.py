@@ -27,7 +27,7 @@ class ReportTable:
     """A hash of reports.
 
     Attributes:
-        key: of the hash.
+        key: key of the hash.
         seconds: for which a report is kept.
         most: number of reports; each instance has one of each of its subjects.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_VIEWS: Final = 1_000
-"""Views of all users that are kept: about 5 MB at most."""
+"""Maximum number of saved views of all users together; they take about 5 MB at most."""
 
 _AT_ONCE: Final = 100
 

@@ -60,7 +60,7 @@ class Program:
 
 
 def find_handler(reference: str) -> object:
-    """Import a module and return the object at the name; raises the import's errors, and ImportError."""
+    """Import a module, and return its object that the reference names; raises errors of the import."""
     module, _, name = reference.partition(":")
     importlib.import_module(module)
     found = _look_up(module, name)

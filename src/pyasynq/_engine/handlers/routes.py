@@ -263,7 +263,7 @@ def received_task(message: TaskMessage) -> Task:
 
 @runtime_checkable
 class Hosted(Protocol):
-    """A handler that is more than a function: a typed task of an app."""
+    """A handler with methods of its own, such as a typed task of an app."""
 
     def hosted_route(self, settings: Mapping[str, Any]) -> Route:
         """Return the route for its tasks in this process, with the worker's settings."""

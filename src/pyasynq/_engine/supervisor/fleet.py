@@ -81,9 +81,9 @@ class Limits:
     """Time limits of children, in seconds.
 
     Attributes:
-        silence: between two signs of life.
-        start: from the start of a reload's new child until it takes tasks.
-        end: from TERM to the end, for a child that has not reported its own timeouts; a margin is added.
+        silence: time between two signs of life.
+        start: time from the start of a reload's new child until it takes tasks.
+        end: time from TERM to the end, for a child that has not reported its own timeouts; a margin is added.
     """
 
     silence: float = float("inf")

@@ -48,7 +48,7 @@ class Visit:
         calls: the calls, sent in this order.
         replayed: positions of calls that may have run before.
         asking: whether to precede each call with ASKING, for slots still moving to this node.
-        deadline: on the monotonic scale.
+        deadline: monotonic time of the deadline.
     """
 
     node: Address

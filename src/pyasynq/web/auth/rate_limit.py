@@ -17,7 +17,7 @@ class RateLimit:
 
     Args:
         tries: this many.
-        seconds: in this time.
+        seconds: period of the limit.
         clock: seconds that never go back.
     """
 

@@ -40,11 +40,11 @@ class SentRequest:
     """A request, as far as it may be shown.
 
     Attributes:
-        host: that was called, with its port unless it is a usual one.
-        queue: of the task.
+        host: host that was called, with its port unless it is a usual one.
+        queue: queue of the task.
         task_id: the task's id.
         attempt: number of the attempt.
-        method: of the request.
+        method: method of the request.
         url: template of its URL.
         headers: by name; those that are secrets are among them.
         secret_names: names of the headers that this host alone gets.
@@ -79,8 +79,8 @@ class ReceivedAnswer:
     """What came back for a request: an answer, or none.
 
     Attributes:
-        status: of the answer; 0 if there was none.
-        headers: of the answer.
+        status: status of the answer; 0 if there was none.
+        headers: headers of the answer.
         body: its beginning.
     """
 

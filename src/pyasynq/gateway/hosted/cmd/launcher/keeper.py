@@ -49,7 +49,7 @@ def _take_order(link: socket.socket, bell: Bell, groups: dict[str, ControlGroup]
     """Wait for an order and run it; return how many of its processes could not be killed.
 
     Args:
-        link: to the service.
+        link: link to the service.
         bell: `Bell` of this process.
         groups: control groups of former commands, by their folders; to make one again takes long.
 

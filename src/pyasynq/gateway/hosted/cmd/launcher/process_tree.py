@@ -115,7 +115,7 @@ def kill_descendants(reap: Callable[[], bool], bell: Bell, without: Collection[i
     """Kill all processes below this one; return how many would not end.
 
     Args:
-        reap: reaps what has ended, and returns whether anything is left to kill.
+        reap: function that reaps ended processes, and returns whether anything is left to kill.
         bell: `Bell` of this process.
         without: children that live on, with all below them.
     """
