@@ -43,6 +43,8 @@ PAGES = {
     "task-types/payments/edit": "Edit payments",
     "new-task-type": "New task type",
     "workers": "Workers elsewhere",
+    "deliveries": "Deliveries",
+    "commands": "Commands",
     "keys": "API keys",
     "keys/new": "New API key",
     "servers": "Servers",
@@ -146,6 +148,9 @@ def test_every_page_of_the_table_of_routes_is_tested() -> None:
         "/queues/{queue}/tasks/{task}",
         "/operations/{operation}",
         "/doctor/repair",
+        # `test_deliveries.py` and `test_commands.py` have what these show.
+        "/deliveries/{host}",
+        "/commands/{command}",
     }
 
 
