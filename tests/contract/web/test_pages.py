@@ -45,6 +45,7 @@ PAGES = {
     "workers": "Workers elsewhere",
     "deliveries": "Deliveries",
     "commands": "Commands",
+    "doors": "Doors",
     "keys": "API keys",
     "keys/new": "New API key",
     "servers": "Servers",
