@@ -51,11 +51,11 @@ def test_operations_of_the_document_have_names_of_their_own(prefix: str) -> None
 
 
 def test_the_document_has_every_field_of_a_task_type() -> None:
-    """In requests, and in answers, which also have the version; commands are in the file alone."""
+    """In requests and answers, which also have version and listening workers; commands are in the file."""
     fields = {one.name for one in dataclasses.fields(TaskConfiguration)} - {"command"}
     schemas = DOCUMENTS["/v1"]["components"]["schemas"]
     assert fields == set(schemas["TaskTypeFields"]["properties"])
-    assert fields | {"version"} == set(schemas["StoredTaskType"]["properties"])
+    assert fields | {"version", "listening"} == set(schemas["StoredTaskType"]["properties"])
 
 
 def test_every_change_can_be_rehearsed() -> None:

@@ -76,6 +76,9 @@ class TaskTypeFields(msgspec.Struct, forbid_unknown_fields=True):
     retry_on: list[int] | UnsetType | None = UNSET
     archive_on: list[int] | UnsetType | None = UNSET
     callback: bool | UnsetType | None = UNSET
+    shards: Annotated[int, Meta(ge=1, le=64, description="Lists of the kind list.")] | UnsetType | None = (
+        UNSET
+    )
 
 
 class StoredTaskType(msgspec.Struct):
@@ -100,6 +103,8 @@ class StoredTaskType(msgspec.Struct):
     retry_on: list[int] | UnsetType = UNSET
     archive_on: list[int] | UnsetType = UNSET
     callback: bool | UnsetType = UNSET
+    shards: int | UnsetType = UNSET
+    listening: Annotated[int, Meta(description="Workers of the kind list now.")] | UnsetType = UNSET
 
 
 class StoredTaskTypes(msgspec.Struct):
