@@ -131,6 +131,19 @@ def test_a_sweep_judges_no_lease_while_there_are_more_replies_than_it_reads(
     assert [True] == [one.is_listed for one in perform(plans.sweep_list("f", 1)).leases]
 
 
+@pytest.mark.parametrize(("workers", "is_listed"), [(1_000, False), (1_001, True)])
+def test_a_sweep_judges_no_lease_while_there_are_more_workers_than_it_looks_at(
+    perform: Perform, redis_client: RedisClient, workers: int, is_listed: bool
+) -> None:
+    """One of the others may hold the entry."""
+    names = [f"w{number}" for number in range(workers)]
+    redis_client.sadd(KEYS.workers, *names)
+    redis_client.mset({KEYS.alive_prefix + name: 1 for name in names})
+    redis_client.hset(KEYS.leases, "t", "lease")
+    [found] = perform(plans.sweep_list("f", 1)).leases
+    assert is_listed is found.is_listed
+
+
 def test_the_hundredth_reply_is_looked_at(perform: Perform, redis_client: RedisClient) -> None:
     """As the first is."""
     live(redis_client, "w", 5)

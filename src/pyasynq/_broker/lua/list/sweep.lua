@@ -33,6 +33,8 @@ for _, worker in ipairs(redis.call('SRANDMEMBER', workers, 1000)) do
   redis.call('EXPIRE', held_prefix .. worker, ttl)
   places[#places + 1] = held_prefix .. worker
 end
+-- A sweep looks at 1,000 workers: if there are more, an entry may be that of another one.
+local is_sample = redis.call('SCARD', workers) > 1000
 local here = {}
 for _, place in ipairs(places) do
   -- The key of a worker may have a wrong type.
@@ -43,7 +45,7 @@ end
 local texts = table.concat(redis.call('LRANGE', replies, 0, 99), ' ')
 for at = 1, #stored, 2 do
   local token = stored[at]
-  local is_here = here[token] or said > 100 or texts:find(token, 1, true)
+  local is_here = is_sample or said > 100 or here[token] or texts:find(token, 1, true)
   found[#found + 1] = token
   found[#found + 1] = stored[at + 1]
   found[#found + 1] = is_here and 1 or 0
