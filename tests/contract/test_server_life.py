@@ -61,7 +61,7 @@ async def test_the_server_shows_itself_and_what_it_runs(redis_url: str) -> None:
             record.info.queues,
             record.info.status,
             record.info.server_id,
-            record.info.engine,
+            record.info.engine.partition(" ")[0],
         )
         [worker] = record.workers
         assert ("a", "t:x", 4_096) == (worker.task_id, worker.task_type, len(worker.task_payload))

@@ -112,7 +112,7 @@ async def test_a_configuration_that_cannot_be_read_is_left_out(
 ) -> None:
     """A later version has written it; the other types go on."""
     async with operator_of(redis_url) as operator:
-        await operator.set_type_configuration("later", {"kind": "list"})
+        await operator.set_type_configuration("later", {"kind": "later"})
         await operator.set_type_configuration("sound", {"max_run": 1})
         store = ConfigurationStore(operator)
 
