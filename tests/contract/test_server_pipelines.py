@@ -312,4 +312,5 @@ async def test_what_has_ended_leaves_while_the_next_handlers_run(
     await drain(redis_url, handle, ServerConfig(concurrency=SLOTS - 1, prefetch=0, burst=True), 500)
     ran = [len(list(group)) for step, group in itertools.groupby(steps) if step == "ran"]
     assert 500 == sum(ran)
-    assert 50 == max(ran)
+    # The first handlers may all run while a connection to a node of a cluster is being opened.
+    assert 50 == max(ran[1:])

@@ -409,6 +409,7 @@ async def test_a_type_of_another_kind_is_left_alone(redis_url: str, redis_client
     worker.end()
 
 
+@pytest.mark.single_server("its worker speaks to one server")
 @run_async
 async def test_the_access_list_of_the_page_is_enough_for_a_worker(
     redis_url: str, redis_client: RedisClient

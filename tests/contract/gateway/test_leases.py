@@ -113,7 +113,8 @@ async def test_waiting_polls_need_no_connection(
         polls = [asyncio.create_task(service.lease(wait=55)) for _ in range(100)]
         await service.lease(wait=0.1)
         assert 100 == service.leases.waiting
-        assert before == len(redis_client.client_list())
+        # On a cluster, a service of the consumer may open its connection to another node meanwhile.
+        assert len(redis_client.client_list()) <= before + 3
         await service.leases.close()
         assert {204} == {(await poll).status_code for poll in polls}
         assert "shutting_down" == (await service.lease()).json()["code"]
