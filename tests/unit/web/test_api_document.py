@@ -50,6 +50,18 @@ def test_operations_of_the_document_have_names_of_their_own(prefix: str) -> None
     assert len(names) == len(set(names)) > 0
 
 
+@pytest.mark.parametrize("prefix", DOCUMENTS)
+def test_each_operation_may_answer_that_the_address_is_too_long(prefix: str) -> None:
+    """Each reads the query, whose length is limited."""
+    paths = DOCUMENTS[prefix]["paths"]
+    answers = {
+        f"{method} {path}": set(one["responses"])
+        for path, methods in paths.items()
+        for method, one in methods.items()
+    }
+    assert [] == [name for name, statuses in answers.items() if "414" not in statuses]
+
+
 def test_the_document_has_every_field_of_a_task_type() -> None:
     """In requests and answers, which also have version and listening workers; commands are in the file."""
     fields = {one.name for one in dataclasses.fields(TaskConfiguration)} - {"command"}

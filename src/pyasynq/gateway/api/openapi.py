@@ -39,12 +39,13 @@ _PROBLEMS: Final = {
     "412": "It has changed meanwhile.",
     "408": "The body took too long.",
     "413": "The body is too large.",
+    "414": "The address is too long.",
     "415": "The body must be JSON, and not compressed.",
     "422": "A parameter or field is wrong.",
     "429": "Too many tasks wait, or the key has sent too many requests: send it again after Retry-After.",
     "503": "Redis does not answer, or has not confirmed it: send it again after Retry-After.",
 }
-_ALWAYS: Final = ("401", "403", "404", "409", "413", "422", "429", "503")
+_ALWAYS: Final = ("401", "403", "404", "409", "413", "414", "422", "429", "503")
 _EXAMPLES: Final = {"queue": "resize", "task": "42", "name": "resize", "token": "AQAA"}
 """Example values of names in paths, for readers and for the API check, whose test service has these."""
 _HEADERS: Final = {
