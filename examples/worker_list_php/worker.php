@@ -1,6 +1,6 @@
 <?php
 // A worker for a task type of kind = "list" (see docs/lists.md) in PHP 8.1 or later: it speaks Redis, nothing else.
-// It needs pcntl and posix. An error ends it, and whoever started it starts it again: run it under systemd.
+// It needs pcntl and posix. An error ends it: run it under systemd, which starts it again.
 //
 //   REDIS=tcp://127.0.0.1:6379 php worker.php resize 3
 

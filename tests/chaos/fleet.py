@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+import httpx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,3 +142,17 @@ class Fleet:
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._processes.append(process)
+
+
+def wait_until_ready(port: int) -> None:
+    """Wait until an instance answers that it is ready."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/ready").status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            pass
+        if time.monotonic() > deadline:
+            raise SystemExit("the service does not start")
+        time.sleep(0.05)

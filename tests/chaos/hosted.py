@@ -32,7 +32,7 @@ from pyasynq.embedded import EmbeddedServer
 from pyasynq.gateway.hosted.cmd.launcher.control_group import find_own_group
 from pyasynq.inspector import Inspector
 from tests.chaos.flaky_target import FlakyTarget
-from tests.chaos.fleet import Fleet
+from tests.chaos.fleet import Fleet, wait_until_ready
 from tests.chaos.hosted_judge import Call, Ended, Kill, count_again, find_faults
 from tests.invariants import violations
 from tests.ports import free_port
@@ -297,20 +297,6 @@ class HostedRun:
                 if process.environ().get(_MARK) == self.mark:
                     found.append(f"process {process.pid} is left: {' '.join(process.cmdline())[:100]}")
         return found
-
-
-def wait_until_ready(port: int) -> None:
-    """Wait until an instance answers that it is ready."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            if httpx.get(f"http://127.0.0.1:{port}/ready").status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        if time.monotonic() > deadline:
-            raise SystemExit("the service does not start")
-        time.sleep(0.05)
 
 
 async def read_tasks(url: str, queues: Sequence[str]) -> dict[str, Ended]:

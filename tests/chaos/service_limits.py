@@ -29,7 +29,7 @@ import redis
 from pyasynq.client import Client
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.task import Task
-from tests.chaos.fleet import Fleet
+from tests.chaos.fleet import Fleet, wait_until_ready
 from tests.chaos.limited_app import JOURNAL, NOTE, QUEUE
 from tests.chaos.limits import Note, read_journal
 from tests.invariants import violations
@@ -122,7 +122,7 @@ def run(url: str, folder: Path, tasks: int, numbers: random.Random, limit: str) 
         ports = [free_port(), free_port()]
         services = [stack.enter_context(_start_service(url, folder, port, limit)) for port in ports]
         for port in ports:
-            _wait_until_ready(port)
+            wait_until_ready(port)
         client.eval(NOTE, 1, JOURNAL, "limit", "-", "1" if limit == ORDERED else str(LIMITS[0]))
         asyncio.run(enqueue(url, tasks))
         workers = [
@@ -154,19 +154,6 @@ def _start_service(url: str, folder: Path, port: int, limit: str) -> Fleet:
 def _start_worker(road: str, url: str, port: int, folder: Path) -> Fleet:
     arguments = [road, url, f"http://127.0.0.1:{port}"]
     return Fleet(1, arguments, {}, folder / "log", program="tests.chaos.service_worker")
-
-
-def _wait_until_ready(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            if httpx.get(f"http://127.0.0.1:{port}/ready").status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        if time.monotonic() > deadline:
-            raise SystemExit("the service does not start")
-        time.sleep(0.05)
 
 
 def _count_left(client: RedisClient) -> int:

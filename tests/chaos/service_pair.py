@@ -29,8 +29,8 @@ import aiohttp
 import redis
 
 from pyasynq.embedded import EmbeddedServer
-from tests.chaos.fleet import Fleet
-from tests.chaos.hosted import KILL_SECONDS, read_tasks, wait_until_ready
+from tests.chaos.fleet import Fleet, wait_until_ready
+from tests.chaos.hosted import KILL_SECONDS, read_tasks
 from tests.invariants import violations
 from tests.ports import free_port
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.operating.instance_reports import COMMAND_REPORTS, write_reports
 
+from .report_values import check_kind, from_base64, read_report_time, to_float
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from pyasynq.operations.operator import Operator
 
@@ -110,19 +112,19 @@ def decode_command(data: bytes) -> HostedCommand | None:
     """Decode a report from its JSON; return None for anything else."""
     try:
         content = json.loads(data)
-        texts = {name: _check(content[name], str) for name in _TEXTS}
+        texts = {name: check_kind(content[name], str) for name in _TEXTS}
         return HostedCommand(
-            task_id=_check(content["task"], str),
-            attempt=_check(content["attempt"], int),
+            task_id=check_kind(content["task"], str),
+            attempt=check_kind(content["attempt"], int),
             state=_check_state(content["state"]),
-            started=_read_time(content["started"]),
-            ended=None if content["ended"] is None else _read_time(content["ended"]),
-            cpu=None if content["cpu"] is None else _read_number(content["cpu"]),
-            memory=None if content["memory"] is None else _check(content["memory"], int),
-            out=_read_bytes(content["out"]),
-            out_bytes=_check(content["out_bytes"], int),
-            err=_read_bytes(content["err"]),
-            err_bytes=_check(content["err_bytes"], int),
+            started=read_report_time(content["started"]),
+            ended=None if content["ended"] is None else read_report_time(content["ended"]),
+            cpu=None if content["cpu"] is None else to_float(content["cpu"]),
+            memory=None if content["memory"] is None else check_kind(content["memory"], int),
+            out=from_base64(content["out"]),
+            out_bytes=check_kind(content["out_bytes"], int),
+            err=from_base64(content["err"]),
+            err_bytes=check_kind(content["err_bytes"], int),
             **texts,
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -144,28 +146,10 @@ def list_commands(reports: Iterable[tuple[int, HostedCommand]], now: float) -> l
     return sorted(commands, key=lambda one: one.state != "running")
 
 
-def _check(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError
-    return value
-
-
 def _check_state(value: Any) -> str:
     if value not in COMMAND_STATES:
         raise ValueError
     return str(value)
-
-
-def _read_number(value: Any) -> float:
-    return float(value if isinstance(value, int) else _check(value, float))
-
-
-def _read_time(value: Any) -> datetime:
-    return datetime.fromtimestamp(_read_number(value), UTC)
-
-
-def _read_bytes(value: Any) -> bytes:
-    return base64.b64decode(_check(value, str), validate=True)
 
 
 async def report_commands(operator: Operator, instance: str, reports: Sequence[CommandReport]) -> int:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.operating.instance_reports import DELIVERY_REPORTS, MAX_REPORT_BYTES, write_reports
 
+from .report_values import check_kind, from_base64, to_seconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -205,15 +207,15 @@ def decode_delivery_report(data: bytes) -> DeliveryReport | None:
     """Decode a report from its JSON; return None for anything else."""
     try:
         content = json.loads(data)
-        since, until = _check(content["throttled"], list)
+        since, until = check_kind(content["throttled"], list)
         report = DeliveryReport(
-            _check(content["host"], str),
-            _check(content["queue"], str),
-            {int(number): _decode_slot(slot) for number, slot in _check(content["slots"], dict).items()},
-            _check_time(since),
-            _check_time(until),
-            _check_time(content["gone"]),
-            _check_time(content["seen"]),
+            check_kind(content["host"], str),
+            check_kind(content["queue"], str),
+            {int(number): _decode_slot(slot) for number, slot in check_kind(content["slots"], dict).items()},
+            to_seconds(since),
+            to_seconds(until),
+            to_seconds(content["gone"]),
+            to_seconds(content["seen"]),
         )
         if content["failed"] is not None:
             report.failed = _decode_exchange(report.queue, content["failed"])
@@ -279,17 +281,17 @@ def _encode_exchange(one: FailedExchange) -> dict[str, Any]:
 def _decode_exchange(queue: str, content: Any) -> FailedExchange:
     return FailedExchange(
         queue,
-        _check(content["id"], str),
-        _check(content["attempt"], int),
-        datetime.fromtimestamp(_check_time(content["at"]), UTC),
-        _check_time(content["seconds"]),
-        _check(content["method"], str),
-        _check(content["url"], str),
+        check_kind(content["id"], str),
+        check_kind(content["attempt"], int),
+        datetime.fromtimestamp(to_seconds(content["at"]), UTC),
+        to_seconds(content["seconds"]),
+        check_kind(content["method"], str),
+        check_kind(content["url"], str),
         _decode_headers(content["headers"]),
-        _check(content["status"], int),
-        _check(content["reason"], str),
+        check_kind(content["status"], int),
+        check_kind(content["reason"], str),
         _decode_headers(content["answer"]),
-        base64.b64decode(_check(content["body"], str), validate=True),
+        from_base64(content["body"]),
     )
 
 
@@ -306,14 +308,14 @@ def _cut_headers(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _decode_headers(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((_check(name, str), _check(text, str)) for name, text in _check(value, list))
+    return tuple((check_kind(name, str), check_kind(text, str)) for name, text in check_kind(value, list))
 
 
 def _decode_slot(value: Any) -> DeliverySlot:
     statuses, times = value
     return DeliverySlot(
-        {_check_class(name): _check(count, int) for name, count in statuses.items()},
-        {int(place): _check(count, int) for place, count in times.items()},
+        {_check_class(name): check_kind(count, int) for name, count in statuses.items()},
+        {int(place): check_kind(count, int) for place, count in times.items()},
     )
 
 
@@ -321,18 +323,6 @@ def _check_class(name: str) -> str:
     if name not in _CLASSES:
         raise ValueError
     return name
-
-
-def _check(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _check_time(value: Any) -> float:
-    seconds = float(value if isinstance(value, int) else _check(value, float))
-    datetime.fromtimestamp(seconds, UTC)  # raises for an invalid time
-    return seconds
 
 
 def _to_time(seconds: float) -> datetime | None:

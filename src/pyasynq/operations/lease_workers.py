@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, write_reports
 
+from .report_values import check_kind, to_seconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -126,13 +128,13 @@ def decode_report(worker_id: str, data: bytes) -> LeaseWorkerReport | None:
         content = json.loads(data)
         return LeaseWorkerReport(
             worker_id,
-            **{name: _check(content[name], str) for name in ("name", "language", "version", "host")},
-            pid=None if content["pid"] is None else _check(content["pid"], int),
-            key_id=_check(content["key"], str),
-            queues=tuple(_check(name, str) for name in _check(content["queues"], list)),
-            parked=_check(content["parked"], int),
-            seen=_check_time(content["seen"]),
-            tasks=[_decode_task(one) for one in _check(content["tasks"], list)],
+            **{name: check_kind(content[name], str) for name in ("name", "language", "version", "host")},
+            pid=None if content["pid"] is None else check_kind(content["pid"], int),
+            key_id=check_kind(content["key"], str),
+            queues=tuple(check_kind(name, str) for name in check_kind(content["queues"], list)),
+            parked=check_kind(content["parked"], int),
+            seen=to_seconds(content["seen"]),
+            tasks=[_decode_task(one) for one in check_kind(content["tasks"], list)],
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
@@ -194,21 +196,9 @@ def _cut(items: Iterable[Any], most: int, measure: Any) -> list[Any]:
     return kept
 
 
-def _check(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _check_time(value: Any) -> float:
-    seen = float(value if isinstance(value, int) else _check(value, float))
-    datetime.fromtimestamp(seen, UTC)  # raises for an invalid time
-    return seen
-
-
 def _decode_task(value: Any) -> HeldTask:
-    queue, task_id, until = _check(value, list)
-    return HeldTask(_check(queue, str), _check(task_id, str), _check(until, int))
+    queue, task_id, until = check_kind(value, list)
+    return HeldTask(check_kind(queue, str), check_kind(task_id, str), check_kind(until, int))
 
 
 async def report_lease_workers(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.operating.instance_reports import DOOR_REPORTS, write_reports
 
+from .report_values import check_kind, read_report_time
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from pyasynq.operations.operator import Operator
 
@@ -81,12 +83,16 @@ def decode_door(data: bytes) -> ServiceDoor | None:
         content = json.loads(data)
         if content["state"] not in DOOR_STATES:
             return None
-        opened = content["opened"]
         return ServiceDoor(
-            **{name: _check(content[name], str) for name in ("id", "protocol", "address", "host", "state")},
-            opened=datetime.fromtimestamp(opened if isinstance(opened, int) else _check(opened, float), UTC),
-            **{name: _check(content[name], int) for name in ("workers", "clients", "running")},
-            functions={name: _check(one, int) for name, one in _check(content["functions"], dict).items()},
+            **{
+                name: check_kind(content[name], str)
+                for name in ("id", "protocol", "address", "host", "state")
+            },
+            opened=read_report_time(content["opened"]),
+            **{name: check_kind(content[name], int) for name in ("workers", "clients", "running")},
+            functions={
+                name: check_kind(one, int) for name, one in check_kind(content["functions"], dict).items()
+            },
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
@@ -104,12 +110,6 @@ def list_doors(reports: Iterable[tuple[int, ServiceDoor]], now: float) -> list[S
         for at, one in reports
     ]
     return sorted(doors, key=lambda one: (one.address, one.host, one.id))
-
-
-def _check(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError
-    return value
 
 
 async def report_doors(operator: Operator, instance: str, reports: Sequence[ServiceDoor]) -> int:

@@ -184,14 +184,14 @@ class NoRoutes:
     """Router without handlers, for consumers, which run no handlers."""
 
     def route(self, task_type: str) -> None:
-        """Return None: there are no handlers."""
+        """Return None, since a consumer has no handlers."""
 
     def routes(self) -> Iterable[Route]:
-        """Return an empty list: there are no handlers."""
+        """Return an empty tuple, since a consumer has no handlers."""
         return ()
 
     def types(self) -> Iterable[str]:
-        """Return an empty list: there are no handlers."""
+        """Return an empty tuple, since a consumer has no handlers."""
         return ()
 
 

@@ -121,7 +121,7 @@ class GuardedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Do nothing: there are no resources to release."""
+        """Do nothing, since the resolver holds no resources."""
 
 
 def guarded_connector(guard: Guard, tls: ssl.SSLContext | bool = True) -> TCPConnector:  # noqa: FBT001, FBT002 - aiohttp's
