@@ -19,6 +19,8 @@ from tests.shop import fill_shop
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.invariants import RedisClient
 
 ID = "7d1e5a4c-4b0e-4f0a-9d9e-1a2b3c4d5e6"
@@ -116,6 +118,32 @@ def test_colors_follow_the_terminal(
     own: dict[str, str | None] = {"NO_COLOR": None, "CLICOLOR_FORCE": None, **env}
     terminal = on_screen("queue", "ls", "--redis", redis_url, env=own)
     assert has_color == bool(_STYLES.search(terminal.raw))
+
+
+@pytest.mark.parametrize(
+    ("pager", "shown"),
+    [("less", b"LESS=-R"), ("more", b"LESS=\r")],
+    ids=["less", "more"],
+)
+def test_a_pager_gets_colors_if_it_passes_them_on(
+    redis_url: str, redis_client: RedisClient, tmp_path: Path, pager: str, shown: bytes
+) -> None:
+    """`less` without -R would show each color as the text `ESC[31m`."""
+    fill(redis_client)
+    program = tmp_path / pager
+    program.write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n', "utf-8")
+    program.chmod(0o755)
+    env: dict[str, str | None] = {
+        "PAGER": pager,
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "LESS": None,
+        "NO_COLOR": None,
+        "CLICOLOR_FORCE": None,
+    }
+    with Terminal("queue", "ls", "--redis", redis_url, lines=3, env=env) as terminal:
+        assert 0 == terminal.finish()
+    assert shown in terminal.raw
+    assert (pager == "less") == (b"\x1b[31m" in terminal.raw)
 
 
 @pytest.mark.long

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,6 +60,8 @@ def _read_file(path: str | None) -> dict[str, Any]:
 def _parse(text: str, suffix: str) -> Mapping[str, Any]:
     """Return the names and values of a file. Raises `ValueError` for content that cannot be parsed."""
     if suffix == ".toml":
+        import tomllib  # noqa: PLC0415 - help needs no settings
+
         return tomllib.loads(text)
     if suffix == ".json":
         content = json.loads(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -135,6 +134,8 @@ def _ask_redis(url: str, ask: Callable[[Operator], Awaitable[list[str]]]) -> lis
 
 
 def _cache_file(url: str, kind: str) -> Path:
+    import hashlib  # noqa: PLC0415 - help needs no cache
+
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     # The URL may hold a password: only its hash becomes a file name.
     name = hashlib.sha256(url.encode()).hexdigest()[:16]

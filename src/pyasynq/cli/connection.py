@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -60,6 +59,8 @@ def read_profiles(path: Path) -> dict[str, Connection]:
     Raises:
         click.ClickException: for an unreadable file, and for an invalid profile.
     """
+    import tomllib  # noqa: PLC0415 - help needs no profiles
+
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:

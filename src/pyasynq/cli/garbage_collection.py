@@ -1,4 +1,4 @@
-"""Garbage collection settings of long-running programs."""
+"""Garbage collection settings of commands and of long-running programs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import gc
 from typing import Final
 
 _THRESHOLD: Final = (20_000, 10, 10)
-"""Requests and tasks make few cycles: the default of 700 objects would collect every few of them."""
+"""Requests, tasks and imports make few cycles: the default of 700 objects would collect every few of them."""
+
+
+def collect_less_often() -> None:
+    """Collect garbage less often."""
+    gc.set_threshold(*_THRESHOLD)
 
 
 def tune_garbage_collection() -> None:
     """Collect less often, and freeze all existing objects, such as modules and settings."""
-    gc.set_threshold(*_THRESHOLD)
+    collect_less_often()
     gc.collect()
     gc.freeze()

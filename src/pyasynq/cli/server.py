@@ -14,27 +14,17 @@ from pyasynq._visible_text import visible
 from pyasynq.cli.actions import confirm_change, for_each, reason_option, yes_option
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.info import RequestStatus
-from pyasynq.operations import choose_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
+    from pyasynq.info import RequestStatus
 
 
 _WAIT: Final = 6.0
 """Seconds to wait for the answer of a server, which reads requests with its heartbeat every 5 s."""
-_ANSWERS: Final = {
-    RequestStatus.REQUESTED: "has not answered yet",
-    RequestStatus.OBEYED: "takes no more tasks",
-    RequestStatus.REFUSED: "is a consumer, whose program decides when it stops",
-    RequestStatus.ENDED: "has ended",
-    RequestStatus.NOT_UNDERSTOOD: "is one in Go, which reads no requests: send its process TSTP or TERM",
-}
-
-
 _version = click.option(
     "--version", metavar="TEXT", default="", help="All servers of this version of the application."
 )
@@ -124,7 +114,7 @@ async def quiet(
     async def act(name: str) -> None:
         server_id = await find_server_id(session, name)
         result = await session.operator.quiet_server(server_id, wait=_WAIT, reason=reason)
-        click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
+        _tell_answer(name, result.status)
 
     return await for_each(_require_names(names), act)
 
@@ -156,9 +146,22 @@ async def stop(
     async def act(name: str) -> None:
         server_id = await find_server_id(session, name)
         result = await session.operator.stop_server(server_id, wait=_WAIT, reason=reason)
-        click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
+        _tell_answer(name, result.status)
 
     return await for_each(_require_names(names), act)
+
+
+def _tell_answer(name: str, status: RequestStatus) -> None:
+    from pyasynq.info import RequestStatus  # noqa: PLC0415 - help needs no answers
+
+    sentence = {
+        RequestStatus.REQUESTED: "has not answered yet",
+        RequestStatus.OBEYED: "takes no more tasks",
+        RequestStatus.REFUSED: "is a consumer, whose program decides when it stops",
+        RequestStatus.ENDED: "has ended",
+        RequestStatus.NOT_UNDERSTOOD: "is one in Go, which reads no requests: send its process TSTP or TERM",
+    }[status]
+    click.echo(f"Server {visible(name)} {sentence}.", err=True)
 
 
 def _require_names(names: Sequence[str]) -> Sequence[str]:
@@ -170,6 +173,8 @@ def _require_names(names: Sequence[str]) -> Sequence[str]:
 async def _ask_version(
     session: Session, word: str, names: Sequence[str], versions: tuple[str, str], *, yes: bool, reason: str
 ) -> int:
+    from pyasynq.operations import choose_servers  # noqa: PLC0415 - help needs no servers
+
     if names:
         raise click.UsageError("Name either servers or a version.")
     version, engine_version = versions
@@ -193,5 +198,5 @@ async def _ask_version(
     places = {one.id: f"{one.host}:{one.pid}" for one in chosen}
     for result in results:
         name = places.get(result.server_id, result.server_id)
-        click.echo(f"Server {visible(name)} {_ANSWERS[result.status]}.", err=True)
+        _tell_answer(name, result.status)
     return EXIT_CLEAN

@@ -16,12 +16,10 @@ from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
-from pyasynq.cli.output import screen as screens
 from pyasynq.cli.output.cells import choose_fields
 from pyasynq.cli.output.printer import has_color
 from pyasynq.cli.output.table import Look, cut, table_lines
 from pyasynq.errors import RedisError
-from pyasynq.telemetry import sum_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,11 +159,13 @@ async def top(session: Session, sort: str | None, *, types: bool) -> None:
 
     Keys: q quits, p pauses, s sorts by the next column, r reverses the order, t changes to types and back.
     """
+    from pyasynq.cli.output.screen import is_possible  # noqa: PLC0415 - help needs no screen
+
     picture = Picture(is_of_types=types, column=1 if types else 2)
     if sort is not None:
         [field] = choose_fields(picture.view, [sort], is_wide=True)
         picture.column = picture.view.fields.index(field)
-    if session.printer.is_for_people and session.watch is None and screens.is_possible():
+    if session.printer.is_for_people and session.watch is None and is_possible():
         await _show_live(session, picture)
         return
     sample: Sample | None = None
@@ -179,7 +179,9 @@ async def top(session: Session, sort: str | None, *, types: bool) -> None:
 
 
 async def _show_live(session: Session, picture: Picture) -> None:
-    screen = screens.Screen()
+    from pyasynq.cli.output.screen import Screen  # noqa: PLC0415 - help needs no screen
+
+    screen = Screen()
     # The first look is made before the terminal changes, so that its errors are told as those of any command.
     records, sample, head = await _look(session.operator, picture, None)
     due, shown_view = time.monotonic() + _INTERVAL, picture.view
@@ -271,6 +273,8 @@ def describe_busy_types(
     servers: Sequence[ServerInfo], series: Sequence[AttemptSeries], now: datetime
 ) -> list[Record]:
     """Return a record for each type that runs now, or whose attempts workers have counted in two minutes."""
+    from pyasynq.telemetry import sum_counts  # noqa: PLC0415 - help needs no series
+
     active: Counter[str] = Counter()
     longest: dict[str, float] = {}
     for worker in (worker for server in servers for worker in server.active_workers):

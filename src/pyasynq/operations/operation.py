@@ -15,7 +15,6 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.task import TaskInfo, TaskState
 
 from .permissions import Permission
-from .redaction import check_headers_not_redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -279,7 +278,10 @@ def check_options(act: Act, options: OperationOptions) -> None:
         check_whole("max_retry", options.max_retry, 0)
     if options.rate is not None and not options.rate > 0:
         raise InvalidOptionError("rate", options.rate, "must be more than 0 tasks a second")
-    check_headers_not_redacted(options.headers)
+    if options.headers:
+        from .redaction import check_headers_not_redacted  # noqa: PLC0415 - it takes long to load
+
+        check_headers_not_redacted(options.headers)
     edits = (options.max_retry, options.timeout, options.deadline, options.headers or None)
     if act is Act.EDIT and all(value is None for value in edits):
         raise InvalidOptionError("options", None, "say what to edit: max_retry, timeout, deadline or headers")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import getpass
-import socket
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -144,6 +142,9 @@ class User:
     @classmethod
     def local(cls) -> User:
         """Return the person at this terminal, `USER@HOST`, who may do everything that Redis allows."""
+        import getpass  # noqa: PLC0415 - needed at a terminal only
+        import socket  # noqa: PLC0415 - needed at a terminal only
+
         try:
             person = getpass.getuser()
         except (KeyError, OSError, ImportError):  # no entry for this user id, as in some containers

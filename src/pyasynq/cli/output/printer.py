@@ -155,7 +155,8 @@ def show(text: str) -> None:
     """Write text to stdout, through a pager if it is longer than the terminal."""
     lines = text.count("\n")
     if sys.stdout.isatty() and sys.stdin.isatty() and lines >= shutil.get_terminal_size().lines:
-        click.echo_via_pager(text, color=has_color())
+        # With None, click tells `less` to pass colors on, and removes them for a pager that cannot show them.
+        click.echo_via_pager(text, color=None if has_color() else False)
     else:
         click.echo(text, nl=False, color=has_color())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -122,6 +121,8 @@ def _open(file: str) -> Iterator[IO[bytes]]:
     Raises:
         click.UsageError: if it cannot be read.
     """
+    import tempfile  # noqa: PLC0415 - help needs no file
+
     with contextlib.ExitStack() as stack:
         if file == "-":
             lines: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
