@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 
+from pyasynq.gateway.api import enqueue_batch
 from pyasynq.gateway.api.load import LoopLag
 from tests.contract.gateway.test_leases import check_problem
 from tests.fix_leases import until
@@ -21,8 +22,9 @@ from tests.ports import HOST, free_port
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
+    from pyasynq.task import EnqueueResult, Task
     from tests.fix_service import Visitor
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -98,6 +100,60 @@ async def test_requests_above_the_number_that_is_worked_on_are_refused(redis_url
         visitor.service.end_waits()
         assert [204] * 5 == [(await wait).status_code for wait in waits]
         assert 0 == gate.inflight
+
+
+@run_async
+async def test_an_instance_works_on_two_batches_at_once(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pile of large batches would block the event loop for seconds, so that everything is refused."""
+    async with serving(redis_url) as visitor:
+        client = visitor.service._parts.client
+        enqueue_many = client.enqueue_many
+        running, most = 0, 0
+
+        async def enqueue_and_count(tasks: Iterable[Task]) -> list[EnqueueResult]:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            try:
+                return await enqueue_many(tasks)
+            finally:
+                running -= 1
+
+        monkeypatch.setattr(client, "enqueue_many", enqueue_and_count)
+        batch = {"tasks": [{"type": "deliver"}] * 50}
+        answers = await asyncio.gather(*(visitor.ask("POST", "/v1/tasks:batch", batch) for _ in range(6)))
+        assert [200] * 6 == [answer.status_code for answer in answers]
+        assert 2 == most
+
+
+@run_async
+async def test_other_requests_have_turns_between_the_tasks_of_a_batch(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each hundred tasks, in the part before they are sent and in the part after it."""
+    turns: Counter[int] = Counter()
+    turn = 0
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def prepare_and_count(*arguments: Any) -> Any:
+        turns[turn] += 1
+        return await prepare_task(*arguments)
+
+    prepare_task = enqueue_batch.prepare_task
+    monkeypatch.setattr(enqueue_batch, "prepare_task", prepare_and_count)
+    async with serving(redis_url) as visitor:
+        counting = asyncio.create_task(count_turns())
+        answer = await visitor.ask("POST", "/v1/tasks:batch", {"tasks": [{"type": "deliver"}] * 1_000})
+        counting.cancel()
+        assert {201} == {result["status"] for result in answer.json()["results"]}
+        assert [100] * 10 == list(turns.values())
 
 
 @run_async

@@ -16,6 +16,7 @@ from pyasynq.web.api.json_body import decode_body, read_content
 from pyasynq.web.api.problem import ProblemError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
@@ -47,6 +48,8 @@ class ServiceParts:
     waits: Waits
     back_pressure: BackPressure
     streams: StreamCount
+    batches: asyncio.Semaphore
+    """Bounds the batches that are worked on at once, so that many of them do not block the event loop."""
     max_body: int
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from .call import ServiceCall
 
 _LARGEST_BODY: Final = 8_000_000
+BATCHES_AT_ONCE: Final = 2
+"""Number of batches that an instance works on at once: one computes while the other waits for Redis."""
+_SLICE: Final = 100
+"""Number of tasks of a batch after which other requests have a turn."""
 
 
 async def serve_enqueue_batch(call: ServiceCall) -> Response:
@@ -73,20 +78,24 @@ async def enqueue_in_order(
     Returns:
         for each task the status that a separate request would have had, and the task or the problem.
     """
-    places = range(first, first + len(items))
-    found = [
-        await _prepare(call, item, f"{key} {at}" if key else "")
-        for at, item in zip(places, items, strict=True)
-    ]
-    tasks = [one.task for one in found if isinstance(one, PreparedTask)]
-    # One call keeps the order, which calls for each task would not: two batches may be under way at once.
-    enqueued = iter(await call.parts.client.enqueue_many(tasks))
-    return [
-        await _describe(call, one, next(enqueued), at)
-        if isinstance(one, PreparedTask)
-        else _describe_error(one, at)
-        for at, one in zip(places, found, strict=True)
-    ]
+    found: list[PreparedTask | Exception] = []
+    results: list[dict[str, Any]] = []
+    async with call.parts.batches:
+        for at, item in enumerate(items, first):
+            if len(found) % _SLICE == 0:
+                await asyncio.sleep(0)
+            found.append(await _prepare(call, item, f"{key} {at}" if key else ""))
+        tasks = [one.task for one in found if isinstance(one, PreparedTask)]
+        # One call keeps the order, which calls for each task would not: two batches may be under way at once.
+        enqueued = iter(await call.parts.client.enqueue_many(tasks))
+        for at, one in enumerate(found, first):
+            if len(results) % _SLICE == 0:
+                await asyncio.sleep(0)
+            if isinstance(one, PreparedTask):
+                results.append(await _describe(call, one, next(enqueued), at))
+            else:
+                results.append(_describe_error(one, at))
+    return results
 
 
 async def _prepare(call: ServiceCall, item: bytes, key: str) -> PreparedTask | Exception:

@@ -57,6 +57,7 @@ from pyasynq.web.auth.secret import SigningSecret
 
 from .back_pressure import BackPressure
 from .call import ServiceCall, ServiceParts, answer_json
+from .enqueue_batch import BATCHES_AT_ONCE
 from .load import LoadGate
 from .probes import answer_live, answer_ready
 from .problems import to_service_problem
@@ -138,6 +139,7 @@ class TaskService:
             self._waits,
             BackPressure(self._operator),
             StreamCount(),
+            asyncio.Semaphore(BATCHES_AT_ONCE),
             file.service.max_body,
         )
         self._leases = Leases(
