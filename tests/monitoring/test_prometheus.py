@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import redis
 from pyasynq import sync
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.task import Task
+from tests.monitoring.service_load import SERVICE_FILE, load_service, open_host
 from tests.ports import free_port
 from tests.waiting import wait_until
 from tools.monitoring.alerts import ALERTS
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 60
+LATE = (
+    'pyasynq_tasks_finished_total{outcome="archived"}',
+    "pyasynq_service_commands_killed_total",
+    "pyasynq_service_leases_lapsed_total",
+)
+"""Series that begin after a while; a rate needs two values of them."""
 CONFIG = """
 global:
   scrape_interval: 2s
@@ -39,7 +47,7 @@ global:
 scrape_configs:
   - job_name: pyasynq
     static_configs:
-      - targets: ["127.0.0.1:{queues}", "127.0.0.1:{workers}"]
+      - targets: ["127.0.0.1:{queues}", "127.0.0.1:{workers}", "127.0.0.1:{service}"]
 """
 
 
@@ -64,9 +72,9 @@ def test_each_alert_fires_when_it_should_and_not_before() -> None:
 class Scraped:
     """A Prometheus that has scraped a busy system for a minute."""
 
-    def __init__(self, port: int, queues: int, workers: int) -> None:
+    def __init__(self, port: int, *targets: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
-        self.targets = (queues, workers)
+        self.targets = targets
 
     def ask(self, expression: str) -> list[Any]:
         """Return the series of an expression now."""
@@ -80,11 +88,12 @@ class Scraped:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
-    """A Redis, a worker with two processes and a scheduler, load, and a Prometheus."""
+    """A Redis, a worker with two processes and a scheduler, a task service, load, and a Prometheus."""
     assert shutil.which("prometheus"), "Prometheus is missing: apt-get install prometheus"
     folder = tmp_path_factory.mktemp("prometheus")
-    queues, workers, web = free_port(), free_port(), free_port()
-    (folder / "prometheus.yml").write_text(CONFIG.format(queues=queues, workers=workers))
+    queues, workers, web, service, host = (free_port() for _ in range(5))
+    (folder / "prometheus.yml").write_text(CONFIG.format(queues=queues, workers=workers, service=service))
+    (folder / "service.toml").write_text(SERVICE_FILE.format(service=service, host=host, door=free_port()))
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer())
         with redis.Redis.from_url(server.url) as client:
@@ -104,16 +113,27 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             *("--health-port", str(workers), "--health-host", "127.0.0.1", "--log-level", "error"),
         )
         start(
+            *(sys.executable, "-m", "pyasynq", "service", str(folder / "service.toml")),
+            *("--no-access-log", "--log-level", "error"),
+        )
+        start(
             "prometheus",
             *(f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"),
             *(f"--web.listen-address=127.0.0.1:{web}", "--log.level=error"),
         )
+        flaky = stack.enter_context(open_host(host))
         stopped = threading.Event()
-        loading = threading.Thread(target=load, args=(server.url, stopped))
-        loading.start()
-        stack.callback(loading.join)
+        threads = [
+            threading.Thread(target=flaky.serve_forever),
+            threading.Thread(target=load, args=(server.url, stopped)),
+            threading.Thread(target=load_service, args=(service, stopped)),
+        ]
+        for thread in threads:
+            thread.start()
+            stack.callback(thread.join)
         stack.callback(stopped.set)
-        scraped = Scraped(web, queues, workers)
+        stack.callback(flaky.shutdown)
+        scraped = Scraped(web, queues, workers, service)
         wait_until(lambda: _is_ready(scraped), "Prometheus has scraped for a minute", seconds=SECONDS * 3)
         yield scraped
 
@@ -132,10 +152,11 @@ def load(url: str, stopped: threading.Event) -> None:
 def _is_ready(scraped: Scraped) -> bool:
     try:
         found = scraped.ask(f"count_over_time(up[{SECONDS * 2}s]) * 2")
-        outcomes = scraped.ask('pyasynq_tasks_finished_total{outcome="archived"}')
+        late = [bool(scraped.ask(f"count_over_time({name}[1m]) > 1")) for name in LATE]
     except OSError:
         return False
-    return len(found) == 2 and all(float(one["value"][1]) >= SECONDS for one in found) and bool(outcomes)
+    is_whole = len(found) == len(scraped.targets)
+    return is_whole and all(float(one["value"][1]) >= SECONDS for one in found) and all(late)
 
 
 def expressions() -> list[str]:
@@ -144,7 +165,7 @@ def expressions() -> list[str]:
     found += [line.expression for one in DASHBOARDS for panel in one.panels for line in panel.lines]
     found.append(LOAD.replace('"emails"', '"mail"'))
     replaced = [
-        one.replace("$__rate_interval", "1m").replace("$queue", ".*").replace("$type", ".*") for one in found
+        re.sub(r"\$(queue|type|host)\b", ".*", one.replace("$__rate_interval", "1m")) for one in found
     ]
     return list(dict.fromkeys(replaced))
 

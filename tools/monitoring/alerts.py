@@ -1,84 +1,11 @@
-"""Prometheus alert rules: conditions, duration, advice for the operator, and a test of each."""
+"""Prometheus alert rules for queues, workers and Redis; those of the task service are at the end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-ON_QUEUE: Final = " and on (instance, queue) "
-OR: Final = " or "
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A comparison of a PromQL expression with a number. The expression alone must always return data."""
-
-    expression: str
-    comparison: str
-
-    @property
-    def text(self) -> str:
-        """The comparison as PromQL."""
-        return f"({self.expression}) {self.comparison}"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Test of an alert: series in promtool's notation, one value a minute.
-
-    Attributes:
-        series: values by series.
-        minute: minute at which the alert fires.
-        labels: labels of the firing alert, besides name and severity.
-        quiet: a minute at which it does not fire yet.
-        says: its summary at that minute.
-    """
-
-    series: dict[str, str]
-    minute: int
-    labels: dict[str, str]
-    quiet: int
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One alert rule, with its runbook page and its test.
-
-    Attributes:
-        name: name without the prefix `Pyasynq`.
-        conditions: PromQL expressions, joined by `joint`.
-        joint: PromQL between the conditions.
-        minutes: how long the conditions must hold.
-        severity: `critical` or `warning`.
-        summary: one line; may use labels.
-        meaning: paragraph of the page about the meaning.
-        causes: possible causes, the likeliest first.
-        steps: what to do, in this order.
-        case: its test.
-    """
-
-    name: str
-    conditions: tuple[Condition, ...]
-    minutes: int
-    severity: str
-    summary: str
-    meaning: str
-    causes: tuple[str, ...]
-    steps: tuple[str, ...]
-    case: Case
-    joint: str = ON_QUEUE
-
-    @property
-    def full_name(self) -> str:
-        """The name in Prometheus."""
-        return f"Pyasynq{self.name}"
-
-    @property
-    def expression(self) -> str:
-        """The whole rule as PromQL."""
-        return self.joint.join(condition.text for condition in self.conditions)
-
+from tools.monitoring.alert_rule import OR, Alert, Case, Condition
+from tools.monitoring.service_alerts import SERVICE_ALERTS
 
 _I: Final = 'instance="a"'
 _Q: Final = 'instance="a",queue="mail"'
@@ -126,12 +53,14 @@ ALERTS: Final = (
             "No worker was started for this queue, or its name is misspelt where tasks are enqueued.",
             "All workers have died or were stopped.",
             "A scaler has stopped all workers and does not see the tasks.",
+            "For a type of the task service: its workers are stopped, or their API key has ended.",
         ),
         (
             "Look which servers live and what they serve: `pyasynq server list`.",
             "Start a worker that serves the queue: `pyasynq worker MODULE:APP --queues QUEUE=1`.",
             "If workers die, their logs and the page on [poison tasks](../poison-tasks.md) say why.",
             "If a scaler should have started one, see [scaling](../scaling.md).",
+            "For a type of the task service, look at the pages Workers elsewhere and Keys of the dashboard.",
         ),
         Case(
             {
@@ -425,4 +354,5 @@ ALERTS: Final = (
         ),
         joint=OR,
     ),
+    *SERVICE_ALERTS,
 )

@@ -14,7 +14,7 @@ from tools.monitoring.scaling import SCALERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tools.monitoring.alerts import Alert
+    from tools.monitoring.alert_rule import Alert
 
 RULES: Final = "monitoring/alerts.yaml"
 RULE_TESTS: Final = "monitoring/alerts_test.yaml"

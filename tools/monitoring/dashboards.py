@@ -2,76 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from tools.monitoring.panels import Dashboard, Line, Panel, quantiles, rate
+from tools.monitoring.service_dashboard import SERVICE_DASHBOARD
 
 _WIDTH: Final = 24
 _HEIGHT: Final = 8
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One PromQL expression of a panel, and the legend of its series."""
-
-    expression: str
-    legend: str
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One chart.
-
-    Attributes:
-        title: its heading.
-        lines: drawn expressions.
-        unit: Grafana's name of the unit.
-        text: explanation for the reader.
-        stacks: whether the series are stacked.
-        columns: its width; a row has 24.
-    """
-
-    title: str
-    lines: tuple[Line, ...]
-    unit: str = "short"
-    text: str = ""
-    stacks: bool = False
-    columns: int = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Dashboard:
-    """One page.
-
-    Attributes:
-        uid: its address in Grafana, and the name of its file.
-        title: its heading.
-        variables: labels that the reader chooses, each with the metric that has its values.
-        panels: in reading order.
-    """
-
-    uid: str
-    title: str
-    variables: dict[str, str]
-    panels: tuple[Panel, ...]
-
-
-def _quantiles(metric: str, by: str, matcher: str) -> tuple[Line, ...]:
-    return tuple(
-        Line(
-            f"histogram_quantile({share}, sum by (le, {by})"
-            f" (rate({metric}_bucket{{{matcher}}}[$__rate_interval])))",
-            f"{{{{{by}}}}} p{share * 100:g}",
-        )
-        for share in (0.5, 0.95)
-    )
-
-
-def _rate(metric: str, by: str = "", matcher: str = "") -> str:
-    """Return the sum of a counter's increase a second, by some labels."""
-    grouping = f" by ({by}) " if by else ""
-    chosen = f"{{{matcher}}}" if matcher else ""
-    return f"sum{grouping}(rate({metric}{chosen}[$__rate_interval]))"
 
 
 _FINISHED: Final = "pyasynq_tasks_finished_total"
@@ -103,7 +41,7 @@ DASHBOARDS: Final = (
             ),
             Panel(
                 "Attempts a second",
-                (Line(_rate("asynq_tasks_processed_total", "queue"), "{{queue}}"),),
+                (Line(rate("asynq_tasks_processed_total", "queue"), "{{queue}}"),),
                 "ops",
                 "From Redis, so workers in Go are included.",
                 stacks=True,
@@ -112,8 +50,8 @@ DASHBOARDS: Final = (
                 "Share of failures",
                 (
                     Line(
-                        _rate("asynq_tasks_failed_total", "queue")
-                        + f" / ({_rate('asynq_tasks_processed_total', 'queue')} > 0)",
+                        rate("asynq_tasks_failed_total", "queue")
+                        + f" / ({rate('asynq_tasks_processed_total', 'queue')} > 0)",
                         "{{queue}}",
                     ),
                 ),
@@ -128,7 +66,7 @@ DASHBOARDS: Final = (
                 "Busy slots",
                 (
                     Line(
-                        _rate("pyasynq_slots_busy_seconds_total", "job") + " / sum by (job) (pyasynq_slots)",
+                        rate("pyasynq_slots_busy_seconds_total", "job") + " / sum by (job) (pyasynq_slots)",
                         "{{job}}",
                     ),
                 ),
@@ -166,11 +104,11 @@ DASHBOARDS: Final = (
                 "Exchanges with Redis",
                 (
                     Line(
-                        f"histogram_quantile(0.95, {_rate('pyasynq_redis_roundtrip_seconds_bucket', 'le')})",
+                        f"histogram_quantile(0.95, {rate('pyasynq_redis_roundtrip_seconds_bucket', 'le')})",
                         "round trip p95",
                     ),
                     Line(
-                        f"histogram_quantile(0.95, {_rate('pyasynq_loop_blocked_seconds_bucket', 'le')})",
+                        f"histogram_quantile(0.95, {rate('pyasynq_loop_blocked_seconds_bucket', 'le')})",
                         "event loop late p95",
                     ),
                 ),
@@ -201,15 +139,15 @@ DASHBOARDS: Final = (
                 "Attempts by outcome",
                 (
                     Line(
-                        _rate(_FINISHED, "outcome", _QUEUE),
+                        rate(_FINISHED, "outcome", _QUEUE),
                         "{{outcome}}",
                     ),
                 ),
                 "ops",
                 stacks=True,
             ),
-            Panel("Waits", _quantiles("pyasynq_task_wait_seconds", "queue", _QUEUE), "s"),
-            Panel("Run times", _quantiles("pyasynq_task_run_seconds", "queue", _QUEUE), "s"),
+            Panel("Waits", quantiles("pyasynq_task_wait_seconds", "queue", _QUEUE), "s"),
+            Panel("Run times", quantiles("pyasynq_task_run_seconds", "queue", _QUEUE), "s"),
             Panel(
                 "Running, slots and consumers",
                 (
@@ -246,7 +184,7 @@ DASHBOARDS: Final = (
                 "Attempts by type",
                 (
                     Line(
-                        _rate(_FINISHED, "type", _TYPE),
+                        rate(_FINISHED, "type", _TYPE),
                         "{{type}}",
                     ),
                 ),
@@ -257,20 +195,20 @@ DASHBOARDS: Final = (
                 "Share that does not succeed at once",
                 (
                     Line(
-                        _rate(_FINISHED, "type", f'{_TYPE},outcome=~"retried|archived"')
-                        + f" / ({_rate(_FINISHED, 'type', _TYPE)} > 0)",
+                        rate(_FINISHED, "type", f'{_TYPE},outcome=~"retried|archived"')
+                        + f" / ({rate(_FINISHED, 'type', _TYPE)} > 0)",
                         "{{type}}",
                     ),
                 ),
                 "percentunit",
             ),
-            Panel("Run times", _quantiles("pyasynq_task_run_seconds", "type", _TYPE), "s"),
-            Panel("Waits", _quantiles("pyasynq_task_wait_seconds", "type", _TYPE), "s"),
+            Panel("Run times", quantiles("pyasynq_task_run_seconds", "type", _TYPE), "s"),
+            Panel("Waits", quantiles("pyasynq_task_wait_seconds", "type", _TYPE), "s"),
             Panel(
                 "Slots that a type keeps busy",
                 (
                     Line(
-                        _rate("pyasynq_task_run_seconds_sum", "type", _TYPE),
+                        rate("pyasynq_task_run_seconds_sum", "type", _TYPE),
                         "{{type}}",
                     ),
                 ),
@@ -281,7 +219,7 @@ DASHBOARDS: Final = (
                 "Outcomes",
                 (
                     Line(
-                        _rate(_FINISHED, "outcome", _TYPE),
+                        rate(_FINISHED, "outcome", _TYPE),
                         "{{outcome}}",
                     ),
                 ),
@@ -290,6 +228,7 @@ DASHBOARDS: Final = (
             ),
         ),
     ),
+    SERVICE_DASHBOARD,
 )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pyasynq.events import LeaseLapsed, TaskRecovered
     from pyasynq.metrics.text import Samples
+    from pyasynq.operations import ServiceDoor
     from pyasynq.supervisor import MetricRow
 
 
@@ -58,7 +59,20 @@ class ServiceMetrics:
         self._store.observe("pyasynq_service_command_seconds", seconds, (queue,))
         self._store.add("pyasynq_service_command_cpu_seconds_total", (queue,), cpu)
 
-    def measure(self, *, parked: int, held: int, listening: Mapping[str, int], commands: int = 0) -> None:
+    def note_killed_command(self, queue: str, limit: str) -> None:
+        """Count a command that was killed at a limit."""
+        self._store.add("pyasynq_service_commands_killed_total", (queue, limit))
+
+    def measure(
+        self,
+        *,
+        parked: int,
+        held: int,
+        listening: Mapping[str, int],
+        commands: int = 0,
+        throttled: Mapping[str, bool] | None = None,
+        door: ServiceDoor | None = None,
+    ) -> None:
         """Set the gauges.
 
         Args:
@@ -66,12 +80,21 @@ class ServiceMetrics:
             held: tasks that workers have leased through this process, and not settled through it.
             listening: workers of each type of the kind `list`.
             commands: commands that run.
+            throttled: whether each host has asked to be left alone.
+            door: the door of this process; None if it has none.
         """
         self._store.set_gauges("pyasynq_service_parked_polls", {(): parked})
         self._store.set_gauges("pyasynq_service_leases_held", {(): held})
         self._store.set_gauges("pyasynq_service_commands_running", {(): commands})
         workers: dict[tuple[str, ...], float] = {(queue,): number for queue, number in listening.items()}
         self._store.set_gauges("pyasynq_service_list_workers", workers)
+        hosts: dict[tuple[str, ...], float] = {(host,): is_so for host, is_so in (throttled or {}).items()}
+        self._store.set_gauges("pyasynq_service_host_throttled", hosts)
+        if door is not None:
+            name = door.protocol
+            connections = {(name, "worker"): door.workers, (name, "client"): door.clients}
+            self._store.set_gauges("pyasynq_service_door_connections", connections)
+            self._store.set_gauges("pyasynq_service_door_jobs", {(name,): door.running})
 
     def note_enqueued(self, labels: Iterable[tuple[str, str, str]]) -> None:
         """Count tasks that were sent to be enqueued, each by its queue, type and outcome."""

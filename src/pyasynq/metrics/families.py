@@ -353,6 +353,14 @@ _SERVICE: Final = (
         Origin.SERVICE,
         RUN_SECONDS,
     ),
+    Family(
+        "pyasynq_service_host_throttled",
+        MetricType.GAUGE,
+        "1 while a host of tasks of the kind http has asked to be left alone, by 429 or 503, else 0.",
+        ("host",),
+        Origin.SERVICE,
+        is_shared=True,
+    ),
     _gauge(
         "pyasynq_service_commands_running",
         "Number of commands that run now.",
@@ -377,6 +385,26 @@ _SERVICE: Final = (
         "pyasynq_service_command_cpu_seconds_total",
         "CPU time of commands with all their processes.",
         "queue",
+        origin=Origin.SERVICE,
+    ),
+    _counter(
+        "pyasynq_service_commands_killed_total",
+        "Number of commands that were killed at a limit: time, memory, cpu, file_size.",
+        "queue",
+        "limit",
+        origin=Origin.SERVICE,
+    ),
+    _gauge(
+        "pyasynq_service_door_connections",
+        "Number of connections at a door, by role: worker, client.",
+        "door",
+        "role",
+        origin=Origin.SERVICE,
+    ),
+    _gauge(
+        "pyasynq_service_door_jobs",
+        "Number of jobs that workers at a door run.",
+        "door",
         origin=Origin.SERVICE,
     ),
 )

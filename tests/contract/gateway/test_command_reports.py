@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pyasynq.control import Archive
+from pyasynq.control import Archive, Retry
 from pyasynq.gateway.hosted.cmd.command_table import CommandTable
 from pyasynq.gateway.hosted.cmd.output import KeptOutput
+from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.task import TaskState
 from tests.contract.gateway.test_hosted_cmd import JUDGED, commanding, enqueue, wait_until
 from tests.fix_commands import ON_LINUX, RanAttempt
@@ -130,6 +131,21 @@ def test_a_running_command_is_reported_again_each_minute() -> None:
     table.end(entry, Archive("no"))
     table.stop(entry)
     assert ["archived"] == [one.command.state for one in table.take_changed()]
+
+
+def test_a_command_that_was_killed_at_a_limit_is_counted_once() -> None:
+    """By its limit; the others are not counted there."""
+    metrics = ServiceMetrics()
+    table = CommandTable(metrics)
+    for limit in ("memory", "time", "", "memory"):
+        entry = table.begin(make_attempt("a"), "/bin/x", make_run())
+        table.end(entry, Retry(reason="killed"), limit=limit)
+        table.end(entry, Retry(reason="killed"), limit=limit)
+    told = metrics.render()[1].decode()
+
+    assert 'pyasynq_service_commands_killed_total{queue="t",limit="memory"} 2' in told
+    assert 'pyasynq_service_commands_killed_total{queue="t",limit="time"} 1' in told
+    assert 2 == told.count("pyasynq_service_commands_killed_total{")
 
 
 def test_the_end_of_an_output_is_read_across_what_is_kept(monkeypatch: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,16 @@ def admissions(visitor: Visitor) -> list[HostAdmission]:
     assert visitor.service._hosted is not None
     found = [lane._admission for lane in visitor.service._hosted._lanes.values()]
     return [one for one in found if one is not None]
+
+
+def show_throttled(visitor: Visitor) -> dict[str, bool]:
+    """Return what the metrics of an instance say of its hosts."""
+    visitor.service.measure()
+    told = visitor.service.metrics.render()[1].decode()
+    return {
+        host: value == "1"
+        for host, value in re.findall(r'pyasynq_service_host_throttled\{host="([^"]+)"\} (\d)', told)
+    }
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -137,6 +148,8 @@ async def test_one_answer_throttles_the_host_for_all_instances(redis_url: str) -
         second = await wait_until(one, TaskState.RETRY, "b")
         await is_paused(one)
         await is_paused(two)
+        name = f"127.0.0.1:{host.port}"
+        assert [{name: True}] * 2 == [show_throttled(visitor) for visitor in (one, two)]
         await enqueue(one, "c")
         assert TaskState.PENDING is (await one.operator.task("deliver", "c")).state
     assert 1 == len(host.requests)

@@ -105,6 +105,8 @@ async def test_a_command_that_times_out_is_retried_when_nothing_of_it_runs(
         task = await wait_until(visitor, TaskState.RETRY)
         assert "timed out; it was asked to end by TERM" in task.last_error
         assert (1, []) == (task.retried, list_living(tmp_path))
+        told = visitor.service.metrics.render()[1].decode()
+        assert 'pyasynq_service_commands_killed_total{queue="dump",limit="time"} 1' in told
 
 
 @run_async

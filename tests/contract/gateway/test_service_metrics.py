@@ -7,6 +7,7 @@ import logging
 import shutil
 import subprocess
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -28,6 +29,7 @@ from pyasynq.gateway.leases import lease_routes
 from pyasynq.gateway.request_trace import read_trace
 from pyasynq.gateway.service_metrics import ServiceMetrics
 from pyasynq.metrics.families import FAMILIES, Origin
+from pyasynq.operations import ServiceDoor
 from tests.fix_service import Visitor, serving
 from tests.run_async import run_async
 
@@ -126,7 +128,8 @@ async def test_requests_leases_and_tasks_are_counted(redis_url: str) -> None:
     families = [name for name, one in FAMILIES.items() if one.origin is Origin.SERVICE]
     missing = {name.removeprefix("pyasynq_service_") for name in families} - told
     hosted = {"deliveries_total", "delivery_seconds", "list_workers"}
-    hosted |= {"commands_total", "command_seconds", "command_cpu_seconds_total"}
+    hosted |= {"commands_total", "command_seconds", "command_cpu_seconds_total", "commands_killed_total"}
+    hosted |= {"host_throttled", "door_connections", "door_jobs"}
     assert {"leases_lapsed_total", "request_seconds"} | hosted == missing
 
 
@@ -248,6 +251,19 @@ async def test_one_trace_covers_request_and_enqueue(redis_url: str) -> None:
     trace, parent = TRACE.split("-")[1:3]
     assert (trace, parent) == (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}")
     assert f"00-{trace}-{span.context.span_id:016x}-01" == task["headers"]["traceparent"]
+
+
+def test_connections_and_jobs_of_a_door_are_measured() -> None:
+    """By the protocol of the door, and by what a connection does."""
+    metrics = ServiceMetrics()
+    door = ServiceDoor(
+        "i", "gearman", "h:4730", "h", "open", datetime.now(UTC), workers=3, clients=2, running=1
+    )
+    metrics.measure(parked=0, held=0, listening={}, door=door)
+    told = metrics.render()[1].decode()
+    assert 'pyasynq_service_door_connections{door="gearman",role="worker"} 3' in told
+    assert 'pyasynq_service_door_connections{door="gearman",role="client"} 2' in told
+    assert 'pyasynq_service_door_jobs{door="gearman"} 1' in told
 
 
 def test_a_lease_that_lapses_is_counted() -> None:

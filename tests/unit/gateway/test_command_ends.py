@@ -11,7 +11,12 @@ import pytest
 from pyasynq.control import Archive, Retry, Snooze
 from pyasynq.gateway.configurations import CommandLimits, CommandSettings
 from pyasynq.gateway.configurations.argument_template import parse_argument
-from pyasynq.gateway.hosted.cmd.exit_outcomes import CommandEnd, judge_end, judge_failed_start
+from pyasynq.gateway.hosted.cmd.exit_outcomes import (
+    CommandEnd,
+    find_killing_limit,
+    judge_end,
+    judge_failed_start,
+)
 from pyasynq.gateway.hosted.cmd.launcher.control_group import ControlGroup
 from pyasynq.gateway.hosted.cmd.output import CommandProgress, KeptOutput, OutputLines, read_progress
 
@@ -64,6 +69,26 @@ def test_a_failed_command_is_judged(end: CommandEnd, kind: type[Any], reason: st
 
     assert isinstance(outcome, kind)
     assert reason == str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("end", "limit"),
+    [
+        (CommandEnd(exit_by(0)), ""),
+        (CommandEnd(None), ""),
+        (CommandEnd(exit_by(3), memory=90 * 2**20, memory_kills=1), ""),
+        (CommandEnd(signal.SIGSEGV), ""),
+        (CommandEnd(signal.SIGKILL, cpu=1), ""),
+        (CommandEnd(signal.SIGKILL, cpu=10), "cpu"),
+        (CommandEnd(signal.SIGXCPU), "cpu"),
+        (CommandEnd(signal.SIGXFSZ), "file_size"),
+        (CommandEnd(signal.SIGKILL, cpu=11, memory_kills=1), "memory"),
+    ],
+)
+def test_the_limit_that_killed_a_command_is_found(end: CommandEnd, limit: str) -> None:
+    """As its error names it; a command without this limit was killed by something else."""
+    assert limit == find_killing_limit(end, COMMAND.limits)
+    assert "" == find_killing_limit(end, CommandLimits())
 
 
 @pytest.mark.parametrize("code", [0, 1])

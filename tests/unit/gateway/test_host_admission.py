@@ -37,6 +37,9 @@ class Gate:
         self.entered.append(ids)
         return self.answers.pop(0)
 
+    async def close_for(self, seconds: float) -> None:
+        """Stay as it is: the answers are those of the test."""
+
     async def release(self, request_id: str) -> None:
         """Note which slot is given back."""
         self.released.append(request_id)
@@ -108,6 +111,7 @@ async def test_tasks_of_a_throttled_host_are_put_off() -> None:
     assert () == admitted.ids
     assert isinstance(admitted.refusal, Retry)
     assert (False, True) == (admitted.refusal.spend, "a.example" in str(admitted.refusal.reason))
+    assert admission.is_throttled
     assert 7 < admission.find_pause(asyncio.get_running_loop().time()) <= 8.5
 
 
@@ -118,7 +122,21 @@ async def test_the_end_of_a_throttling_is_not_forgotten_for_an_earlier_one() -> 
     admission.pause(600)
     await admission.admit(1)
     admission.pause(5)
+    assert not admission.is_throttled
     assert 590 < admission.find_pause(asyncio.get_running_loop().time()) <= 601
+
+
+@run_async
+async def test_a_host_is_throttled_until_the_last_moment_that_it_has_named() -> None:
+    """Also for the metrics; full slots alone are no throttling."""
+    admission, _ = make()
+    await admission.close_gate(600)
+    await admission.close_gate(0)
+    assert admission.is_throttled
+    other, _ = make(GateAnswer(0, 0, 0, 0), concurrency=5)
+    await other.admit(1)
+    await other.close_gate(0)
+    assert not other.is_throttled
 
 
 @run_async

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -12,10 +12,13 @@ import yaml
 
 from pyasynq.cli.commands import main
 from pyasynq.metrics.families import FAMILIES, MetricType
-from tools.monitoring.alerts import ALERTS, Alert
+from tools.monitoring.alerts import ALERTS
 from tools.monitoring.build import build_page
 from tools.monitoring.dashboards import DASHBOARDS, build_dashboard
 from tools.monitoring.scaling import LOAD
+
+if TYPE_CHECKING:
+    from tools.monitoring.alert_rule import Alert
 
 ROOT = Path(__file__).parent.parent.parent.parent
 EXPRESSIONS = [

@@ -199,6 +199,8 @@ class TaskService:
             held=self._leases.workers.held,
             listening=listening,
             commands=self._command_table.running,
+            throttled={} if self._hosted is None else self._hosted.throttled,
+            door=None if self._gearman is None else self._gearman.table.describe(),
         )
 
     def _find_refusal(self, path: str) -> Response | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import secrets
 import sys
@@ -73,10 +74,17 @@ class HostAdmission:
         self._renewing: asyncio.Task[None] | None = None
         self._closed_until = 0.0
         """Time of the loop until which no request is going to be admitted."""
+        self._throttled_until = -math.inf
+        """Time of the loop until which the host has asked to be left alone, as far as is known."""
         self._tokens = 0.0 if gate.rate is None else float(gate.rate.burst)
         self._told_at = 0.0
         """Time of the loop at which the bucket had these tokens."""
         self._has_failed = False
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the host has asked to be left alone for a time that is not over."""
+        return asyncio.get_running_loop().time() < self._throttled_until
 
     def count_tokens(self, now: float) -> int:
         """Return how many requests the rate is going to admit at a time of the loop, as far as is known."""
@@ -135,6 +143,7 @@ class HostAdmission:
     def _remember(self, answer: GateAnswer, number: int, now: float) -> None:
         """Remember when the next requests are worth asking for."""
         if answer.throttled:
+            self._throttled_until = now + answer.throttled
             self.pause(answer.throttled)
             return
         rate = self._gate.rate
@@ -155,6 +164,8 @@ class HostAdmission:
 
     async def close_gate(self, seconds: float) -> None:
         """Tell all instances that the host asks to be left alone for some seconds."""
+        until = asyncio.get_running_loop().time() + seconds
+        self._throttled_until = max(self._throttled_until, until)
         try:
             await self._gate.close_for(seconds)
         except PyasynqError as error:

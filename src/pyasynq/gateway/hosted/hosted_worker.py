@@ -89,6 +89,15 @@ class HostedWorker:
         """Number of tasks that run now."""
         return sum(lane.running for lane in self._list_lanes())
 
+    @property
+    def throttled(self) -> dict[str, bool]:
+        """Whether each host that tasks are sent to has asked to be left alone, by its name."""
+        found: dict[str, bool] = {}
+        for lane in self._lanes.values():
+            if lane.queues:
+                found[lane.name] = lane.is_throttled or found.get(lane.name, False)
+        return found
+
     def _list_lanes(self) -> list[Lane]:
         return [*self._lanes.values(), *([self._command_lane] if self._command_lane is not None else [])]
 

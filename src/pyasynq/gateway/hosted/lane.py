@@ -92,6 +92,11 @@ class Lane:
         return len(self._running)
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether the host has asked to be left alone for a time that is not over."""
+        return self._admission is not None and self._admission.is_throttled
+
+    @property
     def queues(self) -> tuple[str, ...]:
         """Names of the queues, in alphabetical order."""
         return self._queues

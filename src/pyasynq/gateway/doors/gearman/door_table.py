@@ -55,7 +55,7 @@ class DoorTable:
         """Return the door if it has changed since the last call, or is to be reported again."""
         if not self._address:
             return []
-        now, door = self._clock(), self._describe()
+        now, door = self._clock(), self.describe()
         if door == self._reported and self._reported_at > now - _AGAIN_SECONDS:
             return []
         self._reported, self._reported_at = door, now
@@ -66,7 +66,8 @@ class DoorTable:
         if reports:
             self._reported = None
 
-    def _describe(self) -> ServiceDoor:
+    def describe(self) -> ServiceDoor:
+        """Return the state of the door."""
         functions = [set(session.worker.functions) for session in self._sessions]
         workers = sum(bool(names) for names in functions)
         return ServiceDoor(

@@ -113,7 +113,12 @@ class CommandTable:
         return entry
 
     def end(
-        self, entry: CommandEntry, outcome: HostedOutcome, said: str = "", end: CommandEnd | None = None
+        self,
+        entry: CommandEntry,
+        outcome: HostedOutcome,
+        said: str = "",
+        end: CommandEnd | None = None,
+        limit: str = "",
     ) -> None:
         """Remember that a command has ended.
 
@@ -122,12 +127,15 @@ class CommandTable:
             outcome: outcome of its attempt.
             said: how its program has ended.
             end: resources that it has used; None if they are not known.
+            limit: limit at which it was killed, such as `memory` or `time`; empty if it was not.
         """
         state, reason = "done", ""
         if isinstance(outcome, Snooze):
             state = "snoozed"
         elif isinstance(outcome, (Archive, Retry)):
             state, reason = "archived" if isinstance(outcome, Archive) else "retried", outcome.reason
+        if self._metrics is not None and limit and entry.run is not None:
+            self._metrics.note_killed_command(entry.command.queue, limit)
         self._end(entry, state, reason, said, end)
 
     def stop(self, entry: CommandEntry) -> None:

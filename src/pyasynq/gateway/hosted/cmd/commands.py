@@ -18,7 +18,13 @@ from pyasynq.gateway.configurations.argument_template import ArgumentError
 
 from .command_run import CommandRun, ResultTooLongError, read_result
 from .command_table import CommandTable
-from .exit_outcomes import CommandEnd, describe_program_end, judge_end, judge_failed_start
+from .exit_outcomes import (
+    CommandEnd,
+    describe_program_end,
+    find_killing_limit,
+    judge_end,
+    judge_failed_start,
+)
 from .isolation import find_isolation, is_root
 from .launch import KeeperLostError, Launcher
 from .launcher.control_group import ControlGroup
@@ -180,7 +186,8 @@ class HostedCommands:
         _tell_end(name, end, time.monotonic() - began_at, command)
         ended = None if "stage" in end.answer else CommandEnd(**end.answer)
         said = "" if ended is None else describe_program_end(ended.status)
-        self._table.end(entry, outcome, said, ended)
+        limit = "" if ended is None else find_killing_limit(ended, command.limits)
+        self._table.end(entry, outcome, said, ended, "time" if end.timed_out else limit)
         return outcome
 
     def _find_grace(self, grace: float) -> float:

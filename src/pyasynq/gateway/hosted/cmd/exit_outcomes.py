@@ -85,16 +85,29 @@ def describe_program_end(status: int | None) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {_name_signal(-code)}"
 
 
-def _describe_signal(number: int, end: CommandEnd, limits: CommandLimits) -> str:
+def find_killing_limit(end: CommandEnd, limits: CommandLimits) -> str:
+    """Return the limit at which a command was killed: `memory`, `cpu`, `file_size`; else empty."""
+    number = -os.waitstatus_to_exitcode(end.status or 0)
+    if number <= 0:
+        return ""
     if end.memory_kills and limits.memory is not None:
-        return f"killed at its memory limit of {bytes_text(limits.memory)}"
+        return "memory"
     is_at_cpu_limit = limits.cpu is not None and end.cpu >= limits.cpu
     if limits.cpu is not None and (
         number == signal.SIGXCPU or (number == signal.SIGKILL and is_at_cpu_limit)
     ):
-        return f"killed at its CPU limit of {duration(limits.cpu)}"
-    if number == signal.SIGXFSZ and limits.file_size is not None:
-        return f"killed at its limit of {bytes_text(limits.file_size)} for a file"
+        return "cpu"
+    return "file_size" if number == signal.SIGXFSZ and limits.file_size is not None else ""
+
+
+def _describe_signal(number: int, end: CommandEnd, limits: CommandLimits) -> str:
+    match find_killing_limit(end, limits):
+        case "memory":
+            return f"killed at its memory limit of {bytes_text(limits.memory or 0)}"
+        case "cpu":
+            return f"killed at its CPU limit of {duration(limits.cpu or 0)}"
+        case "file_size":
+            return f"killed at its limit of {bytes_text(limits.file_size or 0)} for a file"
     return f"killed by signal {_name_signal(number)}{_describe_limits(end, limits)}"
 
 
