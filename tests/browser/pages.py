@@ -63,6 +63,7 @@ PAGES = {
     "help": "help",
     "enqueue": "enqueue?type=label.print",
     "enqueue-json": "enqueue",
+    "enqueue-request": "enqueue?type=invoices&queue=invoices",
     "pause": "queues/emails/pause",
     "stop-server": "servers/server-1/stop_server",
     "run-schedule": "schedules/entry-cart.remind/run_schedule",

@@ -52,6 +52,28 @@ def test_a_type_is_edited_past_a_mistake_and_a_change_of_someone_else(browser: B
         assert (120.0, 1) == (stored.content["timeout"], stored.content["max_retry"])
 
 
+def test_a_request_is_enqueued_past_a_mistake(browser: Browser, site: Site) -> None:
+    """On a phone: the field is what the URL needs, and axe finds no violation in the error at it."""
+    with (
+        window(browser, site, **PHONE) as context,
+        Operator(site.redis_url, User.with_role("mira", "admin")) as admin,
+    ):
+        page = context.new_page()
+        page.goto("enqueue?type=invoices&queue=invoices")
+        assert [] == violations(page)
+        page.get_by_label("order_id").fill("..")
+        page.get_by_role("button", name="Enqueue", exact=True).click()
+        page.get_by_text("The task was not enqueued.").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320
+        assert [] == violations(page)
+        page.get_by_label("order_id").fill("17")
+        page.get_by_role("button", name="Enqueue", exact=True).click()
+        page.get_by_text("The task was enqueued.").wait_for()
+        [task] = admin.tasks("invoices", "pending")
+        assert b'{"order_id":"17"}' == task.payload
+        admin.delete_task("invoices", task.id)
+
+
 def test_a_key_is_made_and_its_text_is_not_on_the_page_before(browser: Browser, site: Site) -> None:
     """The way back shows the list without it, and loading the answer again makes no second key."""
     with window(browser, site, **DESK) as context:

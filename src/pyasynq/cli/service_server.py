@@ -113,7 +113,7 @@ def build_site(file: ServiceFile, parts: frozenset[str], *, shares_ports: bool =
             shares_ports=shares_ports,
         )
     people = None if settings.people is None else CredentialsFile(settings.people)
-    site = dashboard(settings.redis, auth=people) if "dashboard" in parts else None
+    site = dashboard(settings.redis, auth=people, service=api) if "dashboard" in parts else None
     return ServiceSite(api, site, serves_api="api" in parts)
 
 

@@ -3,44 +3,116 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors import ConfigurationError, InvalidOptionError, PyasynqError
 from pyasynq.gateway.configurations import parse_task_configuration
+from pyasynq.gateway.configurations.url_template import parse_url_template
 from pyasynq.task_types import TaskTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from pyasynq.gateway.configurations.url_template import UrlTemplate
     from pyasynq.operations import TypeConfiguration
 
 _OPTIONS = ("max_retry", "timeout", "retention")
+_PARAM: Final = re.compile(r"params\.(\w+) (.+)", re.DOTALL)
+_SUMMARIES: Final = {
+    "cmd": "The task service runs a command for each task.",
+    "list": "The task service passes each task on to a worker that reads lists of Redis.",
+}
+_HINTS: Final = {
+    "http": "The task service has no schema for this type. The JSON is the body of the request.",
+    "cmd": "The task service has no schema for this type. Params of its command are in the service's file.",
+}
+_ANY_JSON: Final = "The task service has no schema for this type, so it takes any JSON."
 
 
-def describe_configured_type(stored: TypeConfiguration) -> TaskTypeInfo:
-    """Return a stored configuration in the form of a description that workers publish."""
-    schema = stored.content.get("schema")
+class CommandKnowledge(Protocol):
+    """What a task service in this process knows of its commands: `TaskService`."""
+
+    def list_command_params(self, name: str) -> tuple[str, ...]:
+        """Return the names of the params of a type's command; none if they are not known."""
+
+    def check_command_payload(self, name: str, payload: bytes) -> None:
+        """Raise `PyasynqError` for a payload that does not fit the command; its text names the param."""
+
+
+def describe_configured_type(
+    stored: TypeConfiguration, commands: CommandKnowledge | None = None
+) -> TaskTypeInfo:
+    """Return a stored configuration in the form of a description that workers publish.
+
+    Without a schema its fields are the params that fill the URL or the command.
+    """
     options = {name: stored.content[name] for name in _OPTIONS if _is_number(stored.content.get(name))}
-    return TaskTypeInfo(
-        stored.name,
-        stored.name,
-        schema if isinstance(schema, dict) else None,
-        options,
-        summary="Configured in the task service.",
-    )
+    schema = stored.content.get("schema")
+    if not isinstance(schema, dict):
+        schema = _make_schema(stored, commands)
+    return TaskTypeInfo(stored.name, stored.name, schema, options, summary=_summarize(stored))
+
+
+def describe_missing_fields(stored: TypeConfiguration) -> str:
+    """Return what to write as the payload of a type whose fields are not known."""
+    return _HINTS.get(str(stored.content.get("kind")), _ANY_JSON)
+
+
+def _make_schema(stored: TypeConfiguration, commands: CommandKnowledge | None) -> dict[str, Any] | None:
+    """Return a schema of the params that a type's URL or command needs; None if it needs none."""
+    names: Sequence[str] = ()
+    place = ""
+    if template := _find_url(stored):
+        names, place = tuple(dict.fromkeys(template.places)), "part of the URL"
+    elif commands is not None and stored.content.get("kind") == "cmd":
+        names, place = commands.list_command_params(stored.name), "part of the command"
+    if not names:
+        return None
+    described = {"type": ["string", "number", "boolean"], "description": place}
+    return {"type": "object", "properties": dict.fromkeys(names, described), "required": list(names)}
+
+
+def _summarize(stored: TypeConfiguration) -> str:
+    if template := _find_url(stored):
+        method = stored.content.get("method", "POST")
+        return f"The task service sends each task to a host: {method} {template.text}"
+    return _SUMMARIES.get(str(stored.content.get("kind")), "Configured in the task service.")
+
+
+def _find_url(stored: TypeConfiguration) -> UrlTemplate | None:
+    """Return the URL of a type of the kind `http`; None for other kinds, and for one that cannot be read."""
+    if stored.content.get("kind") != "http":
+        return None
+    try:
+        return parse_url_template("url", stored.content.get("url"))
+    except InvalidOptionError:
+        return None
 
 
 def find_param_problem(
-    configured: Iterable[TypeConfiguration], name: str, payload: bytes
+    configured: Iterable[TypeConfiguration],
+    name: str,
+    payload: bytes,
+    commands: CommandKnowledge | None = None,
 ) -> tuple[str, str] | None:
-    """Return where and why the task service would refuse a payload; None if it would not, or if unknown."""
+    """Return where and why the task service would refuse a payload; None if it would not, or if unknown.
+
+    A payload that does not fill the URL or the command of its type is one that it would archive.
+    """
     stored = next((one for one in configured if one.name == name), None)
-    if stored is None or stored.content.get("schema") is None:
+    if stored is None:
+        return None
+    return _find_schema_problem(stored, payload) or _find_place_problem(stored, payload, commands)
+
+
+def _find_schema_problem(stored: TypeConfiguration, payload: bytes) -> tuple[str, str] | None:
+    if stored.content.get("schema") is None:
         return None
     try:
-        schema = parse_task_configuration("", dict(stored.content), name=name).params_schema
-    except (InvalidOptionError, ImportError):
+        schema = parse_task_configuration("", dict(stored.content), name=stored.name).params_schema
+    except ConfigurationError:  # it cannot be read, or the extra `service` is not installed
         return None
     try:
         if schema is not None:
@@ -50,6 +122,28 @@ def find_param_problem(
     except (ValueError, RecursionError):
         return "", "is not JSON, which the schema of the type asks for"
     return None
+
+
+def _find_place_problem(
+    stored: TypeConfiguration, payload: bytes, commands: CommandKnowledge | None
+) -> tuple[str, str] | None:
+    try:
+        if template := _find_url(stored):
+            template.fill(_read_params(payload))
+        elif commands is not None and stored.content.get("kind") == "cmd":
+            commands.check_command_payload(stored.name, payload)
+    except PyasynqError as error:
+        found = _PARAM.fullmatch(str(error))
+        return (found[1], visible(found[2])) if found else ("", visible(str(error)))
+    return None
+
+
+def _read_params(payload: bytes) -> Mapping[str, Any] | None:
+    try:
+        params = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return params if isinstance(params, dict) else None
 
 
 def _is_number(value: object) -> bool:

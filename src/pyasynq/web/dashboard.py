@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyasynq.operations import Redactor, ShowHook, User
     from pyasynq.task_types import TaskTypeInfo
     from pyasynq.web.auth import Authenticator
+    from pyasynq.web.configured_types import CommandKnowledge
 
     AuthOption = (
         Authenticator
@@ -73,6 +74,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
     auth: AuthOption = None,
     read_only: bool = False,
     app: App | None = None,
+    service: CommandKnowledge | None = None,
     redactor: Redactor | None = None,
     show: ShowHook | None = None,
     queues: str | Sequence[str] = "*",
@@ -99,6 +101,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         read_only: refuse every change.
         app: your application: its task types give the form for new tasks their fields, whether or not a
             worker runs, and the fields that it declares secret are redacted.
+        service: task service of this program: the form for new tasks then knows the params of its commands.
         redactor: what replaces secrets in payloads, results, headers and errors.
         show: presentation of payloads and results in a format of yours: a function of task type and bytes
             that returns text, or None for data that it does not know.
@@ -130,6 +133,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         redactor=redactor,
         show=_check_show(show),
         types=_describe_types(app),
+        commands=service,
         secret=signing,
         sessions=Sessions(signing),
         login_tries=RateLimit(_LOGIN_TRIES, _MINUTE),

@@ -31,6 +31,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "array": (list,),
     "null": (type(None),),
 }
+_SCALARS: Final = ("string", "integer", "number", "boolean")
 _WORDS: Final = {
     "string": "a text",
     "integer": "a whole number",
@@ -99,6 +100,8 @@ def _build_field(
     facts, is_nullable = _without_null(root, resolve_schema(root, described))
     choices = _choices(facts)
     kind = facts.get("type")
+    if isinstance(kind, list) and "string" in kind and all(one in _SCALARS for one in kind):
+        kind = "string"
     if choices:
         kind = "choice"
     elif kind not in ("string", "integer", "number"):
@@ -159,8 +162,10 @@ def write_fields(schema: object, payload: object) -> dict[str, str]:
         if field is None:
             raise NotShownAsFieldsError(f"the form has no field for {visible(name)}")
         is_plain = field.kind == "string" and isinstance(value, str)
-        if is_plain and (not value.strip() or "\n" in value or "\r" in value):
-            raise NotShownAsFieldsError(f"a field cannot show the text of {visible(name)}")
+        is_other = field.kind == "string" and isinstance(value, (int, float))
+        if is_other or (is_plain and (not value.strip() or "\n" in value or "\r" in value)):
+            what = "would make a text" if is_other else "cannot show the text"
+            raise NotShownAsFieldsError(f"a field {what} of {visible(name)}")
         if value is not None or field.kind not in ("string", "integer", "number"):
             texts[field.name] = value if is_plain else json.dumps(value, ensure_ascii=False)
     return texts

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyasynq.web.auth.rate_limit import RateLimit
     from pyasynq.web.auth.secret import SigningSecret
     from pyasynq.web.auth.sessions import Sessions
+    from pyasynq.web.configured_types import CommandKnowledge
 
 COLORS: Final = ("red", "amber", "green", "blue", "none")
 
@@ -60,6 +61,8 @@ class Settings:
     """Presentation of payloads and results in formats of the application's own."""
     types: tuple[TaskTypeInfo, ...]
     """Task types of the application; they win over what workers have published."""
+    commands: CommandKnowledge | None
+    """Task service of this process, which knows the params of its commands; None if there is none."""
     secret: SigningSecret
     sessions: Sessions
     login_tries: RateLimit

@@ -13,6 +13,8 @@ from pyasynq.operations import User
 from pyasynq.operations.sync import Operator
 from pyasynq.web import Everyone
 from tests.factories import Tasks
+from tests.fix_commands import ON_LINUX
+from tests.fix_service import serving
 from tests.run_async import run_async
 from tests.shop import announce_servers
 from tests.shop_service import configure_service
@@ -431,6 +433,111 @@ async def test_a_test_task_begins_with_a_sample_that_fits_the_schema(redis_url: 
     [task] = admin.tasks("shipping-labels", "pending")
     payload = {"order_id": 1, "carrier": "north-post", "weight_g": 5}
     assert (5, payload) == (task.max_retry, json.loads(task.payload))
+
+
+_REQUEST: Final = {"step": "enqueue", "type": "invoices", "shown": "invoices", "queue": "invoices"}
+
+
+@run_async
+async def test_the_params_of_a_url_are_fields(redis_url: str, admin: Operator) -> None:
+    """A type without a schema that calls a host: the summary has the URL, and the payload is an object."""
+    async with visiting(redis_url) as visitor:
+        form = html.unescape((await visitor.get("enqueue?type=invoices")).text)
+        assert "PUT https://billing.example/invoices/{order_id}" in form
+        assert 'name="p:order_id"' in form
+        assert "part of the URL" in form
+        assert 'name="queue" value="invoices"' in form
+        made = await send_form(visitor, "enqueue", {**_REQUEST, "mode": "fields", "p:order_id": "17"})
+        assert 303 == made.status_code
+    [task] = admin.tasks("invoices", "pending")
+    assert {"order_id": "17"} == json.loads(task.payload)
+
+
+@pytest.mark.parametrize(
+    ("typed", "place", "sentence"),
+    [
+        ({"mode": "fields", "p:order_id": ""}, "f0", "is required"),
+        ({"mode": "fields", "p:order_id": ".."}, "f0", "cannot be a segment of the path"),
+        ({"mode": "json", "payload": "{}"}, "ep", "order_id is required"),
+        ({"mode": "json", "payload": '{"order_id": [1]}'}, "ep", "order_id must be text, a number or a bool"),
+        ({"mode": "json", "payload": "[17]"}, "ep", "order_id is missing: the URL of the type needs it"),
+        ({"mode": "text", "payload": "17"}, "ep", "order_id is missing: the URL of the type needs it"),
+    ],
+)
+@pytest.mark.usefixtures("admin")
+def test_params_that_do_not_fill_a_url_are_refused_at_their_field(
+    redis_url: str, redis_client: RedisClient, typed: dict[str, str], place: str, sentence: str
+) -> None:
+    """The service would archive such a task; the error shows no value, and nothing is enqueued."""
+
+    @run_async
+    async def visit() -> None:
+        async with visiting(redis_url) as visitor:
+            wrong = await send_form(visitor, "enqueue", {**_REQUEST, **typed})
+            text = html.unescape(wrong.text)
+            assert (400, True) == (wrong.status_code, sentence in text), text
+            assert f'<a href="#{place}">' in text
+
+    visit()
+    assert not redis_client.exists("asynq:{invoices}:pending")
+
+
+@run_async
+async def test_a_number_in_a_url_is_enqueued_as_json(redis_url: str, admin: Operator) -> None:
+    """With whatever else the body of the request is to have; the fields would make a text of the number."""
+    payload = '{"order_id": 17, "copies": 2}'
+    async with visiting(redis_url) as visitor:
+        fields = {**_REQUEST, "mode": "json", "payload": payload}
+        shown = await send_form(visitor, "enqueue", {**fields, "step": "fields"})
+        assert "would make a text of order_id" in shown.text
+        assert 303 == (await send_form(visitor, "enqueue", fields)).status_code
+    [task] = admin.tasks("invoices", "pending")
+    assert payload.encode() == task.payload
+
+
+@ON_LINUX
+@run_async
+async def test_the_params_of_a_command_are_fields_where_the_service_runs(
+    redis_url: str, admin: Operator
+) -> None:
+    """Redis has no commands, so only a dashboard in the process of the service knows them."""
+    command = {"kind": "cmd", "argv": ["/bin/echo", "--id={id}", "/tmp/{id}/{name}"]}
+    fields = {"step": "enqueue", "type": "dump", "shown": "dump", "queue": "dump", "mode": "fields"}
+    admin.set_type_configuration("dump", {"name": "dump", "kind": "cmd"})
+    async with serving(redis_url, {"dump": command}) as service:
+        async with visiting(redis_url) as visitor:
+            form = html.unescape((await visitor.get("enqueue?type=dump")).text)
+            assert "Params of its command are in the service's file." in form
+            assert "The task service runs a command for each task." in form
+            assert 'name="p:id"' not in form
+        async with visiting(redis_url, service=service.service) as visitor:
+            form = (await visitor.get("enqueue?type=dump")).text
+            assert ['name="p:id"', 'name="p:name"'] == re.findall(r'name="p:[^"]*"', form)
+            wrong = await send_form(visitor, "enqueue", {**fields, "p:id": "1", "p:name": "a/b"})
+            assert (400, True) == (wrong.status_code, "must be a name in a path" in wrong.text)
+            assert "a/b is" not in wrong.text
+            made = await send_form(visitor, "enqueue", {**fields, "p:id": "1", "p:name": "a"})
+            assert 303 == made.status_code
+    [task] = admin.tasks("dump", "pending")
+    assert {"id": "1", "name": "a"} == json.loads(task.payload)
+
+
+@run_async
+async def test_a_type_without_known_fields_takes_json_and_says_so(redis_url: str, admin: Operator) -> None:
+    """Requests to a fixed URL, lists, and types that workers elsewhere lease."""
+    admin.set_type_configuration("legacy", {"name": "legacy", "kind": "list"})
+    async with visiting(redis_url) as visitor:
+        for name, hint in (
+            ("notices", "The JSON is the body of the request."),
+            ("legacy", "so it takes any JSON."),
+            ("payments", "so it takes any JSON."),
+            ("unknown", "No worker has published fields for this type."),
+        ):
+            form = html.unescape((await visitor.get(f"enqueue?type={name}")).text)
+            assert hint in form, name
+        body = {**_REQUEST, "type": "notices", "shown": "notices", "queue": "notices", "mode": "json"}
+        wrong = await send_form(visitor, "enqueue", {**body, "payload": "{"})
+        assert (400, True) == (wrong.status_code, "is not JSON" in wrong.text)
 
 
 @run_async

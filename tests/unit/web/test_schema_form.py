@@ -125,6 +125,21 @@ def test_any_schema_is_borne(schema: object) -> None:
     check_value(schema, {"a": 1, "b": [{"c": 2}]})
 
 
+def test_a_value_that_may_be_a_text_is_typed_as_one() -> None:
+    """A number in its place stays JSON: the field would make a text of it. Null is not typed as a text."""
+    mixed = {"type": ["string", "number", "boolean"], "description": "part of the URL"}
+    schema = {"type": "object", "properties": {"id": mixed}, "required": ["id"]}
+    [field] = build_fields(schema, {}, {})
+    assert ("string", "part of the URL") == (field.kind, field.hint)
+    assert ({"id": "7"}, {}) == read_fields(schema, {"p:id": "7"})
+    assert {"p:id": "seven"} == write_fields(schema, {"id": "seven"})
+    with pytest.raises(NotShownAsFieldsError):
+        write_fields(schema, {"id": 7})
+    for kinds in (["string", "null"], ["string", {}], [[]]):
+        [field] = build_fields({"properties": {"id": {"type": kinds}}}, {}, {})
+        assert "json" == field.kind
+
+
 def test_a_schema_that_contains_itself_is_checked_to_a_depth() -> None:
     """The check ends, and finds what is wrong on the way."""
     schema = {"$defs": {"T": {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}}}}

@@ -191,6 +191,14 @@ class TaskService:
             with self._gate.counting():
                 await (self._find_refusal(path) or answer)(scope, receive, send)
 
+    def list_command_params(self, name: str) -> tuple[str, ...]:
+        """Return the params of a type's command, as the file of this instance has it; none if unknown."""
+        return self._commands.list_params(name)
+
+    def check_command_payload(self, name: str, payload: bytes) -> None:
+        """Raise `PyasynqError` for a payload that does not fit the command of a type; it names the param."""
+        self._commands.check_payload(name, payload)
+
     def measure(self) -> None:
         """Set the metrics of the current state (gauges)."""
         listening = {} if self._lists is None else self._lists.listening

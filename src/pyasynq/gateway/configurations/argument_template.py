@@ -35,7 +35,12 @@ class ArgumentTemplate:
     @property
     def has_places(self) -> bool:
         """Whether the template has places that params fill."""
-        return any(match[1] for match in _PIECE.finditer(self.text))
+        return bool(self.places)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Names of the params that fill it, in their order."""
+        return tuple(match[1] for match in _PIECE.finditer(self.text) if match[1])
 
     def fill(self, params: object) -> str:
         """Return the argument for the params of a task.
@@ -46,7 +51,7 @@ class ArgumentTemplate:
             ArgumentError: a value is missing, or does not fit its place; the error names the param.
         """
         values: Mapping[str, object] = params if isinstance(params, dict) else {}
-        names = [match[1] for match in _PIECE.finditer(self.text) if match[1]]
+        names = self.places
         if not names:
             return _unescape(self.text)
         segments = self.text.split("/")

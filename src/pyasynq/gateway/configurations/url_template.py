@@ -39,6 +39,11 @@ class UrlTemplate:
     port: int
     is_secure: bool
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Names of the params that fill it, in their order."""
+        return tuple(_PLACE.findall(self.text))
+
     def fill(self, params: object) -> str:
         """Return the URL for the params of a task; each value is percent-encoded.
 

@@ -12,7 +12,11 @@ from pyasynq._visible_text import visible
 from pyasynq.operations import Withheld
 from pyasynq.operations.redaction import MASK
 from pyasynq.task import Task
-from pyasynq.web.configured_types import describe_configured_type, find_param_problem
+from pyasynq.web.configured_types import (
+    describe_configured_type,
+    describe_missing_fields,
+    find_param_problem,
+)
 from pyasynq.web.enqueue_options import DECLARED, OptionField, build_option_fields, read_options
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from pyasynq.operations import TypeConfiguration
     from pyasynq.task import TaskInfo
     from pyasynq.task_types import TaskTypeInfo
     from pyasynq.web.page import PageRequest
@@ -71,6 +76,8 @@ class EnqueueView:
     fields: tuple[PayloadField, ...]
     has_fields: bool
     """Whether the type has a schema with fields."""
+    hint: str
+    """What to write as JSON or text."""
     payload: str
     options: tuple[OptionField, ...]
     has_options: bool
@@ -146,7 +153,8 @@ async def _check_configured(
     """Return the error message of the field for a payload that the task service would refuse."""
     if queue != form["type"]:
         return {}
-    problem = find_param_problem(await read_configured_types(ask), queue, payload)
+    configured = await read_configured_types(ask)
+    problem = find_param_problem(configured, queue, payload, ask.settings.commands)
     if problem is None:
         return {}
     place, sentence = problem
@@ -258,10 +266,24 @@ def _copy(task: TaskInfo) -> tuple[dict[str, str], str]:
 async def _find_type(ask: PageRequest, name: str) -> TaskTypeInfo | None:
     """Return what workers have published about a type; if no schema, what the task service has configured."""
     found = next((one for one in await _published(ask) if one.type == name and not one.is_prefix), None)
-    stored = next((one for one in await read_configured_types(ask) if one.name == name), None)
+    stored = await _find_configured(ask, name)
     if stored is None or (found is not None and found.schema is not None):
         return found
-    return describe_configured_type(stored)
+    return describe_configured_type(stored, ask.settings.commands)
+
+
+async def _find_configured(ask: PageRequest, name: str) -> TypeConfiguration | None:
+    return next((one for one in await read_configured_types(ask) if one.name == name), None)
+
+
+async def _describe_payload(ask: PageRequest, name: str, mode: str, *, has_fields: bool) -> str:
+    """Return what to write as the payload of a type."""
+    if mode == "text":
+        return "Sent as it is, in UTF-8."
+    if not name or has_fields:
+        return "Sent as it is written here."
+    stored = await _find_configured(ask, name)
+    return describe_missing_fields(stored) if stored else "No worker has published fields for this type."
 
 
 async def _read_type_names(ask: PageRequest) -> set[str]:
@@ -298,6 +320,7 @@ async def _page(
         mode=mode,
         fields=fields,
         has_fields=bool(shown),
+        hint=await _describe_payload(ask, form.get("type", ""), mode, has_fields=bool(shown)),
         payload=form.get("payload", ""),
         options=options,
         has_options=any(one.value or one.error for one in options),

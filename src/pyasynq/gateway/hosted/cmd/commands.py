@@ -106,6 +106,17 @@ class HostedCommands:
             self._isolation = find_isolation(self.rules)
         self._commands = commands
 
+    def list_params(self, name: str) -> tuple[str, ...]:
+        """Return the names of the params that fill the arguments of a type's command; none if unknown."""
+        command = self._commands.get(name)
+        places = (place for one in (command.argv if command else ()) for place in one.places)
+        return tuple(dict.fromkeys(places))
+
+    def check_payload(self, name: str, payload: bytes) -> None:
+        """Raise `ArgumentError` for a payload whose params do not fit the command of a type."""
+        if name in self._commands:
+            _fill(self._commands[name], payload)
+
     def announce(self) -> None:
         """Write to the log how commands are isolated, once."""
         if self._isolation is None or self._is_announced:
