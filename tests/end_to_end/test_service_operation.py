@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pyasynq.cli.service_server import find_changed_settings
+from pyasynq.cli.service_server import build_site, find_changed_settings
 from pyasynq.gateway.configurations import parse_service_file
 from pyasynq.operations import User
 from pyasynq.operations import sync as blocking
 from tests.ports import free_port
+from tests.run_async import run_async
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -168,6 +169,18 @@ def test_settings_that_need_a_new_process_are_named() -> None:
     )
     assert ["service.listen", "service.max_body", "hosts", "commands"] == find_changed_settings(one, other)
     assert [] == find_changed_settings(one, one)
+
+
+@run_async
+async def test_the_dashboard_of_a_service_knows_its_proxies_and_its_commands() -> None:
+    """The service's own commands only if this process runs a service."""
+    file = parse_service_file({"service": {"trusted_proxies": ["10.0.0.0/8", "10.1.2.3"]}})
+    for parts in ({"dashboard"}, {"dashboard", "api", "hosted"}):
+        site = build_site(file, frozenset(parts))
+        assert site.dashboard is not None
+        assert ("10.0.0.0/8", "10.1.2.3/32") == site.dashboard.settings.trusted_proxies
+        assert site.api is site.dashboard.settings.commands
+        await site.close()
 
 
 def test_term_answers_waiting_requests_and_lets_others_end(tmp_path: Path, redis_url: str) -> None:

@@ -72,6 +72,13 @@ def test_a_public_address_without_sign_in_is_refused_with_three_ways(redis_url: 
         assert way in output
 
 
+def test_a_wrong_network_of_a_trusted_proxy_is_refused(redis_url: str) -> None:
+    """The option reaches the dashboard."""
+    code, output = run("--redis", redis_url, "--trust-proxy", "the proxy")
+    assert 1 == code
+    assert "trusted_proxies" in output
+
+
 @pytest.mark.usefixtures("impatient")
 def test_without_a_redis_it_names_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 5, as every command whose Redis does not answer."""

@@ -113,7 +113,10 @@ def build_site(file: ServiceFile, parts: frozenset[str], *, shares_ports: bool =
             shares_ports=shares_ports,
         )
     people = None if settings.people is None else CredentialsFile(settings.people)
-    site = dashboard(settings.redis, auth=people, service=api) if "dashboard" in parts else None
+    site = None
+    if "dashboard" in parts:
+        proxies = settings.trusted_proxies
+        site = dashboard(settings.redis, auth=people, service=api, trusted_proxies=proxies)
     return ServiceSite(api, site, serves_api="api" in parts)
 
 

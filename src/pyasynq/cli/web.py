@@ -73,6 +73,9 @@ _LENGTH: Final[dict[str, Any]] = {
 @click.option("--auth", "credentials", metavar="FILE", help="Passwords and tokens; see `pyasynq web passwd`.")
 @click.option("--proxy", "proxies", metavar="NETWORK", multiple=True, help="A proxy there names the user.")
 @click.option("--proxy-role", "proxy_roles", metavar="GROUP=ROLE", multiple=True, help="Role of a group.")
+@click.option(
+    "--trust-proxy", "trusted", metavar="NETWORK", multiple=True, help="Believe X-Forwarded-* from there."
+)
 @click.option("--no-auth", type=click.Choice(_ROLES), help="Everyone has this role.")
 @click.option("--read-only", envvar="READ_ONLY", is_flag=True, help="Refuse every change.")
 @click.option("--queues", metavar="PATTERN", multiple=True, help="Queues that are shown; may be repeated.")
@@ -140,6 +143,7 @@ def _make_dashboard(
         targets[""] if set(targets) == {""} else targets,
         auth=auth,
         **code,
+        trusted_proxies=options["trusted"],
         read_only=options["read_only"],
         queues=options["queues"] or "*",
         title=options["title"],
@@ -169,7 +173,7 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
         lifespan="off",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # whom to believe is for `--proxy` to say
+        proxy_headers=False,  # whom to believe is for `--proxy` and `--trust-proxy` to say
         server_header=False,
         timeout_graceful_shutdown=2,
     )

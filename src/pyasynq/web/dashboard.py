@@ -18,6 +18,7 @@ from pyasynq.web.auth.rate_limit import RateLimit
 from pyasynq.web.auth.secret import SigningSecret
 from pyasynq.web.auth.sessions import Sessions
 from pyasynq.web.doorkeeper import Doorkeeper
+from pyasynq.web.forwarded_headers import ForwardedHeaders
 from pyasynq.web.routes import target_routes
 from pyasynq.web.security_headers import SecurityHeaders
 from pyasynq.web.settings import Environment, Settings, check_prometheus, name_targets
@@ -56,7 +57,8 @@ class Dashboard:
         self.settings = settings
         self._targets = tuple(targets)
         self.routes = tuple(_routes(settings, self._targets))
-        self._app = SecurityHeaders(Starlette(routes=self.routes))
+        app = SecurityHeaders(Starlette(routes=self.routes))
+        self._app = ForwardedHeaders(app, settings.trusted_proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -77,6 +79,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
     service: CommandKnowledge | None = None,
     redactor: Redactor | None = None,
     show: ShowHook | None = None,
+    trusted_proxies: Sequence[str] = (),
     queues: str | Sequence[str] = "*",
     title: str = "pyasynq",
     environment: str | tuple[str, str] | None = None,
@@ -105,6 +108,8 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         redactor: what replaces secrets in payloads, results, headers and errors.
         show: presentation of payloads and results in a format of yours: a function of task type and bytes
             that returns text, or None for data that it does not know.
+        trusted_proxies: networks of proxies, such as `["10.0.0.0/8"]`, that tell the scheme, host, prefix and
+            client of a request by `X-Forwarded-Proto`, `-Host`, `-Prefix` and `-For`.
         queues: patterns of the queues that are shown at all.
         title: name in the corner.
         environment: badge of each page: a name, or a name and one of red, amber, green, blue and none.
@@ -128,6 +133,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         environment=Environment.of(environment),
         authenticators=authenticators,
         credentials=credentials,
+        trusted_proxies=trusted_proxies,
         read_only=read_only,
         queues=(queues,) if isinstance(queues, str) else tuple(queues),
         redactor=redactor,

@@ -9,7 +9,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyasynq.operations import Redactor, ShowHook
     from pyasynq.task_types import TaskTypeInfo
@@ -54,6 +54,8 @@ class Settings:
     authenticators: tuple[Authenticator, ...]
     credentials: CredentialsFile | None
     """People who sign in with a password; None if there is no login page."""
+    trusted_proxies: Sequence[str]
+    """Networks of proxies whose headers tell scheme, host, prefix and client of a request."""
     read_only: bool
     queues: tuple[str, ...]
     redactor: Redactor | None

@@ -28,6 +28,7 @@ redis = "redis://redis.internal:6379/1"
 listen = "[::1]:9000"
 max_body = "2M"
 max_inflight = 200
+trusted_proxies = ["10.0.0.0/8"]
 
 [tasks.dumpfeature]
 max_run = 3
@@ -62,7 +63,14 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
     found = read_service_file(file)
 
-    expected = ServiceSettings("redis://redis.internal:6379/1", "::1", 9_000, 2 * 2**20, max_inflight=200)
+    expected = ServiceSettings(
+        "redis://redis.internal:6379/1",
+        "::1",
+        9_000,
+        2 * 2**20,
+        max_inflight=200,
+        trusted_proxies=("10.0.0.0/8",),
+    )
     assert expected == found.service
     assert ["dumpfeature", "deliver", "resize"] == list(found.tasks)
     dump, deliver, resize = found.tasks.values()
@@ -208,6 +216,7 @@ def test_a_wrong_field_is_named_with_its_remedy(tmp_path: Path, fields: str, nam
         ({"service": {"max_inflight": 100_001}}, "service.max_inflight=100001", "from 1 to 100,000"),
         ({"service": {"max_inflight": True}}, "service.max_inflight=True", "whole number"),
         ({"service": {"max_inflight": "many"}}, "service.max_inflight=", "whole number"),
+        ({"service": {"trusted_proxies": ["proxy"]}}, "service.trusted_proxies[0]", "must be a network"),
         ({"service": {"max_body": 0}}, "service.max_body=0", "at least 1"),
         ({"service": {"max_body": "9M"}}, "service.max_body=", "8,000,000 at most"),
         ({"service": {"max_body": True}}, "service.max_body=True", "whole number"),

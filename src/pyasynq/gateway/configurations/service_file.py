@@ -17,7 +17,7 @@ from pyasynq.errors import ConfigurationError, InvalidOptionError
 from .command_rules import CommandRules, parse_command_rules
 from .field_names import join_path, read_table
 from .gearman_settings import GearmanSettings, parse_gearman_settings
-from .host_rule import HostRule, parse_host_rules
+from .host_rule import HostRule, parse_host_rules, parse_networks
 from .listen_address import is_loopback_host, parse_listen
 from .retry_rule import parse_duration
 from .task_configuration import TaskConfiguration, parse_task_configuration
@@ -39,6 +39,7 @@ _SETTINGS: Final = (
     "keys",
     "dashboard",
     "people",
+    "trusted_proxies",
     "health",
     "drain",
 )
@@ -58,6 +59,7 @@ class ServiceSettings:
         dashboard: whether the dashboard is served too; without the setting, if people sign in or only this
             machine reaches it.
         people: file of passwords and tokens for the dashboard; None for no sign-in.
+        trusted_proxies: networks of proxies whose `X-Forwarded-*` headers the dashboard believes.
         health: host and port of probes and metrics for all processes together; None for no such address.
         drain: seconds after a signal to end in which new requests are taken, while `/ready` says 503.
         max_inflight: number of requests that a process works on at once; those that only wait do not count.
@@ -73,6 +75,7 @@ class ServiceSettings:
     health: tuple[str, int] | None = None
     drain: float = 0.0
     max_inflight: int = _DEFAULT_MAX_INFLIGHT
+    trusted_proxies: tuple[str, ...] = ()
 
     @property
     def is_public(self) -> bool:
@@ -179,6 +182,7 @@ def _parse_settings(value: object, folder: Path | None) -> ServiceSettings:
         max_inflight=_parse_max_inflight(
             "service.max_inflight", fields.get("max_inflight", _DEFAULT_MAX_INFLIGHT)
         ),
+        trusted_proxies=_parse_proxies("service.trusted_proxies", fields.get("trusted_proxies", [])),
     )
 
 
@@ -186,6 +190,10 @@ def _parse_max_inflight(path: str, value: object) -> int:
     if not is_whole(value, 1) or value > _MOST_MAX_INFLIGHT:
         raise InvalidOptionError(path, value, f"must be a whole number from 1 to {_MOST_MAX_INFLIGHT:,}")
     return value
+
+
+def _parse_proxies(path: str, value: object) -> tuple[str, ...]:
+    return tuple(map(str, parse_networks(path, value)))
 
 
 def _parse_drain(path: str, value: object) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from pyasynq.errors import ConfigurationError
 from pyasynq.operations import User
@@ -15,10 +15,17 @@ if TYPE_CHECKING:
 
     from pyasynq.web.auth.credentials import CredentialsFile
 
+ProxyNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_FORWARDING_HEADERS: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_FORWARDING_HEADERS: Final = (
+    *("forwarded", "x-real-ip"),
+    *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix"),
+)
 _BEARER: Final = "bearer "
 _RANKS: Final = ("viewer", "operator", "admin")
+FORWARDED_CLIENT: Final = "pyasynq.forwarded_client"
+"""Key of the ASGI scope: address of the client, as a trusted proxy tells it."""
 
 
 class Authenticator(Protocol):
@@ -37,7 +44,7 @@ class LoopbackOnly:
 
     async def identify(self, request: Request) -> User | None:
         """Return the user `local` for a request from this machine."""
-        client = request.client.host if request.client else ""
+        client = _connection_address(request)
         is_local = is_loopback(client) and get_requested_host(request) in _LOOPBACK_NAMES
         if not is_local or any(name in request.headers for name in _FORWARDING_HEADERS):
             return None
@@ -89,10 +96,7 @@ class TrustedProxy:
         default_role: str | None = None,
         queues: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
-        try:
-            self._networks = [ipaddress.ip_network(network) for network in networks]
-        except ValueError as error:
-            raise ConfigurationError(f"networks: {error}") from error
+        self._networks = parse_proxy_networks(networks)
         self._user_header = user_header
         self._groups_header = groups_header
         self._roles = dict(roles or {})
@@ -104,7 +108,7 @@ class TrustedProxy:
     async def identify(self, request: Request) -> User | None:
         """Return the person whom the proxy names."""
         name = request.headers.get(self._user_header, "")
-        if not name or not self._is_trusted(request.client.host if request.client else ""):
+        if not name or not is_in_networks(_connection_address(request), self._networks):
             return None
         groups = [
             part.strip() for part in request.headers.get(self._groups_header, "").split(",") if part.strip()
@@ -120,13 +124,6 @@ class TrustedProxy:
             login="proxy",
             address=forwarded_for(request),
         )
-
-    def _is_trusted(self, address: str) -> bool:
-        try:
-            client = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(client in network for network in self._networks)
 
     def _collect_patterns(self, groups: Iterable[str]) -> tuple[str, ...]:
         found = [self._queues.get(group, ("*",)) for group in groups]
@@ -177,13 +174,46 @@ def bearer_token(request: Request) -> str:
 
 
 def client_address(request: Request) -> str:
-    """Return the address that the connection comes from."""
+    """Return the address of the client: as a trusted proxy tells it, else that of the connection."""
+    return str(request.scope.get(FORWARDED_CLIENT) or _connection_address(request))
+
+
+def _connection_address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
 def forwarded_for(request: Request) -> str:
     """Return the last forwarded address, added by the trusted proxy; earlier ones may be forged."""
-    return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or client_address(request)
+    last = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    return str(request.scope.get(FORWARDED_CLIENT) or last or _connection_address(request))
+
+
+def parse_proxy_networks(networks: Iterable[str]) -> list[ProxyNetwork]:
+    """Return the networks of proxies.
+
+    Raises:
+        ConfigurationError: for a text that is not a network.
+    """
+    try:
+        return [ipaddress.ip_network(network) for network in networks]
+    except ValueError as error:
+        raise ConfigurationError(f"networks: {error}") from error
+
+
+def is_in_networks(address: str, networks: Iterable[ProxyNetwork], *, strict: bool = False) -> bool:
+    """Return whether an address is in one of some networks; IPv4 may be written as IPv6.
+
+    Raises:
+        ValueError: with `strict`, for a text that is not an address.
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        if strict:
+            raise
+        return False
+    found = getattr(found, "ipv4_mapped", None) or found
+    return any(found in network for network in networks)
 
 
 def get_requested_host(request: Request) -> str:
