@@ -13,7 +13,7 @@ _HOST: Final = 'instance="a",host="billing.example"'
 SERVICE_ALERTS: Final = (
     Alert(
         "HostThrottled",
-        (Condition("max by (host) (avg_over_time(pyasynq_service_host_throttled[30m]))", "> 0.8"),),
+        (Condition("max by (host) (avg_over_time(pyasynq_service_host_throttled[30m]))", "> 0.5"),),
         15,
         "warning",
         "{{ $labels.host }} has asked to be left alone for most of half an hour, and its tasks wait.",
@@ -30,9 +30,9 @@ SERVICE_ALERTS: Final = (
         ),
         Case(
             {f"pyasynq_service_host_throttled{{{_HOST}}}": "0x10 1x80"},
-            53,
-            {"host": "billing.example"},
             40,
+            {"host": "billing.example"},
+            33,
             "billing.example has asked to be left alone for most of half an hour, and its tasks wait.",
         ),
     ),

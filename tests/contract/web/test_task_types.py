@@ -460,7 +460,7 @@ async def test_the_params_of_a_url_are_fields(redis_url: str, admin: Operator) -
         ({"mode": "fields", "p:order_id": ".."}, "f0", "cannot be a segment of the path"),
         ({"mode": "json", "payload": "{}"}, "ep", "order_id is required"),
         ({"mode": "json", "payload": '{"order_id": [1]}'}, "ep", "order_id must be text, a number or a bool"),
-        ({"mode": "json", "payload": "[17]"}, "ep", "order_id is missing: the URL of the type needs it"),
+        ({"mode": "json", "payload": "[17]"}, "ep", "must be an object"),
         ({"mode": "text", "payload": "17"}, "ep", "order_id is missing: the URL of the type needs it"),
     ],
 )
@@ -515,7 +515,6 @@ async def test_the_params_of_a_command_are_fields_where_the_service_runs(
             assert ['name="p:id"', 'name="p:name"'] == re.findall(r'name="p:[^"]*"', form)
             wrong = await send_form(visitor, "enqueue", {**fields, "p:id": "1", "p:name": "a/b"})
             assert (400, True) == (wrong.status_code, "must be a name in a path" in wrong.text)
-            assert "a/b is" not in wrong.text
             made = await send_form(visitor, "enqueue", {**fields, "p:id": "1", "p:name": "a"})
             assert 303 == made.status_code
     [task] = admin.tasks("dump", "pending")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -185,7 +186,8 @@ def test_the_root_is_the_one_that_the_browser_sees(
             assert 200 == page.status_code
             assert all(not link.startswith("/") for link in links_of(page.text))
             static = next(link for link in links_of(page.text) if "static/" in link)
-            found = await visitor.get(f"queues/{static}", headers={**TOLD, "x-forwarded-prefix": "/ops"})
+            address = urljoin(f"{base}queues/emails", static)
+            found = await visitor.get(address, headers={**TOLD, "x-forwarded-prefix": "/ops"})
             assert 200 == found.status_code
             below = httpx.URL(base).path
             assert f"https://ops.example/ops{below}queues/emails" == asked[0]
