@@ -71,7 +71,7 @@ def test_a_request_is_enqueued_past_a_mistake(browser: Browser, site: Site) -> N
         page.get_by_text("The task was enqueued.").wait_for()
         [task] = admin.tasks("invoices", "pending")
         assert b'{"order_id":"17"}' == task.payload
-        admin.delete_task("invoices", task.id)
+        admin.delete_queue("invoices", force=True)
 
 
 def test_a_key_is_made_and_its_text_is_not_on_the_page_before(browser: Browser, site: Site) -> None:
