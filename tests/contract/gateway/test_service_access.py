@@ -186,6 +186,21 @@ async def test_without_keys_only_this_machine_is_answered(redis_url: str) -> Non
             check_problem(answer, 403, "other_host")
 
 
+@pytest.mark.parametrize("name", ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-real-ip"])
+@run_async
+async def test_without_keys_a_request_that_a_proxy_forwards_is_refused(redis_url: str, name: str) -> None:
+    """It may come from anywhere, although the connection is local. With a key it is answered."""
+    async with serving(redis_url) as visitor:
+        answer = await visitor.ask("POST", "/v1/tasks", {"type": "resize"}, headers={name: "203.0.113.9"})
+        check_problem(answer, 403, "forwarded")
+    async with serving(redis_url, needs_keys=True) as visitor:
+        key = await visitor.make_key("tasks:write")
+        answer = await visitor.ask(
+            "POST", "/v1/tasks", {"type": "resize"}, key=key, headers={name: "203.0.113.9"}
+        )
+        assert 201 == answer.status_code
+
+
 @pytest.mark.parametrize(
     "headers",
     [{"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}],

@@ -11,7 +11,7 @@ from pyasynq.operations.api_keys import SCOPES, split_key_text
 from pyasynq.operations.patterns import EVERYTHING
 from pyasynq.operations.permissions import User
 from pyasynq.web.api.problem import ProblemError
-from pyasynq.web.auth.identify import bearer_token
+from pyasynq.web.auth.identify import bearer_token, came_through_proxy
 from pyasynq.web.auth.origin import SAFE_METHODS, is_same_origin
 
 if TYPE_CHECKING:
@@ -107,13 +107,17 @@ class LoopbackAuthentication:
         """Return a key that may do everything.
 
         Raises:
-            ProblemError: the request is for another host's name, or comes from a page of another site.
+            ProblemError: the request is for another host's name, was forwarded by a proxy, or comes from a
+                page of another site.
         """
         host = request.headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if name.lower() not in _LOOPBACK_NAMES:
             remedy = "Ask for http://localhost or http://127.0.0.1, or let the service ask for keys."
             raise ProblemError(403, "other_host", "This service is for its own machine only.", remedy)
+        if came_through_proxy(request):
+            remedy = "A proxy brings requests from elsewhere: let the service ask for keys."
+            raise ProblemError(403, "forwarded", "This service is for its own machine only.", remedy)
         if request.method not in SAFE_METHODS and not is_same_origin(request):
             remedy = "Ask from a program, or let the service ask for keys."
             raise ProblemError(403, "another_site", "The request was sent by a web page.", remedy)
