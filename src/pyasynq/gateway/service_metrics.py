@@ -92,7 +92,10 @@ class ServiceMetrics:
         self._store.set_gauges("pyasynq_service_host_throttled", hosts)
         if door is not None:
             name = door.protocol
-            connections = {(name, "worker"): door.workers, (name, "client"): door.clients}
+            connections: dict[tuple[str, ...], float] = {
+                (name, "worker"): door.workers,
+                (name, "client"): door.clients,
+            }
             self._store.set_gauges("pyasynq_service_door_connections", connections)
             self._store.set_gauges("pyasynq_service_door_jobs", {(name,): door.running})
 
