@@ -23,7 +23,7 @@ SERVICE_ALERTS: Final = (
             "The host is overloaded, or closed for maintenance.",
         ),
         (
-            "Look at the page Deliveries of the dashboard: it shows the newest answer that was no success.",
+            "Look at the page Deliveries of the dashboard: it shows the newest answer that was not a success.",
             "If the host limits requests, give it [limits](../service.md#limits-of-a-host) in the file.",
             "If the host is down, tell the people who run it. Tasks wait, and spend no retries meanwhile.",
             "If it is going to last, let its tasks rest: `pyasynq queue pause QUEUE --for 2h`.",
@@ -93,7 +93,7 @@ SERVICE_ALERTS: Final = (
             "Group the failures: `pyasynq errors QUEUE`.",
             "If one input does it, archive its task: `pyasynq task archive`. A retry would end the same.",
             "If the work has grown, raise `timeout` or `limits` in the file of the service, and send it HUP.",
-            "What a limit means is under [isolation](../service.md#isolation).",
+            "The page on [isolation](../service.md#isolation) says what each limit means.",
         ),
         Case(
             {f'pyasynq_service_commands_killed_total{{{_Q},limit="memory"}}': "0x5 0+1x60"},

@@ -92,7 +92,7 @@ def _add_prefix(scope: Scope, prefix: str) -> Scope:
 
 
 def _find_client(values: Sequence[str], networks: Sequence[ProxyNetwork]) -> str:
-    """Return the last address of `X-Forwarded-For` that is no trusted proxy's; empty without one."""
+    """Return the last address of `X-Forwarded-For` that is not a trusted proxy's; empty without one."""
     found = ""
     for text in reversed([one.strip() for value in values for one in value.split(",")]):
         match = _WITH_PORT.fullmatch(text)

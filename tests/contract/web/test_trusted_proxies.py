@@ -196,7 +196,7 @@ def test_the_root_is_the_one_that_the_browser_sees(
 
 
 @run_async
-async def test_a_proxy_on_this_machine_is_nobody_local(redis_url: str) -> None:
+async def test_a_proxy_on_this_machine_is_not_a_local_user(redis_url: str) -> None:
     """Any header of a proxy says that the request came from elsewhere, whether or not it is trusted."""
     for proxies in ([], ["127.0.0.1"]):
         site = dashboard(redis_url, trusted_proxies=proxies)

@@ -128,7 +128,7 @@ async def test_the_end_of_a_throttling_is_not_forgotten_for_an_earlier_one() -> 
 
 @run_async
 async def test_a_host_is_throttled_until_the_last_moment_that_it_has_named() -> None:
-    """Also for the metrics; full slots alone are no throttling."""
+    """Also for the metrics; full slots alone are not a throttling."""
     admission, _ = make()
     await admission.close_gate(600)
     await admission.close_gate(0)

@@ -114,8 +114,8 @@ async def test_the_last_value_counts() -> None:
         ([""], None),
     ],
 )
-def test_the_client_is_the_last_address_that_is_no_proxy(values: list[str], client: str | None) -> None:
-    """What stands before it may be forged."""
+def test_the_client_is_the_last_address_that_is_not_a_proxy(values: list[str], client: str | None) -> None:
+    """A client may have forged what is before it."""
 
     @run_async
     async def send() -> None:

@@ -135,7 +135,8 @@ def test_a_value_that_may_be_a_text_is_typed_as_one() -> None:
     assert {"p:id": "seven"} == write_fields(schema, {"id": "seven"})
     with pytest.raises(NotShownAsFieldsError):
         write_fields(schema, {"id": 7})
-    for kinds in (["string", "null"], ["string", {}], [[]]):
+    unknown: list[list[Any]] = [["string", "null"], ["string", {}], [[]]]
+    for kinds in unknown:
         [field] = build_fields({"properties": {"id": {"type": kinds}}}, {}, {})
         assert "json" == field.kind
 
