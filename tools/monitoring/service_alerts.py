@@ -23,7 +23,7 @@ SERVICE_ALERTS: Final = (
             "The host is overloaded, or closed for maintenance.",
         ),
         (
-            "Look at the page Deliveries of the dashboard: it shows the newest answer that was not a success.",
+            "Look at the page Deliveries of the dashboard: it shows the newest failed request.",
             "If the host limits requests, give it [limits](../service.md#limits-of-a-host) in the file.",
             "If the host is down, tell the people who run it. Tasks wait, and spend no retries meanwhile.",
             "If it is going to last, let its tasks rest: `pyasynq queue pause QUEUE --for 2h`.",
