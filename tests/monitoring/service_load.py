@@ -26,6 +26,7 @@ addresses = ["127.0.0.1"]
 kind = "http"
 url = "http://127.0.0.1:{host}/{{number}}"
 retry = ["1s"]
+max_retry = 1
 
 [tasks.dump]
 kind = "cmd"

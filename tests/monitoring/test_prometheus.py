@@ -98,7 +98,11 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         server = stack.enter_context(EmbeddedServer())
         with redis.Redis.from_url(server.url) as client:
             client.config_set("maxmemory", "512mb")
-        environment = {**os.environ, "PYASYNQ_REDIS_URL": server.url, "PYTHONPATH": str(ROOT)}
+        environment = {
+            **os.environ,
+            "PYASYNQ_REDIS_URL": server.url,
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        }
 
         def start(*command: str) -> None:
             process = subprocess.Popen(command, env=environment, cwd=folder)
