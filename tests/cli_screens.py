@@ -8,6 +8,7 @@ says that the commands answer differently by now.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import time
@@ -24,6 +25,17 @@ from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.keys import SCHEDULERS_KEY, queue_keys, scheduler_history_key, scheduler_key
 from pyasynq._wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
 from pyasynq.embedded import EmbeddedServer
+from pyasynq.operations import (
+    CommandReport,
+    DeliveryReport,
+    HostedCommand,
+    Operator,
+    ServiceDoor,
+    User,
+    report_commands,
+    report_deliveries,
+    report_doors,
+)
 from pyasynq.task import TaskState
 from pyasynq.task_types import TaskTypeInfo
 from tests.factories import Tasks
@@ -65,6 +77,9 @@ _COMMANDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("What fails, grouped by error.", ("errors",)),
     ("What needs somebody now.", ("attention",)),
     ("The servers that run tasks.", ("server", "ls")),
+    ("The hosts that the task service calls.", ("delivery", "ls")),
+    ("The commands that it runs.", ("command", "ls")),
+    ("Its doors for other protocols.", ("door", "ls")),
     ("Schedules.", ("cron", "ls")),
     ("What a schedule has enqueued.", ("cron", "history", _ENTRY)),
     ("Groups that wait to be aggregated.", ("group", "ls", "-q", "mail")),
@@ -89,6 +104,7 @@ def fill(client: RedisClient, url: str) -> None:
     _fill_queues(client, now)
     _fill_failures(client, now)
     _announce(client, url, datetime.fromtimestamp(now, UTC))
+    asyncio.run(_report_service(url, now))
 
 
 def _fill_queues(client: RedisClient, now: int) -> None:
@@ -197,6 +213,60 @@ def _announce(client: RedisClient, url: str, now: datetime) -> None:
         at = now - timedelta(hours=6 * number, seconds=_AGE)
         event = SchedulerEnqueueEvent(task_id=make_id(140 + number), enqueue_time=at)
         client.zadd(scheduler_history_key(_ENTRY), {event.encode(): int(at.timestamp())})
+
+
+async def _report_service(url: str, now: int) -> None:
+    """Let an instance of the task service report requests, commands and a door."""
+    began = datetime.fromtimestamp(now - _AGE, UTC)
+    invoices, notices = (
+        DeliveryReport("billing.example", "invoices"),
+        DeliveryReport("notices.example", "mail"),
+    )
+    for report, status, count in ((invoices, 200, 930), (invoices, 503, 12), (notices, 429, 40)):
+        for number in range(count):
+            report.note(status, 0.01 + number % 100 / 250, now)
+        report.seen = now - _AGE
+    notices.throttled_since, notices.throttled_until = now - _AGE, now + _AGE
+    commands = [
+        HostedCommand(
+            f"5f0c92d1e7a4b38{number}",
+            "exports",
+            task,
+            attempt=1,
+            program="/opt/shop/export",
+            host="batch-2",
+            state=state,
+            started=began,
+            ended=began + timedelta(seconds=95) if end else None,
+            end=end,
+            cpu=41.5 if end else None,
+            memory=48_000_000 if end else None,
+        )
+        for number, (task, state, end) in enumerate(
+            (
+                ("export-november", "running", ""),
+                ("export-october", "archived", "exit code 65"),
+                ("export-september", "done", "exit code 0"),
+            )
+        )
+    ]
+    door = ServiceDoor(
+        "door-1",
+        "gearman",
+        "10.4.0.17:4730",
+        "service-1",
+        "open",
+        began,
+        workers=12,
+        clients=3,
+        running=7,
+        functions={"images": 8, "mail": 12},
+    )
+    async with Operator(url, User.local()) as operator:
+        await report_deliveries(operator, "instance-1", [invoices, notices])
+        places = [CommandReport(place, one) for place, one in enumerate(commands)]
+        await report_commands(operator, "instance-1", places)
+        await report_doors(operator, "instance-1", [door])
 
 
 def record(url: str) -> str:

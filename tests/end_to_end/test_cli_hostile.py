@@ -36,6 +36,12 @@ from tests.cli_runner import Cli
 from tests.contract.test_inspect_schedulers import announce, entry
 from tests.factories import Tasks
 from tests.foreign_texts import HOSTILE_TEXTS
+from tests.shop_service import (
+    announce_commands,
+    announce_doors,
+    announce_hostile_deliveries,
+    make_command,
+)
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -152,6 +158,16 @@ async def act(url: str, text: str) -> str:
         return found.operation
 
 
+def report(url: str, text: str) -> None:
+    """Let an instance of the task service report a text wherever hosts, programs and workers may put one."""
+    announce_hostile_deliveries(url, [text])
+    fields: dict[str, Any] = dict.fromkeys(("id", "task_id", "program", "host", "end", "reason"), text)
+    data = text.encode("utf-8", "surrogatepass")
+    streams = {"out": data, "out_bytes": len(data), "err": data, "err_bytes": len(data)}
+    announce_commands(url, [make_command(text, state="archived", **fields, **streams)])
+    announce_doors(url, [text])
+
+
 COMMANDS: Final = {
     "stats": ("stats",),
     "queue list": ("queue", "ls"),
@@ -165,6 +181,12 @@ COMMANDS: Final = {
     "server elsewhere": ("server", "elsewhere"),
     "server quiet": ("server", "quiet", "{text}"),
     "server stop": ("server", "stop", "no{text}"),
+    "delivery list": ("delivery", "ls"),
+    "delivery inspect": ("delivery", "inspect", "{text}"),
+    "command list": ("command", "ls"),
+    "command inspect": ("command", "inspect", "{text}"),
+    "command kill": ("command", "kill", "{text}", "no{text}"),
+    "door list": ("door", "ls"),
     "cron list": ("cron", "ls"),
     "cron history": ("cron", "history", "{text}"),
     "cron pause": ("cron", "pause", "{text}"),
@@ -209,6 +231,7 @@ def test_no_command_lets_a_hidden_character_through(
     monkeypatch.setattr("pyasynq.cli.server._WAIT", 0.1)
     fill(redis_client, perform, TEXT)
     operation = asyncio.run(act(redis_url, TEXT))
+    report(redis_url, TEXT)
     cli = Cli(redis_url)
     for name, command in COMMANDS.items():
         words = [word.format(text=TEXT, operation=operation) for word in command]

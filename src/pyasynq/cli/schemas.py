@@ -12,6 +12,13 @@ from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, PREVIEW
 from pyasynq._face_records.queues import GROUPS, HISTORY, QUEUES
 from pyasynq._face_records.reports import AUDIT, ERRORS, EVENTS, TYPES
 from pyasynq._face_records.saved_views import SAVED_VIEWS
+from pyasynq._face_records.service_reports import (
+    DELIVERIES,
+    DELIVERY,
+    DOORS,
+    HOSTED_COMMAND,
+    HOSTED_COMMANDS,
+)
 from pyasynq._face_records.statistics import LATENCY, MARKS, SERIES
 from pyasynq._face_records.tasks import TASKS
 from pyasynq.cli.limits import LIMITS
@@ -21,6 +28,7 @@ from pyasynq.cli.top import TOP_QUEUES, TOP_TYPES
 VIEWS: Final = (
     QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
     LIMITS, OPERATIONS, PREVIEW, EXPLANATION, LATENCY, SERIES, MARKS, TOP_QUEUES, TOP_TYPES,
-    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS, API_KEYS, LEASE_WORKERS,
+    TOTALS_HISTORY, SAVED_VIEWS, FINDINGS, API_KEYS, LEASE_WORKERS, DELIVERIES,
+    DELIVERY, HOSTED_COMMANDS, HOSTED_COMMAND, DOORS,
 )  # fmt: skip
 """All views, each with its JSON Schema."""

@@ -187,6 +187,34 @@ class ApiKeyNotFoundError(PyasynqError, LookupError):
         self.key_id = key_id
 
 
+class ReportNotFoundError(PyasynqError, LookupError):
+    """No instance of the task service reports such a command, or such requests to a host.
+
+    Attributes:
+        subject: `"command"` or `"delivery"`.
+        name: its id, or another name that was given.
+    """
+
+    def __init__(self, subject: str, name: str) -> None:
+        super().__init__(f"no instance of the task service reports {subject} {visible(name)}")
+        self.subject = subject
+        self.name = name
+
+
+class CommandStateError(PyasynqError):
+    """The command does not run, so it cannot be killed; its task may run again, as another command.
+
+    Attributes:
+        command: id of the command.
+        state: its state.
+    """
+
+    def __init__(self, command: str, state: str) -> None:
+        super().__init__(f"cannot kill command {visible(command)}: it does not run, it is {visible(state)}")
+        self.command = command
+        self.state = state
+
+
 class PermissionDeniedError(PyasynqError):
     """The user may not do this; nothing was changed.
 

@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from .api_keys import SCOPES, ApiKey, IssuedApiKey
     from .attention import find_attention
     from .audit import AuditEntry, AuditFilters, AuditPage
-    from .commands import REPORTED_OUTPUT, CommandReport, HostedCommand, report_commands
+    from .commands import (
+        REPORTED_OUTPUT,
+        CommandReport,
+        HostedCommand,
+        find_command,
+        report_commands,
+        require_running,
+    )
     from .deliveries import (
         HIDDEN_VALUE,
         MOST_BODY,
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
         add_counts,
         class_of_status,
         find_duration,
+        judge_requests,
+        make_delivery_id,
         report_deliveries,
     )
     from .doctoring import Examination
@@ -65,7 +74,14 @@ _EXPORTS_BY_MODULE: Final = {
     "api_keys": ("ApiKey", "IssuedApiKey", "SCOPES"),
     "attention": ("find_attention",),
     "audit": ("AuditEntry", "AuditFilters", "AuditPage"),
-    "commands": ("CommandReport", "HostedCommand", "REPORTED_OUTPUT", "report_commands"),
+    "commands": (
+        "CommandReport",
+        "HostedCommand",
+        "REPORTED_OUTPUT",
+        "find_command",
+        "report_commands",
+        "require_running",
+    ),
     "deliveries": (
         "DeliveryReport",
         "FailedExchange",
@@ -75,6 +91,8 @@ _EXPORTS_BY_MODULE: Final = {
         "add_counts",
         "class_of_status",
         "find_duration",
+        "judge_requests",
+        "make_delivery_id",
         "report_deliveries",
     ),
     "doctoring": ("Examination",),
@@ -186,7 +204,10 @@ __all__ = [
     "class_of_status",
     "count_listening",
     "find_attention",
+    "find_command",
     "find_duration",
+    "judge_requests",
+    "make_delivery_id",
     "make_worker_id",
     "needs_reason",
     "needs_server_number",
@@ -197,6 +218,7 @@ __all__ = [
     "report_deliveries",
     "report_doors",
     "report_lease_workers",
+    "require_running",
     "spend_key_request",
 ]
 

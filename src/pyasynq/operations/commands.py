@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.operating.instance_reports import COMMAND_REPORTS, write_reports
+from pyasynq.errors import CommandStateError, ReportNotFoundError
 
 from .report_values import check_kind, from_base64, read_report_time, to_float
 
@@ -144,6 +145,28 @@ def list_commands(reports: Iterable[tuple[int, HostedCommand]], now: float) -> l
     ]
     commands.sort(key=lambda one: (one.started, one.id), reverse=True)
     return sorted(commands, key=lambda one: one.state != "running")
+
+
+def find_command(commands: Iterable[HostedCommand], command_id: str) -> HostedCommand:
+    """Return the command of an id.
+
+    Raises:
+        ReportNotFoundError: there is none.
+    """
+    for one in commands:
+        if one.id == command_id:
+            return one
+    raise ReportNotFoundError("command", command_id)
+
+
+def require_running(command: HostedCommand) -> None:
+    """Refuse to kill a command that does not run: its task may run again, as another command.
+
+    Raises:
+        CommandStateError: it does not run.
+    """
+    if command.state != "running":
+        raise CommandStateError(command.id, command.state)
 
 
 def _check_state(value: Any) -> str:

@@ -28,6 +28,8 @@ UNANSWERED: Final = "none"
 """Class of requests that were not answered; the others are `2xx` and so on."""
 HIDDEN_VALUE: Final = "(hidden)"
 """Value of a header that is a secret."""
+_FAILING_SHARE: Final = 0.5
+"""Share of requests without a 2xx answer from which a host is said to be failing."""
 _CLASSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", UNANSWERED)
 _MOST_TEXT: Final = 300
 _MOST_URL: Final = 500
@@ -103,6 +105,12 @@ class HostDeliveries:
         """Number of requests."""
         return sum(self.statuses.values())
 
+    @property
+    def state(self) -> str:
+        """State: `idle`, `called`, `failing` or `throttled`."""
+        is_throttled = self.throttled_since is not None
+        return judge_requests(self.calls, self.statuses.get("2xx", 0), is_throttled=is_throttled)
+
 
 @dataclass(slots=True)
 class DeliverySlot:
@@ -164,6 +172,21 @@ def class_of_status(status: int) -> str:
     """Return the class of a status: `2xx` and so on, or `none`."""
     name = f"{status // 100}xx"
     return name if name in _CLASSES else UNANSWERED
+
+
+def judge_requests(calls: int, good: int, *, is_throttled: bool) -> str:
+    """Return the state of a host: `idle`, `called`, `failing` or `throttled`.
+
+    Args:
+        calls: number of requests.
+        good: number of those with a 2xx answer.
+        is_throttled: whether the host asks to be left alone.
+    """
+    if is_throttled:
+        return "throttled"
+    if not calls:
+        return "idle"
+    return "failing" if calls - good >= calls * _FAILING_SHARE else "called"
 
 
 def find_duration(times: Mapping[int, int], share: float) -> float | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pyasynq._wire.keys import AUDIT_KEY, REFUSED_KEY
-from pyasynq.operations import VERBS, Targets, User
+from pyasynq.operations import VERBS, Targets, User, make_delivery_id
 from pyasynq.operations.sync import Operator
 from pyasynq.task import TaskState
 from pyasynq.web.api.table import API_ROUTES
@@ -16,6 +16,7 @@ from tests.contract.web.test_permissions import ROLES, role_of
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import announce_schedules, announce_servers
+from tests.shop_service import announce_commands, announce_doors, announce_failed_delivery, make_command
 from tests.snapshots import snapshot
 from tests.visiting import ABROAD, visiting
 
@@ -99,6 +100,12 @@ ROWS: Final[dict[str, Row]] = {
     "GET /types": Row(_SEEN),
     "GET /events": Row(_QUEUE, query="queue=emails&seconds=1"),
     "GET /redis": Row("401 403 403 200 403"),
+    "GET /deliveries": Row(_SEEN),
+    "GET /deliveries/{delivery}": Row(_QUEUE),
+    "GET /commands": Row(_SEEN),
+    "GET /commands/{command}": Row(_QUEUE),
+    "POST /commands/{command}:kill": Row(_TAKEN, {"outcome": "archive", "reason": "it hangs"}),
+    "GET /doors": Row(_SEEN),
     "GET /attention": Row(_SEEN),
     "POST /attention:snooze": Row(
         "401 403 204 204 404",
@@ -126,6 +133,8 @@ NAMES: Final = {
     "schedule": "entry-cart.remind",
     "mark": "0-0",
     "view": "0123",
+    "delivery": make_delivery_id("a.example", "emails"),
+    "command": "run-of-emails",
 }
 
 
@@ -194,12 +203,15 @@ def _foreseen(status: int, content: dict[str, Any]) -> int:
 
 
 def _fill(client: RedisClient, url: str) -> str:
-    """Put in failed tasks, another queue, servers, schedules and an operation, whose id is returned."""
+    """Put in tasks, servers, schedules, reports of the service, and an operation, whose id is returned."""
     tasks = Tasks(client, "emails")
     tasks.put(TaskState.ARCHIVED, "a", "b", error_msg="boom", last_failed_at=1, payload=b"{}")
     tasks.put(TaskState.SCHEDULED, "s")
     announce_servers(url)
     announce_schedules(client)
+    announce_failed_delivery(url, "a.example", "emails")
+    announce_commands(url, [make_command("emails", state="running", ended=None)])
+    announce_doors(url)
     with Operator(url, User.with_role("mira", "admin")) as operator:
         return operator.start_operation("archive", Targets({"emails": ["s"]})).operation
 

@@ -159,6 +159,8 @@ ERRORS: list[PyasynqError] = [
     errors.QueuePausedError("q"),
     errors.OperationNotFoundError("op"),
     errors.ApiKeyNotFoundError("0123456789ab"),
+    errors.ReportNotFoundError("command", "0123456789ab"),
+    errors.CommandStateError("0123456789ab", "done"),
     errors.PermissionDeniedError("mira", "run_task", "tasks.run", "q", ("operator", "admin")),
     errors.QueryError(0, 1, "sentence", SECRET),
     errors.QueueLimitsChangedError("q"),

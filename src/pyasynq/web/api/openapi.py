@@ -64,6 +64,8 @@ _EXAMPLES: Final = {
     "schedule": "entry-cart.remind",
     "mark": "935e5ff42e5f",
     "view": "db4d011e37dce013",
+    "delivery": "1b0d7a6e2c94f385",
+    "command": "5f0c92d1e7a4b386",
 }
 """Example values of names in paths, for readers and for the API check, whose database has the first two."""
 _HEADERS: Final = {

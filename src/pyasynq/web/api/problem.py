@@ -90,6 +90,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
     (errors.TaskNotFoundError, 404),
     (errors.OperationNotFoundError, 404),
     (errors.ApiKeyNotFoundError, 404),
+    (errors.ReportNotFoundError, 404),
     (errors.ServerNotFoundError, 404),
     (errors.ScheduleNotFoundError, 404),
     (errors.RedisError, 503),
@@ -102,6 +103,8 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "queue_not_found": "A queue appears with its first task; GET /queues lists those that you see.",
     "operation_not_found": "Operations are kept for 30 days; GET /operations lists the newest.",
     "api_key_not_found": "pyasynq key list shows the ids of all keys.",
+    "report_not_found": "GET /commands and GET /deliveries list what the task service reports.",
+    "command_state": "GET /commands lists the running ones first.",
     "server_not_found": "GET /servers lists the live servers.",
     "schedule_not_found": "GET /schedules lists the entries of running schedulers.",
     "queue_not_empty": "Pass force=true to delete the tasks as well.",
@@ -147,7 +150,7 @@ def _with_facts(error: errors.PyasynqError, problem: ProblemError) -> ProblemErr
         case errors.QueryError():
             problem.field, problem.remedy = "q", _end(error.sentence)
             problem.facts = {"position": error.position, "length": error.length}
-        case errors.TaskStateError():
+        case errors.TaskStateError() | errors.CommandStateError():
             problem.facts = {"state": visible(error.state)}
     return problem
 

@@ -11,6 +11,13 @@ from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, describe_p
 from pyasynq._face_records.queues import GROUPS, HISTORY, QUEUES
 from pyasynq._face_records.reports import AUDIT, ERRORS, EVENTS, TYPES
 from pyasynq._face_records.saved_views import SAVED_VIEWS
+from pyasynq._face_records.service_reports import (
+    DELIVERIES,
+    DELIVERY,
+    DOORS,
+    HOSTED_COMMAND,
+    HOSTED_COMMANDS,
+)
 from pyasynq._face_records.statistics import LATENCY, MARKS, SERIES
 from pyasynq._face_records.tasks import TASKS
 from pyasynq.operations import VERBS
@@ -175,9 +182,14 @@ REDIS: Final = _view("redis", Field("info", Kind.TEXTS, "Fields of INFO, or of C
 COMPONENTS: Final = {
     "AuditEntry": AUDIT,
     "Cancellation": CANCELS,
+    "Command": HOSTED_COMMANDS,
+    "CommandDetails": HOSTED_COMMAND,
     "Completion": COMPLETIONS,
     "Count": COUNTS,
+    "Delivery": DELIVERIES,
+    "DeliveryDetails": DELIVERY,
     "DoctorFinding": EXAMINATION,
+    "Door": DOORS,
     "DryRun": REHEARSAL,
     "EnqueuedTask": ENQUEUED,
     "ErrorGroup": ERRORS,

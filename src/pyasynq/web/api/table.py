@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.operations import VERBS
 
-from . import bodies, events, fleet, operations, queues, rehearse, search, statistics, tasks
+from . import (
+    bodies,
+    events,
+    fleet,
+    operations,
+    queues,
+    rehearse,
+    search,
+    service_reports,
+    statistics,
+    tasks,
+)
 from .idempotency import KEY_HEADER
 from .parameters import (
     CURSOR,
@@ -410,6 +421,34 @@ API_ROUTES: Final = (
         lines="Event",
     ),
     _get("/redis", "redis_info", fleet.handle_get_redis, "Redis"),
+    # The task service
+    _list("/deliveries", "deliveries", service_reports.handle_list_deliveries, "Delivery"),
+    _get(
+        "/deliveries/{delivery}",
+        "deliveries",
+        service_reports.handle_get_delivery,
+        "DeliveryDetails",
+        summary="show a type's requests to a host, with the newest one that failed",
+    ),
+    _list("/commands", "commands", service_reports.handle_list_commands, "Command"),
+    _get(
+        "/commands/{command}",
+        "commands",
+        service_reports.handle_get_command,
+        "CommandDetails",
+        summary="show a command with the end of its output",
+    ),
+    _post(
+        "/commands/{command}:kill",
+        "cancel_task",
+        service_reports.handle_kill_command,
+        "Cancellation",
+        bodies.CancelTaskRequest,
+        status=202,
+        rehearse=service_reports.rehearse_kill,
+        summary="kill a running command, by cancelling its task",
+    ),
+    _list("/doors", "service_doors", service_reports.handle_list_doors, "Door"),
     # Trouble
     _list(
         "/attention",

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible, visible_lines
-from pyasynq.operations import find_duration
+from pyasynq.operations import find_duration, judge_requests
 from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 DELIVERIES_SECTION: Final = "deliveries"
 _SECONDS: Final = 2.0
-_FAILING: Final = 0.5
-"""Share of requests without a 2xx answer from which a host is said to be failing."""
 _USUAL_PORTS: Final = {"http": 80, "https": 443}
 _LONGEST_URL: Final = 1_000
 
@@ -49,6 +47,7 @@ _THROTTLED: Final = DeliveryState("Throttled", "scheduled", "warn")
 _DISABLED: Final = DeliveryState("Disabled", "paused", "bad")
 _STATES: Final = (_IDLE, _CALLED, _FAILS, _THROTTLED, _DISABLED)
 """All states, the worst last."""
+_BY_WORD: Final = {"idle": _IDLE, "called": _CALLED, "failing": _FAILS, "throttled": _THROTTLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +239,9 @@ def _figure(found: Sequence[HostDeliveries], paused: Collection[str]) -> Deliver
     throttled = [one.throttled_since for one in found if one.throttled_since is not None]
     gone = [one.gone_at for one in found if one.gone_at is not None and one.queue in paused]
     calls = statuses.total()
+    word = judge_requests(calls, statuses["2xx"], is_throttled=bool(throttled))
     return DeliveryFigures(
-        state=_find_state(calls, statuses["2xx"], is_throttled=bool(throttled), is_gone=bool(gone)),
+        state=_DISABLED if gone else _BY_WORD[word],
         calls=calls,
         statuses=statuses,
         p50=formats.span(find_duration(times, 0.5)),
@@ -250,16 +250,6 @@ def _figure(found: Sequence[HostDeliveries], paused: Collection[str]) -> Deliver
         disabled_since=min(gone, default=None),
         seen=max((one.seen for one in found), default=None),
     )
-
-
-def _find_state(calls: int, good: int, *, is_throttled: bool, is_gone: bool) -> DeliveryState:
-    if is_gone:
-        return _DISABLED
-    if is_throttled:
-        return _THROTTLED
-    if not calls:
-        return _IDLE
-    return _FAILS if calls - good >= calls * _FAILING else _CALLED
 
 
 def _show_exchange(ask: PageRequest, one: FailedExchange) -> ExchangeView:
