@@ -69,6 +69,28 @@ async def test_what_is_done_keeps_its_result_as_long_as_its_retention(
 
 
 @run_async
+async def test_headers_that_an_attempt_sets_are_those_of_the_next(redis_url: str, tasks: Tasks) -> None:
+    """They are stored with the outcome; a task that is put back keeps its own."""
+    tasks.pending("a", headers={"team": "maps", "old": "1"})
+    async with consuming(redis_url) as c:
+        async with c.consumer.take() as [attempt]:
+            attempt.set_header("team", "ships")
+            await attempt.requeue()
+        assert {"team": "maps", "old": "1"} == dict(message_of(tasks).headers)
+        async with c.consumer.take() as [attempt]:
+            attempt.set_header("since", "180")
+            attempt.set_header("old", None)
+            attempt.set_header("missing", None)
+            assert {"team": "maps", "since": "180"} == attempt.task.headers
+            for name, value in (("x", 5), (5, "x"), ("x", "\ud800"), ("x", "y" * 2_000_000)):
+                wrong: Any = name, value
+                with pytest.raises(InvalidOptionError, match="headers"):
+                    attempt.set_header(*wrong)
+            await attempt.retry("not yet", delay=0)
+    assert {"team": "maps", "since": "180"} == dict(message_of(tasks).headers)
+
+
+@run_async
 async def test_a_result_that_is_none_is_refused_and_the_attempt_goes_on(redis_url: str, tasks: Tasks) -> None:
     """Invalid delays and errors are refused too."""
     tasks.pending("a")

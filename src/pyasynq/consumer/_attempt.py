@@ -22,6 +22,7 @@ from pyasynq.errors import (
     ReportedError,
     ServerStateError,
 )
+from pyasynq.options import resolve_options
 
 if TYPE_CHECKING:
     from pyasynq._engine.consumer_engine import ConsumerEngine
@@ -232,6 +233,21 @@ class Attempt:
         attempt = self._attempt
         self._engine.sink.require_held(attempt)
         await TaskContext(attempt).write_result(data)
+
+    def set_header(self, name: str, value: str | None) -> None:
+        """Set a header of the task for its next attempts, or remove it with None; it does not wait.
+
+        `done`, `retry` and `archive` store it with the task, as far as they keep one.
+
+        Raises:
+            InvalidOptionError: for a name or a value that is not text, and for too many bytes of headers.
+        """
+        headers = self._attempt.message.headers
+        if value is None:
+            headers.pop(name, None)
+        else:
+            headers.update(resolve_options({"headers": {**headers, name: value}}).headers or {})
+        self.__dict__.pop("task", None)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Report progress, as `context().progress` does in a handler; it does not wait.
