@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from pyasynq._wire.keys import host_gate_key, host_slots_scope, semaphore_key
+from pyasynq.gateway.hosted.outcome import WAITS_SINCE_HEADER
 from pyasynq.operations import HostGate
 from pyasynq.task import TaskState
 from tests.contract.gateway.test_hosted_http import Host, delivering, enqueue, hosting, wait_until
@@ -185,6 +186,33 @@ async def test_all_tasks_end_after_a_throttling(redis_url: str) -> None:
     assert [0] * 11 == [end.retried for end in ends]
     assert 11 == len(arrivals)
     assert min(arrivals) >= answered[0] + 1 - CLOCKS
+
+
+@run_async
+async def test_a_task_that_waited_for_max_age_is_archived(redis_url: str) -> None:
+    """By the instance that calls the host as by another one; a task that is run again may wait again."""
+    old = {WAITS_SINCE_HEADER: str(int(time.time()) - 3_700)}
+    fields: dict[str, Any] = {"max_age": "1h"}
+    async with hosting() as host:
+        host.answer = lambda _: web.Response(status=429, headers={"Retry-After": "600"})
+        async with delivering(redis_url, host, **fields) as visitor:
+            await enqueue(visitor, "a", headers=old)
+            called = await wait_until(visitor, TaskState.ARCHIVED, "a")
+        async with delivering(redis_url, host, **fields) as visitor:
+            await enqueue(visitor, "b", headers=old)
+            uncalled = await wait_until(visitor, TaskState.ARCHIVED, "b")
+        async with delivering(redis_url, host, **fields) as visitor:
+            await visitor.operator.run_task("deliver", "b")
+            again = await wait_until(visitor, TaskState.RETRY, "b")
+        assert 1 == len(host.requests)
+    assert "the host answered 429" in called.last_error
+    assert "has asked to be left alone" in uncalled.last_error
+    for task in (called, uncalled):
+        assert 0 == task.retried
+        assert "it has waited for 1 h" in task.last_error
+        assert "max_age is 1 h" in task.last_error
+        assert WAITS_SINCE_HEADER not in task.headers
+    assert time.time() - 60 < int(again.headers[WAITS_SINCE_HEADER]) <= time.time()
 
 
 @run_async

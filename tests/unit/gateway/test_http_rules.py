@@ -14,8 +14,9 @@ from pyasynq.control import Archive, Cancel, Retry, Snooze
 from pyasynq.errors import ConfigurationError, InvalidOptionError
 from pyasynq.gateway.configurations import find_host_rule, parse_service_file, parse_task_configuration
 from pyasynq.gateway.configurations.url_template import TemplateError, parse_url_template
-from pyasynq.gateway.hosted.http.outcomes import Gone, Throttled, judge_answer, read_retry_after
+from pyasynq.gateway.hosted.http.outcomes import Gone, judge_answer, read_retry_after
 from pyasynq.gateway.hosted.http.signature import message_id, read_signing_secret, signature_headers
+from pyasynq.gateway.hosted.outcome import Throttled
 from pyasynq.operations import RequestRate
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -75,6 +75,7 @@ class TaskTypeFields(msgspec.Struct, forbid_unknown_fields=True):
     headers: dict[str, str] | UnsetType | None = UNSET
     retry_on: list[int] | UnsetType | None = UNSET
     archive_on: list[int] | UnsetType | None = UNSET
+    max_age: float | str | UnsetType | None = UNSET
     callback: bool | UnsetType | None = UNSET
     shards: Annotated[int, Meta(ge=1, le=64, description="Lists of the kind list.")] | UnsetType | None = (
         UNSET
@@ -102,6 +103,7 @@ class StoredTaskType(msgspec.Struct):
     headers: dict[str, str] | UnsetType = UNSET
     retry_on: list[int] | UnsetType = UNSET
     archive_on: list[int] | UnsetType = UNSET
+    max_age: float | UnsetType = UNSET
     callback: bool | UnsetType = UNSET
     shards: int | UnsetType = UNSET
     listening: Annotated[int, Meta(description="Workers of the kind list now.")] | UnsetType = UNSET

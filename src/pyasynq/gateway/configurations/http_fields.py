@@ -9,6 +9,7 @@ from pyasynq.errors import InvalidOptionError, nearest
 
 from .field_names import join_path
 from .host_rule import check_header_name
+from .retry_rule import parse_duration
 from .url_template import parse_url_template
 
 if TYPE_CHECKING:
@@ -61,12 +62,17 @@ def _read_callback(path: str, value: object) -> bool:
     return bool(value)
 
 
+def _read_max_age(path: str, value: object) -> float:
+    return parse_duration(path, value, positive=True)
+
+
 HTTP_FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "url": parse_url_template,
     "method": _read_method,
     "headers": _read_headers,
     "retry_on": _read_statuses,
     "archive_on": _read_statuses,
+    "max_age": _read_max_age,
     "callback": _read_callback,
 }
 """Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""

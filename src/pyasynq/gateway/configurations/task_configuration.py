@@ -66,6 +66,8 @@ class TaskConfiguration:
     """HTTP statuses after which the request is retried, even if they mean something else by default."""
     archive_on: tuple[int, ...] = ()
     """HTTP statuses after which the task is archived."""
+    max_age: float | None = None
+    """Seconds for which a task waits for a throttled host before it is archived; None means a day."""
     callback: bool = False
     """Whether the host may take over a task, and settle it later by its lease token."""
     shards: int = DEFAULT_SHARDS
@@ -111,6 +113,7 @@ class TaskConfiguration:
             "headers": dict(self.headers) or None,
             "retry_on": list(self.retry_on) or None,
             "archive_on": list(self.archive_on) or None,
+            "max_age": self.max_age,
             "callback": self.callback or None,
             "shards": self.shards if self.kind == "list" else None,
         }

@@ -20,7 +20,7 @@ from pyasynq._visible_text import visible
 from pyasynq.control import Retry
 from pyasynq.errors import PyasynqError
 
-from .outcome import PutBack
+from .outcome import PutBack, Throttled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ class AdmittedRequests:
     """
 
     ids: Sequence[str]
-    refusal: HostedOutcome = None
+    refusal: HostedOutcome | Throttled = None
 
 
 class HostAdmission:
@@ -124,7 +124,7 @@ class HostAdmission:
                 self._renewing = asyncio.create_task(self._renew(), name="pyasynq hosted slots")
         if answer.throttled:
             reason = f"the host {self._gate.host} has asked to be left alone"
-            return AdmittedRequests((), put_off(answer.throttled, reason))
+            return AdmittedRequests((), Throttled(answer.throttled, reason))
         return AdmittedRequests(admitted, PutBack())
 
     def _refuse_unknown(self, error: PyasynqError) -> AdmittedRequests:

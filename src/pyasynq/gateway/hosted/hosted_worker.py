@@ -13,10 +13,11 @@ from pyasynq.consumer import Consumer, ConsumerConfig
 from pyasynq.control import Archive
 from pyasynq.errors import PyasynqError, QueuePausedError
 
-from .admission import HostAdmission, put_off
-from .http.outcomes import Gone, Throttled
+from .admission import HostAdmission
+from .http.outcomes import Gone
 from .lane import Lane
-from .outcome import PutBack
+from .outcome import PutBack, Throttled
+from .throttled_tasks import DEFAULT_MAX_AGE, put_off_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -231,6 +232,7 @@ class HostedWorker:
             retry_delay=self._retry_delay,
             slots=slots,
             admission=HostAdmission(self._make_gate(rule)),
+            put_off=self._put_off,
         )
         return lane
 
@@ -242,9 +244,15 @@ class HostedWorker:
         outcome = await self._deliveries.deliver(attempt, configuration)
         if isinstance(outcome, Throttled):
             await lane.throttle(outcome.seconds)
-            return put_off(outcome.seconds, outcome.reason)
+            return self._put_off(attempt, outcome)
         if isinstance(outcome, Gone):
             with contextlib.suppress(QueuePausedError):
                 await self._pause_queue(attempt.queue, outcome.reason)
             return Archive(outcome.reason)
         return outcome
+
+    def _put_off(self, attempt: Attempt, throttled: Throttled) -> HostedOutcome:
+        """Return the outcome of a task whose host is throttled: later, or archived if it waits too long."""
+        configuration = self._list_types().get(attempt.queue)
+        max_age = None if configuration is None else configuration.max_age
+        return put_off_task(attempt, throttled, DEFAULT_MAX_AGE if max_age is None else max_age)

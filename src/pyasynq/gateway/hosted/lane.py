@@ -24,7 +24,7 @@ from pyasynq.errors import (
     TaskTimeoutError,
 )
 
-from .outcome import settle
+from .outcome import Throttled, settle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .outcome import HostedOutcome
 
     Handle = Callable[[Attempt], Awaitable[HostedOutcome]]
+    PutOffTask = Callable[[Attempt, Throttled], HostedOutcome]
 
 _log = logging.getLogger("pyasynq.gateway")
 
@@ -59,6 +60,7 @@ class Lane:
         retry_delay: delay of a failed task.
         slots: number of tasks at once.
         admission: admission to the host, whose limits hold over all instances; None admits all tasks.
+        put_off: returns the outcome of a task whose host is throttled; needed with an admission.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Lane:
         retry_delay: DelayOfFailure,
         slots: int,
         admission: HostAdmission | None = None,
+        put_off: PutOffTask | None = None,
     ) -> None:
         self.name = name
         self._consumer = consumer
@@ -77,6 +80,7 @@ class Lane:
         self._retry_delay = retry_delay
         self._slots = slots
         self._admission = admission
+        self._put_off = put_off
         self._queues: tuple[str, ...] = ()
         self._changed = asyncio.Event()
         """Set when something changed for which the lane may wait."""
@@ -226,7 +230,11 @@ class Lane:
             return await self._handle_leased(attempt)
         admitted = await asyncio.shield(admission)  # others wait for it, too
         if place >= len(admitted.ids):
-            return admitted.refusal
+            refusal = admitted.refusal
+            if not isinstance(refusal, Throttled):
+                return refusal
+            assert self._put_off is not None  # noqa: S101 - given with the admission
+            return self._put_off(attempt, refusal)
         try:
             return await self._handle_leased(attempt)
         finally:

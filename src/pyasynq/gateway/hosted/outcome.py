@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyasynq.control import Archive, Cancel, ControlFlow, Retry, Snooze
 
 if TYPE_CHECKING:
     from pyasynq.consumer import Attempt
     from pyasynq.gateway.leases.acts import DelayOfFailure
+
+WAITS_SINCE_HEADER: Final = "pyasynq-waits-since"
+"""Header of a task that a throttled host keeps waiting: the Unix second since when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,19 @@ class PutBack:
     """The attempt did not take place: the task goes back to the front of its queue."""
 
 
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """The host asks for a pause (429 or 503): no retry is spent.
+
+    Attributes:
+        seconds: until it may be called again.
+        reason: text for the task's error.
+    """
+
+    seconds: float
+    reason: str
+
+
 HostedOutcome: TypeAlias = bytes | ControlFlow | HandedOver | PutBack | None
 """Return value of a handler: the result of a task that is done, or another outcome."""
 
@@ -38,6 +54,8 @@ async def settle(attempt: Attempt, outcome: HostedOutcome, retry_delay: DelayOfF
     Raises:
         PyasynqError: as the methods of an attempt do.
     """
+    if not _goes_on_waiting(outcome) and WAITS_SINCE_HEADER in attempt.task.headers:
+        attempt.set_header(WAITS_SINCE_HEADER, None)
     match outcome:
         case HandedOver():
             await attempt.extend(outcome.lease)
@@ -55,3 +73,8 @@ async def settle(attempt: Attempt, outcome: HostedOutcome, retry_delay: DelayOfF
             await attempt.retry(outcome)
         case _:
             await attempt.done(outcome)
+
+
+def _goes_on_waiting(outcome: HostedOutcome) -> bool:
+    """Return whether a task was not tried: it is put off or put back."""
+    return isinstance(outcome, PutBack) or (isinstance(outcome, Retry) and not outcome.spend)

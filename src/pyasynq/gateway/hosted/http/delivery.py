@@ -19,12 +19,12 @@ from pyasynq.errors import ConfigurationError
 from pyasynq.gateway.configurations import HostRule, find_host_rule
 from pyasynq.gateway.configurations.host_rule import DEFAULT_PORTS
 from pyasynq.gateway.configurations.url_template import TemplateError, UrlTemplate
-from pyasynq.gateway.hosted.outcome import HandedOver
+from pyasynq.gateway.hosted.outcome import HandedOver, Throttled
 from pyasynq.operations import MOST_BODY
 
 from .delivery_table import DeliveryTable, ReceivedAnswer, SentRequest
 from .guard import Guard, RefusedAddressError, guarded_connector
-from .outcomes import Gone, Throttled, judge_answer
+from .outcomes import Gone, judge_answer
 from .redis_addresses import find_redis_addresses
 from .signature import message_id, read_signing_secret, signature_headers
 

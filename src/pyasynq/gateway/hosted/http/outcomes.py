@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._visible_text import visible
 from pyasynq.control import Archive, Cancel, Retry, Snooze
+from pyasynq.gateway.hosted.outcome import Throttled
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,19 +30,6 @@ _LOWEST_REDIRECT: Final = 300
 
 class Gone(Archive):
     """Archive outcome: the endpoint is gone for good, so no other task of the type is sent to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Throttled:
-    """The host asks for a pause (429 or 503): no retry is spent.
-
-    Attributes:
-        seconds: until it may be called again.
-        reason: text for the task's error.
-    """
-
-    seconds: float
-    reason: str
 
 
 def judge_answer(
