@@ -188,6 +188,38 @@ async def test_all_tasks_end_after_a_throttling(redis_url: str) -> None:
     assert min(arrivals) >= answered[0] + 1 - CLOCKS
 
 
+@pytest.mark.parametrize(("step", "enough"), [(3_600.0, 1), (0.02, 8)])
+@run_async
+async def test_a_host_is_called_by_and_by_after_a_throttling(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, step: float, enough: int
+) -> None:
+    """One attempt at once at first, and more with each step, also while none of them ends."""
+    monkeypatch.setattr("pyasynq.gateway.hosted.admission._STEP_SECONDS", step)
+    monkeypatch.setattr("pyasynq.gateway.hosted.admission._LEAST_SPREAD", 0.01)
+    attempts_at_once: list[int] = []
+    are_enough = asyncio.Event()
+    names = [str(number) for number in range(8)]
+    async with hosting() as host, delivering(redis_url, host) as visitor:
+        host.answer = lambda _: web.Response(status=429, headers={"Retry-After": "1"})
+        await enqueue(visitor, "first")
+        await wait_until(visitor, TaskState.RETRY, "first")
+
+        async def answer(_: web.Request) -> web.Response:
+            assert visitor.service._hosted is not None
+            attempts_at_once.append(visitor.service._hosted.running)
+            if attempts_at_once[-1] >= enough:
+                are_enough.set()
+            await are_enough.wait()
+            return web.Response()
+
+        host.answer = answer
+        for name in names:
+            await enqueue(visitor, name)
+        for name in names:
+            await wait_until(visitor, TaskState.COMPLETED, name)
+    assert (enough == 1) == (max(attempts_at_once) == 1)
+
+
 @run_async
 async def test_a_task_that_waited_for_max_age_is_archived(redis_url: str) -> None:
     """By the instance that calls the host as by another one; a task that is run again may wait again."""

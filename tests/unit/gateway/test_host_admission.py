@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -114,6 +115,30 @@ async def test_tasks_of_a_throttled_host_are_put_off() -> None:
 
 
 @run_async
+async def test_a_host_that_was_throttled_is_called_by_and_by() -> None:
+    """One request at once at first; the window doubles each second, until it is wider than an instance."""
+    admission, _ = make(GateAnswer(0, 7.5, 0, 0))
+    assert (sys.maxsize, None) == (admission.find_window(0.0), admission.find_step(0.0))
+    await admission.admit(2)
+    end = admission._throttled_until
+    moments = (-5.0, 0.0, 0.9, 1.0, 2.5, 6.9)
+    assert [1, 1, 1, 2, 4, 64] == [admission.find_window(end + one) for one in moments]
+    steps = [admission.find_step(end + one) for one in moments]
+    assert [1.0, 1.0, 0.1, 1.0, 0.5, 0.1] == [pytest.approx(step) for step in steps]
+    assert (sys.maxsize, None) == (admission.find_window(end + 7.1), admission.find_step(end + 7.1))
+    admission.note_throttled(600)
+    assert 1 == admission.find_window(end + 7.1)
+
+
+@run_async
+async def test_a_pause_without_a_throttling_needs_no_slow_start() -> None:
+    """Redis did not answer: the host itself has asked for nothing."""
+    admission, _ = make()
+    admission.pause(5)
+    assert sys.maxsize == admission.find_window(asyncio.get_running_loop().time())
+
+
+@run_async
 async def test_the_end_of_a_throttling_is_not_forgotten_for_an_earlier_one() -> None:
     """Another batch that was asked for before hears of full slots."""
     admission, _ = make(GateAnswer(0, 0, 0, 0), concurrency=5)
@@ -128,12 +153,12 @@ async def test_the_end_of_a_throttling_is_not_forgotten_for_an_earlier_one() -> 
 async def test_a_host_is_throttled_until_the_last_moment_that_it_has_named() -> None:
     """Also for the metrics; full slots alone are not a throttling."""
     admission, _ = make()
-    await admission.close_gate(600)
-    await admission.close_gate(0)
+    admission.note_throttled(600)
+    admission.note_throttled(0)
     assert admission.is_throttled
     other, _ = make(GateAnswer(0, 0, 0, 0), concurrency=5)
     await other.admit(1)
-    await other.close_gate(0)
+    other.note_throttled(0)
     assert not other.is_throttled
 
 

@@ -39,6 +39,10 @@ _GATHER_SECONDS: Final = 0.05
 """Seconds for which tokens gather, so that a high rate does not cost a lease for each task."""
 _UNKNOWN_SECONDS: Final = 5.0
 """Seconds for which tasks are put off while Redis does not say whether they may begin."""
+_STEP_SECONDS: Final = 1.0
+"""Seconds until the window of a host that was throttled doubles (slow start)."""
+_STEPS: Final = 7
+"""Number of steps after which it has no window any more: the next one would be above an instance's slots."""
 _SPREAD: Final = 0.1
 """Share of a wait by which tasks are put off further, at random."""
 _LEAST_SPREAD: Final = 1.0
@@ -80,6 +84,26 @@ class HostAdmission:
         self._told_at = 0.0
         """Time of the loop at which the bucket had these tokens."""
         self._has_failed = False
+
+    def find_window(self, now: float) -> int:
+        """Return how many requests may run at once at a time of the loop (slow start).
+
+        After a throttling it is one, and doubles each second: a host that is called by all its tasks at once
+        would ask for the next pause.
+        """
+        passed = max(0.0, now - self._throttled_until)
+        return sys.maxsize if passed >= _STEPS * _STEP_SECONDS else 2 ** int(passed / _STEP_SECONDS)
+
+    def find_step(self, now: float) -> float | None:
+        """Return for how many seconds from a time of the loop the window stays; None for ever."""
+        passed = max(0.0, now - self._throttled_until)
+        return None if passed >= _STEPS * _STEP_SECONDS else _STEP_SECONDS - passed % _STEP_SECONDS
+
+    def note_throttled(self, seconds: float) -> None:
+        """Pause for some seconds, and begin slowly afterwards."""
+        until = asyncio.get_running_loop().time() + seconds
+        self._throttled_until = max(self._throttled_until, until)
+        self.pause(seconds)
 
     @property
     def is_throttled(self) -> bool:
@@ -143,8 +167,7 @@ class HostAdmission:
     def _remember(self, answer: GateAnswer, number: int, now: float) -> None:
         """Remember when the next requests are worth asking for."""
         if answer.throttled:
-            self._throttled_until = now + answer.throttled
-            self.pause(answer.throttled)
+            self.note_throttled(answer.throttled)
             return
         rate = self._gate.rate
         if rate is not None:
@@ -164,8 +187,6 @@ class HostAdmission:
 
     async def close_gate(self, seconds: float) -> None:
         """Tell all instances that the host asks to be left alone for some seconds."""
-        until = asyncio.get_running_loop().time() + seconds
-        self._throttled_until = max(self._throttled_until, until)
         try:
             await self._gate.close_for(seconds)
         except PyasynqError as error:

@@ -115,7 +115,7 @@ class Lane:
     async def throttle(self, seconds: float) -> None:
         """Pause the host for a while, in all instances: no task is leased, and none is started."""
         if self._admission is not None:
-            self._admission.pause(seconds)
+            self._admission.note_throttled(seconds)
             self._restart()
             await self._admission.close_gate(seconds)
 
@@ -157,12 +157,17 @@ class Lane:
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
-            now = loop.time()
-            pause = 0.0 if self._admission is None else self._admission.find_pause(now)
-            free = min(_BATCH, self._slots - len(self._running))
-            if pause > 0 or free <= 0:
+            now, slots = loop.time(), self._slots
+            pause: float | None = None
+            if self._admission is not None:
+                slots = min(slots, self._admission.find_window(now))
+                pause = self._admission.find_pause(now) or None
+            free = min(_BATCH, slots - len(self._running))
+            if free <= 0 and pause is None and self._admission is not None:
+                pause = self._admission.find_step(now)
+            if pause is not None or free <= 0:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause if pause > 0 else None):
+                    async with asyncio.timeout(pause):
                         await self._changed.wait()
                 continue
             if self._admission is not None:
