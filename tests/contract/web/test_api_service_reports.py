@@ -1,4 +1,4 @@
-"""What `/api/v1` tells of the task service: requests to hosts, commands, doors; how a command is killed."""
+"""The task service in `/api/v1`: requests to hosts, commands and doors; how a command is killed."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_a_task_that_has_waited_longer_is_archived() -> None:
 @pytest.mark.parametrize(
     "text", ["", "soon", "-5", "1" * 13, "9" * 12, "\N{ARABIC-INDIC DIGIT SEVEN}", "1.5"]
 )
-def test_a_header_that_is_no_second_is_written_again(text: str) -> None:
+def test_a_header_that_holds_nothing_of_use_is_written_again(text: str) -> None:
     """Anybody may have written it, also a time to come."""
     attempt = since(text)
     assert isinstance(put_off(attempt, 1.0), Retry)
