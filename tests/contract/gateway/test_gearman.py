@@ -106,6 +106,22 @@ async def test_a_broken_connection_is_a_crash(redis_url: str) -> None:
 
 
 @run_async
+async def test_the_queue_of_a_running_job_stays_served(redis_url: str) -> None:
+    """A worker that runs a long job is silent; without its queue the end of the job would be ignored."""
+    async with opened(redis_url) as door, connected(door) as client, connected(door, "resize") as worker:
+        handle = await client.submit("resize", b"1")
+        job, _, _ = await worker.grab()
+        served = door.door._parts.served
+        served._idle_seconds = 0
+        await served.drop_idle()
+        assert ("resize",) == served.names
+        worker.send(P.WORK_COMPLETE, job, b"x")
+        assert [handle, b"x"] == await client.expect(P.WORK_COMPLETE)
+        await served.drop_idle()
+        assert () == served.names
+
+
+@run_async
 async def test_the_handle_of_another_attempt_changes_nothing(redis_url: str) -> None:
     """Neither a made-up one, nor that of another connection, nor one that was settled."""
     async with (

@@ -67,7 +67,7 @@ class GearmanDoor:
         self._parts = DoorParts(
             client=client,
             operator=operator,
-            served=ServedQueues(redis, ConsumerConfig(concurrency=_MOST_JOBS)),
+            served=ServedQueues(redis, ConsumerConfig(concurrency=_MOST_JOBS), is_held=self._holds),
             waits=Waits(),
             list_types=list_types,
             retry_delay=retry_delay,
@@ -156,6 +156,10 @@ class GearmanDoor:
         finally:
             self._parts.sessions.discard(session)
             self._tasks.discard(task)
+
+    def _holds(self, queue: str) -> bool:
+        """Return whether a worker runs a job of a queue: it may be silent for longer than a queue may idle."""
+        return any(one.queue == queue for session in self._parts.sessions for one in session.worker.attempts)
 
     def _admits(self, text: str) -> bool:
         if not self._settings.networks:
