@@ -128,6 +128,33 @@ def test_the_guard_ends_the_children_of_a_killed_worker(service: httpx.Client, t
         wait_until(lambda: find_state(service, task) == "retry")
 
 
+def test_the_children_of_a_killed_guard_end_with_their_worker(service: httpx.Client, tmp_path: Path) -> None:
+    """Nothing would end a child that hangs: its lease lapses, and its task runs elsewhere."""
+    file = tmp_path / "pids"
+    task = enqueue(service, {"do": "sleep", "seconds": 1000, "pidfile": str(file)})
+    with working(service) as worker:
+        [number] = read_numbers(file, 1)
+        guard = Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(") ")[2].split()[1]
+        os.kill(int(guard), signal.SIGKILL)
+        assert 255 == worker.wait(30)
+        wait_until(lambda: not is_alive(number))
+    service.post(f"/v1/tasks/resize/{task}:cancel", json={})
+
+
+def test_a_task_for_a_dead_child_does_not_reach_its_successor(tmp_path: Path) -> None:
+    """It is tried again; the outcome of the next task is its own. `dead_child.php` makes the order certain."""
+    if PHP is None:
+        pytest.skip("php is missing: install php-cli and php-curl")
+    done = subprocess.run(
+        [PHP, str(Path(__file__).with_name("dead_child.php")), str(tmp_path / "runs")],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert ["/v1/attempts/dead:fail", "/v1/attempts/next:complete"] == json.loads(done.stdout)
+    assert "next" == (tmp_path / "runs").read_text("utf-8")
+
+
 def test_children_are_replaced_after_their_tasks(service: httpx.Client) -> None:
     """No task is given to a child that ends."""
     tasks = [enqueue(service, {"do": "echo", "text": "a"}) for _ in range(20)]

@@ -16,16 +16,28 @@ final class Child
         private readonly array $middlewares,
         private readonly ?int $maxTasks,
         private readonly ?int $maxMemory,
+        private readonly string $secret,
     ) {
+    }
+
+    /** What the parent sends a new child before its first task; no payload can hold it. */
+    public static function makeMark(string $secret, int $process): string
+    {
+        return $secret . pack('N', $process);
     }
 
     public function run(Pipe $parent): void
     {
-        for ($done = 1; ($leased = $parent->receive()) !== null; $done++) {
+        // Before it are tasks, or parts of them, that were sent to a child that died.
+        if (!$parent->skipTo(self::makeMark($this->secret, (int) getmypid()))) {
+            return;
+        }
+        for ($done = 1; ($message = $parent->receive()) !== null; $done++) {
+            [$number, $leased] = $message;
             [$act, $body] = $this->work($leased);
             $isLast = ($this->maxMemory !== null && memory_get_usage(true) > $this->maxMemory)
                 || ($this->maxTasks !== null && $done >= $this->maxTasks);
-            if (!$parent->send([$act, $body, $isLast]) || $isLast) {
+            if (!$parent->send([$number, $act, $body, $isLast]) || $isLast) {
                 return;
             }
         }

@@ -28,7 +28,12 @@ final class Pipe
     public function send(array $message): bool
     {
         $data = serialize($message);
-        $data = pack('N', strlen($data)) . $data;
+        return $this->write(pack('N', strlen($data)) . $data);
+    }
+
+    /** Send bytes as they are. */
+    public function write(string $data): bool
+    {
         stream_set_blocking($this->stream, true);
         while ($data !== '') {
             $written = @fwrite($this->stream, $data);
@@ -43,15 +48,33 @@ final class Pipe
     /** Wait for a message; null at the end of the other side. */
     public function receive(): ?array
     {
-        stream_set_blocking($this->stream, true);
         while (($message = $this->next()) === null) {
-            $data = @fread($this->stream, 65_536);
-            if (($data === false || $data === '') && feof($this->stream)) {
+            if (!$this->read()) {
                 return null;
             }
-            $this->received .= (string) $data;
         }
         return $message;
+    }
+
+    /** Wait for a mark, and forget it and all before it; false at the end of the other side. */
+    public function skipTo(string $mark): bool
+    {
+        while (($place = strpos($this->received, $mark)) === false) {
+            $this->received = substr($this->received, -strlen($mark));
+            if (!$this->read()) {
+                return false;
+            }
+        }
+        $this->received = substr($this->received, $place + strlen($mark));
+        return true;
+    }
+
+    private function read(): bool
+    {
+        stream_set_blocking($this->stream, true);
+        $data = @fread($this->stream, 65_536);
+        $this->received .= (string) $data;
+        return ($data !== false && $data !== '') || !feof($this->stream);
     }
 
     /** Return the messages that have arrived, without waiting; null at the end of the other side. */
@@ -71,7 +94,10 @@ final class Pipe
     /** Forget what has arrived, also parts of messages. */
     public function drain(): void
     {
-        $this->poll();
+        stream_set_blocking($this->stream, false);
+        do {
+            $data = @fread($this->stream, 65_536);
+        } while ($data !== false && $data !== '');
         $this->received = '';
     }
 

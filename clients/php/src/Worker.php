@@ -24,6 +24,8 @@ final class Worker
     /** @var array<int, Pipe> */
     private array $pipes = [];
     private ?Pipe $guard = null;
+    /** Begins the mark of a child. */
+    private readonly string $secret;
     private \CurlMultiHandle $multi;
     /** @var array<int, array{\CurlHandle, \Closure}> requests under way */
     private array $requests = [];
@@ -48,6 +50,7 @@ final class Worker
     ) {
         Requirements::check(['curl', 'json', 'pcntl', 'posix']);
         $this->address = new Address($service, $key);
+        $this->secret = random_bytes(16);
         if ($concurrency < 1 || $concurrency > 100) {
             throw new \InvalidArgumentException('concurrency: give 1 to 100 children');
         }
@@ -129,7 +132,7 @@ final class Worker
             foreach ($this->pipes as $pipe) {
                 fclose($pipe->stream);
             }
-            $child = new Child($this->handlers, $this->middlewares, $this->maxTasks, $this->maxMemory);
+            $child = new Child($this->handlers, $this->middlewares, $this->maxTasks, $this->maxMemory, $this->secret);
             (new Guard($theirs, $ends, $child->run(...)))->run();
         }
         fclose($theirs->stream);
@@ -166,23 +169,30 @@ final class Worker
     {
         $news = $this->guard->poll();
         foreach ($this->pipes as $slot => $pipe) {
-            foreach ($pipe->poll() ?? [] as [$act, $body, $isLast]) {
+            foreach ($pipe->poll() ?? [] as [$taskNumber, $act, $body, $isLast]) {
                 if ($isLast) {
                     // No task for a child that ends: its successor is told by the guard.
                     unset($this->processes[$slot]);
                 }
-                $this->settle($slot, $act, $body);
+                if (($this->tasks[$slot]['number'] ?? 0) === $taskNumber) {
+                    $this->settle($slot, $act, $body);
+                }
             }
         }
         if ($news === null) {
+            foreach ($this->processes as $process) {
+                self::killGroup($process);
+            }
             throw new \RuntimeException('the guard process has died: its tasks come back after their leases');
         }
         foreach ($news as [$what, $slot, $number]) {
             if ($what === 'born') {
+                $this->pipes[$slot]->write(Child::makeMark($this->secret, $number));
                 $this->processes[$slot] = $number;
                 continue;
             }
             unset($this->processes[$slot]);
+            $this->pipes[$slot]->drain();
             $task = $this->tasks[$slot];
             if ($task === null || $task['isSettling']) {
                 continue;
@@ -275,7 +285,8 @@ final class Worker
             'cause' => '',
             'isSettling' => false,
         ];
-        if (!$this->pipes[$slot]->send($leased)) {
+        // The child may have died since the request.
+        if (!isset($this->processes[$slot]) || !$this->pipes[$slot]->send([$number, $leased])) {
             $this->settle($slot, 'release', []);
             return;
         }
@@ -322,10 +333,16 @@ final class Worker
         }
         $this->tasks[$slot]['cause'] = $cause;
         if (isset($this->processes[$slot])) {
-            @posix_kill(-$this->processes[$slot], SIGKILL);
-            @posix_kill($this->processes[$slot], SIGKILL);
+            self::killGroup($this->processes[$slot]);
             unset($this->processes[$slot]);
         }
+    }
+
+    private static function killGroup(int $process): void
+    {
+        // The child may not have made its group yet.
+        @posix_kill(-$process, SIGKILL);
+        @posix_kill($process, SIGKILL);
     }
 
     /** @param array<string, mixed> $body */
