@@ -6,11 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-
-import httpx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +27,7 @@ class Fleet:
         environment: variables in addition to our own.
         log: the file that all of them write to.
         program: the module that is run, instead of `pyasynq worker`.
+        command: another program than Python, and its first arguments.
         may_end_with: exit codes that are not a failure; `revive` starts such a process again.
         package: where another version of the package is installed, instead of this one.
     """
@@ -42,16 +40,13 @@ class Fleet:
         log: Path,
         *,
         program: str = "",
+        command: Sequence[str] = (),
         may_end_with: frozenset[int] = frozenset(),
         package: Path | None = None,
     ) -> None:
         self._size = size
-        self._command = [
-            sys.executable,
-            "-m",
-            *([program] if program else ["pyasynq.cli", "worker"]),
-            *arguments,
-        ]
+        module = [program] if program else ["pyasynq.cli", "worker"]
+        self._command = [*(command or [sys.executable, "-m", *module]), *arguments]
         path = os.pathsep.join(
             filter(None, [str(package or _ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH")])
         )
@@ -120,12 +115,16 @@ class Fleet:
         self._start()
         return True
 
-    def revive(self) -> None:
-        """Start again what has ended with an exit code that is not a failure, as an init system does."""
-        for process in list(self._processes):
-            if process.poll() in self._may_end_with:
-                self._processes.remove(process)
-                self._start()
+    def revive(self) -> list[int]:
+        """Start again what has ended with an exit code that is not a failure, as an init system does.
+
+        Return the ids of the processes that had ended.
+        """
+        ended = [process for process in self._processes if process.poll() in self._may_end_with]
+        for process in ended:
+            self._processes.remove(process)
+            self._start()
+        return [process.pid for process in ended]
 
     def failures(self) -> Iterator[str]:
         """Name each process that ended without being killed."""
@@ -142,17 +141,3 @@ class Fleet:
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._processes.append(process)
-
-
-def wait_until_ready(port: int) -> None:
-    """Wait until an instance answers that it is ready."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            if httpx.get(f"http://127.0.0.1:{port}/ready").status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        if time.monotonic() > deadline:
-            raise SystemExit("the service does not start")
-        time.sleep(0.05)

@@ -14,32 +14,31 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import secrets
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import httpx
-import psutil
 import redis
 
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.gateway.hosted.cmd.launcher.control_group import find_own_group
-from pyasynq.inspector import Inspector
 from tests.chaos.flaky_target import FlakyTarget
-from tests.chaos.fleet import Fleet, wait_until_ready
-from tests.chaos.hosted_judge import Call, Ended, Kill, count_again, find_faults
+from tests.chaos.hosted_judge import Call, Kill, count_again, find_faults
+from tests.chaos.instances import count_unfinished, find_marked, make_instance, read_tasks, wait_until_ready
 from tests.invariants import violations
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tests.chaos.fleet import Fleet
+    from tests.chaos.hosted_judge import Ended
     from tests.invariants import RedisClient
 
 INSTANCES: Final = ("a", "b")
@@ -50,7 +49,6 @@ PATIENCE_SECONDS: Final = 900.0
 _LEFT_SECONDS: Final = 30.0
 """Time in which processes of a killed instance must have ended."""
 _BATCH: Final = 500
-_PAGE: Final = 1_000
 _MARK: Final = "CHAOS_RUN"
 """Variable by which the processes of commands are found."""
 _REQUESTS: Final = {
@@ -201,18 +199,9 @@ class HostedRun:
             (self._folder / name).mkdir()
         (self._folder / "command.sh").write_text(_SCRIPT, "utf-8")
         for name, port in zip(INSTANCES, self._ports, strict=True):
-            file = self._folder / f"service-{name}.json"
             settings = make_settings(self._url, port, self.target.ports, self._folder)
-            file.write_text(json.dumps(settings), "utf-8")
-            self._fleets[name] = stack.enter_context(
-                Fleet(
-                    1,
-                    ["service", str(file), "--no-access-log"],
-                    {"PYASYNQ_SECRET": "s" * 32, "CHAOS_INSTANCE": name, _MARK: self.mark},
-                    self._folder / "log",
-                    program="pyasynq",
-                )
-            )
+            environment = {"CHAOS_INSTANCE": name, _MARK: self.mark}
+            self._fleets[name] = stack.enter_context(make_instance(settings, self._folder, environment))
         for port in self._ports:
             wait_until_ready(port)
 
@@ -254,15 +243,10 @@ class HostedRun:
 
     def _count_left(self, client: RedisClient) -> int:
         """Return how many tasks wait or run; those whose endpoint is gone stay pending."""
-        left = 0
-        for kind in {way.partition("/")[0] for way in self.ways.values()}:
-            prefix = f"asynq:{{{kind}}}:"
-            left += int(client.llen(prefix + "active"))
-            if kind == "gone":
-                left += not client.exists(prefix + "paused")
-            else:
-                left += int(client.llen(prefix + "pending"))
-                left += sum(int(client.zcard(prefix + name)) for name in ("scheduled", "retry"))
+        kinds = {way.partition("/")[0] for way in self.ways.values()}
+        left = count_unfinished(client, kinds - {"gone"})
+        if "gone" in kinds:
+            left += int(client.llen("asynq:{gone}:active")) + (not client.exists("asynq:{gone}:paused"))
         return left
 
     def complaints(self) -> list[str]:
@@ -292,27 +276,7 @@ class HostedRun:
         own = find_own_group()
         if own is not None:
             found += [f"control group {one.name} is left" for one in own.glob("pyasynq-*")]
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get(_MARK) == self.mark:
-                    found.append(f"process {process.pid} is left: {' '.join(process.cmdline())[:100]}")
-        return found
-
-
-async def read_tasks(url: str, queues: Sequence[str]) -> dict[str, Ended]:
-    """Return all tasks of these queues, by id."""
-    tasks = {}
-    async with Inspector(url) as inspector:
-        for queue in queues:
-            for state in ("active", "pending", "scheduled", "retry", "archived", "completed"):
-                cursor = ""
-                while True:
-                    page = await inspector.walk_tasks(queue, state, cursor=cursor, page_size=_PAGE)
-                    tasks.update({one.id: Ended(str(one.state), one.retried) for one in page.tasks})
-                    cursor = page.cursor
-                    if not cursor:
-                        break
-    return tasks
+        return found + find_marked(_MARK, self.mark)
 
 
 def judge(

@@ -29,32 +29,25 @@ import redis
 from pyasynq.client import Client
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.task import Task
-from tests.chaos.fleet import Fleet, wait_until_ready
+from tests.chaos.fleet import Fleet
+from tests.chaos.instances import count_unfinished, make_instance, wait_until_ready
 from tests.chaos.limited_app import JOURNAL, NOTE, QUEUE
 from tests.chaos.limits import Note, read_journal
 from tests.invariants import violations
 from tests.ports import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.invariants import RedisClient
 
 ROADS: Final = ("app", "redis", "http", "leases")
 LIMITS: Final = (3, 6, 2, 4)
-ORDERED: Final = "ordered = true"
+ORDERED: Final = {"ordered": True}
 PATIENCE_SECONDS: Final = 1_800.0
 _SETTLED_MICROSECONDS: Final = 2_000_000
 """Time after a change in which a task may begin that was taken by the limit before it."""
 _MILLISECONDS: Final = 20
-_FILE: Final = """
-[service]
-redis = "{url}"
-listen = "127.0.0.1:{port}"
-dashboard = false
-[tasks.{queue}]
-{limit}
-max_retry = 1000
-managed = "api"
-"""
 
 
 def find_excess(journal: list[Note]) -> list[str]:
@@ -114,7 +107,7 @@ async def enqueue(url: str, tasks: int) -> None:
     assert all(made)
 
 
-def run(url: str, folder: Path, tasks: int, numbers: random.Random, limit: str) -> list[Note]:
+def run(url: str, folder: Path, tasks: int, numbers: random.Random, limit: Mapping[str, int]) -> list[Note]:
     """Run all tasks under kills and changes, and return the journal."""
     client: RedisClient
     with ExitStack() as stack:
@@ -130,7 +123,7 @@ def run(url: str, folder: Path, tasks: int, numbers: random.Random, limit: str) 
         ]
         deadline = time.monotonic() + PATIENCE_SECONDS
         turn = 0
-        while left := _count_left(client):
+        while left := count_unfinished(client, [QUEUE]):
             if time.monotonic() > deadline:
                 raise SystemExit(f"{left} tasks are left after {PATIENCE_SECONDS:.0f} s")
             print(f"\r{left:,} of {tasks:,} tasks are left ", end="", file=sys.stderr, flush=True)
@@ -144,23 +137,15 @@ def run(url: str, folder: Path, tasks: int, numbers: random.Random, limit: str) 
     return journal
 
 
-def _start_service(url: str, folder: Path, port: int, limit: str) -> Fleet:
-    file = folder / f"service-{port}.toml"
-    file.write_text(_FILE.format(url=url, port=port, queue=QUEUE, limit=limit), "utf-8")
-    secret = {"PYASYNQ_SECRET": "s" * 32}
-    return Fleet(1, ["service", str(file), "--no-access-log"], secret, folder / "log", program="pyasynq")
+def _start_service(url: str, folder: Path, port: int, limit: Mapping[str, int]) -> Fleet:
+    service = {"redis": url, "listen": f"127.0.0.1:{port}", "dashboard": False}
+    task_type = {**limit, "max_retry": 1_000, "managed": "api"}
+    return make_instance({"service": service, "tasks": {QUEUE: task_type}}, folder)
 
 
 def _start_worker(road: str, url: str, port: int, folder: Path) -> Fleet:
     arguments = [road, url, f"http://127.0.0.1:{port}"]
     return Fleet(1, arguments, {}, folder / "log", program="tests.chaos.service_worker")
-
-
-def _count_left(client: RedisClient) -> int:
-    """Return how many tasks wait or run."""
-    prefix = f"asynq:{{{QUEUE}}}:"
-    lists = [client.llen(prefix + name) for name in ("pending", "active")]
-    return sum(map(int, [*lists, *(client.zcard(prefix + name) for name in ("scheduled", "retry"))]))
 
 
 def _kill_one(client: RedisClient, fleet: Fleet) -> None:
@@ -197,7 +182,7 @@ def main() -> int:
     arguments = parser.parse_args()
     begun = time.monotonic()
     with EmbeddedServer() as server, tempfile.TemporaryDirectory(prefix="pyasynq-chaos-") as name:
-        limit = ORDERED if arguments.ordered else f"max_run = {LIMITS[0]}"
+        limit: Mapping[str, int] = ORDERED if arguments.ordered else {"max_run": LIMITS[0]}
         journal = run(server.url, Path(name), arguments.tasks, random.Random(arguments.seed), limit)
         with redis.Redis.from_url(server.url) as client:
             faults = violations(client)

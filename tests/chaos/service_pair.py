@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import random
 import sys
 import tempfile
@@ -23,26 +22,27 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
 import redis
 
 from pyasynq.embedded import EmbeddedServer
-from tests.chaos.fleet import Fleet, wait_until_ready
-from tests.chaos.hosted import KILL_SECONDS, read_tasks
+from tests.chaos.hosted import KILL_SECONDS
+from tests.chaos.instances import PatientSession, make_instance, read_tasks, wait_until_ready
 from tests.invariants import violations
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tests.chaos.fleet import Fleet
+
 QUEUE: Final = "pair"
 PRODUCERS: Final = 4
 WORKERS: Final = 4
 _REST_SECONDS: Final = 0.02
 """Time between two tasks of a producer."""
-_AGAIN_SECONDS: Final = 0.1
 _REQUEST_SECONDS: Final = 30.0
 _LEASE_SECONDS: Final = 10
 _LIMIT: Final = 10
@@ -102,7 +102,7 @@ class PairLoad:
         numbers: draws how long tasks take.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, numbers: random.Random) -> None:
+    def __init__(self, session: PatientSession, numbers: random.Random) -> None:
         self.acknowledged: set[str] = set()
         self.runs: Counter[str] = Counter()
         self.completed: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class PairLoad:
         while not self.is_over.is_set():
             task_id = f"task-{next(self._made)}"
             body = {"type": QUEUE, "payload": task_id, "options": {"task_id": task_id}}
-            status, _ = await self._ask("/v1/tasks", body, {"Idempotency-Key": task_id})
+            status, _ = await self._session.ask("/v1/tasks", body, {"Idempotency-Key": task_id})
             if status not in {200, 201, 409}:
                 raise SystemExit(f"{task_id} was answered {status}")
             self.acknowledged.add(task_id)
@@ -127,22 +127,12 @@ class PairLoad:
         """Lease tasks, run them, and complete each."""
         body = {"queues": [QUEUE], "wait": 1, "lease": _LEASE_SECONDS, "limit": _LIMIT}
         while True:
-            status, answer = await self._ask("/v1/leases", body)
+            status, answer = await self._session.ask("/v1/leases", body)
             for task in answer["tasks"] if status == 200 else ():
                 self.runs[task["payload"]] += 1
                 await asyncio.sleep(self._numbers.randint(0, _MILLISECONDS) / 1_000)
-                status, _ = await self._ask(f"/v1/attempts/{task['token']}:complete", {})
+                status, _ = await self._session.ask(f"/v1/attempts/{task['token']}:complete", {})
                 self.completed[task["payload"]] += status == 204
-
-    async def _ask(self, path: str, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        """Send a request until an instance has answered it."""
-        while True:
-            with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
-                async with self._session.post(path, json=body, headers=headers) as answer:
-                    content = await answer.read()
-                    if answer.status < 500:
-                        return answer.status, json.loads(content or b"null")
-            await asyncio.sleep(_AGAIN_SECONDS)
 
 
 async def run_pair(
@@ -152,13 +142,10 @@ async def run_pair(
     timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
     async with (
         RoundRobin(ports) as front,
-        aiohttp.ClientSession(
-            f"http://127.0.0.1:{front.port}",
-            connector=aiohttp.TCPConnector(force_close=True),
-            timeout=timeout,
-        ) as session,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True), timeout=timeout) as session,
     ):
-        load = PairLoad(session, numbers)
+        patient = PatientSession(session, itertools.repeat(f"http://127.0.0.1:{front.port}"))
+        load = PairLoad(patient, numbers)
         producing = [asyncio.create_task(load.produce()) for _ in range(PRODUCERS)]
         working = [asyncio.create_task(load.work()) for _ in range(WORKERS)]
         kills = 0
@@ -189,12 +176,9 @@ def start_pair(stack: ExitStack, url: str, folder: Path) -> tuple[list[int], lis
     ports = [free_port(), free_port()]
     fleets = []
     for port in ports:
-        file = folder / f"service-{port}.json"
         service = {"redis": url, "listen": f"127.0.0.1:{port}", "dashboard": False}
-        file.write_text(json.dumps({"service": service, "tasks": {QUEUE: {"retention": "24h"}}}), "utf-8")
-        arguments = ["service", str(file), "--no-access-log"]
-        secret = {"PYASYNQ_SECRET": "s" * 32}
-        fleets.append(stack.enter_context(Fleet(1, arguments, secret, folder / "log", program="pyasynq")))
+        settings = {"service": service, "tasks": {QUEUE: {"retention": "24h"}}}
+        fleets.append(stack.enter_context(make_instance(settings, folder)))
     for port in ports:
         wait_until_ready(port)
     return ports, fleets

@@ -12,7 +12,7 @@ from tests.chaos.hosted_judge import Call, Ended, Kill, find_faults
 from tests.chaos.service_pair import PairLoad, find_losses
 
 if TYPE_CHECKING:
-    import aiohttp
+    from tests.chaos.instances import PatientSession
 
 MAX_RETRY = 2
 DONE = Ended("completed", 0)
@@ -94,7 +94,7 @@ def test_each_way_is_drawn() -> None:
 
 def test_two_instances_lose_nothing_and_complete_nothing_twice() -> None:
     """A second run alone violates nothing: its lease may have lapsed."""
-    load = PairLoad(cast("aiohttp.ClientSession", None), random.Random(1))
+    load = PairLoad(cast("PatientSession", None), random.Random(1))
     load.acknowledged = {"a", "b"}
     load.runs.update(["a", "a", "b"])
     load.completed.update(["a", "b"])
