@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq.client import Client
 from pyasynq.gateway.doors.gearman.packets import PacketType as P
-from pyasynq.task import TaskInfo, TaskState
+from pyasynq.task import Task, TaskInfo, TaskState
 from tests.fix_gearman import connected, opened
+from tests.fix_proxy import Proxy
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -119,6 +121,26 @@ async def test_the_queue_of_a_running_job_stays_served(redis_url: str) -> None:
         assert [handle, b"x"] == await client.expect(P.WORK_COMPLETE)
         await served.drop_idle()
         assert () == served.names
+
+
+@run_async
+async def test_a_worker_sleeps_while_redis_is_away(redis_url: str) -> None:
+    """An error, which gearmand never sends, would end programs like `while ($worker->work());`."""
+    with Proxy(redis_url) as proxy:
+        async with opened(proxy.url) as door, connected(door, "resize") as worker:
+            assert P.NO_JOB is (await worker.ask(P.GRAB_JOB))[0]
+            proxy.refuse()
+            proxy.cut_all()
+            assert P.NO_JOB is (await worker.ask(P.GRAB_JOB))[0]
+            worker.send(P.PRE_SLEEP)
+            proxy.refuse(False)
+            async with Client(redis_url) as client:
+                await client.enqueue(Task("resize", b"1", queue="resize"))
+            await worker.expect(P.NOOP)
+            job, _, workload = await worker.grab()
+            assert b"1" == workload
+            worker.send(P.WORK_COMPLETE, job, b"")
+            assert (P.ECHO_RES, [b"settled"]) == await worker.ask(P.ECHO_REQ, b"settled")
 
 
 @run_async

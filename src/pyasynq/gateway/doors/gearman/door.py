@@ -158,7 +158,7 @@ class GearmanDoor:
             self._tasks.discard(task)
 
     def _holds(self, queue: str) -> bool:
-        """Return whether a worker runs a job of a queue: it may be silent for longer than a queue may idle."""
+        """Return whether a worker runs a job of a queue; it may be silent for as long as it likes."""
         return any(one.queue == queue for session in self._parts.sessions for one in session.worker.attempts)
 
     def _admits(self, text: str) -> bool:

@@ -199,7 +199,11 @@ class WorkerSide:
         attempt, self._reserved = self._reserved, None
         await self._wake()
         if attempt is None and not self._parts.waits.is_ending:
-            attempt = await self._lease(wait=0)
+            try:
+                attempt = await self._lease(wait=0)
+            except PyasynqError as error:
+                # Without a job the worker sleeps until Redis is back; an error would end its program.
+                _log.debug("a Gearman worker gets no job: %s", visible(error))
         if attempt is None:
             self._send(PacketType.NO_JOB)
             return
