@@ -65,4 +65,4 @@ while (count(paths($worker)) < 2) {
     call($worker, 'hearChildren');
     usleep(1_000);
 }
-echo json_encode(paths($worker));
+echo json_encode(['paths' => paths($worker), 'timers' => array_keys(field($worker, 'timers')->getValue($worker))]);

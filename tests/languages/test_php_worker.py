@@ -139,20 +139,28 @@ def test_the_children_of_a_killed_guard_end_with_their_worker(service: httpx.Cli
         assert 255 == worker.wait(30)
         wait_until(lambda: not is_alive(number))
     service.post(f"/v1/tasks/resize/{task}:cancel", json={})
+    wait_until(lambda: find_state(service, task) == "retry")
+
+
+def run_dead_child(runs: Path) -> dict[str, list[str]]:
+    """Return what a worker did that sent one task to a dead child, and the next one to its successor."""
+    if PHP is None:
+        pytest.skip("php is missing: install php-cli and php-curl")
+    script = str(Path(__file__).with_name("dead_child.php"))
+    done = subprocess.run([PHP, script, str(runs)], check=True, capture_output=True, timeout=60)
+    return dict(json.loads(done.stdout))
 
 
 def test_a_task_for_a_dead_child_does_not_reach_its_successor(tmp_path: Path) -> None:
-    """It is tried again; the outcome of the next task is its own. `dead_child.php` makes the order certain."""
-    if PHP is None:
-        pytest.skip("php is missing: install php-cli and php-curl")
-    done = subprocess.run(
-        [PHP, str(Path(__file__).with_name("dead_child.php")), str(tmp_path / "runs")],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    assert ["/v1/attempts/dead:fail", "/v1/attempts/next:complete"] == json.loads(done.stdout)
+    """It is tried again; the outcome of the next task is its own."""
+    done = run_dead_child(tmp_path / "runs")
+    assert ["/v1/attempts/dead:fail", "/v1/attempts/next:complete"] == done["paths"]
     assert "next" == (tmp_path / "runs").read_text("utf-8")
+
+
+def test_the_timers_of_a_task_go_with_it(tmp_path: Path) -> None:
+    """Otherwise each task of the last half hour, its timeout, would cost memory and time."""
+    assert ["extend 0", "deadline 0"] == run_dead_child(tmp_path / "runs")["timers"]
 
 
 def test_children_are_replaced_after_their_tasks(service: httpx.Client) -> None:

@@ -29,7 +29,7 @@ final class Worker
     private \CurlMultiHandle $multi;
     /** @var array<int, array{\CurlHandle, \Closure}> requests under way */
     private array $requests = [];
-    /** @var array<int, array{float, \Closure}> what runs later */
+    /** @var array<int|string, array{float, \Closure}> what runs later; a slot's timers replace those of its last task */
     private array $timers = [];
     private bool $isPolling = false;
     private ?\CurlHandle $poll = null;
@@ -290,13 +290,13 @@ final class Worker
             $this->settle($slot, 'release', []);
             return;
         }
-        $this->later($this->lease / 3, fn () => $this->extend($slot, $number));
+        $this->later($this->lease / 3, fn () => $this->extend($slot, $number), "extend $slot");
         $left = (new \DateTimeImmutable($leased['deadline']))->format('U.u') - microtime(true);
         $this->later(max(0.0, $left), function () use ($slot, $number): void {
             if (($this->tasks[$slot]['number'] ?? 0) === $number) {
                 $this->kill($slot, 'timed-out');
             }
-        });
+        }, "deadline $slot");
     }
 
     private function extend(int $slot, int $number): void
@@ -321,7 +321,7 @@ final class Worker
                 $this->kill($slot, 'lost');
                 return;
             }
-            $this->later($pause, fn () => $this->extend($slot, $number));
+            $this->later($pause, fn () => $this->extend($slot, $number), "extend $slot");
         });
     }
 
@@ -376,9 +376,15 @@ final class Worker
         });
     }
 
-    private function later(float $seconds, \Closure $call): void
+    /** Call a function later; with a name, in place of the former one of this name. */
+    private function later(float $seconds, \Closure $call, ?string $name = null): void
     {
-        $this->timers[] = [microtime(true) + $seconds, $call];
+        $timer = [microtime(true) + $seconds, $call];
+        if ($name === null) {
+            $this->timers[] = $timer;
+        } else {
+            $this->timers[$name] = $timer;
+        }
     }
 
     private function ask(string $path, mixed $body, float $seconds, \Closure $then): \CurlHandle
