@@ -63,6 +63,13 @@ final class Guard
         }
         if ($process === 0) {
             posix_setsid();
+            // The worker must see the end of this guard, also while a child lives.
+            fclose($this->parent->stream);
+            foreach ($this->pipes as $other => $pipe) {
+                if ($other !== $slot) {
+                    fclose($pipe->stream);
+                }
+            }
             ($this->work)($this->pipes[$slot]);
             exit(0);
         }
