@@ -123,6 +123,7 @@ async def test_the_queue_of_a_running_job_stays_served(redis_url: str) -> None:
         assert () == served.names
 
 
+@pytest.mark.long
 @run_async
 async def test_a_worker_sleeps_while_redis_is_away(redis_url: str) -> None:
     """An error, which gearmand never sends, would end programs like `while ($worker->work());`."""
