@@ -164,6 +164,9 @@ chaos-hosted: $(STAMP) ## requests and commands on two instances of the task ser
 chaos-service-pair: $(STAMP) ## two instances of the task service behind a round robin, one killed every 5 s [MINUTES=10 SEED=1]
 	@$(PYTHON) -m tests.chaos.service_pair --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
+chaos-race: $(STAMP) ## 100,000 tasks through 50 PHP workers, and a kill every 200 ms; none may be lost [PROFILE=short TASKS=100000 SEED=1]
+	@$(PYTHON) -m tests.chaos.race --profile $(PROFILE) $(if $(TASKS),--tasks $(TASKS)) $(if $(SEED),--seed $(SEED))
+
 chaos-schedulers: $(STAMP) ## three schedulers, two of them killed: each tick is enqueued once (1 minute)
 	@$(PYTHON) -m tests.chaos.schedulers
 

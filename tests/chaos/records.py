@@ -72,6 +72,8 @@ class Run:
     how: What | None = None
     """`FINISHED`, `FAILED`, `BROKEN_OFF` or `CRASHING`; None if its process did not live to tell."""
     settled: float | None = None
+    attempt: str = ""
+    """What its worker knows the attempt by, if it wrote that down."""
 
 
 @dataclass(slots=True)
@@ -154,7 +156,7 @@ def _read_process(pid: int, lines: Iterable[list[str]], history: History) -> Non
             touched = frozenset(() if subject == "all" else map(int, subject.split(",")))
             history.faults.append(Fault(name, at, float(ended), touched))
         elif what is What.STARTED:
-            last[subject] = run = Run(pid, at)
+            last[subject] = run = Run(pid, at, attempt="".join(rest))
             history.runs[subject].append(run)
         elif what is What.SETTLED:
             # Without a finished run a task was put back.
