@@ -59,7 +59,7 @@ PRODUCERS: Final = 200
 _PROCESSES_OF_PRODUCERS: Final = 2
 _CHILDREN: Final = 2
 """Number of children of each program of the package."""
-_WEIGHTS: Final = {CHILD: 6, GEARMAN: 6, PARENT: 3, GUARD: 3, SERVICE: 1, REDIS: 1}
+_WEIGHTS: Final = {CHILD: 6.0, GEARMAN: 6.0, PARENT: 3.0, GUARD: 3.0}
 """How often each kind is killed. Instances and Redis are killed only while all of them are well."""
 _REDIS_AWAY_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.1
@@ -82,6 +82,7 @@ class RaceProfile:
         rest: seconds between two tasks of a producer, on average.
         lease: seconds of a lease.
         patience: seconds in which the last tasks must end after the last kill.
+        outages: weight of kills of an instance, and of Redis: what all workers notice.
         engine: settings of the service's engine that are changed.
     """
 
@@ -90,6 +91,7 @@ class RaceProfile:
     rest: float
     lease: int
     patience: float
+    outages: float
     engine: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -102,8 +104,8 @@ _QUICK: Final = {
     "silence_least": 0.1,
 }
 PROFILES: Final = {
-    "long": RaceProfile(100_000, 50, 0.5, 30, 300.0),
-    "short": RaceProfile(2_000, 10, 1.0, 6, 120.0, _QUICK),
+    "long": RaceProfile(100_000, 50, 0.5, 30, 300.0, 0.3),
+    "short": RaceProfile(2_000, 10, 1.0, 6, 120.0, 1.0, _QUICK),
 }
 
 
@@ -314,8 +316,9 @@ class Race:
 
     def _kill_one(self) -> None:
         """Kill something of a drawn kind; if there is none, of another kind."""
-        kinds = list(_WEIGHTS)
-        first = self._numbers.choices(kinds, list(_WEIGHTS.values()))[0]
+        outages = self._profile.outages
+        weights = _WEIGHTS | {SERVICE: outages, REDIS: outages}
+        [first] = self._numbers.choices(list(weights), list(weights.values()))
         children = list_children()
         for kind in (first, CHILD, GEARMAN):
             kill: Callable[[Mapping[int, list[int]]], bool] = {

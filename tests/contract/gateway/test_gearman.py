@@ -116,11 +116,11 @@ async def test_the_queue_of_a_running_job_stays_served(redis_url: str) -> None:
         served = door.door._parts.served
         served._idle_seconds = 0
         await served.drop_idle()
-        assert ("resize",) == served.names
+        assert ["resize"] == list(served.names)
         worker.send(P.WORK_COMPLETE, job, b"x")
         assert [handle, b"x"] == await client.expect(P.WORK_COMPLETE)
         await served.drop_idle()
-        assert () == served.names
+        assert [] == list(served.names)
 
 
 @pytest.mark.long
