@@ -64,7 +64,7 @@ _WEIGHTS: Final = {CHILD: 6.0, GEARMAN: 6.0, PARENT: 3.0, GUARD: 3.0}
 _REDIS_AWAY_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.1
 _PHP_FAILED: Final = 255
-"""Exit code of PHP after an exception that nobody has caught."""
+"""Exit code of PHP after an uncaught exception."""
 _PHP: Final = Path(__file__).with_name("php")
 _MARK: Final = "CHAOS_RUN"
 _SHOWN: Final = 30

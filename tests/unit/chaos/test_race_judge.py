@@ -86,7 +86,7 @@ def test_a_second_run_without_a_kill_is_told() -> None:
 
 @pytest.mark.parametrize("cause", [CHILD, GEARMAN])
 def test_a_kill_that_the_service_is_told_explains_a_second_run_at_once(cause: str) -> None:
-    """Of its process only, from the begin of the run to its settle."""
+    """It met the process of the run, and came between its begin and its settle."""
     runs = run(7, 10, ends=False), run(8, 11)
     assert ([], {cause: 1}) == (
         (verdict := judge(*runs, kills=(kill(cause, 10.5, 7),))).faults,
