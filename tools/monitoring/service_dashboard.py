@@ -91,8 +91,9 @@ SERVICE_DASHBOARD: Final = Dashboard(
         Panel("Answers of hosts", quantiles(f"{_SERVICE}_delivery_seconds", "host", _HOST), "s"),
         Panel(
             "Throttled hosts",
-            (Line(f"max by (host) ({_SERVICE}_host_throttled{{{_HOST}}})", "{{host}}"),),
-            text="1 while a host has asked to be left alone: its tasks wait, and spend no retries.",
+            (Line(f"max by (host) ({_SERVICE}_host_throttled)", "{{host}}"),),
+            text="1 while a host has asked to be left alone: its tasks wait, and spend no retries."
+            " All hosts by the names of their limits, which may lack the port.",
         ),
         Panel(
             "Commands a second by outcome",
