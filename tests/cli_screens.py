@@ -104,7 +104,6 @@ def fill(client: RedisClient, url: str) -> None:
     _fill_queues(client, now)
     _fill_failures(client, now)
     _announce(client, url, datetime.fromtimestamp(now, UTC))
-    asyncio.run(_report_service(url, now))
 
 
 def _fill_queues(client: RedisClient, now: int) -> None:
@@ -281,6 +280,9 @@ def record(url: str) -> str:
     client.hset(queue_keys("mail").task(make_id(301)), "pending_since", since)
     parts = [HEAD]
     for text, command in _COMMANDS:
+        if command[0] in {"delivery", "command", "door"}:
+            # A report that is not repeated for a while is of a lost instance.
+            asyncio.run(_report_service(url, int(time.time())))
         shown = run(url, *command)
         parts.append(f"\n{text}\n\n```console\n{shown}```\n")
     return "".join(parts)
