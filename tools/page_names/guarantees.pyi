@@ -1,0 +1,3 @@
+from pyasynq import CoroutineTask
+
+deliver: CoroutineTask[..., None]

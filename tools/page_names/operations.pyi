@@ -1,0 +1,4 @@
+from pyasynq.operations import OperationPreview, Targets
+
+preview: OperationPreview
+targets: Targets

@@ -1,0 +1,3 @@
+from pyasynq import EnqueuedTask
+
+handle: EnqueuedTask[dict[str, int]]

@@ -1,0 +1,5 @@
+from pyasynq.sdk import RunningWorker
+
+API_KEY: str
+
+async def start() -> RunningWorker: ...

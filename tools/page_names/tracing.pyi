@@ -1,0 +1,3 @@
+from pyasynq import Mux
+
+mux: Mux
