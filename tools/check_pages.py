@@ -17,8 +17,8 @@ import inspect
 import os
 import re
 import subprocess
-import sys
 import symtable
+import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -35,7 +35,9 @@ FOLDER: Final = ".mypy_cache/pages"
 STANDARD: Final = {
     **dict.fromkeys(("asyncio", "json"), "import {}"),
     **dict.fromkeys(("UTC", "date", "datetime", "timedelta"), "from datetime import {}"),
-    **dict.fromkeys(("AsyncGenerator", "AsyncIterator", "Awaitable", "Callable"), "from collections.abc import {}"),
+    **dict.fromkeys(
+        ("AsyncGenerator", "AsyncIterator", "Awaitable", "Callable"), "from collections.abc import {}"
+    ),
     "asynccontextmanager": "from contextlib import {}",
     "dataclass": "from dataclasses import {}",
     "Literal": "from typing import {}",
@@ -107,10 +109,11 @@ def awaits(source: str) -> bool:
 
 
 def wrap_awaits(source: str) -> tuple[str, int]:
-    """Return a block as a module, and the number of lines that it begins before the block's first line.
+    """Return a block as a module, and how many lines more it has.
 
-    Statements from the first one that awaits become the body of a coroutine function. A blank line or a comment
-    before them becomes its head. Without such a line, the function has the whole block and one line more.
+    Statements from the first one that awaits become the body of a coroutine function. A blank line or a
+    comment before them becomes its head. Without such a line, the function has the whole block and a line
+    more.
     """
     lines = source.splitlines()
     for statement in ast.parse(source).body:
@@ -211,7 +214,9 @@ class Page:
     def _rewrite_imports(self, source: str, named: Iterable[str]) -> str:
         """Let imports of modules that are blocks of this page find them."""
         for top in named:
-            source = re.sub(rf"^(\s*)from {top}([. ])", rf"\1from {self.package}.{top}\2", source, flags=re.M)
+            source = re.sub(
+                rf"^(\s*)from {top}([. ])", rf"\1from {self.package}.{top}\2", source, flags=re.MULTILINE
+            )
         return source
 
     def _build(self, block: Block, source: str, known: Mapping[str, str], lines_before: int) -> str:

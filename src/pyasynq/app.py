@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
 
 from pyasynq._app.declaration import Declaration
 from pyasynq._app.queue_rules import DeclaredQueues, QueueRules
-from pyasynq._app.registry import Registry
+from pyasynq._app.registry import AppRouter, Registry
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._call_shape import describe_function, takes
@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from pyasynq._app.decorators import TaskDecorator
     from pyasynq._app.providers import Providers
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
-    from pyasynq._engine.handlers.group_routes import DeclaredAggregator
     from pyasynq._engine.handlers.middleware import Middleware
-    from pyasynq._engine.handlers.routes import Executor, Route
+    from pyasynq._engine.handlers.routes import Executor
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import GroupAggregator, SchedulerConfig, ServerConfig
@@ -355,7 +354,7 @@ class App(Scheduling):
     @property
     def queues(self) -> tuple[str, ...]:
         """Names of the queues that the declared and the scheduled tasks go to, sorted."""
-        return tuple(sorted({*self._registry.queues, *self.scheduled_queues}))
+        return tuple(sorted({*self._registry.queues, *self._scheduled_queues}))
 
     @property
     def worker(self) -> WorkerConfig:
@@ -369,7 +368,7 @@ class App(Scheduling):
         """
         return self._queues.settings(sorted({*self.queues, *self._queues.names, DEFAULT_QUEUE}))
 
-    def complete(self, config: ServerConfig) -> ServerConfig:
+    def _complete(self, config: ServerConfig) -> ServerConfig:
         """Return a worker's settings with the queues that it serves, and their declared limits."""
         if not isinstance(config, WorkerConfig):
             return config
@@ -441,16 +440,6 @@ class App(Scheduling):
         getattr(self._hooks, kind).append(hook)
         return hook
 
-    @property
-    def providers(self) -> Providers:
-        """Providers of the handlers' dependencies; for typed tasks."""
-        return self._registry.providers
-
-    @property
-    def hooks(self) -> Hooks:
-        """The hooks of the app, which the server calls."""
-        return self._hooks
-
     # Running.
 
     def load(self) -> None:
@@ -464,25 +453,21 @@ class App(Scheduling):
             importlib.import_module(module)
         self._registry.compile()
 
-    def route(self, task_type: str) -> Route | None:
-        """Return how to run tasks of this type; for the server."""
-        return self._registry.route(task_type)
-
-    def routes(self) -> Iterable[Route]:
-        """Return the routes of all tasks; for the server."""
-        return self._registry.routes()
-
-    def types(self) -> Iterable[str]:
-        """Return the types of all tasks; for the server."""
-        return self._registry.types()
-
     def describe_types(self) -> Iterable[TaskTypeInfo]:
-        """Return a description of each task, which servers publish; for the server."""
+        """Return a description of each task: its JSON Schema, queue, options and docstring, for tools.
+
+        Raises:
+            ConfigurationError: for an annotation that cannot be resolved.
+        """
         return self._registry.describe_types(self._version)
 
-    def aggregators(self) -> Mapping[str, DeclaredAggregator]:
-        """Return the aggregators by the names of their groups; for the server."""
-        return self._registry.aggregators
+    def __pyasynq_router__(self) -> AppRouter:
+        """Return the interface of this app to servers."""
+        return AppRouter(self._registry, self._hooks, self._version)
+
+    @property
+    def _providers(self) -> Providers:
+        return self._registry.providers
 
     def server(self, config: ServerConfig | None = None, *, with_scheduler: bool = False) -> Server:
         """Return a server with this app's lifespan, for programs with an event loop of their own.
@@ -501,7 +486,7 @@ class App(Scheduling):
 
         self.load()
         scheduler = self.scheduler() if with_scheduler else None
-        config = self.complete(self._worker if config is None else config)
+        config = self._complete(self._worker if config is None else config)
         server = Server(
             self.url,
             config,
@@ -538,7 +523,7 @@ class App(Scheduling):
     @asynccontextmanager
     async def _working(self, scheduler: Scheduler | None) -> AsyncGenerator[Any, None]:
         """Enter the lifetime and call the hooks of a worker's start; at the end those of its stop."""
-        async with self.lifetime(scheduler) as state:
+        async with self._lifetime(scheduler) as state:
             await self._call_worker_hooks(self._hooks.start)
             try:
                 yield state
@@ -551,7 +536,7 @@ class App(Scheduling):
         await call_hooks(hooks)
 
     @asynccontextmanager
-    async def lifetime(self, scheduler: Scheduler | None = None) -> AsyncGenerator[Any, None]:
+    async def _lifetime(self, scheduler: Scheduler | None = None) -> AsyncGenerator[Any, None]:
         """Enter the lifespan and a scheduler, for a process that runs tasks; yields the lifespan's value.
 
         The app's connections are closed at the end.
@@ -564,7 +549,7 @@ class App(Scheduling):
                 if scheduler is not None:
                     await stack.enter_async_context(scheduler)
                 # After the lifespan, which may prepare what providers need, and closed before it.
-                await stack.enter_async_context(self.providers.for_worker())
+                await stack.enter_async_context(self._providers.for_worker())
                 yield state
         finally:
             await self.close()

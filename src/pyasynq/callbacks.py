@@ -50,7 +50,7 @@ class Callback:
             if not is_whole(value, least) or value >= 1 << 31:
                 raise InvalidOptionError(name, value, f"must be a whole number of at least {least}")
 
-    def as_callback(self) -> Self:
+    def __pyasynq_callback__(self) -> Self:
         """Return this callback."""
         return self
 
@@ -59,7 +59,7 @@ class Callback:
 class HasCallback(Protocol):
     """Anything that `on_finished` takes: a `Callback`, or a typed task of an app."""
 
-    def as_callback(self) -> Callback:
+    def __pyasynq_callback__(self) -> Callback:
         """Return the callback to enqueue."""
 
 
@@ -74,4 +74,4 @@ def read_callback(name: str, value: object) -> Callback:
         raise InvalidOptionError(
             name, value, "must be a task of the app, or Callback(type, queue) for one that is elsewhere"
         )
-    return value.as_callback()
+    return value.__pyasynq_callback__()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyasynq._clock import Clock
-    from pyasynq._engine.handlers.routes import Handler, Router
+    from pyasynq._engine.handlers.routes import Handler, Router, RouterSource
     from pyasynq._engine.supervisor.death_notes import DeathEvent
     from pyasynq._redis.clients import RedisSource
     from pyasynq.limits import Queue
@@ -142,7 +142,7 @@ class Server:
         """Return the number of outcomes that Redis has not confirmed."""
         return 0 if self._engine is None else self._engine.unwritten
 
-    async def start(self, handler: Router | Handler) -> None:
+    async def start(self, handler: RouterSource | Router | Handler) -> None:
         """Start to work, and return.
 
         Args:
@@ -284,7 +284,7 @@ class Server:
         if self._closing is None and self._engine is not None and self._engine.ready:
             self._closing = asyncio.ensure_future(self._shut_down(self._engine))
 
-    async def run(self, handler: Router | Handler, *, signals: bool = True) -> int:
+    async def run(self, handler: RouterSource | Router | Handler, *, signals: bool = True) -> int:
         """Work until stopped by a signal, `request_shutdown`, burst or max_tasks; return the exit code.
 
         Args:
@@ -307,7 +307,7 @@ class Server:
         return self.exit_code
 
     async def _start_unless_closed(
-        self, handler: Router | Handler, close_asked: asyncio.Future[None]
+        self, handler: RouterSource | Router | Handler, close_asked: asyncio.Future[None]
     ) -> bool:
         """Start, or cancel the start when told to close; return whether it has started."""
         start = asyncio.ensure_future(self.start(handler))
@@ -328,7 +328,7 @@ class Server:
 
     def run_forever(
         self,
-        handler: Router | Handler,
+        handler: RouterSource | Router | Handler,
         *,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> int:
@@ -344,7 +344,7 @@ class Server:
         self._owns_process = True
         return self._watch.run_process(lambda: self._run_as_main(handler), "worker", loop_factory)
 
-    async def _run_as_main(self, handler: Router | Handler) -> int:
+    async def _run_as_main(self, handler: RouterSource | Router | Handler) -> int:
         code = await self.run(handler)
         await self._watch.clear_loop(parse_seconds("cancel_timeout", self.config.cancel_timeout), code)
         return code

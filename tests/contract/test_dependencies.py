@@ -199,7 +199,7 @@ def test_a_test_replaces_a_provider() -> None:
     ran = ["fake open", "begin on fake", "transaction on fake, no pool", "commit", "fake close"]
     assert ran == log[:5]
     assert "no pool" not in "".join(log[5:])
-    assert {} == app.providers.overrides
+    assert {} == app._providers.overrides
 
 
 @run_async
@@ -291,7 +291,7 @@ async def test_attempts_that_want_a_dependency_of_the_worker_at_once_share_it() 
     async def act(one: object = depends(slow, per="worker")) -> int:
         return id(one)
 
-    async with app.providers.for_worker():
+    async with app._providers.for_worker():
         calls = [asyncio.ensure_future(act()) for _ in range(3)]
         await asyncio.sleep(0)
         gate.set()
@@ -309,10 +309,10 @@ def test_the_program_of_a_child_has_the_route_with_dependencies() -> None:
         return connection
 
     async def run() -> str:
-        owner, lifespan = act.hosted_lifespan()
+        owner, lifespan = act.__pyasynq_lifespan__()
         assert owner is app
         async with lifespan:
-            return str(await app.providers._get(act._declaration.dependencies["connection"], None, {}))  # type: ignore[arg-type]
+            return str(await app._providers._get(act._declaration.dependencies["connection"], None, {}))  # type: ignore[arg-type]
 
     assert "connection" == asyncio.run(run())
     assert ["open", "close"] == log

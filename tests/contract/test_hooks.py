@@ -295,7 +295,7 @@ async def test_hooks_of_tasks_in_child_processes_run_in_the_worker(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hook gets the error that the handler raised in the child process."""
-    monkeypatch.setattr(work.app, "_hooks", type(work.app.hooks)())
+    monkeypatch.setattr(work.app, "_hooks", type(work.app._hooks)())
     calls = listen(work.app)
     async with serving(redis_url, work.app) as running:
         await running.client.enqueue("double", b'{"order": {"number": "four"}}', task_id="a", max_retry=0)
@@ -389,7 +389,7 @@ async def test_hooks_that_are_too_slow_do_not_fill_the_memory(
         called.append(end.task_id)
 
     events = Events()
-    runner = hook_runner.HookRunner(app.hooks, events)
+    runner = hook_runner.HookRunner(app._hooks, events)
     for number in range(6):
         events.emit(TaskFinished("q", str(number), "t", 0, 1, Outcome.SUCCEEDED, 0.1, None))
     gate.set()
@@ -414,7 +414,7 @@ async def test_the_end_of_a_worker_gives_hooks_their_time_and_no_more(
         await endless()
 
     events = Events()
-    runner = hook_runner.HookRunner(app.hooks, events)
+    runner = hook_runner.HookRunner(app._hooks, events)
     for number in range(3):
         events.emit(TaskFinished("q", str(number), "t", 0, 1, Outcome.RETRIED, 0.1, ValueError()))
     await runner.close(lambda: 0.0)  # type: ignore[arg-type] # as above
@@ -426,7 +426,7 @@ def test_an_app_without_hooks_for_successes_asks_for_no_event_of_them() -> None:
 
     async def attach(app: App) -> tuple[bool, bool]:
         events = Events()
-        hook_runner.HookRunner(app.hooks, events)
+        hook_runner.HookRunner(app._hooks, events)
         return events.wants(TaskFinished), events.wants_routine(TaskFinished)
 
     errors, successes = App(), App()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 import pytest
 
 from pyasynq._app.client_middleware import blocking_middleware
+from pyasynq._app.typed_task import CoroutineTask, PlainTask
 from pyasynq._engine.handlers.routes import AttemptRules, HandlerRules
 from pyasynq.app import App
 from pyasynq.config import ServerConfig
@@ -115,6 +116,11 @@ async def deliver(user_id: int, template: str = "welcome") -> str:
 def resize(path: str) -> bytes:
     """A plain handler."""
     return path.encode()
+
+
+def route_in(app: App, task_type: str) -> Route | None:
+    """Return the route by which a server runs tasks of a type."""
+    return app.__pyasynq_router__().route(task_type)
 
 
 async def run(route: Route | None, payload: bytes) -> Any:
@@ -375,15 +381,87 @@ def test_the_queues_are_those_of_the_tasks_and_default() -> None:
     assert ["a", "b"] == list(app.tasks)
 
 
+PUBLIC_OF_APPS = {
+    *(
+        "address",
+        "aggregator",
+        "close",
+        "close_sync",
+        "cron",
+        "default_queues",
+        "describe_types",
+        "enqueue",
+        "enqueue_many",
+        "enqueue_many_sync",
+        "enqueue_sync",
+        "handle",
+        "handle_sync",
+        "has_schedules",
+        "inspector",
+        "inspector_sync",
+        "load",
+        "on_archived",
+        "on_error",
+        "on_retry",
+        "on_success",
+        "on_worker_start",
+        "on_worker_stop",
+        "ping",
+        "ping_sync",
+        "queues",
+        "result",
+        "result_sync",
+        "run_scheduler",
+        "run_worker",
+        "schedule",
+        "scheduler",
+        "server",
+        "task",
+        "tasks",
+        "type_codec",
+        "url",
+        "use",
+        "use_client",
+        "wait",
+        "wait_sync",
+        "worker",
+    )
+}
+PUBLIC_OF_TASKS = {
+    *(
+        "declared_options",
+        "enqueue",
+        "enqueue_many",
+        "enqueue_many_sync",
+        "enqueue_sync",
+        "handle",
+        "handle_sync",
+        "options",
+        "schema",
+        "task",
+        "with_headers",
+        "with_options",
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("cls", "public"), [(App, PUBLIC_OF_APPS), (CoroutineTask, PUBLIC_OF_TASKS), (PlainTask, PUBLIC_OF_TASKS)]
+)
+def test_only_what_a_user_calls_is_public(cls: type, public: set[str]) -> None:
+    """What the engine, child processes and kits need has a private name."""
+    assert public == {name for name in dir(cls) if not name.startswith("_")}
+
+
 def test_a_route_decodes_runs_and_encodes() -> None:
     """Coroutines and plain functions; outside of a server the result is always encoded."""
     app = App(URL)
     app.task("email")(deliver)
     app.task("resize")(resize)
-    assert b'"welcome 1"' == asyncio.run(run(app.route("email"), b'{"user_id":1}'))
-    assert b'"YQ=="' == asyncio.run(run(app.route("resize"), b'{"path":"a"}'))
-    assert [False, True] == [route.plain for route in app.routes()]
-    assert app.route("email") is app.route("email")
+    assert b'"welcome 1"' == asyncio.run(run(route_in(app, "email"), b'{"user_id":1}'))
+    assert b'"YQ=="' == asyncio.run(run(route_in(app, "resize"), b'{"path":"a"}'))
+    assert [False, True] == [route.plain for route in app.__pyasynq_router__().routes()]
+    assert route_in(app, "email") is route_in(app, "email")
 
 
 def test_a_payload_that_does_not_fit_fails_the_task() -> None:
@@ -391,7 +469,7 @@ def test_a_payload_that_does_not_fit_fails_the_task() -> None:
     app = App(URL)
     app.task("email")(deliver)
     with pytest.raises(PayloadDecodingError, match="missing 'user_id'; unknown 'id'"):
-        asyncio.run(run(app.route("email"), b'{"id":1}'))
+        asyncio.run(run(route_in(app, "email"), b'{"id":1}'))
 
 
 def test_a_result_that_json_cannot_carry_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
@@ -402,7 +480,7 @@ def test_a_result_that_json_cannot_carry_is_dropped(caplog: pytest.LogCaptureFix
 
     app = App(URL)
     app.task("wrong")(wrong)
-    assert asyncio.run(run(app.route("wrong"), b"")) is None
+    assert asyncio.run(run(route_in(app, "wrong"), b"")) is None
     assert "the result of task 'wrong': JSON cannot carry object" in caplog.text
 
 
@@ -423,13 +501,13 @@ def test_middleware_runs_outermost_first_around_handler_and_not_found() -> None:
     app = App(URL, middleware=[recorder("outer")])
     app.use(recorder("inner"))
     app.task("email")(deliver)
-    asyncio.run(run(app.route("email"), b'{"user_id":1}'))
+    asyncio.run(run(route_in(app, "email"), b'{"user_id":1}'))
     assert ["outer before", "inner before", "inner after", "outer after"] == seen
     seen.clear()
     with pytest.raises(HandlerNotFoundError):
-        asyncio.run(run(app.route("unknown"), b""))
+        asyncio.run(run(route_in(app, "unknown"), b""))
     assert ["outer before", "inner before", "inner after", "outer after"] == seen
-    assert App(URL).route("unknown") is None
+    assert route_in(App(URL), "unknown") is None
 
 
 def test_client_middleware_runs_without_a_loop_if_it_only_awaits_the_next() -> None:
@@ -530,7 +608,7 @@ def test_the_rules_of_a_type_reach_its_route() -> None:
 
     app = App(URL)
     app.task("a", retry_delay=delay, is_failure=is_failure, crash_limit=0)(deliver)
-    route = app.route("a")
+    route = route_in(app, "a")
     assert route is not None
     assert HandlerRules(delay, is_failure, 0) == route.rules
     with pytest.raises(InvalidOptionError, match="crash_limit=-1"):
@@ -543,7 +621,7 @@ def test_a_retry_delay_may_be_constant(delay: Any) -> None:
     app, mux = App(URL), Mux()
     app.task("a", retry_delay=delay)(deliver)
     mux.handle("a", print, retry_delay=delay)
-    for route in (app.route("a"), mux.route("a")):
+    for route in (route_in(app, "a"), mux.route("a")):
         rules = AttemptRules(ServerConfig(), route, Task("a"))
         assert 5.0 == rules.delay(3, ValueError())
     assert 5.0 == AttemptRules(ServerConfig(retry_delay=delay), None, Task("a")).delay(3, ValueError())
@@ -580,8 +658,10 @@ def test_an_app_has_one_aggregator_for_each_name_of_groups() -> None:
         return Task("digest", b"%d" % len(tasks))
 
     assert b"2" == users("g", [Task("a"), Task("b")]).payload
-    assert {"*": False, "user:*": True} == {name: one.plain for name, one in app.aggregators().items()}
-    rule = app.aggregators()["user:*"].rule
+    assert {"*": False, "user:*": True} == {
+        name: one.plain for name, one in app.__pyasynq_router__().aggregators().items()
+    }
+    rule = app.__pyasynq_router__().aggregators()["user:*"].rule
     assert (5, timedelta(minutes=1), 7) == (rule.grace_period, rule.max_delay, rule.max_size)
     with pytest.raises(ConfigurationError, match=r"'user:\*' have an aggregator already"):
         app.aggregator("user:*")(users)
@@ -690,9 +770,9 @@ def test_wrong_settings_of_an_app_are_refused(settings: dict[str, Any]) -> None:
 def test_a_configuration_without_queues_gets_those_of_the_app() -> None:
     """Declared limits go to names that are given with a weight; a `Queue` stays as it is."""
     app = App(queues={"mail": Queue(max_run=2)})
-    assert {"default": 1, "mail": Queue(max_run=2)} == app.complete(WorkerConfig()).queues
+    assert {"default": 1, "mail": Queue(max_run=2)} == app._complete(WorkerConfig()).queues
     given: dict[str, int | Queue] = {"mail": 5, "other": Queue(rate=1)}
-    assert {"mail": Queue(priority=5, max_run=2), "other": Queue(rate=1)} == app.complete(
+    assert {"mail": Queue(priority=5, max_run=2), "other": Queue(rate=1)} == app._complete(
         WorkerConfig(queues=given)
     ).queues
-    assert {"mail": 5} == app.complete(ServerConfig(queues={"mail": 5})).queues
+    assert {"mail": 5} == app._complete(ServerConfig(queues={"mail": 5})).queues

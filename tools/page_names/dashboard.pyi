@@ -1,4 +1,5 @@
 from flask import Flask
+
 from pyasynq import App, TaskInfo
 
 app: App

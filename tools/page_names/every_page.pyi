@@ -1,4 +1,4 @@
-"""Names that the blocks of many pages use: what the reader has made by then."""
+# What readers have made before they come to a block of any page.
 
 from pyasynq import App, Client, Inspector, Server
 from pyasynq.operations import Operator

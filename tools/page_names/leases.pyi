@@ -1,4 +1,5 @@
-from pyasynq.gateway.leases import WorkKey
 from starlette.requests import Request
+
+from pyasynq.gateway.leases import WorkKey
 
 async def authenticate(request: Request) -> WorkKey | None: ...

@@ -13,7 +13,7 @@ from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._app.typed_task import TaskSender, TypedTask
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.routes import Route
     from pyasynq._payload.converter import Converter
     from pyasynq.config import GroupAggregator, GroupRule
+    from pyasynq.hooks import Hooks
     from pyasynq.options import EnqueueOptions
     from pyasynq.task_types import TaskTypeInfo
 
@@ -111,8 +112,9 @@ class Registry:
             declaration = self._declarations.get(task_type)
             if declaration is None:
                 return wrap_route(missing_route(self.types), self._middleware) if self._middleware else None
+            program = self.tasks[task_type]._program()  # noqa: SLF001 - made by this class
             route = self._routes[task_type] = wrap_route(
-                route_of(declaration, self.providers, self.tasks[task_type].program()),
+                route_of(declaration, self.providers, program),
                 (*self._middleware, *declaration.middleware),
             )
         return route
@@ -122,7 +124,11 @@ class Registry:
         return tuple(self._declarations)
 
     def describe_types(self, version: str) -> list[TaskTypeInfo]:
-        """Return a description of each task."""
+        """Return a description of each task.
+
+        Args:
+            version: version of the user's application.
+        """
         from pyasynq._app.descriptions import describe_task  # noqa: PLC0415 - programs that only enqueue start faster
 
         tasks = self.tasks.values()
@@ -131,3 +137,39 @@ class Registry:
     def routes(self) -> list[Route]:
         """Return the routes of all tasks."""
         return [route for task_type in self._declarations if (route := self.route(task_type))]
+
+
+class AppRouter:
+    """Interface of an app to the server that runs its tasks.
+
+    Args:
+        registry: the app's tasks and aggregators.
+        hooks: the app's hooks.
+        version: version of the user's application, which servers publish.
+    """
+
+    def __init__(self, registry: Registry, hooks: Hooks, version: str) -> None:
+        self._registry = registry
+        self._version = version
+        self.hooks = hooks
+        """Hooks that the server calls."""
+
+    def route(self, task_type: str) -> Route | None:
+        """Return how to run tasks of this type."""
+        return self._registry.route(task_type)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of all tasks."""
+        return self._registry.routes()
+
+    def types(self) -> tuple[str, ...]:
+        """Return the types of all tasks."""
+        return self._registry.types()
+
+    def describe_types(self) -> list[TaskTypeInfo]:
+        """Return a description of each task, which servers publish."""
+        return self._registry.describe_types(self._version)
+
+    def aggregators(self) -> Mapping[str, DeclaredAggregator]:
+        """Return the aggregators by the names of their groups."""
+        return self._registry.aggregators

@@ -109,7 +109,7 @@ class Scheduling(Sending):
         return bool(self._schedules)
 
     @property
-    def scheduled_queues(self) -> set[str]:
+    def _scheduled_queues(self) -> set[str]:
         """Names of the queues that the scheduled tasks go to."""
         return {schedule.options.get("queue", DEFAULT_QUEUE) for schedule in self._schedules}
 

@@ -45,11 +45,11 @@ class TaskSender(Acting, Protocol):
     url: str
     """Redis' URL; reading it raises `ConfigurationError` if none is configured."""
 
-    def lifetime(self) -> AbstractAsyncContextManager[Any]:
+    def _lifetime(self) -> AbstractAsyncContextManager[Any]:
         """Return the context manager that surrounds all tasks of a process."""
 
     @property
-    def providers(self) -> Providers:
+    def _providers(self) -> Providers:
         """Providers of the handlers' dependencies."""
 
     async def enqueue(self, task: Task) -> TaskInfo:
@@ -97,7 +97,7 @@ class TypedTask(Generic[_P, _R]):
         """
         return self._declaration.arguments.schema(self.type, self._declaration.summary)
 
-    def as_callback(self) -> Callback:
+    def __pyasynq_callback__(self) -> Callback:
         """Return what `on_finished=` of another task enqueues: this task, with its declared options.
 
         Raises:
@@ -200,7 +200,7 @@ class TypedTask(Generic[_P, _R]):
             self._sender, self._queue(queue), check_name("task_id", task_id), self._decode
         )
 
-    def program(self) -> Program | None:
+    def _program(self) -> Program | None:
         """Return the program of child processes for tasks of this type; None if they run in the worker."""
         if self._declaration.rules.executor is None:
             return None
@@ -216,15 +216,19 @@ class TypedTask(Generic[_P, _R]):
         except ConfigurationError:
             return {}  # the server was given a URL of its own, and the app has none
 
-    def hosted_route(self, settings: Mapping[str, Any]) -> Route:
+    def __pyasynq_route__(self, settings: Mapping[str, Any]) -> Route:
         """Return how this child process of a worker runs the task; it enqueues to the Redis of its worker."""
         if "url" in settings:
             self._sender.url = settings["url"]
-        return route_of(self._declaration, self._sender.providers)
+        return route_of(self._declaration, self._providers)
 
-    def hosted_lifespan(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
+    def __pyasynq_lifespan__(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
         """Return the app, and a new lifespan of it."""
-        return self._sender, self._sender.lifetime()
+        return self._sender, self._sender._lifetime()  # noqa: SLF001 - of the app, which makes typed tasks
+
+    @property
+    def _providers(self) -> Providers:
+        return self._sender._providers  # noqa: SLF001 - of the app, which makes typed tasks
 
     def _wanted(self, given: Mapping[str, object]) -> Mapping[str, Dependency]:
         """Return the dependencies to inject into a direct call of the handler, which does not pass them."""
@@ -334,7 +338,7 @@ class CoroutineTask(TypedTask[_P, _R]):
         if not wanted:
             result: _R = await self._declaration.function(*args, **kwargs)
             return result
-        async with self._sender.providers.for_attempt(wanted) as made:
+        async with self._providers.for_attempt(wanted) as made:
             injected: _R = await self._declaration.function(*args, **{**kwargs, **made})
             return injected
 
@@ -351,7 +355,7 @@ class PlainTask(TypedTask[_P, _R]):
         if not wanted:
             result: _R = self._declaration.function(*args, **kwargs)
             return result
-        with self._sender.providers.for_call(wanted) as made:
+        with self._providers.for_call(wanted) as made:
             injected: _R = self._declaration.function(*args, **{**kwargs, **made})
             return injected
 

@@ -173,7 +173,8 @@ def run_server(
     """Run a worker that reports its state to its supervisor or to probes; return the exit code."""
     metrics = _make_worker_metrics(server) if has_metrics else None
     if link is not None:
-        rules = {task_type: route.rules for task_type in app.tasks if (route := app.route(task_type))}
+        router = app.__pyasynq_router__()
+        rules = {task_type: route.rules for task_type in app.tasks if (route := router.route(task_type))}
         limits = {name: one.crash_limit for name, one in rules.items() if one.crash_limit is not None}
         link.attach(server, app.url, limits, None if metrics is None else metrics.take_rows)
     vitals = Vitals(1, os.getpid())

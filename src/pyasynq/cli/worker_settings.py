@@ -292,7 +292,7 @@ def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
     try:
         config = replace(base, **{name: one.value for name, one in given.items()})
         if app is not None:
-            completed = app.complete(config)
+            completed = app._complete(config)  # noqa: SLF001 - this command runs the app
             assert isinstance(completed, WorkerConfig)  # noqa: S101 - as it was given
             config = completed
             sources["queues"] = "app" if sources["queues"] == "default" else sources["queues"]

@@ -45,6 +45,7 @@ class HandlerTable:
                 'as in handlers={"dumpfeature": dump_feature}'
             )
         self._app = App(middleware=middlewares, version=version)
+        self._router = self._app.__pyasynq_router__()
         self._mux = Mux()
         self._mux.use(*middlewares)
         self._inner = Mux()
@@ -90,18 +91,18 @@ class HandlerTable:
     @property
     def lifetime(self) -> Callable[[], Any]:
         """Factory of the context manager around all handlers; its end closes their dependencies."""
-        return self._app.lifetime
+        return self._app._lifetime  # noqa: SLF001 - the table has an app of its own
 
     def route(self, task_type: str) -> Any:
         """Return the route of a type; for a type without a handler, one that fails inside the middlewares."""
         for mux in (self._mux, self._inner):
             if task_type in mux.types():  # a mux alone would also serve longer names
                 return mux.route(task_type)
-        return self._app.route(task_type)
+        return self._router.route(task_type)
 
     def routes(self) -> Iterable[Any]:
         """Return all routes."""
-        return [*self._app.routes(), *self._mux.routes(), *self._inner.routes()]
+        return [*self._router.routes(), *self._mux.routes(), *self._inner.routes()]
 
     def types(self) -> Iterable[str]:
         """Return the task names of the table."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    from pyasynq._engine.handlers.routes import Handler, Router
+    from pyasynq._engine.handlers.routes import Handler, Router, RouterSource
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import Client
     from pyasynq.options import Duration
@@ -63,7 +63,7 @@ class KitBase:
 
     def __init__(
         self,
-        handler: App | Router | Handler,
+        handler: RouterSource | Router | Handler,
         *,
         config: ServerConfig | None,
         concurrency: int,
@@ -171,7 +171,7 @@ class KitBase:
         """
         if self._app is None:
             raise ConfigurationError("only an app has dependencies, and this kit has none")
-        overrides = self._app.providers.overrides
+        overrides = self._app._providers.overrides  # noqa: SLF001 - made for this
         before = overrides.get(provider)
         overrides[provider] = fake if callable(fake) else lambda: fake
 
@@ -229,7 +229,7 @@ class KitBase:
             async with AsyncExitStack() as stack:
                 state = None
                 if self._app is not None:
-                    state = await stack.enter_async_context(self._app.lifetime())
+                    state = await stack.enter_async_context(self._app._lifetime())  # noqa: SLF001 - as above
                 events = Events()
                 LogSubscriber(config, parse_redis_url(self.url).address).attach(events)
                 for one in (events, *self._schedules.events):
@@ -509,7 +509,7 @@ def _check_is_typed(task: object) -> None:
 
 
 def use(
-    handler: App | Router | Handler,
+    handler: RouterSource | Router | Handler,
     *,
     config: ServerConfig | None = None,
     concurrency: int = 1,

@@ -86,7 +86,7 @@ class Host:
     async def _prepare(self, reference: str, settings: Mapping[str, Any], lifespans: AsyncExitStack) -> None:
         found = find_handler(reference)
         if isinstance(found, Hosted):
-            route = found.hosted_route(settings)
+            route = found.__pyasynq_route__(settings)
             self._prepared[reference] = route, await self._get_state(found, lifespans)
         else:
             handler = cast("Handler", found)
@@ -104,7 +104,7 @@ class Host:
 
     async def _get_state(self, hosted: Hosted, lifespans: AsyncExitStack) -> Any:
         """Return the value that the lifespan yielded; it is entered before the first task that needs it."""
-        owner, lifespan = hosted.hosted_lifespan()
+        owner, lifespan = hosted.__pyasynq_lifespan__()
         if id(owner) not in self._states:
             # Apps live as long as their modules.
             self._states[id(owner)] = await lifespans.enter_async_context(lifespan)

@@ -44,7 +44,7 @@ class DeclaredAggregator:
 
 @runtime_checkable
 class GroupRouter(Protocol):
-    """Router with its own aggregators, such as an `App`."""
+    """Router with its own aggregators, such as the one of an `App`."""
 
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
         """Return the aggregators by the names of their groups; a name may end in `*`."""

@@ -140,8 +140,16 @@ class Router(Protocol):
 
 
 @runtime_checkable
+class RouterSource(Protocol):
+    """Owner of a router that is not one itself, such as an `App`."""
+
+    def __pyasynq_router__(self) -> Router:
+        """Return the router of its handlers."""
+
+
+@runtime_checkable
 class DescribesTypes(Protocol):
-    """Router that can describe its task types, such as an `App`."""
+    """Router that can describe its task types, such as the one of an `App`."""
 
     def describe_types(self) -> Iterable[TaskTypeInfo]:
         """Return a description of each type."""
@@ -154,7 +162,7 @@ def describe_routes(router: Router) -> list[TaskTypeInfo]:
 
 @runtime_checkable
 class HasHooks(Protocol):
-    """Router with hooks for the ends of attempts, such as an `App`."""
+    """Router with hooks for the ends of attempts, such as the one of an `App`."""
 
     @property
     def hooks(self) -> Hooks:
@@ -195,12 +203,14 @@ class NoRoutes:
         return ()
 
 
-def make_router(handler: Router | Handler) -> Router:
+def make_router(handler: RouterSource | Router | Handler) -> Router:
     """Return a router for the handler argument of a server.
 
     Raises:
-        ConfigurationError: if it is neither a router nor callable.
+        ConfigurationError: if it neither has nor is a router, and is not callable.
     """
+    if isinstance(handler, RouterSource):
+        return handler.__pyasynq_router__()
     if isinstance(handler, Router):
         return handler
     if callable(handler):
@@ -265,8 +275,8 @@ def received_task(message: TaskMessage) -> Task:
 class Hosted(Protocol):
     """A handler with methods of its own, such as a typed task of an app."""
 
-    def hosted_route(self, settings: Mapping[str, Any]) -> Route:
+    def __pyasynq_route__(self, settings: Mapping[str, Any]) -> Route:
         """Return the route for its tasks in this process, with the worker's settings."""
 
-    def hosted_lifespan(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
+    def __pyasynq_lifespan__(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
         """Return the owner of the lifespan it needs, and a new lifespan."""
