@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyasynq._app.decorators import CronDecorator
     from pyasynq._redis.clients import RedisSource
+    from pyasynq._scheduler.entry import ScheduleEntry
     from pyasynq.client import ClientMiddleware
     from pyasynq.config import Misfire
     from pyasynq.options import Duration, EnqueueOptions
@@ -112,6 +113,21 @@ class Scheduling(Sending):
     def _scheduled_queues(self) -> set[str]:
         """Names of the queues that the scheduled tasks go to."""
         return {schedule.options.get("queue", DEFAULT_QUEUE) for schedule in self._schedules}
+
+    def _list_entries(self) -> list[ScheduleEntry]:
+        """Return the entries of the declared schedules, with the ids that they have in every scheduler.
+
+        Raises:
+            ArgumentsError: for a handler that cannot be called without arguments.
+        """
+        from pyasynq._scheduler.entry import new_entry  # noqa: PLC0415 - few processes need it
+
+        zone = self._scheduler_config.zone
+        entries: dict[str, ScheduleEntry] = {}
+        for one in self._schedules:
+            entry = new_entry(one.spec, one.make_task(), one.misfire, zone, entries)
+            entries[entry.id] = entry
+        return list(entries.values())
 
     def cron(
         self, spec: str, *, misfire: Misfire = "skip", **options: Unpack[EnqueueOptions]

@@ -81,6 +81,16 @@ def parse_cron(text: str, *, location: tzinfo | None = None) -> Schedule:
     return _parse_fields(text, rest, zone)
 
 
+def read_fields(text: str) -> str:
+    """Return the five fields of an expression without its zone; of a descriptor, those that it stands for.
+
+    `@every 1h30m` is returned as it is. The expression must be valid.
+    """
+    prefix = _ZONE.match(text)
+    rest = text if prefix is None else text[prefix.end() :].strip(_SPACES)
+    return _DESCRIPTORS.get(rest, rest)
+
+
 def uses_location(text: str) -> bool:
     """Return whether an expression uses its scheduler's zone: it names none and is not an `@every`."""
     prefix = _ZONE.match(text)

@@ -1,4 +1,4 @@
-"""Sentry: errors of handlers as events, and attempts as transactions (extra `sentry`).
+"""Sentry: errors of handlers as events, attempts as transactions, check-ins of schedules (extra `sentry`).
 
 Example:
     sentry_sdk.init(dsn=..., traces_sample_rate=0.1)
@@ -15,6 +15,7 @@ from sentry_sdk.tracing import TransactionSource
 
 from pyasynq._error_signature import error_signature
 from pyasynq.context import context
+from pyasynq.contrib._sentry_monitors import CheckIns
 from pyasynq.control import is_control
 from pyasynq.errors import TaskTimeoutError, WorkerDiedError
 
@@ -28,13 +29,21 @@ if TYPE_CHECKING:
 _ORIGIN = "auto.queue.pyasynq"
 
 
-def instrument(app: App) -> None:
+def instrument(app: App, *, check_ins: bool = False) -> None:
     """Report the errors of an app's handlers to Sentry, and a transaction for each attempt.
 
     Call it after `sentry_sdk.init`, in each process that runs tasks. Errors are grouped by type of task and
     signature: their first line without numbers, ids and quotations. Control values of a handler, such as
     `Retry` or `Snooze`, are not errors. Timeouts and dead workers are reported too. No payload is sent.
+
+    Args:
+        app: the app whose handlers are watched.
+        check_ins: make a monitor for each schedule of the app, and report begin and end of its runs to it.
     """
+    if check_ins:
+        runs = CheckIns(app)
+        app.use(runs.watch)
+        app.on_archived(runs.fail)
     app.use(trace_attempt)
     app.on_error(report_end)
 
