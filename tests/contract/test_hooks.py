@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -304,6 +305,45 @@ async def test_hooks_of_tasks_in_child_processes_run_in_the_worker(
     assert "argument order.number" in str(calls[0][1].error)
 
 
+ENDS_IN_CHILDREN: list[tuple[str, dict[str, str], int, list[str]]] = [
+    ("where", {}, 1, ["success"]),
+    ("decline", {}, 1, ["error", "retry"]),
+    ("decline", {}, 0, ["archived", "error"]),
+    ("wait", {"path": "/nowhere"}, 1, ["error", "retry"]),  # until its timeout
+    ("wait", {"path": "/nowhere"}, 0, ["archived", "error"]),
+    ("control", {"what": "snooze"}, 0, []),
+    ("control", {"what": "retry raised"}, 1, ["retry"]),
+    ("control", {"what": "archive"}, 5, ["archived"]),
+    ("control", {"what": "skip raised"}, 5, ["archived"]),
+    ("control", {"what": "cancel raised"}, 5, []),
+]
+
+
+@run_async
+async def test_the_end_of_an_attempt_in_a_child_process_calls_the_same_hooks(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row by row as for handlers in the worker's own process."""
+    monkeypatch.setattr(work.app, "_hooks", type(work.app._hooks)())
+    calls = listen(work.app)
+    async with serving(redis_url, work.app) as running:
+        for number, (name, arguments, max_retry, _) in enumerate(ENDS_IN_CHILDREN):
+            await running.client.enqueue(
+                name,
+                json.dumps(arguments).encode(),
+                task_id=str(number),
+                max_retry=max_retry,
+                timeout=1 if name == "wait" else 60,
+            )
+        for number in range(len(ENDS_IN_CHILDREN)):
+            await running.finished(str(number))
+    kinds = [
+        sorted(kind for kind, end in calls if end.task_id == str(number))
+        for number in range(len(ENDS_IN_CHILDREN))
+    ]
+    assert [expected for *_, expected in ENDS_IN_CHILDREN] == kinds
+
+
 @run_async
 async def test_what_a_hook_raises_is_logged_and_changes_nothing(
     redis_url: str, caplog: pytest.LogCaptureFixture
@@ -434,7 +474,7 @@ def test_an_app_without_hooks_for_successes_asks_for_no_event_of_them() -> None:
     successes.on_success(lambda end: None)
     assert (True, False) == asyncio.run(attach(errors))
     assert (True, True) == asyncio.run(attach(successes))
-    assert not App().hooks.watch_attempts
+    assert not App()._hooks.watch_attempts
 
 
 @run_async

@@ -1,0 +1,3 @@
+module pyasynq/json_reader
+
+go 1.21
