@@ -93,13 +93,14 @@ $(REDIS_6): $(STAMP)
 test-redis-6: $(REDIS_6) ## run the contract tier on Redis 6.2
 	@PYASYNQ_TEST_BINARY=$(CURDIR)/$(REDIS_6) $(PYTEST) $(QUICK) tests/contract $(PYTEST_ARGS)
 
-check: $(STAMP) ## lint, format, types, floors, generated files, plain English; print the size report
+check: $(STAMP) ## lint, format, types, floors, generated files, plain English, code of pages; print the size report
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 	@for tool in $(GENERATORS); do echo "$(PYTHON) $$tool --check"; $(PYTHON) $$tool --check || exit 1; done
 	$(PYTHON) -m tools.check_prose
+	$(PYTHON) -m tools.check_pages
 	$(PYTHON) tools/size_report.py
 
 fix: $(STAMP) ## format and repair what ruff can repair

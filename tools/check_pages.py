@@ -2,7 +2,8 @@
 
 Each block becomes a module in which its lines have the same numbers as on the page.
 Names that a block uses without defining them are imported: from `tools/page_names/PAGE.pyi`, from the latest
-block of the page that defines them at its top level, from `pyasynq`, or from the standard library.
+block of the page that defines them at its top level, from `tools/page_names/every_page.pyi`, from `pyasynq`,
+or from the standard library.
 A block that begins with `# path/name.py` is that module, which other blocks of its page may import.
 A block that awaits outside a function becomes the body of a coroutine function.
 
@@ -33,19 +34,20 @@ NAMES: Final = "tools/page_names"
 FOLDER: Final = ".mypy_cache/pages"
 
 STANDARD: Final = {
-    **dict.fromkeys(("asyncio", "json"), "import {}"),
-    **dict.fromkeys(("UTC", "date", "datetime", "timedelta"), "from datetime import {}"),
+    "asyncio": "",
+    "json": "",
+    **dict.fromkeys(("UTC", "date", "datetime", "timedelta"), "datetime"),
     **dict.fromkeys(
-        ("AsyncGenerator", "AsyncIterator", "Awaitable", "Callable"), "from collections.abc import {}"
+        ("AsyncGenerator", "AsyncIterator", "Awaitable", "Callable", "Sequence"), "collections.abc"
     ),
-    "asynccontextmanager": "from contextlib import {}",
-    "dataclass": "from dataclasses import {}",
-    "Literal": "from typing import {}",
+    "asynccontextmanager": "contextlib",
+    "dataclass": "dataclasses",
+    **dict.fromkeys(("Any", "Literal"), "typing"),
 }
-"""Imports of the standard library that blocks may leave out."""
+"""Names of the standard library that blocks need not import, with their modules; empty for a module."""
 
-# Bodies of `...` are code of the reader.
-_RELAXED: Final = '# mypy: disable-error-code="empty-body"'
+# Bodies of `...` are code of the reader, and later blocks use what earlier ones import.
+_RELAXED: Final = '# mypy: disable-error-code="empty-body", implicit-reexport'
 _LEFT_OUT: Final = re.compile(r"<!-- not type-checked: (.+) -->")
 _OPENING: Final = re.compile(r"( *)```python\s*")
 _MODULE: Final = re.compile(r"# ([\w/]+)\.py")
@@ -190,11 +192,12 @@ class Page:
         self.path = path.relative_to(root).as_posix()
         self.blocks = read_blocks(path.read_text("utf-8"))
 
-    def modules(self, stub: Mapping[str, str]) -> dict[str, str]:
+    def modules(self, stub: Mapping[str, str], common: Mapping[str, str]) -> dict[str, str]:
         """Return the source of each module by its path, without an ending.
 
         Args:
             stub: import of each name that the page's readers have.
+            common: those of the readers of any page.
 
         Raises:
             UnknownNameError: a name has no origin.
@@ -206,7 +209,7 @@ class Page:
             if block.left_out:
                 continue
             source, lines_before = wrap_awaits(self._rewrite_imports(block.source, named))
-            modules[block.module] = self._build(block, source, {**earlier, **stub}, lines_before)
+            modules[block.module] = self._build(block, source, {**common, **earlier, **stub}, lines_before)
             where = f"from {self.package}.{block.module.replace('/', '.')} import"
             earlier |= {name: f"{where} {name}" for name in find_defined_names(source) - {"block"}}
         return modules
@@ -232,7 +235,8 @@ class Page:
         if name in pyasynq.__all__:
             return f"from pyasynq import {name}"
         if name in STANDARD:
-            return STANDARD[name].format(name)
+            module = STANDARD[name]
+            return f"from {module} import {name}" if module else f"import {name}"
         raise UnknownNameError(
             f"{self.path}:{block.line}: the block uses {name!r}, which it does not define: "
             f"import it there, or declare it in {NAMES}/{self.name}.pyi"
@@ -246,10 +250,11 @@ def write_modules(folder: Path) -> dict[str, str]:
         UnknownNameError: a name of some block has no origin.
     """
     pages: dict[str, str] = {}
+    common = read_stub(ROOT / NAMES / "every_page.pyi")
     for path in list_pages():
         page = Page(path)
         stub = read_stub(ROOT / NAMES / f"{page.name}.pyi")
-        for module, source in page.modules(stub).items():
+        for module, source in page.modules(stub, common).items():
             file = folder / page.package / f"{module}.py"
             file.parent.mkdir(parents=True, exist_ok=True)
             # An unchanged file keeps its time, so that mypy need not read it again.

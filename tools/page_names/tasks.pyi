@@ -1,10 +1,13 @@
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
-from pyasynq import PlainTask
+from pyasynq import PlainTask, Task
 
-class Pool: ...
+CallNext: TypeAlias = Callable[[Task], Awaitable[bytes | str | None]]
+
+class Pool:
+    async def load(self, year: int) -> None: ...
 
 calls: list[Mapping[str, Any]]
 ids: list[int]
