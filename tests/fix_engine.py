@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pyasynq._engine.handlers.routes import Handler, Router
+    from pyasynq._engine.handlers.routes import Handler, Router, RouterSource
     from pyasynq._engine.take.queue_board import ServedQueue
     from pyasynq.events import Events
     from pyasynq.task import Task
@@ -142,7 +142,7 @@ def is_watched(queue: ServedQueue) -> bool:
 @asynccontextmanager
 async def serving(
     url: str,
-    handler: Router | Handler,
+    handler: RouterSource | Router | Handler,
     config: ServerConfig | None = None,
     settings: EngineSettings = QUICK,
 ) -> AsyncIterator[Running]:

@@ -7,7 +7,7 @@ Both read PYASYNQ_REDIS_URL, and SHOP_DATABASE, the file of the orders.
 `application` has the app and its settings, `tasks` the handlers, `website` the views, `tests` their tests.
 """
 
-import shop.tasks  # noqa: F401 - declares the tasks
+from shop import tasks
 from shop.application import app
 
-__all__ = ["app"]
+__all__ = ["app", "tasks"]

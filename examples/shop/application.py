@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from pyasynq import App, AttemptEnd, Queue, SchedulerConfig, Task, TaskInfo, WorkerConfig, is_control
-from shop.models import Money
+from shop.models import Catalogue, Money
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     Handler = Callable[[Task], Awaitable[bytes | str | None]]
 
@@ -19,7 +20,15 @@ _log = logging.getLogger("shop")
 customer: ContextVar[str] = ContextVar("customer", default="none")
 """The customer of the request or of the running task."""
 
+
+@asynccontextmanager
+async def open_shop(_app: App) -> AsyncGenerator[Catalogue, None]:
+    """Read the catalogue once in each worker process; handlers find it as `app.state`."""
+    yield Catalogue({"book": "a book", "pen": "a pen"})
+
+
 app = App(
+    lifespan=open_shop,
     worker=WorkerConfig(concurrency=20, shutdown_timeout=20, statistics=True, with_scheduler=True),
     queues={"critical": 5, "default": 2, "payments": Queue(max_run=4, rate=50)},
     scheduler_config=SchedulerConfig(location="Europe/Berlin"),
@@ -33,7 +42,7 @@ if os.environ.get("SENTRY_DSN"):
     from pyasynq.contrib.sentry import instrument
 
     sentry_sdk.init(dsn=os.environ["SENTRY_DSN"])
-    instrument(app)
+    instrument(app, check_ins=True)
 
 
 @app.on_worker_start

@@ -25,6 +25,17 @@ class Money:
         return cls(int(euros) * 100 + int(cents))
 
 
+@dataclass(frozen=True)
+class Catalogue:
+    """Titles of the articles."""
+
+    titles: dict[str, str]
+
+    def title(self, article: str) -> str:
+        """Return the title of an article, or its name."""
+        return self.titles.get(article, article)
+
+
 @dataclass
 class Line:
     """One line of an order."""

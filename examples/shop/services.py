@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyasynq import depends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from shop.models import Money
 
@@ -66,7 +66,7 @@ class Orders:
 
 
 @contextmanager
-def open_database() -> Iterator[sqlite3.Connection]:
+def open_database() -> Generator[sqlite3.Connection, None, None]:
     """Open the file of the orders, for the life of a worker process."""
     connection = sqlite3.connect(
         os.environ.get("SHOP_DATABASE", "shop.sqlite"),

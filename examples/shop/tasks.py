@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from pyasynq import Archive, Retry, Task, context, depends
+from pyasynq import Archive, Retry, context, depends
 from shop.application import app
 from shop.models import ByCard, ByInvoice, Line, Money, Payment
 from shop.services import Bank, BankBusyError, DeclinedError, Orders, begin, open_bank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyasynq import Task, TypedCall
+    from shop.application import Handler
 
 
 @app.task("payment:settled", queue="critical")
@@ -45,6 +51,13 @@ async def capture(
                 raise Archive(str(error)) from error
 
 
+@capture.use
+async def log_payment(call: TypedCall[..., None], call_next: Handler) -> bytes | str | None:
+    """Log each attempt to take money; other tasks are not its business."""
+    context().log.info("taking %s for order %d", call.arguments["amount"], call.arguments["order_id"])
+    return await call_next(call)
+
+
 @app.task("order:confirm", queue="critical", max_retry=5, timeout=30, result_ttl=timedelta(hours=1))
 async def confirm(
     order_id: int, lines: list[Line], payment: Payment, orders: Orders = depends(begin)
@@ -52,6 +65,7 @@ async def confirm(
     """Add up an order and have it paid; the total can be read for an hour."""
     total = Money(sum(line.price.cents * line.count for line in lines))
     orders.set_state(order_id, "confirmed")
+    context().log.info("order %d: %s", order_id, ", ".join(app.state.title(one.article) for one in lines))
     # A second confirmation of the order enqueues nothing.
     once = capture.with_options(task_id=f"capture-{order_id}", once_for=timedelta(days=1))
     await once.enqueue(order_id, total, payment)
@@ -69,17 +83,17 @@ async def send_digest(texts: list[str]) -> None:
     context().log.info("news: %s", "; ".join(texts))
 
 
-@app.aggregator("events:*", grace_period=2, max_size=100)
-async def digest(group: str, tasks: list[Task]) -> Task:
+@record_event.aggregator("events:*", grace_period=2, max_size=100)
+async def digest(group: str, calls: Sequence[TypedCall[[str], None]]) -> Task:
     """Make one message of the events of a group."""
     del group
-    return send_digest.task([json.loads(task.payload or b"{}")["text"] for task in tasks])
+    return send_digest.task([call.apply(lambda text: text) for call in calls])
 
 
 @app.task("report:build", result_ttl=timedelta(days=1), timeout=600, executor="process")
 def build_report(year: int) -> dict[str, int]:
     """Count something for a long time, in a process that is killed when its time is over."""
-    counts = {}
+    counts: dict[str, int] = {}
     for month in range(1, 13):
         if context().cancelled:
             break

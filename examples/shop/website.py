@@ -69,6 +69,13 @@ async def start_report(year: int) -> dict[str, str]:
     return {"task": handle.id}
 
 
+@site.post("/reports", status_code=202)
+async def start_reports(years: list[int]) -> dict[str, int]:
+    """Have the reports of several years built."""
+    results = await build_report.enqueue_many(build_report.task(year) for year in years)
+    return {"enqueued": len(results)}
+
+
 @site.get("/reports/tasks/{task_id}")
 async def show_report(task_id: str) -> dict[str, Any]:
     """Return how far a report is, and its content once it is there."""

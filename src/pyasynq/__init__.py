@@ -96,6 +96,7 @@ from pyasynq.errors import (
 )
 
 if TYPE_CHECKING:
+    from pyasynq._app.declaration import TypedCall
     from pyasynq._app.handles import BlockingEnqueuedTask, BlockingTaskHandle, EnqueuedTask, TaskHandle
     from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
     from pyasynq.app import App
@@ -133,6 +134,7 @@ if TYPE_CHECKING:
     from pyasynq.worker_config import WorkerConfig
 
 _EXPORTS_BY_MODULE = {
+    "pyasynq._app.declaration": "TypedCall",
     "pyasynq._app.handles": "BlockingEnqueuedTask BlockingTaskHandle EnqueuedTask TaskHandle",
     "pyasynq._app.typed_task": "CoroutineTask PlainTask TypedTask",
     "pyasynq.app": "App",
@@ -280,6 +282,7 @@ __all__ = [
     "TaskTimeoutError",
     "TaskTypeInfo",
     "TickTakenError",
+    "TypedCall",
     "TypedTask",
     "UndecodableMessageError",
     "UnknownAttemptError",

@@ -16,7 +16,7 @@ import inspect
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from pyasynq._app.declaration import Declaration
 from pyasynq._app.queue_rules import DeclaredQueues, QueueRules
@@ -30,7 +30,8 @@ from pyasynq._engine.handlers.middleware import check_middleware, limit_to_queue
 from pyasynq._engine.handlers.routes import HandlerRules
 from pyasynq._human_text import counted
 from pyasynq.config import GroupRule, check_queues
-from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
+from pyasynq.context import current_task
+from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError, describe_value
 from pyasynq.hooks import Hooks
 from pyasynq.options import (
     DEFAULT_MAX_PAYLOAD,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
+
+    import typing_extensions
 
     from pyasynq._app.decorators import TaskDecorator
     from pyasynq._app.providers import Providers
@@ -64,7 +67,10 @@ if TYPE_CHECKING:
     from pyasynq.server import Server
     from pyasynq.task_types import TaskTypeInfo
 
-    Lifespan: TypeAlias = Callable[["App"], AbstractAsyncContextManager[Any]]
+    # An app without a lifespan, and `App` as an annotation, is an `App[Any]`.
+    _State_co = typing_extensions.TypeVar("_State_co", covariant=True, default=Any)
+else:
+    _State_co = TypeVar("_State_co", covariant=True)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -74,6 +80,9 @@ _A = TypeVar("_A", bound="GroupAggregator")
 _H = TypeVar("_H")
 _Hook = TypeVar("_Hook", bound="AttemptHook")
 _WorkerHook = TypeVar("_WorkerHook", bound="WorkerHook")
+
+_NO_STATE: Final = object()
+"""Mark for an app whose lifespan is not entered in this process."""
 
 _RULES_OF_TYPES = (
     *(
@@ -91,7 +100,7 @@ _RULES_OF_TYPES = (
 """Names of the settings that a declaration takes besides the options of its tasks."""
 
 
-class App(Scheduling):
+class App(Scheduling, Generic[_State_co]):
     """Typed tasks, and all that is needed to enqueue and to run them.
 
     An app is made once, at module level. It connects when it is first used, and belongs to no event loop:
@@ -102,7 +111,8 @@ class App(Scheduling):
             `PYASYNQ_REDIS_URL` is read at the first connection.
         modules: names of modules that declare tasks; a worker imports them before it starts.
         lifespan: takes the app and returns an async context manager, which is entered once in each worker
-            process; what it yields is `context().state`.
+            process; what it yields is `context().state` in handlers, and `app.state`, whose type type
+            checkers know.
         middleware: around every handler, outermost first; see `use`.
         client_middleware: around every enqueue, outermost first; see `use_client`.
         max_payload: bytes that payload and headers of one task may have together, also of one that an
@@ -127,7 +137,7 @@ class App(Scheduling):
         url: RedisSource | None = None,
         *,
         modules: Iterable[str] = (),
-        lifespan: Lifespan | None = None,
+        lifespan: Callable[[App[Any]], AbstractAsyncContextManager[_State_co]] | None = None,
         middleware: Iterable[Middleware] = (),
         client_middleware: Iterable[ClientMiddleware] = (),
         max_payload: int = DEFAULT_MAX_PAYLOAD,
@@ -169,6 +179,7 @@ class App(Scheduling):
                 "`async def lifespan(app):` under @asynccontextmanager",
             )
         self._lifespan = lifespan
+        self._state: object = _NO_STATE
         self._registry = Registry(middleware)
         self._version = version
         self._hooks = Hooks()
@@ -442,6 +453,28 @@ class App(Scheduling):
 
     # Running.
 
+    @property
+    def state(self) -> _State_co:
+        """What the lifespan yielded in this process; None without a lifespan.
+
+        If several workers of the app run in this process, it is that of the newest. Inside
+        `pyasynq.testing.task_context(state=...)` it is what that was given.
+
+        Raises:
+            ServerStateError: where no worker of the app runs, such as in a program that only enqueues.
+        """
+        state = self._state
+        if state is _NO_STATE:
+            running = current_task.get(None)
+            if running is None:
+                raise ServerStateError(
+                    "app.state is what the lifespan yields, and no worker of this app runs in this process: "
+                    "read it in a handler or a hook; in a test, inside "
+                    "`with pyasynq.testing.task_context(state=...):`"
+                )
+            state = running.home.task_state
+        return cast("_State_co", state)
+
     def load(self) -> None:
         """Import the modules that declare tasks, then resolve their annotations and compile their codecs.
 
@@ -464,6 +497,9 @@ class App(Scheduling):
     def __pyasynq_router__(self) -> AppRouter:
         """Return the interface of this app to servers."""
         return AppRouter(self._registry, self._hooks, self._version)
+
+    def _use_for(self, declaration: Declaration, middleware: Middleware) -> None:
+        self._registry.use_for(declaration, middleware)
 
     @property
     def _providers(self) -> Providers:
@@ -550,6 +586,8 @@ class App(Scheduling):
                     await stack.enter_async_context(scheduler)
                 # After the lifespan, which may prepare what providers need, and closed before it.
                 await stack.enter_async_context(self._providers.for_worker())
+                outer, self._state = self._state, state
+                stack.callback(setattr, self, "_state", outer)
                 yield state
         finally:
             await self.close()

@@ -14,7 +14,7 @@ from pyasynq.options import EnqueueOptions, check_option_names
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from pyasynq.errors._base import PyasynqError
 
@@ -65,16 +65,23 @@ class Task:
         """Text that travels with the task."""
         return self.options.get("headers", {})
 
-    def with_options(self, **options: Unpack[EnqueueOptions]) -> Task:
+    def with_options(self, **options: Unpack[EnqueueOptions]) -> Self:
         """Return a copy with these options besides those that it has; headers replace all headers.
 
         Raises:
             UnknownOptionError: for a misspelt option.
         """
         check_option_names(options)
-        return make_unchecked_task(self.type, self.payload, {**self.options, **options})
+        return self._copy({**self.options, **options})
 
-    def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Task:
+    def _copy(self, options: EnqueueOptions) -> Self:
+        task = type(self).__new__(type(self))
+        task.type = self.type
+        task.payload = self.payload
+        task.options = options
+        return task
+
+    def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Self:
         """Return a copy with these headers besides those that it has; a new value wins.
 
         `task.with_headers(tenant="acme")`, or a mapping for names that are not identifiers.

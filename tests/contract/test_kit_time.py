@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from pyasynq import PeriodicTaskManager, Queue, Scheduler, ServerConfig, Task
+from pyasynq import PeriodicTaskManager, Queue, Scheduler, ServerConfig, Task, TypedCall
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import RecoverTask, list_expired, recover
 from pyasynq._redis.driver import BlockingDriver
@@ -279,6 +279,29 @@ def test_a_group_becomes_one_task_after_its_grace_period() -> None:
 
     assert [({"lines": 2}, after(seconds=100))] == [(one.arguments, one.at) for one in report]
     assert [2] == [event.tasks for event in report.events if isinstance(event, TasksAggregated)]
+
+
+def test_an_aggregator_of_a_typed_task_gets_the_calls_of_its_group() -> None:
+    """Decoded, in the order in which they joined."""
+    app = make_app()
+
+    @app.task("digest")
+    def digest(text: str) -> None: ...
+
+    @app.task("line", group="mail")
+    def line(text: str) -> None: ...
+
+    @line.aggregator("mail", grace_period=60)
+    async def join(group: str, calls: Sequence[TypedCall[[str], None]]) -> Task:
+        return digest.task(" ".join(call.apply(str.upper) for call in calls))
+
+    with sound_kit(app, start=MONDAY) as kit:
+        line.enqueue_sync("one")
+        kit.pass_time(seconds=1)
+        line.enqueue_sync("two")
+        report = kit.advance_sync(minutes=2)
+
+    assert [{"text": "ONE TWO"}] == [one.arguments for one in report]
 
 
 def test_an_aggregator_that_fails_is_seen_and_asked_again() -> None:

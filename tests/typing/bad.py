@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pyasynq
-from pyasynq import App, Archive, Retry, Snooze, Task, context
+from pyasynq import App, Archive, Retry, Snooze, Task, TypedCall, context
 from pyasynq.testing import use
 
 app = App("redis://localhost:6379/0")
@@ -116,6 +118,15 @@ async def wrong_tests() -> None:
         kit.advance_sync("3 days")  # E: text for a timedelta
 
 
+@asynccontextmanager
+async def open_pool(app: App) -> AsyncGenerator[dict[str, int], None]:
+    yield {"size": 10}
+
+
+stateful = App(lifespan=open_pool)
+size: str = stateful.state["size"]  # E: the pool has numbers
+stateful.state.close()  # E: a mapping has no such method
+other: App[list[int]] = stateful  # E: an app with another state
 App(lifespan=deliver)  # E: no context manager
 App(123)  # E: a URL is text
 
@@ -123,6 +134,22 @@ App(123)  # E: a URL is text
 @app.aggregator  # E: returns no task
 async def makes_bytes(group: str, tasks: list[Task]) -> bytes:
     return group.encode()
+
+
+@resize.aggregator("g")  # E: calls of another type
+def takes_others(group: str, calls: list[TypedCall[[int, str], str]]) -> None: ...
+
+
+@resize.aggregator("g", max_delay="1h")  # E: text for a duration
+def too_late(group: str, calls: list[TypedCall[..., bytes]]) -> None: ...
+
+
+async def wrong_calls() -> None:
+    await deliver.enqueue_many([resize.task("a")])  # E: a call of another task
+    await deliver.enqueue_many(deliver.task(number, 1) for number in range(3))  # E: a number for text
+    deliver.task(1, "x").apply(lambda user_id: user_id)  # E: a function of one argument
+    count: int = deliver.task(1, "x").apply(lambda user_id, template: template)  # E: returns text
+    print(count)
 
 
 @app.aggregator("g", max_size="10")  # E: text for a number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,7 @@ from pyasynq import (
     Task,
     TaskHandle,
     TaskInfo,
+    TypedCall,
     TypedTask,
     context,
     depends,
@@ -253,9 +254,32 @@ take_any(count)
 takes_a_coroutine_task(sweep)
 
 
+def take_any_app(given: App) -> str:
+    return given.address
+
+
+def take_app_of_mapping(given: App[Mapping[str, int]]) -> int:
+    return given.state["size"]
+
+
+def read_state() -> None:
+    assert_type(app, App[dict[str, int]])
+    assert_type(app.state, dict[str, int])
+    assert_type(from_environment.state, Any)
+    take_any_app(app)
+    take_any_app(from_environment)
+    take_app_of_mapping(app)
+    take_app_of_mapping(from_environment)
+
+
+class Shop:
+    app: App = App("redis://localhost")
+    typed: App[int]
+
+
 async def open_and_close() -> None:
     async with app as opened:
-        assert_type(opened, App)
+        assert_type(opened, App[dict[str, int]])
         await opened.ping()
 
 
@@ -295,6 +319,37 @@ async def make_report(group: str, tasks: list[Task]) -> Task | None:
 @app.aggregator("user:*", grace_period=timedelta(seconds=30), max_size=10)
 def make_digest(group: str, tasks: Sequence[Task]) -> Task:
     return Task("digest", group.encode())
+
+
+def read_template(user_id: int, template: str, *, address: Address | None = None) -> str:
+    return template
+
+
+@deliver.aggregator("mail:*", grace_period=5)
+async def make_one(group: str, calls: Sequence[TypedCall[..., str]]) -> Task | None:
+    templates = [call.apply(read_template) for call in calls]
+    assert_type(calls[0].arguments, dict[str, Any])
+    return deliver.task(len(templates), "x") if templates else None
+
+
+@count.aggregator()
+def make_count(group: str, calls: Sequence[TypedCall[[str], int]]) -> Task:
+    return count.task("".join(call.apply(str.upper) for call in calls))
+
+
+@count.use
+async def check_text(
+    call: TypedCall[[str], int], call_next: Callable[[Task], Awaitable[bytes | str | None]]
+) -> bytes | str | None:
+    assert_type(call.with_headers(a="b"), TypedCall[[str], int])
+    return await call_next(call)
+
+
+async def enqueue_typed_calls() -> None:
+    await count.enqueue_many(count.task(text) for text in "ab")
+    await count.enqueue_many([{"text": "a"}, count.task("b")])
+    count.enqueue_many_sync([count.options(queue="low").task(text="a")])
+    assert_type(count.read_call(Task("count", b"")).apply(lambda text: text), str)
 
 
 async def group_them() -> None:

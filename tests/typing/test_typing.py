@@ -86,3 +86,21 @@ def test_wrong_arguments_and_options_are_errors_on_their_lines(errors: dict[Path
     marked = marked_lines(FOLDER / "bad.py")
     assert len(marked) > 25
     assert marked == errors[FOLDER / "bad.py"]
+
+
+def test_the_example_of_a_shop_is_strict_under_pyright() -> None:
+    """An application with all features; mypy checks it together with the package."""
+    project = str(FOLDER / "shop.pyrightconfig.json")
+    found = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", project],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = json.loads(found.stdout)
+    assert 5 < report["summary"]["filesAnalyzed"]
+    assert [] == [
+        f"{one['file']}:{one['range']['start']['line'] + 1}: {one['message']}"
+        for one in report["generalDiagnostics"]
+        if one["severity"] == "error"
+    ]

@@ -416,6 +416,7 @@ PUBLIC_OF_APPS = {
         "schedule",
         "scheduler",
         "server",
+        "state",
         "task",
         "tasks",
         "type_codec",
@@ -429,6 +430,7 @@ PUBLIC_OF_APPS = {
 }
 PUBLIC_OF_TASKS = {
     *(
+        "aggregator",
         "declared_options",
         "enqueue",
         "enqueue_many",
@@ -437,8 +439,10 @@ PUBLIC_OF_TASKS = {
         "handle",
         "handle_sync",
         "options",
+        "read_call",
         "schema",
         "task",
+        "use",
         "with_headers",
         "with_options",
     )

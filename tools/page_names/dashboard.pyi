@@ -2,7 +2,7 @@ from flask import Flask
 
 from pyasynq import App, TaskInfo
 
-app: App
+shop: App
 flask_app: Flask
 
 def redact(task: TaskInfo) -> TaskInfo | None: ...

@@ -111,5 +111,9 @@ def test_the_website_answers_with_the_total(orders: Orders) -> None:
                 shown = (await visitor.get(f"/reports/tasks/{started}")).json()
                 assert ("completed", 12) == (shown["state"], shown["months"])
                 assert 404 == (await visitor.get("/reports/tasks/none")).status_code
+                several = await visitor.post("/reports", json=[2024, 2025])
+                assert {"enqueued": 2} == several.json()
+                kit.assert_enqueued(build_report, year=2024)
+                await kit.drain()
 
     asyncio.run(visit())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import typing
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from pyasynq._app.providers import find_dependencies
 from pyasynq._call_shape import first_doc_line
@@ -13,12 +14,19 @@ from pyasynq._engine.handlers.routes import NO_RULES, HandlerRules, is_coroutine
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq._payload.compiler import NO_CODECS
 from pyasynq.errors import ConfigurationError
+from pyasynq.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Self
 
     from pyasynq._engine.handlers.middleware import Middleware
     from pyasynq._payload.converter import Converter
+    from pyasynq.options import EnqueueOptions
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 class UnknownAnnotationError(ConfigurationError):
@@ -83,6 +91,12 @@ class Declaration:
         """The first line of the handler's docstring; empty without one."""
         return first_doc_line(self.function)
 
+    @cached_property
+    def positional_names(self) -> tuple[str, ...]:
+        """Names of the handler's parameters that callers may give by position."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+
     @property
     def arguments(self) -> ArgumentsCodec:
         """Codec of the arguments. The first use raises what `compile` raises."""
@@ -116,6 +130,55 @@ class Declaration:
                 f"{self.owner}: an annotation of {self.place} names {error.name!r}, which its module does "
                 "not define; if it is imported under `if TYPE_CHECKING:`, import it outside of that",
             ) from None
+
+
+class TypedCall(Task, Generic[_P, _R]):
+    """A task that is a call of a typed task, and can decode its arguments.
+
+    Typed tasks make them (`deliver.task(...)`), and hand them to their aggregators and middleware.
+    """
+
+    __slots__ = ("_declaration",)
+    _declaration: Declaration
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, with their defaults, decoded at each access.
+
+        Raises:
+            PayloadDecodingError: for a payload that does not fit the handler.
+        """
+        return self._declaration.arguments.decode(self.payload or b"")
+
+    def apply(self, function: Callable[_P, _T]) -> _T:
+        """Call a function with the arguments, whose types type checkers know, and return its result.
+
+        `call.apply(lambda user_id, template: template)`. The function has the parameters of the handler, with
+        defaults where the handler has them. Dependencies are not passed.
+
+        Raises:
+            PayloadDecodingError: for a payload that does not fit the handler.
+        """
+        arguments = self.arguments
+        names = takewhile(arguments.__contains__, self._declaration.positional_names)
+        positional = [arguments.pop(name) for name in [*names]]
+        call = cast("Callable[..., _T]", function)
+        return call(*positional, **arguments)
+
+    def _copy(self, options: EnqueueOptions) -> Self:
+        call = super()._copy(options)
+        call._declaration = self._declaration  # noqa: SLF001 - of this class
+        return call
+
+
+def make_typed_call(declaration: Declaration, payload: bytes | None, options: EnqueueOptions) -> Any:
+    """Make a `TypedCall` from checked values, or from stored ones, without checks."""
+    call: TypedCall[..., Any] = TypedCall.__new__(TypedCall)
+    call.type = declaration.type
+    call.payload = payload
+    call.options = options
+    call._declaration = declaration  # noqa: SLF001 - made here
+    return call
 
 
 def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:

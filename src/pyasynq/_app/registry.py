@@ -90,6 +90,11 @@ class Registry:
         self._middleware.append(middleware)
         self._routes.clear()
 
+    def use_for(self, declaration: Declaration, middleware: Middleware) -> None:
+        """Add middleware as the innermost one of a single task."""
+        declaration.middleware = (*declaration.middleware, middleware)
+        self._routes.pop(declaration.type, None)
+
     def compile(self) -> None:
         """Compile declarations whose annotations used names that were not defined yet.
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
+from pyasynq._app.declaration import TypedCall, make_typed_call
 from pyasynq._app.handles import (
     Acting,
     BlockingEnqueuedTask,
@@ -16,27 +17,34 @@ from pyasynq._app.handles import (
 from pyasynq._app.other_libraries import our_word
 from pyasynq._app.routes import route_of
 from pyasynq._broker.enqueueing.chunks import check_on_error, check_results
+from pyasynq._call_shape import describe_function, takes
 from pyasynq._checks import check_name
 from pyasynq._engine.executor.order import Program
+from pyasynq._engine.handlers.group_routes import ALL_GROUPS
+from pyasynq._engine.handlers.middleware import check_middleware
+from pyasynq._engine.handlers.routes import is_coroutine_handler
 from pyasynq.callbacks import CALLBACK_ARGUMENTS, Callback
-from pyasynq.errors import ArgumentsError, ConfigurationError, describe_value
+from pyasynq.errors import ArgumentsError, ConfigurationError, InvalidOptionError, describe_value
 from pyasynq.options import DEFAULT_QUEUE, DEFAULT_TIMEOUT_SECONDS, merge_options, resolve_options
 from pyasynq.task import EnqueueResult, EnqueueStatus, Task, TaskInfo, make_unchecked_task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
     from contextlib import AbstractAsyncContextManager
     from typing import Self, Unpack
 
     from pyasynq._app.declaration import Declaration
     from pyasynq._app.providers import Providers
     from pyasynq._broker.enqueueing.chunks import OnError
-    from pyasynq._engine.handlers.routes import Route
+    from pyasynq._engine.handlers.middleware import AsyncHandler, Middleware
+    from pyasynq._engine.handlers.routes import HandlerReturn, Route
+    from pyasynq.config import GroupAggregator
     from pyasynq.dependencies import Dependency
-    from pyasynq.options import EnqueueOptions
+    from pyasynq.options import Duration, EnqueueOptions
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Made = TypeVar("_Made", bound="Task | Awaitable[Task | None] | None")
 
 
 class TaskSender(Acting, Protocol):
@@ -51,6 +59,19 @@ class TaskSender(Acting, Protocol):
     @property
     def _providers(self) -> Providers:
         """Providers of the handlers' dependencies."""
+
+    def _use_for(self, declaration: Declaration, middleware: Middleware) -> None:
+        """Add middleware to a single task."""
+
+    def aggregator(
+        self,
+        groups: str,
+        *,
+        grace_period: Duration | None,
+        max_delay: Duration | None,
+        max_size: int | None,
+    ) -> Callable[[GroupAggregator], GroupAggregator]:
+        """Declare a function that makes one task of the tasks of a group."""
 
     async def enqueue(self, task: Task) -> TaskInfo:
         """Enqueue one task."""
@@ -145,14 +166,116 @@ class TypedTask(Generic[_P, _R]):
         """
         return self.options(headers={**(headers or {}), **more})
 
-    def task(self, *args: _P.args, **kwargs: _P.kwargs) -> Task:
-        """Return a `Task` of this call: for `app.enqueue_many`, schedulers and clients. Nothing is sent.
+    def task(self, *args: _P.args, **kwargs: _P.kwargs) -> TypedCall[_P, _R]:
+        """Return a `Task` of this call: for `enqueue_many`, schedulers and clients. Nothing is sent.
 
         Raises:
             ArgumentsError: for arguments that the handler does not take.
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
         """
-        return self._task(args, kwargs)
+        payload = self._declaration.arguments.encode(args, kwargs)
+        call: TypedCall[_P, _R] = make_typed_call(self._declaration, payload, self._options.copy())
+        return call
+
+    def read_call(self, task: Task) -> TypedCall[_P, _R]:
+        """Return a task of this type as a call with typed arguments, for middleware of many types.
+
+        Raises:
+            ConfigurationError: for a task of another type.
+        """
+        if task.type != self.type:
+            raise ConfigurationError(
+                f"a task of type {task.type!r} is not a call of task {self.type!r}: "
+                "compare task.type with the type of the typed task first"
+            )
+        return self._read(task)
+
+    def _read(self, task: Task) -> TypedCall[_P, _R]:
+        call: TypedCall[_P, _R] = make_typed_call(self._declaration, task.payload, task.options)
+        return call
+
+    def use(
+        self,
+        middleware: Callable[[TypedCall[_P, _R], AsyncHandler], Awaitable[HandlerReturn]],
+    ) -> Callable[[TypedCall[_P, _R], AsyncHandler], Awaitable[HandlerReturn]]:
+        """Add `async def m(call, call_next)` around the handler of this type, inside all added before.
+
+        `call` is the task with typed arguments: `call.arguments`, `call.apply(function)`. It goes on with
+        `await call_next(call)`, which returns the result's bytes. It may be used as a decorator.
+
+        Raises:
+            ConfigurationError: for anything but a coroutine function that takes two arguments.
+        """
+        check_middleware(middleware)
+
+        async def call(task: Task, call_next: AsyncHandler) -> HandlerReturn:
+            return await middleware(self._read(task), call_next)
+
+        self._sender._use_for(self._declaration, call)  # noqa: SLF001 - of the app, which makes typed tasks
+        return middleware
+
+    def aggregator(
+        self,
+        groups: str = ALL_GROUPS,
+        *,
+        grace_period: Duration | None = None,
+        max_delay: Duration | None = None,
+        max_size: int | None = None,
+    ) -> Callable[
+        [Callable[[str, list[TypedCall[_P, _R]]], _Made]], Callable[[str, list[TypedCall[_P, _R]]], _Made]
+    ]:
+        """Declare a function that makes one task of the calls of a group: `@record.aggregator("user:*")`.
+
+        As `App.aggregator`, with calls of this type instead of tasks. A group that also has tasks of other
+        types stays as it is, with an error.
+
+        Args:
+            groups: a group's name, or the beginning of names and a `*`; without it all groups.
+            grace_period: instead of the server's `group_grace_period`.
+            max_delay: instead of the server's `group_max_delay`.
+            max_size: instead of the server's `group_max_size`.
+
+        Raises:
+            ConfigurationError: for a second aggregator of the same groups, or anything but a function of
+                two arguments.
+            InvalidOptionError: for a setting that cannot work.
+        """
+        if not isinstance(groups, str):
+            raise InvalidOptionError(
+                "groups", groups, "must be text; for all groups write `@task.aggregator()`, with parentheses"
+            )
+        declare = self._sender.aggregator(
+            groups, grace_period=grace_period, max_delay=max_delay, max_size=max_size
+        )
+
+        def declare_typed(
+            function: Callable[[str, list[TypedCall[_P, _R]]], _Made],
+        ) -> Callable[[str, list[TypedCall[_P, _R]]], _Made]:
+            given: object = function
+            if not callable(given) or not takes(given, 2):
+                raise ConfigurationError(
+                    f"the aggregator of {groups!r} is a function of a group's name and its calls, "
+                    f"and this is {describe_function(function)}"
+                )
+            declare(self._convert_aggregator(function))
+            return function
+
+        return declare_typed
+
+    def _convert_aggregator(
+        self, function: Callable[[str, list[TypedCall[_P, _R]]], Task | Awaitable[Task | None] | None]
+    ) -> GroupAggregator:
+        """Return an aggregator of tasks; a plain function stays plain, and runs in a thread."""
+
+        @functools.wraps(function)
+        def call(group: str, tasks: list[Task]) -> Task | Awaitable[Task | None] | None:
+            return function(group, [self.read_call(task) for task in tasks])
+
+        @functools.wraps(function)
+        async def call_async(group: str, tasks: list[Task]) -> Task | None:
+            return await cast("Awaitable[Task | None]", call(group, tasks))
+
+        return call_async if is_coroutine_handler(function) else call
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Task:
         return make_unchecked_task(
@@ -245,13 +368,15 @@ class TypedTask(Generic[_P, _R]):
 
     async def enqueue_many(
         self,
-        calls: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        calls: Iterable[TypedCall[_P, _R] | Mapping[str, Any]]
+        | AsyncIterable[TypedCall[_P, _R] | Mapping[str, Any]],
         *,
         on_error: OnError = "raise",
     ) -> list[EnqueueResult]:
-        """Enqueue many calls, each given as a mapping of arguments, in chunks; return a result for each.
+        """Enqueue many calls in chunks, and return a result for each.
 
-        A call whose arguments do not fit is `REFUSED`, with the error in its result; the others are sent. A
+        A call is what `task(...)` makes, whose arguments type checkers know, or a mapping of arguments. One
+        whose arguments do not fit is `REFUSED`, with the error in its result; the others are sent. A
         caller that is cancelled may have enqueued some.
 
         Raises:
@@ -268,7 +393,7 @@ class TypedTask(Generic[_P, _R]):
         return check_results(_merge(results, refused), on_error)
 
     def enqueue_many_sync(
-        self, calls: Iterable[Mapping[str, Any]], *, on_error: OnError = "raise"
+        self, calls: Iterable[TypedCall[_P, _R] | Mapping[str, Any]], *, on_error: OnError = "raise"
     ) -> list[EnqueueResult]:
         """Enqueue many calls, blocking this thread; otherwise as `enqueue_many`."""
         _check_calls(self.type, calls)
@@ -277,7 +402,9 @@ class TypedTask(Generic[_P, _R]):
         results = self._sender.enqueue_many_sync(self._tasks(calls, refused), on_error="return")
         return check_results(_merge(results, refused), on_error)
 
-    def _tasks(self, calls: Iterable[Mapping[str, Any]], refused: dict[int, EnqueueResult]) -> Iterator[Task]:
+    def _tasks(
+        self, calls: Iterable[Task | Mapping[str, Any]], refused: dict[int, EnqueueResult]
+    ) -> Iterator[Task]:
         for position, arguments in enumerate(calls):
             task = self._task_or_refusal(position, arguments, refused)
             if task is not None:
@@ -285,7 +412,7 @@ class TypedTask(Generic[_P, _R]):
 
     async def _tasks_async(
         self,
-        calls: AsyncIterable[Mapping[str, Any]],
+        calls: AsyncIterable[Task | Mapping[str, Any]],
         refused: dict[int, EnqueueResult],
     ) -> AsyncIterator[Task]:
         position = 0
@@ -298,10 +425,12 @@ class TypedTask(Generic[_P, _R]):
     def _task_or_refusal(
         self,
         position: int,
-        arguments: Mapping[str, Any],
+        arguments: Task | Mapping[str, Any],
         refused: dict[int, EnqueueResult],
     ) -> Task | None:
         try:
+            if isinstance(arguments, Task):
+                return self._check_own(arguments)
             if not isinstance(arguments, Mapping):
                 raise ArgumentsError(
                     f"task {self.type!r}: call {position} is {describe_value(type(arguments))}: "
@@ -312,6 +441,15 @@ class TypedTask(Generic[_P, _R]):
         except ConfigurationError as error:
             refused[position] = EnqueueResult(EnqueueStatus.REFUSED, None, None, error)
             return None
+
+    def _check_own(self, task: Task) -> Task:
+        if task.type != self.type:
+            raise ArgumentsError(
+                f"task {self.type!r}: one of the calls is a task of type {task.type!r}; "
+                "app.enqueue_many takes tasks of any types",
+                None,
+            )
+        return task
 
     if not TYPE_CHECKING:  # a type checker is to report such names, as it does without this
 

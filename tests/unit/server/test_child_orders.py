@@ -7,6 +7,7 @@ import pytest
 
 from pyasynq import App, ConfigurationError, InvalidOptionError, Mux, Server
 from pyasynq._engine.executor.order import Program, find_handler
+from pyasynq._engine.handlers.routes import make_router
 from tests import child_tasks
 from tests.run_async import run_async
 
@@ -88,7 +89,7 @@ def test_an_executor_is_a_process_or_none() -> None:
 
 
 def _reference(router: App | Mux, task_type: str) -> str:
-    route = router.route(task_type)
+    route = make_router(router).route(task_type)
     assert route is not None
     assert route.program is not None
     return route.program.reference()

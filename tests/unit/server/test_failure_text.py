@@ -11,6 +11,7 @@ import pytest
 
 from pyasynq import App, Mux, Task
 from pyasynq._engine.failure_text import error_line, format_trace, log_line, own_traceback
+from pyasynq._engine.handlers.routes import make_router
 from pyasynq._engine.run.outcome import error_to_tell
 from pyasynq._payload import ArgumentsCodec
 from pyasynq.control import Retry
@@ -213,7 +214,7 @@ async def test_tracebacks_hold_no_frames_of_ours_between_middleware_and_handler(
     mux.handle("t", fail)  # type: ignore[arg-type]
     mux.use(observe, quote)
     for router in (app, mux):
-        route = router.route("t")
+        route = make_router(router).route("t")
         assert route is not None
         with pytest.raises(LookupError) as caught:
             await route.call(Task("t", b'{"text":"x"}'))  # type: ignore[misc]
@@ -247,7 +248,7 @@ async def test_an_unknown_type_gets_the_nearest_one() -> None:
     app.use(observe)
     mux.handle("email:deliver", fail)  # type: ignore[arg-type]
     for router in (app, mux):
-        route = router.route("emial:deliver")
+        route = make_router(router).route("emial:deliver")
         assert route is not None
         with pytest.raises(HandlerNotFoundError, match="did you mean 'email:deliver'"):
             await route.call(Task("emial:deliver"))  # type: ignore[misc]
