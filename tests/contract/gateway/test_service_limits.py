@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 
 from pyasynq.gateway.api import enqueue_batch
+from pyasynq.gateway.api.enqueue import prepare_task
 from pyasynq.gateway.api.load import LoopLag
 from tests.contract.gateway.test_leases import check_problem
 from tests.fix_leases import until
@@ -146,7 +147,6 @@ async def test_other_requests_have_turns_between_the_tasks_of_a_batch(
         turns[turn] += 1
         return await prepare_task(*arguments)
 
-    prepare_task = enqueue_batch.prepare_task
     monkeypatch.setattr(enqueue_batch, "prepare_task", prepare_and_count)
     async with serving(redis_url) as visitor:
         counting = asyncio.create_task(count_turns())
