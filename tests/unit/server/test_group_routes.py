@@ -33,7 +33,9 @@ def test_an_exact_name_comes_before_beginnings_and_a_longer_one_before_a_shorter
 def test_a_server_without_an_aggregator_aggregates_nothing() -> None:
     """Then there is no such service."""
     assert not GroupRoutes(ServerConfig(), None)
-    assert not GroupRoutes(ServerConfig(groups={"g": GroupRule(max_size=2)}), App("redis://x"))
+    assert not GroupRoutes(
+        ServerConfig(groups={"g": GroupRule(max_size=2)}), App("redis://x").__pyasynq_router__()
+    )
     assert GroupRoutes(ServerConfig(group_aggregator=aggregate), None)
 
 
@@ -41,11 +43,11 @@ def test_the_aggregators_of_the_app_come_before_that_of_the_configuration() -> N
     """Which has what is left."""
     app = App("redis://x")
     mine = app.aggregator("user:*")(lambda group, tasks: None)
-    routes = GroupRoutes(ServerConfig(group_aggregator=aggregate), app)
+    routes = GroupRoutes(ServerConfig(group_aggregator=aggregate), app.__pyasynq_router__())
     found = [routes.find(group) for group in ("user:1", "other")]
     assert [mine, aggregate] == [one.call for one in found if one is not None]
     app.aggregator(mine)
-    every = GroupRoutes(ServerConfig(group_aggregator=aggregate), app).find("other")
+    every = GroupRoutes(ServerConfig(group_aggregator=aggregate), app.__pyasynq_router__()).find("other")
     assert every is not None
     assert mine is every.call
 
@@ -55,7 +57,7 @@ def test_a_rule_of_the_configuration_wins_over_the_code_and_both_over_the_defaul
     app = App("redis://x")
     app.aggregator("g", grace_period=timedelta(seconds=5), max_delay=9.5)(aggregate)
     config = ServerConfig(group_max_delay=100, group_max_size=7, groups={"g": GroupRule(grace_period=3)})
-    routes = GroupRoutes(config, app)
+    routes = GroupRoutes(config, app.__pyasynq_router__())
     aggregator = routes.find("g")
     assert aggregator is not None
     assert GroupLimits(grace=3, max_delay=10, max_size=7) == routes.limits("g", aggregator)
