@@ -153,7 +153,7 @@ class ServiceInstance:
             environment,
             folder / "log",
             command=["php", str(_PHP / "gearman.php")],
-            # It ends when its connection breaks, and cannot begin while there is no door.
+            # It ends when its connection breaks, and cannot begin while its door is closed.
             may_end_with=frozenset({0, _PHP_FAILED}),
         )
 

@@ -72,6 +72,14 @@ TIME: Final = TimeType()
 reason_option = click.option(
     "--reason", metavar="TEXT", default="", help="Why; it is kept in the audit with your name."
 )
+outcome_option = click.option(
+    "--then",
+    "outcome",
+    type=click.Choice(["retry", "archive", "delete"]),
+    default="retry",
+    show_default=True,
+    help="What is done with the task.",
+)
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 

@@ -10,7 +10,7 @@ import click
 from pyasynq._face_records.service_reports import HOSTED_COMMAND, HOSTED_COMMANDS, describe_hosted_command
 from pyasynq._human_text import bytes_text
 from pyasynq._visible_text import visible, visible_lines
-from pyasynq.cli.actions import for_each, reason_option
+from pyasynq.cli.actions import for_each, outcome_option, reason_option
 from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.cells import human_bytes, short_duration
@@ -81,14 +81,7 @@ async def inspect_hosted_commands(session: Session, ids: Sequence[str]) -> int:
     ),
 )
 @_ids
-@click.option(
-    "--then",
-    "outcome",
-    type=click.Choice(["retry", "archive", "delete"]),
-    default="retry",
-    show_default=True,
-    help="What is done with the task.",
-)
+@outcome_option
 @reason_option
 @operator_command
 async def kill_hosted_commands(session: Session, ids: Sequence[str], outcome: Any, reason: str) -> int:

@@ -10,7 +10,7 @@ import click
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
-from pyasynq.cli.actions import DURATION, TIME, confirm_change, for_each
+from pyasynq.cli.actions import DURATION, TIME, confirm_change, for_each, outcome_option
 from pyasynq.cli.bulk import WORDS, act_on_found, act_on_query
 from pyasynq.cli.choice import FoundTasks, TaskChoice, choose_tasks, find_by_ids
 from pyasynq.cli.completion import complete_queues
@@ -153,14 +153,7 @@ async def delete_command(session: Session, choice: TaskChoice, *, no_undo: bool)
         "pyasynq task cancel --where 'type:report:* running:>1h' --then archive",
     ),
 )
-@click.option(
-    "--then",
-    "outcome",
-    type=click.Choice(["retry", "archive", "delete"]),
-    default="retry",
-    show_default=True,
-    help="What is done with the task.",
-)
+@outcome_option
 @choose_tasks
 @operator_command
 async def cancel_tasks(session: Session, choice: TaskChoice, outcome: Any) -> int:
