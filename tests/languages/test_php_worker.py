@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.languages.test_example_workers import enqueue, find_state, killed_at_end, service
+from tests.languages.test_example_workers import (
+    TYPES,
+    enqueue,
+    find_state,
+    killed_at_end,
+    running_service,
+    service,
+)
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -26,12 +36,19 @@ PHP = shutil.which("php")
 
 
 @contextmanager
-def working(service: httpx.Client, **more: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a worker until the end of a block."""
+def running_worker(**variables: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a worker with these variables until the end of a block."""
     if PHP is None:
         pytest.skip("php is missing: install php-cli and php-curl")
-    environment = {**os.environ, "PYASYNQ_SERVICE": str(service.base_url).rstrip("/"), **more}
-    with killed_at_end([PHP, str(Path(__file__).with_name("worker.php"))], env=environment) as worker:
+    command = [PHP, "-d", "memory_limit=64M", str(Path(__file__).with_name("worker.php"))]
+    with killed_at_end(command, env={**os.environ, **variables}) as worker:
+        yield worker
+
+
+@contextmanager
+def working(service: httpx.Client, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a worker of a service until the end of a block."""
+    with running_worker(PYASYNQ_SERVICE=str(service.base_url).rstrip("/"), **more) as worker:
         yield worker
 
 
@@ -65,6 +82,14 @@ def test_payloads_and_results_in_chinese(service: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("do", "state", "text"),
     [
+        ("exit", "retry", "the handler ended its process, with the exit code 7"),
+        ("hog", "retry", "Allowed memory size of 67108864 bytes exhausted"),
+        ("hog", "retry", "(PHP's memory_limit) [worker.php:"),
+        (
+            "burn",
+            "retry",
+            "Maximum execution time of 1 second exceeded (PHP's max_execution_time) [worker.php",
+        ),
         ("crash", "retry", "the handler's process was ended by signal 11 (SIGSEGV)"),
         ("throw", "retry", "LogicException: 配送失败 [worker.php"),
         ("retry", "retry", "busy"),
@@ -73,11 +98,30 @@ def test_payloads_and_results_in_chinese(service: httpx.Client) -> None:
     ],
 )
 def test_each_outcome(service: httpx.Client, do: str, state: str, text: str) -> None:
-    """A crash of a child names its signal."""
+    """The error of a child that ends names its signal or limit; the worker goes on."""
     task = enqueue(service, {"do": do})
+    next_task = enqueue(service, {"do": "echo", "text": "next"})
     with working(service):
         wait_until(lambda: find_state(service, task) == state)
-    assert text in str(fetch_task(service, task))
+        wait_until(lambda: find_state(service, next_task) == "completed")
+    assert text in str(fetch_task(service, task)["last_error"])
+
+
+def test_a_handler_beyond_its_timeout_is_killed(service: httpx.Client, tmp_path: Path) -> None:
+    """The error of the task names the limit, and the worker goes on."""
+    params = {"do": "sleep", "seconds": 1000, "pidfile": str(tmp_path / "pids")}
+    body = {"type": "resize", "params": params, "options": {"timeout": 3}}
+    with working(service):
+        task = service.post("/v1/tasks", json=body).json()["id"]
+        [number] = read_numbers(tmp_path / "pids", 1)
+        wait_until(lambda: find_state(service, task) == "retry")
+        assert not is_alive(number)
+        last = enqueue(service, {"do": "echo", "text": "a"})
+        wait_until(lambda: find_state(service, last) == "completed")
+    error = fetch_task(service, task)["last_error"]
+    assert re.fullmatch(
+        r"the task timed out: its handler was killed after 2\.\d s, at the deadline 20\S+", error
+    )
 
 
 def test_a_handler_sleeps_over_its_lease(service: httpx.Client) -> None:
@@ -170,6 +214,31 @@ def test_children_are_replaced_after_their_tasks(service: httpx.Client) -> None:
         for task in tasks:
             answer = service.get(f"/v1/tasks/resize/{task}/result", params={"wait": 30}).json()
             assert {"text": "a", "attempt": 1} == answer["result"]
+
+
+def count_waits(process: int) -> int:
+    """Return how many times a process has waited."""
+    status = Path(f"/proc/{process}/status").read_text("utf-8")
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_idle_worker_sleeps(tmp_path: Path) -> None:
+    """The parent wakes about once in a second, its guard twice, and its children do not."""
+    with running_service(tmp_path, TYPES) as (service, _), working(service) as worker:
+        enqueue(service, {"do": "sleep", "seconds": 0, "pidfile": str(tmp_path / "pids")})
+        [child] = read_numbers(tmp_path / "pids", 1)
+        guard = int(Path(f"/proc/{child}/stat").read_text("utf-8").rpartition(") ")[2].split()[1])
+        processes = worker.pid, guard, child
+        # The first polls are over then, and the next answer is up to 20 s away.
+        time.sleep(1)
+        before, began_at = [count_waits(one) for one in processes], time.monotonic()
+        time.sleep(4)
+        waits = [count_waits(one) - old for one, old in zip(processes, before, strict=True)]
+        seconds = time.monotonic() - began_at
+    assert waits[0] <= 2 + seconds
+    assert waits[1] <= 2 + 2 * seconds
+    assert 0 == waits[2]
 
 
 def test_the_client_enqueues_and_waits(service: httpx.Client) -> None:

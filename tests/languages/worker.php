@@ -12,7 +12,13 @@ spl_autoload_register(static function (string $name): void {
     require dirname(__DIR__, 2) . '/clients/php/src/' . basename(str_replace('\\', '/', $name)) . '.php';
 });
 
-$worker = new Worker(concurrency: 2, lease: 1.0, maxTasks: (int) (getenv('MAX_TASKS') ?: 100));
+function burn(): never
+{
+    while (true) {
+    }
+}
+
+$worker = new Worker(concurrency: 2, lease: (float) (getenv('LEASE_SECONDS') ?: 1.0), maxTasks: (int) (getenv('MAX_TASKS') ?: 100));
 $worker->use(static function (array $params, Context $context, callable $next): mixed {
     $result = $next($params, $context);
     return is_array($result) ? $result + ['attempt' => $context->attempt] : $result;
@@ -24,6 +30,9 @@ $worker->on('resize', static function (array $params, Context $context): mixed {
     return match ($params['do']) {
         'echo' => ['text' => $params['text']],
         'sleep' => sleep($params['seconds']),
+        'exit' => exit(7),
+        'hog' => str_repeat('a', 1 << 30),
+        'burn' => set_time_limit(1) && burn(),
         'crash' => posix_kill(getmypid(), SIGSEGV),
         'throw' => throw new LogicException('配送失败'),
         'snooze' => throw new Snooze(3600),

@@ -50,11 +50,20 @@ final class Address
         return $handle;
     }
 
-    /** @return array<string, mixed> */
-    public static function decode(string $content): array
+    /**
+     * Return the status and the body of an answer. The status is 0 for one that was cut: curl takes the end of a
+     * connection within the head for the end of the answer.
+     *
+     * @return array{int, array<string, mixed>}
+     */
+    public static function readAnswer(\CurlHandle $handle, string $content): array
     {
+        $status = (int) curl_getinfo($handle, CURLINFO_RESPONSE_CODE);
         $found = json_decode($content, true);
-        return is_array($found) ? $found : [];
+        if (!is_array($found)) {
+            return [$status >= 200 && $status < 300 && $status !== 204 ? 0 : $status, []];
+        }
+        return [$status, $found];
     }
 
     /** @param array<string, mixed> $problem */

@@ -7,6 +7,13 @@ namespace Pyasynq;
 /** A child process: runs handlers, one task after the other. It may block, leak and crash. */
 final class Child
 {
+    /** Settings of PHP whose limits end a process, by the beginning of the error. */
+    private const LIMITS = ['Allowed memory size' => 'memory_limit', 'Maximum execution time' => 'max_execution_time'];
+    private const FATAL = E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR;
+
+    /** Number of the task that is worked on. */
+    private ?int $current = null;
+
     /**
      * @param array<string, callable> $handlers
      * @param list<callable> $middlewares
@@ -32,15 +39,39 @@ final class Child
         if (!$parent->skipTo(self::makeMark($this->secret, (int) getmypid()))) {
             return;
         }
+        register_shutdown_function(fn () => $this->tellFatalError($parent));
         for ($done = 1; ($message = $parent->receive()) !== null; $done++) {
             [$number, $leased] = $message;
+            $this->current = $number;
+            error_clear_last();
             [$act, $body] = $this->work($leased);
+            $this->current = null;
             $isLast = ($this->maxMemory !== null && memory_get_usage(true) > $this->maxMemory)
                 || ($this->maxTasks !== null && $done >= $this->maxTasks);
             if (!$parent->send([$number, $act, $body, $isLast]) || $isLast) {
                 return;
             }
         }
+    }
+
+    /** Tell the parent which error of PHP ends this process; a limit is one that no handler can catch. */
+    private function tellFatalError(Pipe $parent): void
+    {
+        $error = error_get_last();
+        if ($this->current === null || $error === null || ($error['type'] & self::FATAL) === 0) {
+            return;
+        }
+        // There may be no memory left for the message.
+        ini_set('memory_limit', '-1');
+        $limit = '';
+        foreach (self::LIMITS as $beginning => $setting) {
+            if (str_starts_with($error['message'], $beginning)) {
+                $limit = " (PHP's $setting)";
+            }
+        }
+        $place = basename($error['file']) . ':' . $error['line'];
+        $text = self::cut("{$error['message']}$limit [$place]");
+        $parent->send([$this->current, 'fail', ['error' => $text], true]);
     }
 
     /**

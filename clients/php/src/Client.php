@@ -81,13 +81,12 @@ final class Client
         for ($pause = 0.25;; $pause = min(5.0, 2 * $pause)) {
             $handle = $this->address->prepare($method, $path, $body, 50.0, $headers);
             $content = curl_exec($handle);
-            $status = is_string($content) ? (int) curl_getinfo($handle, CURLINFO_RESPONSE_CODE) : 0;
-            $answer = Address::decode((string) $content);
+            [$status, $answer] = is_string($content) ? Address::readAnswer($handle, $content) : [0, []];
             if ($status >= 200 && $status < 300) {
                 return $answer;
             }
             if (!in_array($status, self::LATER, true) || microtime(true) + $pause > $until) {
-                throw new ServiceException(Address::describe($status, $answer, curl_error($handle)), $status);
+                throw new ServiceException(Address::describe($status, $answer, curl_error($handle) ?: 'the answer was cut'), $status);
             }
             usleep((int) ($pause * 1_000_000));
         }

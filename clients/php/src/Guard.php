@@ -10,10 +10,12 @@ namespace Pyasynq;
  */
 final class Guard
 {
-    private const LOOK_MICROSECONDS = 20_000;
+    /** A child that ends just before a wait does not end the wait. */
+    private const LOOK_MICROSECONDS = 500_000;
 
     /** @var array<int, int> slot by process */
     private array $slots = [];
+    private bool $isAsynchronous = false;
 
     /**
      * @param array<int, Pipe> $pipes the children's ends, by slot
@@ -32,6 +34,9 @@ final class Guard
         foreach ([SIGTERM, SIGINT, SIGHUP] as $signal) {
             pcntl_signal($signal, SIG_IGN);
         }
+        $this->isAsynchronous = pcntl_async_signals(true);
+        // It ends the wait when a child ends.
+        pcntl_signal(SIGCHLD, static fn () => null, false);
         foreach (array_keys($this->pipes) as $slot) {
             $this->start($slot);
         }
@@ -63,6 +68,8 @@ final class Guard
         }
         if ($process === 0) {
             posix_setsid();
+            pcntl_signal(SIGCHLD, SIG_DFL);
+            pcntl_async_signals($this->isAsynchronous);
             // The worker must see the end of this guard, also while a child lives.
             fclose($this->parent->stream);
             foreach ($this->pipes as $other => $pipe) {
@@ -74,7 +81,7 @@ final class Guard
             exit(0);
         }
         $this->slots[$process] = $slot;
-        $this->parent->send(['born', $slot, $process]);
+        $this->parent->send(['born', $slot, $process, 0]);
     }
 
     private function end(): never

@@ -11,6 +11,12 @@ final class Worker
     private const LASTING = [400, 401, 403, 404, 405, 413, 422];
     private const POLL_SECONDS = 20.0;
     private const SETTLE_SECONDS = 55.0;
+    /** A signal that comes just before a wait does not end the wait. */
+    private const LOOK_SECONDS = 1.0;
+    private const BOTH_SECONDS = 0.02;
+    /** Of the time of a task, for the kill of its handler and for its outcome, but not more than the seconds. */
+    private const MARGIN_PART = 0.05;
+    private const MARGIN_SECONDS = 1.0;
 
     private readonly Address $address;
     /** @var array<string, callable> */
@@ -90,7 +96,7 @@ final class Worker
             if ($this->maxTime !== null && microtime(true) - $began > $this->maxTime) {
                 $this->signals = max(1, $this->signals);
             }
-            if ($this->signals > 0 && $this->isPolling && $this->poll !== null) {
+            if ($this->signals > 0 && $this->isPolling) {
                 $this->stopPoll();
             }
             if ($this->signals > 1 && !$cut) {
@@ -151,10 +157,7 @@ final class Worker
         while (($done = curl_multi_info_read($this->multi)) !== false) {
             $this->finish($done['handle'], $done['result']);
         }
-        $read = [$this->guard->stream, ...array_map(static fn (Pipe $pipe) => $pipe->stream, $this->pipes)];
-        $none = null;
-        // curl_multi_select cannot watch the children, so each is looked at within 20 ms.
-        @stream_select($read, $none, $none, 0, 20_000);
+        $this->await();
         $this->hearChildren();
         $now = microtime(true);
         foreach ($this->timers as $key => [$at, $call]) {
@@ -163,6 +166,38 @@ final class Worker
                 $call();
             }
         }
+    }
+
+    /** Wait for an answer, a message of a child or the guard, the next timer, or a signal. */
+    private function await(): void
+    {
+        $times = array_map(static fn (array $timer): float => $timer[0], $this->timers);
+        $seconds = max(0.0, min([self::LOOK_SECONDS, ...array_map(fn (float $at): float => $at - microtime(true), $times)]));
+        $areBothAwaited = $this->requests !== [] && $this->areChildrenBusy();
+        if ($this->requests !== [] && !$areBothAwaited) {
+            $began = microtime(true);
+            // It returns at once while curl has no connection to wait for.
+            if (curl_multi_select($this->multi, $seconds) < 1 && microtime(true) - $began < 0.001) {
+                usleep(1_000);
+            }
+            return;
+        }
+        $read = [$this->guard->stream, ...array_map(static fn (Pipe $pipe) => $pipe->stream, $this->pipes)];
+        $none = null;
+        // Neither function can wait for both curl and the children.
+        $microseconds = (int) (1_000_000 * ($areBothAwaited ? min($seconds, self::BOTH_SECONDS) : $seconds));
+        @stream_select($read, $none, $none, intdiv($microseconds, 1_000_000), $microseconds % 1_000_000);
+    }
+
+    /** Return whether a child runs a handler, or is being replaced. */
+    private function areChildrenBusy(): bool
+    {
+        foreach ($this->tasks as $slot => $task) {
+            if (!isset($this->processes[$slot]) || ($task !== null && !$task['isSettling'])) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private function hearChildren(): void
@@ -185,7 +220,7 @@ final class Worker
             }
             throw new \RuntimeException('the guard process has died: its tasks come back after their leases');
         }
-        foreach ($news as [$what, $slot, $number]) {
+        foreach ($news as [$what, $slot, $number, $code]) {
             if ($what === 'born') {
                 $this->pipes[$slot]->write(Child::makeMark($this->secret, $number));
                 $this->processes[$slot] = $number;
@@ -200,10 +235,14 @@ final class Worker
             match ($task['cause']) {
                 'lost' => $this->tasks[$slot] = null,
                 'stopped' => $this->settle($slot, 'release', []),
-                'timed-out' => $this->settle($slot, 'fail', ['error' => 'the task timed out']),
+                'timed-out' => $this->settle($slot, 'fail', ['error' => sprintf(
+                    'the task timed out: its handler was killed after %.1F s, at the deadline %s',
+                    microtime(true) - $task['startedAt'],
+                    $task['deadline'],
+                )]),
                 default => $this->settle($slot, 'fail', ['error' => $number
                     ? "the handler's process was ended by signal $number" . self::nameSignal($number)
-                    : 'the handler ended its process']),
+                    : "the handler ended its process, with the exit code $code"]),
             };
         }
     }
@@ -212,7 +251,7 @@ final class Worker
     {
         foreach (['SIGSEGV', 'SIGKILL', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGILL', 'SIGTERM'] as $name) {
             if (constant($name) === $number) {
-                return " ($name)";
+                return $number === SIGKILL ? " ($name), as the kernel does without memory" : " ($name)";
             }
         }
         return '';
@@ -264,13 +303,16 @@ final class Worker
 
     private function stopPoll(): void
     {
-        // An answer that has begun to arrive is read to its end: it may have tasks.
-        if (curl_getinfo($this->poll, CURLINFO_RESPONSE_CODE) !== 0) {
-            return;
+        // Without a request, the next one waits for the end of a pause.
+        if ($this->poll !== null) {
+            // An answer that has begun to arrive is read to its end: it may have tasks.
+            if (curl_getinfo($this->poll, CURLINFO_RESPONSE_CODE) !== 0) {
+                return;
+            }
+            unset($this->requests[spl_object_id($this->poll)]);
+            curl_multi_remove_handle($this->multi, $this->poll);
+            $this->poll = null;
         }
-        unset($this->requests[spl_object_id($this->poll)]);
-        curl_multi_remove_handle($this->multi, $this->poll);
-        $this->poll = null;
         $this->isPolling = false;
     }
 
@@ -282,6 +324,8 @@ final class Worker
             'number' => $number,
             'token' => $leased['token'],
             'leaseEnds' => $askedAt + $this->lease,
+            'startedAt' => microtime(true),
+            'deadline' => $leased['deadline'],
             'cause' => '',
             'isSettling' => false,
         ];
@@ -292,7 +336,9 @@ final class Worker
         }
         $this->later($this->lease / 3, fn () => $this->extend($slot, $number), "extend $slot");
         $left = (new \DateTimeImmutable($leased['deadline']))->format('U.u') - microtime(true);
-        $this->later(max(0.0, $left), function () use ($slot, $number): void {
+        // At the deadline the service would settle the task, and no error would name the limit.
+        $margin = min(self::MARGIN_SECONDS, $left * self::MARGIN_PART);
+        $this->later(max(0.0, $left - $margin), function () use ($slot, $number): void {
             if (($this->tasks[$slot]['number'] ?? 0) === $number) {
                 $this->kill($slot, 'timed-out');
             }
@@ -399,9 +445,10 @@ final class Worker
     {
         [, $then] = $this->requests[spl_object_id($handle)];
         unset($this->requests[spl_object_id($handle)]);
-        $status = $result === CURLE_OK ? (int) curl_getinfo($handle, CURLINFO_RESPONSE_CODE) : 0;
-        $answer = Address::decode((string) curl_multi_getcontent($handle));
+        [$status, $answer] = $result === CURLE_OK
+            ? Address::readAnswer($handle, (string) curl_multi_getcontent($handle))
+            : [0, []];
         curl_multi_remove_handle($this->multi, $handle);
-        $then($status, $answer, curl_strerror($result) ?? '');
+        $then($status, $answer, $result === CURLE_OK ? 'the answer was cut' : curl_strerror($result) ?? '');
     }
 }
