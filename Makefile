@@ -182,7 +182,7 @@ interop: $(STAMP) ## compare with the real Asynq, step by step; needs Go [SEQUEN
 gearman: $(STAMP) ## serve programs that were written for gearmand; needs PHP and Gearman's tools [PYTEST_ARGS="-k killed"]
 	@$(PYTHON) -m pytest -q -rfEs -n 2 tests/gearman $(PYTEST_ARGS)
 
-languages: $(STAMP) ## workers in Go, Node and PHP over leases; needs all three [PYTEST_ARGS="-k node"]
+languages: $(STAMP) ## workers in Go, Node and PHP over leases; needs all three and PHPUnit [PYTEST_ARGS="-k node"]
 	@$(PYTHON) -m pytest -q -rfEs -n 2 tests/languages $(PYTEST_ARGS)
 
 interop-nightly: ## the same with twenty times as many sequences

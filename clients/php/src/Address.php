@@ -14,7 +14,7 @@ final class Address
     {
         $this->service = rtrim($service ?? (getenv('PYASYNQ_SERVICE') ?: ''), '/');
         $this->key = $key ?? (getenv('PYASYNQ_KEY') ?: '');
-        if (preg_match('~^https?://[^/\s@]+~', $this->service) !== 1) {
+        if (preg_match('~^https?://[^/\s@]+(/\S*)?$~D', $this->service) !== 1) {
             throw new \InvalidArgumentException(
                 'service: give the address of the task service, or set PYASYNQ_SERVICE=http://task-queue:8080',
             );
