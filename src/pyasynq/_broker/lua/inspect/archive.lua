@@ -19,7 +19,7 @@
 -- ARGV[10] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
 -- ARGV[11...] id: for each task
 -- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or trimmed, 1 if there is more to trim, how many are archived now, a list of id, reason: for each that is not, and of address and entry of each task with a callback
--- Uses: now, rename_group, find_pending, take_pending, take_out, trim_archived, release_finished, find_callbacks, write_endings
+-- Uses: now, rename_group, read_places, find_pending, take_pending, take_out, trim_archived, release_finished, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
 local replay, task_prefix, group_prefix, from_state, max_size, cutoff, now_seconds, now_microseconds, anchor,
@@ -37,11 +37,12 @@ local places = {
   group_prefix = group_prefix,
 }
 local seconds = now(now_seconds, now_microseconds)
+read_places(places, 11)
 local waiting = find_pending(places, 11, from_state, anchor, hints)
 if not waiting then
   return nil
 end
-local finished = find_callbacks(task_prefix, 11, 1)
+local finished = find_callbacks(task_prefix, 11, 1, places.fields)
 take_pending(places, waiting)
 local added, refused, ended, told, done = {}, {}, {}, {}, 0
 for at = 11, #ARGV, 1 do

@@ -16,7 +16,7 @@
 -- ARGV[7] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
 -- ARGV[8...] id: for each task
 -- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or how many are gone, a list of id, reason: for each that is not, of the messages of grouped tasks that may own a lock which their hash did not name, and of address and entry of each task with a callback
--- Uses: owns_lock, find_pending, take_pending, take_out, find_callbacks, write_endings
+-- Uses: owns_lock, read_places, find_pending, take_pending, take_out, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
 local replay, task_prefix, group_prefix, from_state, with_sets, anchor, hints = unpack(ARGV, 1, 7)
@@ -32,11 +32,12 @@ local places = {
   task_prefix = task_prefix,
   group_prefix = group_prefix,
 }
+read_places(places, 8)
 local waiting = find_pending(places, 8, from_state, anchor, hints)
 if not waiting then
   return nil
 end
-local finished = find_callbacks(task_prefix, 8, 1)
+local finished = find_callbacks(task_prefix, 8, 1, places.fields)
 take_pending(places, waiting)
 local doomed, refused, grouped, ended, told, done = {}, {}, {}, {}, {}, 0
 for at = 8, #ARGV, 1 do

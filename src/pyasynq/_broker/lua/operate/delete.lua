@@ -17,7 +17,7 @@
 -- ARGV[7] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
 -- ARGV[8...] id: for each task
 -- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or how many are gone, a list of id, reason: for each that is not, the bytes of their messages, and a list of address and entry of each task with a callback
--- Uses: owns_lock, find_pending, neighbours, take_pending, take_out, lock_in_message, find_callbacks, write_endings
+-- Uses: owns_lock, read_places, find_pending, neighbours, take_pending, take_out, lock_in_message, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, gone = unpack(KEYS)
 local task_prefix, group_prefix, gone_prefix, from_state, lifetime, anchor, hints = unpack(ARGV, 1, 7)
@@ -33,12 +33,13 @@ local places = {
   task_prefix = task_prefix,
   group_prefix = group_prefix,
 }
-local waiting = find_pending(places, 8, from_state, anchor, hints)
+read_places(places, 8)
+local waiting, seen = find_pending(places, 8, from_state, anchor, hints)
 if not waiting then
   return nil
 end
-local around = neighbours(pending, waiting)
-local finished, positions = find_callbacks(task_prefix, 8, 1)
+local around = neighbours(pending, waiting, seen)
+local finished, positions = find_callbacks(task_prefix, 8, 1, places.fields)
 take_pending(places, waiting)
 -- Tasks are put back in the reverse order, so that each finds the neighbours that it had.
 local number = redis.call('HLEN', gone)
@@ -46,7 +47,7 @@ local ways, refused, told, bytes = {}, {}, {}, 0
 
 local function set_aside(id)
   local task = task_prefix .. id
-  local state, group = unpack(redis.call('HMGET', task, 'state', 'group'))
+  local _, state, group = unpack(places.fields[id] or {})
   local left, right, score = unpack(around[id] or { '', '', '' })
   if state == 'aggregating' then
     score = redis.call('ZSCORE', group_prefix .. (group or ''), id) or ''

@@ -1,10 +1,15 @@
 -- Return by position the callbacks of tasks (ids in ARGV from `first` on, every `stride`) that have not ended yet. If
 -- there is one, the outbox is read too, so that a key of the wrong type fails before anything is written. Return also
--- the positions by id.
-local function find_callbacks(task_prefix, first, stride)
+-- the positions by id. `known` holds the fields that `read_places` has read, or is nil.
+local function find_callbacks(task_prefix, first, stride, known)
   local finished, positions = {}, {}
   for at = first, #ARGV, stride do
-    local callback, state = unpack(redis.call('HMGET', task_prefix .. ARGV[at], 'x:finished', 'state'))
+    local state, callback
+    if known then
+      state, callback = known[ARGV[at]][2], known[ARGV[at]][5]
+    else
+      state, callback = unpack(redis.call('HMGET', task_prefix .. ARGV[at], 'state', 'x:finished'))
+    end
     if callback and state ~= 'archived' and state ~= 'completed' then
       finished[at] = callback
       positions[ARGV[at]] = at

@@ -1,11 +1,11 @@
 -- Return those tasks among the arguments from `first` on that are pending and to be taken out, from left to right,
--- each with `id` and `position`; nil if one cannot be found in a short time, see
--- `find_positions`.
+-- each with `id` and `position`, and ids of the list that were seen, by position; nil if a task cannot be found in a
+-- short time, see `find_positions`. `read_places` has read the tasks.
 -- Uses: find_positions
 local function find_pending(places, first, from_state, anchor, hints)
   local ids, places_of, known = {}, {}, {}
   if from_state ~= '' and from_state ~= 'pending' then
-    return ids
+    return ids, {}
   end
   local at = first
   for hint in hints:gmatch('%S+') do
@@ -13,17 +13,17 @@ local function find_pending(places, first, from_state, anchor, hints)
     at = at + 1
   end
   for i = first, #ARGV do
-    local task = places.task_prefix .. ARGV[i]
-    local is_pending = redis.call('HGET', task, 'state') == 'pending' and redis.call('HEXISTS', task, 'msg') == 1
-    if is_pending and not known[ARGV[i]] then
-      known[ARGV[i]] = true
-      ids[#ids + 1] = ARGV[i]
+    local id = ARGV[i]
+    local fields = places.fields[id]
+    if fields[1] and fields[2] == 'pending' and not known[id] then
+      known[id] = true
+      ids[#ids + 1] = id
     end
   end
   if #ids == 0 then
-    return ids
+    return ids, {}
   end
-  local positions = find_positions(places.pending, ids, anchor, places_of, hints == '*')
+  local positions, seen = find_positions(places.pending, ids, anchor, places_of, hints == '*')
   if not positions then
     return nil
   end
@@ -34,5 +34,5 @@ local function find_pending(places, first, from_state, anchor, hints)
   table.sort(found, function(one, other)
     return one.position < other.position
   end)
-  return found
+  return found, seen
 end

@@ -1,9 +1,10 @@
 -- Return the positions of some ids in a list, counted from its left end, by id; nil if one of them is not found.
+-- Return also the ids that were seen on the way, by position.
 -- First an id is looked for where `hints` tells: how far it was right of the id `anchor`. Then all are looked for
 -- near both ends, and `everywhere` if that is asked for. In a list that was looked through, an id may be missing.
 local function find_positions(list, ids, anchor, hints, everywhere)
   local length = redis.call('LLEN', list)
-  local positions, missing, wanted = {}, #ids, {}
+  local positions, seen, missing, wanted = {}, {}, #ids, {}
   for _, id in ipairs(ids) do
     wanted[id] = true
   end
@@ -17,19 +18,40 @@ local function find_positions(list, ids, anchor, hints, everywhere)
   end
 
   local function look(first, last)
-    first, last = math.max(0, first), math.max(0, last)
+    first = math.max(0, first)
+    if last < first then
+      return
+    end
     for offset, id in ipairs(redis.call('LRANGE', list, first, last)) do
-      note(id, first + offset - 1)
+      local position = first + offset - 1
+      seen[position] = id
+      note(id, position)
     end
   end
 
-  local shift = anchor ~= '' and redis.call('LPOS', list, anchor, 'MAXLEN', 100000) or 0
-  for _, id in ipairs(ids) do
-    local hint = hints[id]
-    for _, reach in ipairs({ 4, 250 }) do
-      if hint and wanted[id] then
-        look(hint + shift - reach, hint + shift + reach)
+  -- Return the lowest and the highest hint of the ids from the `at`th on that were side by side.
+  local function hinted_range(at)
+    local hint = hints[ids[at]]
+    local low, high = hint, hint
+    for following = at + 1, math.min(at + 100, #ids) do
+      local other = hints[ids[following]]
+      if not other or math.abs(other - hint) > 4 then
+        break
       end
+      hint, low, high = other, math.min(low, other), math.max(high, other)
+    end
+    return low, high
+  end
+
+  local shift = anchor ~= '' and redis.call('LPOS', list, anchor, 'MAXLEN', 100000) or 0
+  for at, id in ipairs(ids) do
+    local hint = hints[id]
+    if hint and wanted[id] then
+      local low, high = hinted_range(at)
+      look(low + shift - 4, high + shift + 4)
+    end
+    if hint and wanted[id] then
+      look(hint + shift - 250, hint + shift + 250)
     end
     if hint and wanted[id] then
       -- So are all others, probably.
@@ -40,24 +62,28 @@ local function find_positions(list, ids, anchor, hints, everywhere)
     end
   end
 
-  local seen = 100000
+  local reach = 100000
   if missing > 3 then
     -- Redis compares 100,000 ids in a millisecond, and hands out 5,000 to a script.
-    seen = 1000
-    look(length - seen, length)
-    look(0, math.min(seen, length - seen) - 1)
+    for _, tried in ipairs({ 2 * #ids, 1000 }) do
+      if missing > 0 then
+        reach = tried
+        look(length - reach, length)
+        look(0, math.min(reach, length - reach) - 1)
+      end
+    end
   else
     for _, id in ipairs(ids) do
-      note(id, wanted[id] and redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', seen))
-      note(id, wanted[id] and redis.call('LPOS', list, id, 'MAXLEN', seen))
+      note(id, wanted[id] and redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', reach))
+      note(id, wanted[id] and redis.call('LPOS', list, id, 'MAXLEN', reach))
     end
   end
   if everywhere then
     for _, id in ipairs(ids) do
       note(id, wanted[id] and redis.call('LPOS', list, id))
     end
-  elseif missing > 0 and 2 * seen < length then
+  elseif missing > 0 and 2 * reach < length then
     return nil
   end
-  return positions
+  return positions, seen
 end

@@ -1,15 +1,22 @@
--- Remove the ids at some ascending positions of a list. All those nearer to one end get the same id, so that one
--- walk from that end removes them.
+-- Remove the ids at some ascending positions of a list. Ids at the ends are cut off. All others that are nearer to
+-- one end get the same id, so that one walk from that end removes them.
 local function remove_positions(list, positions)
-  local middle = redis.call('LLEN', list) / 2
-  local left, right = {}, {}
-  for _, position in ipairs(positions) do
-    local side = position < middle and left or right
-    side[#side + 1] = position
+  local length = redis.call('LLEN', list)
+  local first, last = 1, #positions
+  while positions[first] == first - 1 do
+    first = first + 1
   end
-  if #left > 1 or #right > 1 then
-    -- A full Redis 6.2 refuses a script whose first write is LSET; LREM is allowed. This write changes nothing.
-    redis.call('LTRIM', list, 0, -1)
+  while last >= first and positions[last] == length - 1 - #positions + last do
+    last = last - 1
+  end
+  local cut = first - 1
+  -- A full Redis 6.2 refuses a script whose first write is LSET; LTRIM is allowed, also if it changes nothing.
+  redis.call('LTRIM', list, cut, last - #positions - 1)
+  local middle = (length + cut + last - #positions) / 2
+  local left, right = {}, {}
+  for i = first, last do
+    local side = positions[i] < middle and left or right
+    side[#side + 1] = positions[i] - cut
   end
   for _, side in ipairs({ left, right }) do
     side.id = side[1] and redis.call('LINDEX', list, side[1])

@@ -2,10 +2,15 @@
 -- `groups` and of `aggregation_sets`, and the two prefixes. Return the task's fields, or nothing and the reason:
 -- `missing`, `aggregated` for a member of an aggregation set (unless `with_sets`), or the state it is in, for
 -- an active task, one in the state `refused`, and one not in `from_state` if that is given. Tasks in
--- `places.taken` have left pending already.
+-- `places.taken` have left pending already. A task's fields that `read_places` has read are used once.
 -- Uses: aggregation_set_keys
 local function take_out(places, id, from_state, refused, with_sets)
-  local fields = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key')
+  local fields = places.fields and places.fields[id]
+  if fields then
+    places.fields[id] = nil
+  else
+    fields = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key')
+  end
   local state, group = fields[2], places.group_prefix .. (fields[3] or '')
   if not fields[1] or not state then
     return nil, 'missing'
