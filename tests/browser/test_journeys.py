@@ -144,14 +144,47 @@ def test_a_typed_task_is_enqueued_by_keyboard_and_followed(browser: Browser, sit
     assert task_id.encode() in client.lrange(queue_keys("shipping-labels").pending, 0, -1)
 
 
+def test_a_queue_is_paused_for_an_hour_by_keyboard_and_resumed(browser: Browser, site: Site) -> None:
+    """From the palette to the queue, through the dialog with its durations, and back."""
+    client = site.client()
+    pause = queue_keys("payments").paused
+    with window(browser, site, **DESK) as context:
+        page = context.new_page()
+        page.goto("queues")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("payments")
+        page.get_by_role("option", name="payments").first.wait_for()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/queues/payments")
+        tab_to_text(page, "Pause…")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Pause payments?").wait_for()
+        tab_to(page, "seconds")
+        while not page.get_by_role("dialog").get_by_label("1 hour").is_checked():
+            page.keyboard.press("ArrowDown")
+        tab_to(page, "reason")
+        page.keyboard.type("the bank is down")
+        page.keyboard.press("Enter")
+        page.get_by_text("payments is paused.").wait_for()
+        assert 1 == client.exists(pause)
+        press_button(page, "Resume")
+        page.get_by_text("payments is running again.").wait_for()
+    assert 0 == client.exists(pause)
+
+
 def press_button(page: Page, label: str) -> None:
     """Press the tabulator until a button with this label has the focus, then the space bar."""
+    tab_to_text(page, label)
+    page.keyboard.press("Space")
+
+
+def tab_to_text(page: Page, text: str) -> None:
+    """Press the tabulator until an element with this text has the focus."""
     for _ in range(MOST_TABS):
         page.keyboard.press("Tab")
-        if label == page.evaluate("document.activeElement.textContent.trim()"):
-            page.keyboard.press("Space")
+        if text == page.evaluate("document.activeElement.textContent.trim()"):
             return
-    raise AssertionError(f"{label} cannot be reached")
+    raise AssertionError(f"{text} cannot be reached")
 
 
 @pytest.mark.parametrize(

@@ -118,17 +118,17 @@ def test_a_whole_list_comes_back_in_its_order(perform: Perform, tasks: Tasks, fi
 @pytest.mark.parametrize(
     ("gone", "expected"),
     [
-        ((), ["a", "b", "c"]),
-        (("a",), ["b", "c"]),
-        (("c",), ["a", "b"]),
-        (("a", "c"), ["b"]),
+        ((), ["first", "a", "b", "c"]),
+        (("a",), ["first", "b", "c"]),
+        (("c",), ["first", "a", "b"]),
+        (("a", "c"), ["b", "first"]),
     ],
 )
 def test_a_pending_task_goes_next_to_the_neighbour_that_is_left(
     perform: Perform, tasks: Tasks, redis_client: RedisClient, gone: tuple[str, ...], expected: list[str]
 ) -> None:
-    """New tasks have come meanwhile."""
-    tasks.pending("a", "b", "c")
+    """New tasks have come meanwhile. A task that has lost both neighbours goes to the front."""
+    tasks.pending("first", "a", "b", "c")
     perform(set_aside("b"))
     for task_id in gone:
         redis_client.lrem(tasks.keys.pending, 1, task_id)

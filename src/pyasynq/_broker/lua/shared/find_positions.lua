@@ -18,10 +18,7 @@ local function find_positions(list, ids, anchor, hints, everywhere)
   end
 
   local function look(first, last)
-    first = math.max(0, first)
-    if last < first then
-      return
-    end
+    first, last = math.max(0, first), math.max(0, last)
     for offset, id in ipairs(redis.call('LRANGE', list, first, last)) do
       local position = first + offset - 1
       seen[position] = id
