@@ -166,6 +166,12 @@ class Access:
     read_only: bool = False
     """Whether the interface refuses every change, whatever the user's permissions are."""
 
+    def __post_init__(self) -> None:
+        """Check the user, which a name alone is not. Raises `InvalidOptionError`."""
+        user: object = self.user
+        if not isinstance(user, User):
+            raise InvalidOptionError("user", type(user).__name__, "must be a User, such as User.local()")
+
     def may(self, permission: AnyPermission, queue: str) -> bool:
         """Return whether the user has a permission for a queue."""
         patterns = self.user.patterns(permission)

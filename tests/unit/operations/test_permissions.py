@@ -89,6 +89,12 @@ def test_an_unknown_role_is_an_error() -> None:
         User.with_role("mira", "view")
 
 
+def test_a_name_is_not_a_user() -> None:
+    """The error names the remedy, where the name was given."""
+    with pytest.raises(InvalidOptionError, match=r"user=.*User\.local\(\)"):
+        Access("mira")  # type: ignore[arg-type]
+
+
 def test_a_method_without_a_row_cannot_be_written() -> None:
     """The class is not made, so the mistake is seen at import."""
     with pytest.raises(TypeError, match="look_around has no row"):
