@@ -147,7 +147,9 @@ def test_a_bug_shows_its_number_alone(caplog: pytest.LogCaptureFixture) -> None:
         (b'["[[[[", {"}": "\\"[[["}]', False),
         (b"[[[[", True),
         (b"]]]][[[[", False),
-        (b'"[[[[', True),
+        (b'"[[[[', False),
+        (b'[["\\"[", ["]", ["x["]]]]', True),
+        (b'["\\\\", [[["["]]]]', True),
         (b"", False),
     ],
 )
