@@ -55,7 +55,8 @@ class Aggregation:
     """Makes one task of the members of a set. Its caller renews the set's deadline meanwhile.
 
     Attributes:
-        can_be_cut: whether cancelling it ends it before it has asked Redis to end the set.
+        can_be_cut: whether a cancellation stops the aggregation; False if the function runs in a thread,
+            and once Redis has been asked to end the set.
         called_at: monotonic time at which the function was called; None while it does not run.
         thread_id: id of the thread that runs a plain function; written by it, read by the loop. 0 for none.
     """
@@ -89,7 +90,7 @@ class Aggregation:
         return monotonic - self.called_at - self._parts.settings.aggregation_timeout
 
     async def run(self) -> AggregationEnding | None:
-        """Aggregate the set; return the ending, or None if no member could be given to the function.
+        """Aggregate the set; return how that ended, or None if no member could be decoded.
 
         Raises:
             PyasynqError: when Redis refuses, or the aggregate task cannot be enqueued.
@@ -181,7 +182,9 @@ class Aggregation:
         return TasksAggregated(one.queue, one.group, tasks, task_id)
 
     async def _write(self, aggregate: Composed, locks: list[tuple[str, str]]) -> Finish:
-        """Write until Redis has confirmed it: a short outage must not call the user's function twice.
+        """Write the aggregate task, and retry until Redis confirms it.
+
+        A short outage must not call the user's function twice.
 
         Raises:
             PyasynqError: Redis refuses it, or for a large task also breaks the connection each time.

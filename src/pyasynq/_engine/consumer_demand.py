@@ -74,7 +74,7 @@ class Take(Want):
             self.unlooked.pop(self, None)
 
     def heard(self, error: Exception | None) -> None:
-        """Record the answer to a dequeue call; close the take if it waited only for this answer."""
+        """Record the answer to a dequeue call; end the take if this was the last answer it waited for."""
         super().heard(error)
         if not self.ready.done():
             self.error = error
@@ -91,7 +91,7 @@ class Take(Want):
         self._look()
 
     def end_wait(self, *, at_once: bool = False) -> None:
-        """Wait only for the first check of each queue, or with `at_once` for nothing."""
+        """Shorten the wait: end it once each queue has been asked, or now if `at_once` is set."""
         self._over = True
         if at_once:
             self.unasked.clear()
@@ -246,7 +246,7 @@ class ConsumerSink:
         return take.attempts
 
     def close(self) -> None:
-        """End all waits, and hand out nothing more."""
+        """End all pending takes; hand out no more attempts."""
         self._closed = True
         for take in {take: None for takes in self._takes.values() for take in takes}:
             take.end_wait(at_once=True)

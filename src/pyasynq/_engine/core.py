@@ -241,15 +241,15 @@ class EngineCore:
         self._events.emit(QueueChanged(self.server_id, name, change))
 
     def _make_sink(self, parts: Parts) -> Sink:
-        """Make the sink: the part that wants tasks."""
+        """Make the sink, which receives the taken tasks: handler slots or pending `take()` calls."""
         raise NotImplementedError
 
     def _receivers(self) -> tuple[Service, ...]:
-        """Return additional services that outlive the processor."""
+        """Return additional services, which are stopped after the processor."""
         return ()
 
     def _senders(self) -> tuple[Service, ...]:
-        """Return additional services that end before the processor."""
+        """Return additional services, which are stopped before the processor."""
         return ()
 
     def _build(self, facts: RedisFacts) -> tuple[Service, ...]:
@@ -373,13 +373,13 @@ class EngineCore:
         )
 
     def _on_key_changed(self, key: str) -> None:
-        """Pass on a change of a key that Redis has reported."""
+        """Tell the forwarder and the intake that Redis has reported a change of this key."""
         self._note_delayed(key)
         if self._intake.changed(key):
             self._processor.wake()
 
     def _watch_lost(self, key: str) -> None:
-        """Pass on that changes of a key may not have been reported."""
+        """Tell the forwarder and the intake that Redis may have missed reporting a change of this key."""
         self._note_delayed(key)
         self._intake.watch_lost(key)
         self._processor.wake()

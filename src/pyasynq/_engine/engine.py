@@ -160,7 +160,10 @@ class Engine(EngineCore):
             self._heartbeater.end_process(code, self._roster.snapshot())
 
     async def drain(self, left: TimeLeft) -> None:
-        """Wait for attempts, cancel the slow ones, and stop all services except the lasting ones."""
+        """Wait for attempts, cancel the slow ones, and stop services.
+
+        The heartbeat, the syncer and other services in `_lasting` go on: threads may still run handlers.
+        """
         self.stop_taking()
         self.ready = False
         if self._runner.running:

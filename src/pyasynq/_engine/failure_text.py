@@ -127,8 +127,8 @@ def _format(error: BaseException) -> str:
 def find_place(error: BaseException) -> str:
     """Return the innermost line of user code that raised an error, as in `tasks.py:12`; empty for none.
 
-    A group's is that of its first leaf, if that has one. Python raises a `RuntimeError` for a coroutine that
-    raises StopIteration outside it; then the place is that of the cause.
+    For an exception group, return the line of its first leaf error, if that has one. If a coroutine raises
+    StopIteration, Python replaces it by a `RuntimeError`; then return the line of the cause.
     """
     leaf = _first_leaf(error)
     for one in (leaf, error, leaf.__cause__ or leaf):
@@ -185,7 +185,7 @@ def says_no_more_than_its_line(error: BaseException) -> bool:
 
 
 def _drop_own_frames(formatted: traceback.TracebackException, error: BaseException) -> None:
-    """Leave pyasynq's frames out of the causes and members of an error too."""
+    """Remove pyasynq's frames from the tracebacks of an error's causes and of a group's members."""
     others = [formatted.__cause__, formatted.__context__, *(formatted.exceptions or ())]
     for one in (one for one in others if one is not None):
         kept = [frame for frame in one.stack if not is_own(frame.filename)]

@@ -131,7 +131,7 @@ class HookRunner:
             self._start_waiting()
 
     async def close(self, left: TimeLeft) -> None:
-        """Wait for the hooks that run and wait, for 5 seconds at most; drop the rest."""
+        """Wait at most 5 seconds for running and queued hooks; drop the rest."""
         until = time.monotonic() + min(HOOK_SECONDS, left())
         while self._running and (seconds := until - time.monotonic()) > 0:
             await asyncio.wait(self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

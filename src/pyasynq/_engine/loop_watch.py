@@ -57,7 +57,7 @@ class LoopWatch:
         return self.blocked_seconds
 
     def look(self) -> bool:
-        """Return whether the loop is blocked; report it when it begins, and every ten seconds."""
+        """Return whether the loop is blocked; emit an event when the block begins, then every ten seconds."""
         seconds = self.blocked_seconds
         if seconds < self._settings.loop_blocked_after:
             self._reported = 0.0

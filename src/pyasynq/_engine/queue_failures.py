@@ -89,12 +89,12 @@ class QueueFailures:
         return well
 
     def recover(self, queue: str) -> None:
-        """End the back-off of a queue that has answered well."""
+        """End the back-off of a queue that has answered without an error."""
         if self._backoffs and self._backoffs.pop(queue, None) is not None:
             del self._until[queue]
 
     def note(self, queue: str, error: Exception) -> float:
-        """Start the back-off of a queue, and report why; return its seconds."""
+        """Start the back-off of a queue, and report the error; return the back-off in seconds."""
         rest = self._backoffs.setdefault(queue, Backoff()).next()
         self._until[queue] = self._clock.monotonic() + rest
         self._service.events.emit(RoundFailed(self._service.name, error, rest, self._service.node, queue))

@@ -53,7 +53,7 @@ They vary, so that a rhythm of the tasks does not decide which ones are measured
 
 
 class Measured(Protocol):
-    """The parts of an attempt that the tally reads: times and reason of cancellation."""
+    """The attributes of an attempt that the tally reads: start, wait, and reason of cancellation."""
 
     @property
     def started(self) -> float: ...
@@ -66,7 +66,7 @@ class Measured(Protocol):
 
 
 class Cell:
-    """The counts of one queue and type.
+    """Counts and duration histograms of the attempts of one queue and task type.
 
     A success that is measured stands for those that were not measured after it, so each histogram has as many
     durations as attempts ended.
@@ -106,7 +106,7 @@ class Cell:
         self._vector[place] += 1
 
     def finish(self) -> list[int]:
-        """Return the vector, with whole milliseconds."""
+        """Return the counts and sums as a vector of whole numbers; times are in milliseconds."""
         self._fill(self.succeeded)
         vector = self._vector
         vector[_SUCCEEDED] += self.succeeded

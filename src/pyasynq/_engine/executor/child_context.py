@@ -30,9 +30,10 @@ _PROGRESS_SECONDS: Final = 0.1
 
 
 class Link:
-    """The child's end of the socket. Any thread may send; one thread reads, and ends the process at its end.
+    """The child's end of the socket. Any thread may send; one thread reads.
 
-    That thread notices the end of the worker, and a cancellation, even if the event loop is blocked.
+    The reading thread ends this process when the worker closes the socket. It notices that, and a
+    cancellation, even if the event loop is blocked.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -145,7 +146,7 @@ class HostedMessage(NamedTuple):
 
 
 class HostedTask:
-    """Attempt as its handler sees it in the child process, where it provides the context.
+    """Stand-in for an attempt in the child process: provides `context()` to the handler.
 
     Attributes:
         number: sequence number of this task in the child.
@@ -181,7 +182,7 @@ class HostedTask:
 
 
 class HostedHome:
-    """The worker as the context of one task sees it in the child process.
+    """Stand-in for the worker's engine in a child process: stores results and progress through the worker.
 
     Attributes:
         task_state: value that the lifespan yielded in this child.

@@ -273,7 +273,7 @@ def received_task(message: TaskMessage) -> Task:
 
 @runtime_checkable
 class Hosted(Protocol):
-    """A handler with methods of its own, such as a typed task of an app."""
+    """Handler that makes its own route and lifespan, such as a typed task of an app."""
 
     def __pyasynq_route__(self, settings: Mapping[str, Any]) -> Route:
         """Return the route for its tasks in this process, with the worker's settings."""

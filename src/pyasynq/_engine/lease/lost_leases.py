@@ -25,7 +25,7 @@ class LostLeases:
     """Asks Redis how a leased attempt ended before its lease is reported lost.
 
     Args:
-        parts: parts of the consumer; its settle queue passes on the attempts from now on.
+        parts: parts of the consumer; its settle queue reports lost attempts to this object from now on.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -35,7 +35,7 @@ class LostLeases:
         parts.settles.on_lost = self._take
 
     async def finish(self) -> None:
-        """Wait for outstanding answers, and report the attempts without one."""
+        """Wait for Redis' outstanding answers; report attempts without an answer as lost."""
         if self._looks:
             _, late = await asyncio.wait(self._looks, timeout=_LAST_LOOK_SECONDS)
             for look in late:

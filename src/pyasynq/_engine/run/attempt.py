@@ -69,7 +69,7 @@ class Attempt:
     Attributes:
         id: the task's, as in the queue's lists; the message's own by default.
         unique_key: key of the task's lock; empty for none.
-        token: names the dequeue call that took the task; Redis stores it with the task.
+        token: token of the dequeue call that took the task (fencing token); Redis stores it with the task.
         lease_until: monotonic time at which the lease ends, counted from before the call that asked for it.
             Written by the heartbeat's thread, or by the loop if the attempt is not renewed; read by both.
         lease_score: latest Unix time that may have been requested as the end of the lease. Raised by
@@ -93,7 +93,8 @@ class Attempt:
         size: size of the message, in bytes; 0 if no setting needs it.
         pending_since: since when the task was pending, as Redis holds it: Unix time in nanoseconds, as text.
             None if that is not known, as after a lost reply. Written once by the intake.
-        cells: where the end of the attempt is counted; None where nothing counts it. Written as the above.
+        cells: counters of the queue, in which the end of the attempt is counted; None if nothing counts it.
+            Written once by the intake.
         started: monotonic time at which it began; until then, at which it was taken.
         started_at: Unix time at which it began.
         thread_id: id of the thread that has run a handler of this attempt last; 0 for none. Written by that
@@ -208,7 +209,7 @@ class Attempt:
         self.deadline_at = at if at < LAST_SECOND else LAST_SECOND
 
     def wait_to_begin(self) -> None:
-        """Stop the timeout of an attempt that waits for a slot, until it starts again."""
+        """Suspend the timeout of an attempt while it waits for a slot; its task's deadline still applies."""
         at = self.message.deadline or None
         self.deadline_at = at
         self.deadline = float("inf") if at is None else self.started + at - self.started_at
@@ -313,7 +314,10 @@ class Attempt:
 
 
 def expect_renewals(attempts: Iterable[Attempt], redis_seconds: int, lease: int) -> None:
-    """Keep claims that are made now valid, even if a renewal reaches Redis before them."""
+    """Raise each attempt's `lease_score` to the lease end that a renewal sent now would set.
+
+    A claim sent now then stays valid, even if a renewal reaches Redis before it.
+    """
     latest = redis_seconds + lease + LEASE_SCORE_MARGIN
     for attempt in attempts:
         if attempt.lease_score < latest:

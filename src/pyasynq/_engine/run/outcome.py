@@ -51,7 +51,8 @@ class Unfinished(NamedTuple):
     """The attempt was interrupted, and the task is put back as if it had not been taken.
 
     Attributes:
-        crash: why the worker crashed, by the holder of the attempt; the crash counts. None for no crash.
+        crash: why the worker crashed, as the attempt's holder reported. A crash counts towards the crash
+            limit. None if there was none.
         is_lost: another worker has the task now.
     """
 

@@ -85,7 +85,7 @@ class Aggregator(Service):
         self.on_stuck: Callable[[], None] = lambda: None
 
     async def round(self) -> float:
-        """Report overdue calls, renew running sets, end pauses, and start due aggregations."""
+        """Report overdue calls, renew the deadlines of running sets, end pauses, start due aggregations."""
         self._watch_overdue()
         await self._renew()
         await self._end_pauses()

@@ -30,7 +30,7 @@ class _Delayed:
         is_watched: whether Redis reports the next change of both.
         next_due: Unix time at which the next task is due; infinity for none.
         due_at: the same as monotonic time; in the past if the queue is to be asked now.
-        reading: the last one that was processed.
+        reading: the queue's last processed `QueueReading`, or the error of reading it.
     """
 
     keys: tuple[str, str]
@@ -92,7 +92,7 @@ class Forwarder(Service):
                 one.is_watched = False
 
     def _note_readings(self) -> None:
-        """Process the latest readings of the queues."""
+        """Update the due times from the latest `QueueReading` of each queue."""
         board, now = self._parts.board, self._parts.clock.monotonic()
         for name, one in self._delayed.items():
             reading = board.known[name].reading

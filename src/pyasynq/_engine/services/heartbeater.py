@@ -177,7 +177,7 @@ class Heartbeater(Service):
         self._loop.call_soon_threadsafe(self._ended.set_result, None)
 
     def _beat(self) -> Beat:
-        """Renew, then write the record. Any error belongs to this beat: the thread must not end."""
+        """Renew the leases, then write the server's record. Returns any error: the thread must not end."""
         now, began_at = self._parts.clock.monotonic(), time.monotonic()
         attempts = self._parts.roster.snapshot()
         found = RenewalResult([], [], None)

@@ -49,7 +49,7 @@ class NodeSender(Sender):
 
 
 class _Wait:
-    """Wait of one round for the answers of nodes; it ends one loop iteration after the last answer."""
+    """Wait of one processor round for the nodes' answers; ends one loop iteration after the last answer."""
 
     def __init__(self, patience: Mapping[str, float]) -> None:
         loop = asyncio.get_running_loop()

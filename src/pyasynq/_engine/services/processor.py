@@ -31,9 +31,9 @@ _PAUSE_WATCH_SECONDS: Final = 5.0
 class Processor(Service):
     """Takes, starts and settles tasks. One round sends outcomes and dequeue calls in one pipeline.
 
-    While Redis works on it, a second pipeline may be sent on the side, so that neither waits for the other.
-    It is used only for plain queues that return as many tasks as were requested. All else is sent alone, in
-    order.
+    While that pipeline is in flight, a second one may be sent, so that Redis and the handlers do
+    not wait for each other (double buffering). It is used only for plain queues that return as many tasks as
+    requested. Otherwise pipelines are sent one after another.
     """
 
     name = "processor"
@@ -143,7 +143,7 @@ class Processor(Service):
         return self._intake.has_room_aside and self._side_error is None and not self.closing
 
     async def _work_aside(self) -> None:
-        """Send pipelines while the round's own is in flight and another is worthwhile."""
+        """Send second pipelines while the round's own pipeline is in flight and there is enough to send."""
         try:
             while self._sending and self._is_side_worth_it():
                 self._side_error = await self._sender.send(self._pack())

@@ -79,7 +79,7 @@ class QueueLook(Service):
         self._backoff = Backoff(longest=_RETRY_SECONDS)
 
     async def enter(self) -> None:
-        """Look before other services start: empty queues then need no call at the start."""
+        """Read all queues before other services start, so that these need not call scripts for empty ones."""
         # The first round gets the same error, and reports it.
         with contextlib.suppress(PyasynqError):
             self.first_rest = await self.round()
@@ -182,7 +182,7 @@ class QueueLook(Service):
         self._used.update(queue.name for queue in queues)
 
     def _learn(self, time: Any) -> Instant:
-        """Return the time of the look, from the reply to TIME."""
+        """Return Redis' time at the look, from the reply to TIME."""
         parts = self._parts
         given = parts.clock.redis_now()
         if given is not None or isinstance(time, Exception):

@@ -38,11 +38,11 @@ class Statistician(Service):
         tally.hand_to(self._receive)
 
     async def enter(self) -> None:
-        """Begin to listen to the heartbeat."""
+        """Subscribe to the `HeartbeatWritten` event, which starts each round."""
         self._unsubscribe = self.events.subscribe(HeartbeatWritten, lambda _: self.wake())
 
     async def round(self) -> float:
-        """Write what has been counted."""
+        """Add the counts of ended attempts to the statistics in Redis."""
         self._tally.take()
         await self._write()
         return math.inf

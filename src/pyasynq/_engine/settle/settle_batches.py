@@ -87,7 +87,8 @@ class Batch(NamedTuple):
     """Outcomes of one queue and one kind, and the plan that writes them.
 
     Attributes:
-        entries: the outcomes; empty for attempts that are done and sent for the first time.
+        entries: the outcomes; empty for attempts that succeeded, keep nothing, and are sent for the first
+            time.
         in_steps: whether the plan takes several calls, so that concurrent calls see intermediate states.
     """
 
@@ -104,7 +105,7 @@ class Batch(NamedTuple):
 
 
 def done_entries(attempts: Iterable[Attempt]) -> list[Entry]:
-    """Return the outcomes of attempts that are done."""
+    """Return an outcome for each attempt that succeeded and keeps nothing in Redis (done)."""
     return [Entry(attempt, DONE, NOTHING) for attempt in attempts]
 
 
@@ -123,7 +124,10 @@ class BatchMaker:
         self.is_ordered: Callable[[str], bool] = lambda _queue: False
 
     def together(self, entries: Iterable[Entry]) -> list[Batch]:
-        """Return one batch for each queue, kind and verdict; callbacks are told the outcome of the batch."""
+        """Return one batch for each queue, kind of outcome and verdict.
+
+        Revoked tasks have batches of their own: completion callbacks are told the outcome of the batch.
+        """
         groups: dict[tuple[str, Action, bool, Verdict | None], list[Entry]] = {}
         for entry in entries:
             is_revoked = entry.decision.outcome is Outcome.REVOKED

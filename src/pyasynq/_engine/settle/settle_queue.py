@@ -277,7 +277,7 @@ class SettleQueue:
         self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _take_done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
-        """Return attempts that are done as a batch; None if some need a closer check."""
+        """Return attempts that succeeded and keep nothing as a batch; None if some need a closer check."""
         now = self._clock.monotonic()
         if [attempt for attempt in attempts if attempt.lost or now >= attempt.lease_until]:
             self._fresh += done_entries(attempts)

@@ -141,7 +141,7 @@ class Fleet:
 
     Attributes:
         stage: state of the fleet.
-        exit_code: exit code of the supervisor so far: the worst of the children's.
+        exit_code: exit code of the supervisor so far: the highest of the children's.
     """
 
     def __init__(self, processes: int, *, burst: bool = False, limits: Limits = NO_LIMITS) -> None:
@@ -168,7 +168,7 @@ class Fleet:
         return self.stage is not Stage.RUNNING or all(place.done for place in self._places)
 
     def start_at(self, worker: int) -> float:
-        """Return the time from which the place may be filled."""
+        """Return the monotonic time from which a new child may be started in this place."""
         return self._places[worker - 1].start_at
 
     def actions(self, now: float) -> list[Start | Terminate | Kill]:

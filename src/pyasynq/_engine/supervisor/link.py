@@ -167,7 +167,10 @@ class SupervisorLink:
             time.sleep(_PULSE_SECONDS)
 
     def _send_metrics(self) -> None:
-        """Send what was counted since the last time. Only a supervisor that reads asks for it."""
+        """Send the metrics that were counted since the last call.
+
+        Sending may block. So it is done when the supervisor has asked, and therefore reads, and at the end.
+        """
         if self._take_metrics is None:
             return
         rows = self._take_metrics()

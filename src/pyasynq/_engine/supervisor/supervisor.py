@@ -135,7 +135,7 @@ class Supervisor:
     def run(self) -> int:
         """Run as the main program of this process, and return its exit code.
 
-        0: all done; 3, 4: the worst of the children; 5: they keep dying; 130: a second SIGINT.
+        0: all done; 3, 4: the highest code of the children; 5: they keep dying; 130: a second SIGINT.
 
         Raises:
             ConfigurationError: on Windows, and if probes cannot be answered.

@@ -208,7 +208,7 @@ class Intake:
         return True
 
     def give_way(self, queue: str) -> None:
-        """Let other servers go first at a queue for a while: it has tasks without a handler here."""
+        """Delay calls to a queue for a while: other servers take its tasks without a handler here first."""
         settings = self._parts.settings
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_way(queue, settings.unknown_courtesy, until=until)
@@ -238,7 +238,7 @@ class Intake:
         return asks
 
     def _ask_for_suspect(self, wants: Sequence[Want], now: float) -> list[Ask]:
-        """Begin or end a silence when it is time; return the call that takes a suspect, if any."""
+        """Begin or end the poison guard's silence when it is time; return the call for a suspect, if any."""
         guard = self._suspects
         turn = self._find_suspect_turn(wants)
         crashes = None if turn is None else guard.waiting[turn[0]]
@@ -315,7 +315,7 @@ class Intake:
             self._suspects.end_silence(self._parts.clock.monotonic())
 
     def only(self, queues: Collection[str] | None) -> None:
-        """Take tasks only of these queues from now on; None means all queues."""
+        """Take tasks from these queues only, from now on; None means all queues."""
         self.board.only(queues)
 
     def requeue_waiting(self, queue: str) -> None:

@@ -78,7 +78,7 @@ class PoisonGuard:
         return min(self._settings.silence_longest, self._saved + passed * self._settings.silence_share)
 
     def due(self, crashes: int, taken: Iterable[Attempt], now: float) -> float:
-        """Return the monotonic time at which a waiting suspect is taken, alongside these attempts."""
+        """Return the monotonic time at which a waiting suspect is taken, while these attempts run."""
         if self.never_ends(taken, now):
             return self._next_beside
         doublings = min(_MOST_DOUBLINGS, max(0, crashes - self.threshold))

@@ -47,7 +47,7 @@ class ServedQueue:
         self.declare(settings, before)
 
     def declare(self, settings: Queue, before: QueueState | None) -> None:
-        """Apply these settings to later calls; stricter rules hold until Redis answers otherwise."""
+        """Apply these settings to later dequeue calls; stricter known rules hold until Redis denies them."""
         self._limits = settings.limits
         rules = _declared_rules(settings)
         if before is None:
@@ -58,13 +58,13 @@ class ServedQueue:
 
     @property
     def terms(self) -> DequeueTerms:
-        """The terms of the next dequeue call."""
+        """The rules, limits and promised turn that the next dequeue call sends."""
         state = self.state
         return DequeueTerms(state.rules, self._limits, state.turn)
 
     @property
     def watched_keys(self) -> list[str]:
-        """The keys whose changes may end the pause."""
+        """The keys whose changes Redis reports, so that the queue is asked again."""
         return [self.keys[key] for key in self.state.watched_keys]
 
 
@@ -296,7 +296,10 @@ class QueueBoard:
             queue.state = queue.state.slot_freed()
 
     def give_way(self, name: str, courtesy: float, *, until: float) -> None:
-        """Let other servers go first at a queue by this many seconds, until a monotonic time."""
+        """Delay calls to a queue by `courtesy` seconds after each report, until `until` (monotonic time).
+
+        Other servers then take its tasks first.
+        """
         queue = self.known.get(name)
         if queue is not None:
             queue.state = queue.state.gave_way(courtesy, until=until)

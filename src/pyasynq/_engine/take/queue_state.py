@@ -62,7 +62,7 @@ class Herd(NamedTuple):
     """Whether the next report may be caused by this server's own dequeue."""
 
     def report(self, servers: int, draw: float) -> tuple[Herd, float]:
-        """Return the herd after a report, and for how many seconds to leave the task to others.
+        """Return the new estimate after a report, and the seconds for which to leave the task to others.
 
         Args:
             servers: how many there are, including busy ones and ones with other queues.
@@ -78,7 +78,7 @@ class Herd(NamedTuple):
         return herd, _FIRST_LOOK * math.pow(last / _FIRST_LOOK, exponent)
 
     def look(self, *, found: bool) -> Herd:
-        """Return the herd after a look for the reported task."""
+        """Return the new estimate after the queue was asked for the reported task."""
         if not self.told:
             return self
         if not found:
@@ -153,7 +153,8 @@ class QueueState(NamedTuple):
         gap: current back-off between vain calls, in seconds.
         not_before: monotonic time before which a report does not cause a call, while the queue is held.
         turn: Unix time in microseconds that Redis has given this server to come back; 0 for none.
-        courtesy: seconds of delay that let other servers be first, until `courteous_until`.
+        courtesy: seconds by which a call is delayed after a report, so that other servers take the tasks
+            first; applies until `courteous_until` (monotonic time).
     """
 
     phase: QueuePhase = QueuePhase.UNKNOWN
@@ -181,7 +182,7 @@ class QueueState(NamedTuple):
 
     @property
     def watched_keys(self) -> tuple[Key, ...]:
-        """The keys whose changes may end the pause."""
+        """The keys whose changes Redis reports, so that the queue is asked again."""
         return _WATCHED.get(self.phase, _TASK_KEYS)
 
     def answered(
@@ -212,7 +213,7 @@ class QueueState(NamedTuple):
         return self._replace(phase=QueuePhase.UNKNOWN, look_at=0.0, rules=rules, herd=herd)
 
     def key_changed(self, key: Key, *, now: float, servers: int, draw: float) -> QueueState:
-        """Apply a report of Redis to this many servers at most; `draw` is this server's place among them."""
+        """Apply a report that Redis sent to at most `servers` servers; `draw` (0 to 1) ranks this one."""
         phase = self.phase
         if phase in _HELD:
             # New tasks are held back too, and the end of this server's own task in front is not news.
@@ -304,7 +305,10 @@ class QueueState(NamedTuple):
         return _open(self, self.watch)
 
     def gave_way(self, courtesy: float, *, until: float) -> QueueState:
-        """Let other servers go first: delay each look by this many seconds, until a monotonic time."""
+        """Delay the call after each report by `courtesy` seconds, until `until` (monotonic time).
+
+        Other servers then take the tasks first.
+        """
         return self._replace(courtesy=courtesy, courteous_until=until)
 
 
@@ -314,7 +318,7 @@ def _open(state: QueueState, watch: Watch) -> QueueState:
 
 
 def _hold(state: QueueState, answer: Dequeued, now: float, look_at: float, draw: float) -> QueueState:
-    """Return the state of a queue that a limit keeps from giving more."""
+    """Return the state of a queue whose limit or order holds back further tasks."""
     gap = _SHORTEST_GAP if answer.tasks else min(2 * state.gap, _LONGEST_GAP)
     not_before = now + gap * (0.5 + draw / 2)
     if answer.limited_by is LimitedBy.RATE:
@@ -331,12 +335,12 @@ def _hold(state: QueueState, answer: Dequeued, now: float, look_at: float, draw:
 
 
 def _stir(state: QueueState) -> QueueState:
-    """Return a held state after a change of what holds the queue."""
+    """Return the next state of a held queue, after a change of a key that holds it back."""
     look_at = state.look_at if state.phase is QueuePhase.HEAD else min(state.look_at, state.not_before)
     return state._replace(changes=state.changes + 1, watch=Watch.NOTHING, look_at=look_at)
 
 
 def _unwatch(state: QueueState, key: Key) -> QueueState:
-    """Return a state after a report that says nothing: Redis reports no second change of the key."""
+    """Return the next state after an irrelevant report, which ends the watch of its key."""
     ended = key in _TASK_KEYS if state.watch is Watch.TASKS else key is not Key.PENDING
     return state._replace(watch=Watch.NOTHING) if ended else state
