@@ -1,0 +1,101 @@
+"""Descriptions of queues, servers and schedulers, as the inspector returns them; of tasks see `TaskInfo`.
+
+A name is imported when it is first used: each class takes half a millisecond, and few programs need them all.
+"""
+
+import importlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ._cancellation import CancelResult, CancelStatus
+    from ._events import TaskEvent
+    from ._queues import DailyStatistics, GroupInfo, GroupPage, QueueInfo, QueueInfos
+    from ._redis import ClusterNode, QueueLocation, RedisNode, RedisReport, RedisTexts, ReplicaState, SlowCall
+    from ._reports import ErrorGroup, ErrorReport, TypeReport, TypeStatistics
+    from ._results import BulkResult, Refusal, TaskResult, TaskResults
+    from ._schedules import EntryPauseResult, EntryRun, SchedulerEntryInfo, SchedulerEvent
+    from ._servers import (
+        RequestStatus,
+        ServerAction,
+        ServerAnswer,
+        ServerInfo,
+        ServerRequestResult,
+        WorkerInfo,
+    )
+    from ._walks import CollectionCount, ScanFilter, ScanNumber, ScanText, SearchPage, TaskFilters, TaskPage
+
+_EXPORTS_BY_MODULE: Final = {
+    "_cancellation": "CancelResult CancelStatus",
+    "_events": "TaskEvent",
+    "_queues": "DailyStatistics GroupInfo GroupPage QueueInfo QueueInfos",
+    "_redis": "ClusterNode QueueLocation RedisNode RedisReport RedisTexts ReplicaState SlowCall",
+    "_reports": "ErrorGroup ErrorReport TypeReport TypeStatistics",
+    "_results": "BulkResult Refusal TaskResult TaskResults",
+    "_schedules": "EntryPauseResult EntryRun SchedulerEntryInfo SchedulerEvent",
+    "_servers": "RequestStatus ServerAction ServerAnswer ServerInfo ServerRequestResult WorkerInfo",
+    "_walks": "CollectionCount ScanFilter ScanNumber ScanText SearchPage TaskFilters TaskPage",
+}
+_MODULE_BY_EXPORT: Final = MappingProxyType(
+    {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
+)
+
+__all__ = [
+    "BulkResult",
+    "CancelResult",
+    "CancelStatus",
+    "ClusterNode",
+    "CollectionCount",
+    "DailyStatistics",
+    "EntryPauseResult",
+    "EntryRun",
+    "ErrorGroup",
+    "ErrorReport",
+    "GroupInfo",
+    "GroupPage",
+    "QueueInfo",
+    "QueueInfos",
+    "QueueLocation",
+    "RedisNode",
+    "RedisReport",
+    "RedisTexts",
+    "Refusal",
+    "ReplicaState",
+    "RequestStatus",
+    "ScanFilter",
+    "ScanNumber",
+    "ScanText",
+    "SchedulerEntryInfo",
+    "SchedulerEvent",
+    "SearchPage",
+    "ServerAction",
+    "ServerAnswer",
+    "ServerInfo",
+    "ServerRequestResult",
+    "SlowCall",
+    "TaskEvent",
+    "TaskFilters",
+    "TaskPage",
+    "TaskResult",
+    "TaskResults",
+    "TypeReport",
+    "TypeStatistics",
+    "WorkerInfo",
+]
+
+# Type checkers see the imports above instead: with this function they would accept any name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used. Raises `AttributeError` for an unknown name."""
+        if name not in _MODULE_BY_EXPORT:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value = getattr(importlib.import_module(f".{_MODULE_BY_EXPORT[name]}", __name__), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Return all names, including those not yet imported."""
+    return sorted({*globals(), *__all__})

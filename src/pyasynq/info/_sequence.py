@@ -1,0 +1,32 @@
+"""Base of descriptions that are sequences and carry more than their items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar, overload
+
+ItemT_co = TypeVar("ItemT_co", covariant=True)
+
+
+class TupleSequence(Sequence[ItemT_co]):
+    """A read-only sequence of the items in a tuple, for descriptions that carry more than their items."""
+
+    __slots__ = ()
+
+    @property
+    def _items(self) -> tuple[ItemT_co, ...]:
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> ItemT_co: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ItemT_co, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> ItemT_co | tuple[ItemT_co, ...]:
+        """Return one item, or the items of a slice."""
+        return self._items[index]
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self._items)
