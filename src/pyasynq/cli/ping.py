@@ -23,15 +23,20 @@ if TYPE_CHECKING:
 @connection_options
 def ping(connection: Connection) -> None:
     """Ask Redis for a sign of life; exit with 5 if there is none, 2 for wrong usage."""
-    from pyasynq.app import App  # noqa: PLC0415 - --help does without
+    # Not at the top: help needs no Redis. An app or a client would double the time until the answer.
+    from pyasynq._redis.driver import BlockingDriver  # noqa: PLC0415 - as above
+    from pyasynq._redis.facts import check_health  # noqa: PLC0415 - as above
+    from pyasynq._redis.url import parse_redis_url  # noqa: PLC0415 - as above
 
-    app = App(connection.url)
+    target = parse_redis_url(connection.url)
+    driver = BlockingDriver(target)
     began = time.perf_counter()
     try:
-        app.ping_sync()
+        driver.run(check_health())
     except PyasynqError as error:
         click.echo(f"Error: {visible(error)}", err=True)
         raise SystemExit(EXIT_UNREACHABLE) from error
     finally:
-        app.close_sync()
-    click.echo(f"Redis at {visible(app.address)} answered in {(time.perf_counter() - began) * 1000:.1f} ms.")
+        driver.close()
+    took = (time.perf_counter() - began) * 1000
+    click.echo(f"Redis at {visible(target.address)} answered in {took:.1f} ms.")
