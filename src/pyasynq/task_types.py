@@ -21,7 +21,10 @@ class TaskTypeInfo:
     schema: Mapping[str, Any] | None = None
     """JSON Schema (2020-12) of the payload; None for a handler that takes any bytes."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Declared options by name, without queue and headers; durations in seconds, times in ISO 8601."""
+    """Declared options by name, without queue and headers.
+
+    Durations are in seconds, times in ISO 8601, and `on_finished` is the type of the callback.
+    """
     secrets: tuple[str, ...] = ()
     """Names of the fields of the payload that no tool may show, such as `password` and `card.number`."""
     summary: str = ""

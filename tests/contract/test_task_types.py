@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq import App, Inspector, Secret, ServerConfig
+from pyasynq import App, Callback, Inspector, Secret, ServerConfig
 from pyasynq._broker import task_types as plans
 from pyasynq._broker.task_types import KEPT_SECONDS, publish_types, read_types, renew_types
 from pyasynq._engine.services import type_publisher
@@ -179,6 +179,24 @@ async def test_a_server_publishes_the_types_of_its_app_at_its_start(redis_url: s
     assert app.tasks["mail"].schema() == mail.schema
     assert ("plain", "default", {}) == (plain.type, plain.queue, plain.options)
     assert ServedTypes(frozenset({"mail", "plain"})) == server.types
+
+
+@pytest.mark.parametrize("way", ["task", "callback"])
+@run_async
+async def test_a_server_publishes_a_callback_as_its_type(redis_url: str, way: str) -> None:
+    """`on_finished` is a task or a `Callback`; tools read the type's name."""
+    app = App()
+
+    @app.task("mail:sent")
+    async def sent(id: str, type: str, outcome: str, error: str) -> None: ...  # noqa: A002 - as callbacks take them
+
+    @app.task("mail", on_finished=sent if way == "task" else Callback("mail:sent", "low"))
+    async def deliver() -> None: ...
+
+    async with serving(redis_url, app) as running, Inspector(redis_url) as inspector:
+        await running.recorder.wait(RoundFinished, lambda event: event.service == "type_publisher")
+        mail, _ = await inspector.task_types()
+    assert {"on_finished": "mail:sent"} == mail.options
 
 
 @run_async

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._payload.schema import secret_paths
+from pyasynq.callbacks import HasCallback
 from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task_types import TaskTypeInfo
 
@@ -34,4 +35,6 @@ def describe_task(task: TypedTask[..., Any], summary: str, version: str) -> Task
 def _as_json(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, HasCallback):
+        return value.__pyasynq_callback__().type
     return value.isoformat() if isinstance(value, datetime) else value
