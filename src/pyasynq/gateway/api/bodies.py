@@ -53,7 +53,17 @@ class NewTask(Body):
     payload: Annotated[msgspec.Raw | UnsetType, Meta(description="As params.")] = UNSET
     payload_text: str | UnsetType = UNSET
     payload_base64: bytes | UnsetType = UNSET
-    options: TaskOptions = msgspec.field(default_factory=TaskOptions)
+    options: TaskOptions | UnsetType = UNSET
+
+
+class TaskForm(msgspec.Struct):
+    """The fields that only a task in one of the short forms has; others are allowed, and not read."""
+
+    task_id: msgspec.Raw | UnsetType = UNSET
+    task_name: msgspec.Raw | UnsetType = UNSET
+    go_id: msgspec.Raw | UnsetType = msgspec.field(name="TaskID", default=UNSET)
+    go_name: msgspec.Raw | UnsetType = msgspec.field(name="TaskName", default=UNSET)
+    go_params: msgspec.Raw | UnsetType = msgspec.field(name="Params", default=UNSET)
 
 
 class NewTaskBatch(Body):

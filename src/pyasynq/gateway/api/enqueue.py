@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-import msgspec
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, TaskIDConflictError
@@ -18,15 +17,16 @@ from pyasynq.web.api.idempotency import KEY_HEADER, check_fingerprint, options_o
 from pyasynq.web.api.json_body import decode_body
 from pyasynq.web.api.problem import ProblemError, wrong_value
 
-from .bodies import GoShortTask, NewTask, ShortTask
+from .bodies import GoShortTask, NewTask, ShortTask, TaskForm
 from .call import answer_json
 from .results import answer_result, check_may_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from starlette.responses import Response
 
+    from pyasynq.callbacks import Callback
     from pyasynq.gateway.configurations import TaskConfiguration
     from pyasynq.task import TaskInfo
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     Decode = Callable[[bytes, Any], Any]
 
-_SHORT_FIELDS: Final = frozenset({"task_id", "task_name"})
-_GO_FIELDS: Final = frozenset({"TaskID", "TaskName", "Params"})
 _PAYLOADS: Final = ("params", "payload", "payload_text", "payload_base64")
 
 
@@ -88,17 +86,18 @@ async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: s
         PyasynqError: for invalid options.
     """
     asked = _read_body(decode, content)
-    configuration = await _find_type(call, asked.type, asked.field)
+    configuration = call.find_type(asked.type) or await _find_new_type(call, asked.type, asked.field)
     check_params(configuration, asked.payload, is_json=asked.is_json)
-    with naming_fields(asked):
-        options = {
-            **configuration.options,
-            **asked.options,
-            **await _read_callback(call, asked),
-            **_read_options_of_key(call, asked, content, key),
-        }
+    options = {**configuration.options, **asked.options}
+    try:
+        if "on_finished" in asked.options:
+            options["on_finished"] = await _read_callback(call, asked)
+        if key:
+            options |= _read_options_of_key(call, asked, content, key)
         resolve_options(options)
         task = Task(configuration.name, asked.payload, **cast("EnqueueOptions", options))
+    except InvalidOptionError as error:
+        raise name_field(error, asked) from None
     await call.parts.back_pressure.admit(configuration)
     return PreparedTask(task, asked)
 
@@ -110,9 +109,11 @@ async def enqueue_prepared(call: ServiceCall, prepared: PreparedTask) -> tuple[T
         ProblemError: for a key that was used for another task.
         PyasynqError: as `Client.enqueue` does.
     """
-    with naming_fields(prepared.asked):
-        enqueue = _enqueue_short if prepared.asked.is_short else _enqueue
+    enqueue = _enqueue_short if prepared.asked.is_short else _enqueue
+    try:
         return await enqueue(call, prepared.task)
+    except InvalidOptionError as error:
+        raise name_field(error, prepared.asked) from None
 
 
 def _read_body(decode: Decode, content: bytes) -> AskedTask:
@@ -121,22 +122,20 @@ def _read_body(decode: Decode, content: bytes) -> AskedTask:
     Raises:
         ProblemError: it is not one of the forms.
     """
-    given = decode(content, dict[str, msgspec.Raw])
-    if _GO_FIELDS & given.keys():
+    form: TaskForm = decode(content, TaskForm)
+    if form.go_id is not UNSET or form.go_name is not UNSET or form.go_params is not UNSET:
         return _of_short(decode(content, GoShortTask), "TaskName")
-    if _SHORT_FIELDS & given.keys():
+    if form.task_id is not UNSET or form.task_name is not UNSET:
         return _of_short(decode(content, ShortTask), "task_name")
     body: NewTask = decode(content, NewTask)
-    named = {name: getattr(body, name) for name in _PAYLOADS if getattr(body, name) is not UNSET}
-    if len(named) > 1:
-        raise wrong_value(list(named)[-1], f"Give one of {', '.join(_PAYLOADS)}.")
-    name, value = next(iter(named.items()), ("", None))
+    given = [(name, value) for name in _PAYLOADS if (value := getattr(body, name)) is not UNSET]
+    if len(given) > 1:
+        raise wrong_value(given[-1][0], f"Give one of {', '.join(_PAYLOADS)}.")
+    name, value = given[0] if given else ("", None)
     payload = value.encode() if isinstance(value, str) else None if value is None else bytes(value)
-    options = {
-        option: getattr(body.options, option)
-        for option in body.options.__struct_fields__
-        if getattr(body.options, option) is not UNSET
-    }
+    options: dict[str, Any] = {}
+    if body.options is not UNSET:
+        options = {name: value for name, value in asdict(body.options).items() if value is not UNSET}
     return AskedTask(body.type, "type", payload, name in {"params", "payload"}, options, is_short=False)
 
 
@@ -147,30 +146,30 @@ def _of_short(body: ShortTask | GoShortTask, field: str) -> AskedTask:
     return AskedTask(body.task_name, field, bytes(body.params), is_json=True, options=options, is_short=True)
 
 
-async def _read_callback(call: ServiceCall, asked: AskedTask) -> dict[str, Any]:
-    """Return the enqueue option for the completion callback whose type the body names.
+async def _read_callback(call: ServiceCall, asked: AskedTask) -> Callback:
+    """Return the completion callback whose type the body names.
 
     Raises:
         ProblemError: there is no such type for this key.
     """
-    name = asked.options.get("on_finished")
-    if name is None:
-        return {}
+    name = asked.options["on_finished"]
     field = "on_finished" if asked.is_short else "options.on_finished"
-    return {"on_finished": make_callback(await _find_type(call, name, field))}
+    return make_callback(call.find_type(name) or await _find_new_type(call, name, field))
 
 
-async def _find_type(call: ServiceCall, name: str, field: str) -> TaskConfiguration:
-    """Return the configuration of a task type, which a field of the body names.
+async def _find_new_type(call: ServiceCall, name: str, field: str) -> TaskConfiguration:
+    """Return the configuration of a task type that another instance may have made within this second.
+
+    Args:
+        call: the request.
+        name: name of the type.
+        field: the field of the body that names it.
 
     Raises:
         ProblemError: there is no such type for this key.
     """
+    await call.parts.follower.refresh()
     found = call.find_type(name)
-    if found is None:
-        # Another instance may have made it within this second.
-        await call.parts.follower.refresh()
-        found = call.find_type(name)
     if found is None:
         detail = f"There is no task type {visible(name)} for this key."
         raise ProblemError(422, "unknown_task_type", detail, call.nearest_type(name), field=field)
@@ -183,23 +182,17 @@ def _read_options_of_key(call: ServiceCall, asked: AskedTask, content: bytes, ke
     Raises:
         ProblemError: the short form has such a key.
     """
-    if not key:
-        return {}
     if asked.is_short:
         remedy = "Leave it out: with a task_id, a repeat does not start a second task."
         raise wrong_value(KEY_HEADER, remedy)
     return options_of_key(key, call.key.user.name, content, asked.options)
 
 
-@contextmanager
-def naming_fields(asked: AskedTask) -> Iterator[None]:
-    """Make errors of options name the field of the body."""
-    try:
-        yield
-    except InvalidOptionError as error:
-        if asked.is_short or error.option not in asked.options:
-            raise
-        raise InvalidOptionError(f"options.{error.option}", error.value, error.remedy) from None
+def name_field(error: InvalidOptionError, asked: AskedTask) -> InvalidOptionError:
+    """Return the error of an option with the name of the body's field that has the option."""
+    if asked.is_short or error.option not in asked.options:
+        return error
+    return InvalidOptionError(f"options.{error.option}", error.value, error.remedy)
 
 
 async def _enqueue(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from starlette.responses import Response
 
-from pyasynq.errors import TaskIDConflictError
+from pyasynq.errors import InvalidOptionError, TaskIDConflictError
 from pyasynq.task import EnqueueStatus, TaskState
 from pyasynq.web.api.idempotency import check_fingerprint, read_key
 from pyasynq.web.api.json_body import decode_body, decode_text
 
 from .bodies import NewTaskBatch
 from .call import answer_json
-from .enqueue import PreparedTask, describe_new_task, enqueue_prepared, naming_fields, prepare_task
+from .enqueue import PreparedTask, describe_new_task, enqueue_prepared, name_field, prepare_task
 from .problems import to_service_problem
 from .task_stream import LINES_TYPE, LineResponse, answer_lines, encode_lines
 
@@ -88,11 +88,12 @@ async def enqueue_in_order(
         tasks = [one.task for one in found if isinstance(one, PreparedTask)]
         # One call keeps the order, which calls for each task would not: two batches may be under way at once.
         enqueued = iter(await call.parts.client.enqueue_many(tasks))
+        now = datetime.now(UTC)
         for at, one in enumerate(found, first):
             if len(results) % _SLICE == 0:
                 await asyncio.sleep(0)
             if isinstance(one, PreparedTask):
-                results.append(await _describe(call, one, next(enqueued), at))
+                results.append(await _describe(call, one, next(enqueued), at, now))
             else:
                 results.append(_describe_error(one, at))
     return results
@@ -107,22 +108,23 @@ async def _prepare(call: ServiceCall, item: bytes, key: str) -> PreparedTask | E
 
 
 async def _describe(
-    call: ServiceCall, prepared: PreparedTask, result: EnqueueResult, at: int
+    call: ServiceCall, prepared: PreparedTask, result: EnqueueResult, at: int, now: datetime
 ) -> dict[str, Any]:
     """Return the result of an item after its task was sent."""
     try:
-        with naming_fields(prepared.asked):
-            if prepared.asked.is_short and isinstance(result.error, TaskIDConflictError):
-                info, is_existing = await enqueue_prepared(call, prepared)
-                task = describe_new_task(info, is_existing=is_existing)
-            else:
-                task = _describe_sent(prepared.task, result)
+        if prepared.asked.is_short and isinstance(result.error, TaskIDConflictError):
+            info, is_existing = await enqueue_prepared(call, prepared)
+            task = describe_new_task(info, is_existing=is_existing)
+        else:
+            task = _describe_sent(prepared.task, result, now)
+    except InvalidOptionError as error:
+        return _describe_error(name_field(error, prepared.asked), at)
     except Exception as error:  # noqa: BLE001 - every error becomes a problem
         return _describe_error(error, at)
     return {"status": 200 if task["existing"] else 201, "task": task}
 
 
-def _describe_sent(task: Task, result: EnqueueResult) -> dict[str, Any]:
+def _describe_sent(task: Task, result: EnqueueResult, now: datetime) -> dict[str, Any]:
     """Return an enqueued task, or the existing task with its id.
 
     Raises:
@@ -134,23 +136,22 @@ def _describe_sent(task: Task, result: EnqueueResult) -> dict[str, Any]:
     if result.holder is not None:
         check_fingerprint(task, result.holder)
         return describe_new_task(result.holder, is_existing=True)
-    state, process_at = _find_due(task)
+    state, process_at = _find_due(task, now)
     return {
         "id": result.task_id,
         "queue": result.queue,
         "type": task.type,
-        "state": str(state),
+        "state": state.value,
         "process_at": process_at,
         "existing": result.status is not EnqueueStatus.ENQUEUED,
     }
 
 
-def _find_due(task: Task) -> tuple[TaskState, datetime | None]:
+def _find_due(task: Task, now: datetime) -> tuple[TaskState, datetime | None]:
     """Return the state of a new task, and when it is due; a task in a group is not due yet."""
     options = task.options
     if options.get("group"):
         return TaskState.AGGREGATING, None
-    now = datetime.now(UTC)
     due = options.get("process_at")
     if due is None:
         due = now + timedelta(seconds=cast("float", options.get("process_in", 0)))

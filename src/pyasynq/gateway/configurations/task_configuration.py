@@ -87,8 +87,8 @@ class TaskConfiguration:
         rate = {} if self.rate is None else read_rate("rate", self.rate)
         return Queue(max_run=self.max_run, ordered=self.ordered, **rate).limits
 
-    @property
-    def options(self) -> dict[str, Any]:
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
         """The enqueue options of the type's tasks."""
         given = {"timeout": self.timeout, "max_retry": self.max_retry, "retention": self.retention}
         return {"queue": self.name} | {name: value for name, value in given.items() if value is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
@@ -86,12 +87,18 @@ def decode_text(content: bytes, kind: Any) -> Any:
         if is_deeper(content, _DEEPEST):
             remedy = f"Send at most {_DEEPEST} levels, or a payload as payload_text."
             raise ProblemError(400, "nested_too_deeply", "The body is nested too deeply.", remedy)
-        return msgspec.json.decode(content, type=kind)
+        return _get_decoder(kind).decode(content)
     except msgspec.ValidationError as error:
         raise _explain(str(error), kind) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         remedy = "Send one object in JSON, encoded in UTF-8."
         raise ProblemError(400, "malformed_json", "The body is not JSON.", remedy) from None
+
+
+@cache
+def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type; to make one takes longer than to decode a task."""
+    return msgspec.json.Decoder(kind)
 
 
 def _explain(text: str, kind: Any) -> ProblemError:
