@@ -41,7 +41,7 @@ def test_help_names_the_commands() -> None:
     code, out, _ = invoke("--help")
     assert 0 == code
     assert re.search(r"worker +Run the tasks of an app", out)
-    assert re.search(r"ping +Ask Redis for a sign of life", out)
+    assert re.search(r"ping +Send PING to Redis", out)
 
 
 def test_the_help_of_pyasynq_says_what_each_command_says_of_itself() -> None:

@@ -84,12 +84,12 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def is_asked(*, yes: bool) -> bool:
-    """Return whether a person will be asked before a change."""
+    """Return whether a change asks for confirmation: without `--yes`, and if stdin is a terminal."""
     return not yes and sys.stdin.isatty()
 
 
 def ask_user(question: str) -> str:
-    """Ask on stderr and return the answer; nothing at the end of the input.
+    """Print a question on stderr and return the line typed; empty at the end of stdin.
 
     Raises:
         KeyboardInterrupt: for Ctrl-C, which a running event loop would otherwise keep for itself.
@@ -124,13 +124,13 @@ def ask_reason(what: str) -> str:
 
 
 def refuse() -> NoReturn:
-    """Tell that nothing was changed, and end with `EXIT_REFUSED`."""
+    """Print that nothing was changed, and exit with `EXIT_REFUSED`."""
     click.echo("Nothing was changed.", err=True)
     raise SystemExit(EXIT_REFUSED)
 
 
 def place_of(session: Session) -> str:
-    """Return where Redis is, with the name of the profile in its color."""
+    """Return the address of Redis, after the name of the profile in the profile's color."""
     connection = session.connection
     place = visible(session.operator.address)
     if not connection.name:
@@ -141,7 +141,7 @@ def place_of(session: Session) -> str:
 
 
 def command_line(session: Session, command: str) -> str:
-    """Return a command as the user types it, for the same Redis."""
+    """Return a command line to copy: `pyasynq COMMAND`, with `--redis PROFILE` if this session needs it."""
     name = session.connection.name
     is_default = not name or os.environ.get(URL_VARIABLE) == name
     return f"pyasynq {command}" + ("" if is_default else f" --redis {shlex.quote(visible(name))}")

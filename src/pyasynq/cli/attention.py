@@ -45,9 +45,9 @@ def build_command(session: Session, finding: AttentionFinding) -> str:
 
 @click.group(cls=NounGroup, aliases={"ls": "list"}, default="list")
 def attention() -> None:
-    """Show what needs an operator now, each with the one action that cures it.
+    """List problems that need an operator now, each with the one action that resolves it.
 
-    Without a command it is  pyasynq attention list, whose help has its options.
+    Without a command it runs `list`, whose options  pyasynq attention list --help  shows.
     """
 
 
@@ -66,7 +66,7 @@ def attention() -> None:
 @click.option("--snoozed", is_flag=True, help="Show snoozed findings as well.")
 @operator_command
 async def list_findings(session: Session, severity: int, queue: str | None, *, snoozed: bool) -> int:
-    """Show what needs an operator now, the most severe first.
+    """List problems (findings) that need an operator now, the most severe first.
 
     Exit codes: 0 nothing needs attention; 1 there are findings that are not snoozed; the others as always.
     """
@@ -90,7 +90,7 @@ async def list_findings(session: Session, severity: int, queue: str | None, *, s
 
 
 def describe_in_words(record: Mapping[str, Any], printer: Printer) -> str:
-    """Return a finding as lines of text; commands are not wrapped, so that they can be pasted."""
+    """Format a finding as lines of text; command lines are not wrapped, so that they can be pasted."""
     moment = printer.moment()
     place = record["queue"] or record["subject"]
     since = f", since {moment.relative(record['since'])}" if record["since"] else ""
@@ -137,7 +137,7 @@ _finding_argument = click.argument("finding", metavar="ID", shell_complete=compl
 @click.option("--reason", metavar="TEXT", required=True, help="Why it needs no attention until then.")
 @operator_command
 async def snooze_finding(session: Session, finding: str, time: float, reason: str) -> None:
-    """Set a finding apart for a time, for all users."""
+    """Snooze a finding: hide it for a time, for all users."""
     one = await _find_finding(session, finding)
     snooze = await session.operator.snooze_finding(
         one.detector, one.queue, subject=one.subject, duration=time, reason=reason
@@ -187,7 +187,7 @@ class ObjectiveType(click.ParamType[Any]):
     name = "duration|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return seconds, or the word itself, because click uses None for a missing argument."""
+        """Return the seconds, or the text `none`, because click uses None for a missing argument."""
         return value if value == _NONE else DURATION.convert(value, param, ctx)
 
 
@@ -203,7 +203,7 @@ class ObjectiveType(click.ParamType[Any]):
 @reason_option
 @operator_command
 async def set_wait_objective(session: Session, queue: str, objective: Any, reason: str) -> None:
-    """Set how long the next task of a queue may be pending; without one it is five minutes."""
+    """Set the wait objective of a queue: how long its next task may be pending (default: 5 minutes)."""
     seconds = None if objective == _NONE else objective
     await session.operator.set_wait_objective(queue, seconds, reason=reason)
     told = "has no objective of its own now" if seconds is None else f"may be pending for {duration(seconds)}"

@@ -40,8 +40,8 @@ class Words(NamedTuple):
     """Wording of an action for people.
 
     Attributes:
-        order: beginning of the question.
-        doing: label of the progress.
+        order: imperative that begins the question, such as `Delete`.
+        doing: label of the progress bar, such as `Deleting`.
         one: state of a single task at the end.
         many: state of several tasks at the end.
     """

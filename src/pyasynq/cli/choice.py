@@ -38,7 +38,7 @@ class TaskChoice:
         limit: maximum number of tasks, if a query finds more.
         reason: why, for the audit.
         rate: tasks a second at most; None is as fast as Redis allows.
-        yes: whether nothing is asked.
+        yes: whether the command skips the confirmation.
         dry_run: whether the tasks are only counted.
     """
 
@@ -68,7 +68,7 @@ class TaskChoice:
 
 @dataclass(slots=True)
 class FoundTasks:
-    """Found tasks in states in which the act is possible."""
+    """Search results for a command: the tasks that it can act on, and how many it cannot."""
 
     ids: dict[str, dict[str, None]] = field(default_factory=dict)
     counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -83,7 +83,7 @@ class FoundTasks:
         return self.counts.total()
 
     def add(self, act: Act | None, tasks: Iterable[TaskInfo]) -> None:
-        """Count tasks, one that moved during the search once; without an act, tasks in all states."""
+        """Add tasks whose state allows the act (any state without one); skip tasks already added."""
         for task in tasks:
             if act is not None and task.state not in STATES_OF_ACT[act]:
                 self.left_out[task.state.value] += 1

@@ -176,7 +176,7 @@ class CommandAttempt:
         return self._bear()
 
     def _bear(self) -> float:
-        """Continue without an answer while the lease lasts."""
+        """End the command if its lease has expired; return the seconds until the next renewal attempt."""
         if self._loop.time() >= self._lease_ends:
             self.end(EndCause.LOST)
         return _AGAIN_SECONDS

@@ -107,7 +107,7 @@ class CommandWorker:
             attempt.end(EndCause.STOPPED)
 
     async def _probe(self) -> None:
-        """Send one request that does not wait, so that a wrong address, key or queue fails the start."""
+        """Send one request without long polling, so that a wrong address, key or queue fails the start."""
         asked_at = asyncio.get_running_loop().time()
         answer = await self._ask(1, 0.0)
         if answer.status in _LASTING or answer.status == _NOT_FOUND:

@@ -43,7 +43,7 @@ _INSTALL: Final = {
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands, options, queues and types."""
+    """Print the script that lets a shell complete commands, options, queues and types."""
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"click has no completion for {shell}")

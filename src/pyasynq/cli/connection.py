@@ -34,7 +34,7 @@ class Connection:
 
     Attributes:
         url: may contain a password, so it is never shown.
-        name: name of the profile; empty for a plain URL.
+        name: name of the profile; empty if the user gave a URL.
         color: color in which questions show the name.
         confirm: `ask`, or `type-name`: changes of many tasks are confirmed by typing the name.
         read_only: whether changes are refused.

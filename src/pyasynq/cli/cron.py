@@ -26,7 +26,7 @@ _entries = click.argument("entries", metavar="ENTRY...", nargs=-1, required=True
 
 @click.group(cls=NounGroup, aliases={"ls": "list", "unpause": "resume"})
 def cron() -> None:
-    """Look at the entries of running schedulers; pause, resume, and run them."""
+    """List the entries (periodic tasks) of running schedulers; pause, resume, and run them."""
 
 
 @cron.command("list", examples=("pyasynq cron ls", "pyasynq cron ls -o wide"))
@@ -47,7 +47,7 @@ async def list_entries(session: Session) -> None:
 @click.option("--size", type=click.IntRange(1, 1_000), default=30, show_default=True, help="Tasks on a page.")
 @operator_command
 async def show_entry_history(session: Session, entries: Sequence[str], page: int, size: int) -> None:
-    """Show what entries enqueued, the newest first."""
+    """Show the tasks that scheduler entries enqueued, the newest first."""
 
     async def gather() -> list[Record]:
         return [
@@ -64,7 +64,7 @@ async def show_entry_history(session: Session, entries: Sequence[str], page: int
 @reason_option
 @operator_command
 async def pause_entries(session: Session, entries: Sequence[str], reason: str) -> int:
-    """Let entries enqueue nothing until they are resumed. Schedulers in Go ignore pauses."""
+    """Pause scheduler entries: they enqueue nothing until resumed. Schedulers in Go ignore pauses."""
     return await _set_paused(session, entries, reason, paused=True)
 
 
@@ -73,7 +73,7 @@ async def pause_entries(session: Session, entries: Sequence[str], reason: str) -
 @reason_option
 @operator_command
 async def resume_entries(session: Session, entries: Sequence[str], reason: str) -> int:
-    """Let entries enqueue again, from their next time on."""
+    """Resume scheduler entries: they enqueue again from their next scheduled time."""
     return await _set_paused(session, entries, reason, paused=False)
 
 
@@ -97,7 +97,7 @@ async def _set_paused(session: Session, entries: Sequence[str], reason: str, *, 
 @reason_option
 @operator_command
 async def run_entries(session: Session, entries: Sequence[str], reason: str) -> int:
-    """Enqueue the tasks of entries now; their own times stay as they are."""
+    """Enqueue the tasks of scheduler entries now, in addition to their schedule."""
 
     async def run_one(entry: str) -> None:
         result = await session.operator.run_schedule(entry, reason=reason)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=NounGroup, aliases={"ls": "list"})
 def delivery() -> None:
-    """Look at the hosts that the task service calls, and at requests that failed."""
+    """List the hosts that the task service sends tasks to, and the requests that failed."""
 
 
 @delivery.command("list", examples=("pyasynq delivery ls", "pyasynq delivery ls --watch"))
@@ -48,7 +48,7 @@ async def list_deliveries(session: Session) -> None:
 @click.argument("names", metavar="HOST|TYPE|ID...", nargs=-1, required=True)
 @operator_command
 async def inspect_deliveries(session: Session, names: Sequence[str]) -> int:
-    """Show requests with the newest one whose attempt failed, and the answer to it."""
+    """Show the requests of task types to hosts, each with its newest failed request and the answer."""
     listed = await session.operator.deliveries()
     found: dict[str, HostDeliveries] = {}
 
@@ -71,7 +71,7 @@ async def inspect_deliveries(session: Session, names: Sequence[str]) -> int:
 
 
 def describe_delivery_in_words(one: HostDeliveries, moment: Moment) -> str:
-    """Return lines about a type's requests to a host, for people."""
+    """Format the requests of a task type to a host as lines of text."""
     record = describe_delivery(one)
     statuses = ", ".join(f"{count:,} {visible(name)}" for name, count in record["statuses"].items())
     pairs = [
@@ -92,7 +92,7 @@ def describe_delivery_in_words(one: HostDeliveries, moment: Moment) -> str:
 
 
 def _describe_exchange(one: FailedExchange, moment: Moment) -> str:
-    """Return lines about a request whose attempt failed."""
+    """Format a failed request and its answer as lines of text."""
     pairs = [
         ("Task", visible(one.task_id)),
         ("Attempt", f"{one.attempt:,}, {moment.relative(one.at)}, after {short_duration(one.seconds)}"),

@@ -53,7 +53,7 @@ _COLORS: Final = {"error": "red", "warning": "yellow", "notice": "cyan"}
     help="Between the two looks that each finding takes.",
 )
 def doctor(connection: Connection, *, fix: bool, yes: bool, as_json: bool, **settings: Any) -> None:
-    """Find damage in a live Redis, and repair it while workers run.
+    """Find inconsistent task data in a live Redis, and repair it while workers run.
 
     Without --fix nothing is changed. A healthy Redis, however busy, gives no findings.
 

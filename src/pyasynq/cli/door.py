@@ -1,4 +1,4 @@
-"""The commands `pyasynq door`: doors of the task service for other protocols."""
+"""The commands `pyasynq door`: protocol gateways (doors) of the task service, such as for Gearman."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @click.group(cls=NounGroup, aliases={"ls": "list"})
 def door() -> None:
-    """Look at the doors of the task service, such as that for Gearman."""
+    """List the protocol gateways (doors) of the task service, such as the one for Gearman."""
 
 
 @door.command("list", examples=("pyasynq door ls", "pyasynq door ls --watch"))
 @operator_command
 async def list_doors_command(session: Session) -> None:
-    """List the doors that were open within 10 minutes, with their functions."""
+    """List the gateways that were open in the last 10 minutes, with the functions that they accept."""
 
     async def gather() -> list[Record]:
         return [describe_door(one) for one in await session.operator.service_doors()]

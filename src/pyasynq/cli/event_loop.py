@@ -1,4 +1,4 @@
-"""The event loop of long-running programs."""
+"""Choice of the event loop for long-running commands: uvloop if installed, else asyncio's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of the fastest installed event loop; None for asyncio's own."""
+    """Return uvloop's event loop factory; None, which means asyncio's own, if it is not installed."""
     try:
         import uvloop  # noqa: PLC0415 - an extra
     except ImportError:
@@ -21,6 +21,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def run_until_done(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on the fastest installed event loop, as `asyncio.run` does on its own."""
+    """Run a coroutine like `asyncio.run`, on uvloop if it is installed."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(work)

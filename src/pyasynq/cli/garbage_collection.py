@@ -10,12 +10,12 @@ _THRESHOLD: Final = (20_000, 10, 10)
 
 
 def collect_less_often() -> None:
-    """Collect garbage less often."""
+    """Raise the thresholds of Python's garbage collector, so that it runs less often."""
     gc.set_threshold(*_THRESHOLD)
 
 
 def tune_garbage_collection() -> None:
-    """Collect less often, and freeze all existing objects, such as modules and settings."""
+    """Raise the collector's thresholds, and exclude existing objects, such as modules (`gc.freeze`)."""
     collect_less_often()
     gc.collect()
     gc.freeze()

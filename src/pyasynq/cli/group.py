@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=NounGroup, aliases={"ls": "list"})
 def group() -> None:
-    """Look at groups of tasks that wait to be made into one."""
+    """List aggregation groups: tasks that wait to be combined into one task."""
 
 
 @group.command(

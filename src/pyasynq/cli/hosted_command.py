@@ -30,7 +30,7 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
 @click.group(cls=NounGroup, aliases={"ls": "list"})
 def command() -> None:
-    """Look at the commands that the task service runs for tasks; kill them."""
+    """List the commands that the task service runs for tasks; kill them."""
 
 
 @command.command("list", examples=("pyasynq command ls", "pyasynq command ls --watch"))
@@ -101,7 +101,7 @@ async def kill_hosted_commands(session: Session, ids: Sequence[str], outcome: An
 
 
 def _describe_in_words(one: HostedCommand, record: Record, moment: Moment) -> str:
-    """Return lines about a command, for people."""
+    """Format a hosted command as lines of text."""
     words = one.state + (f": {visible(one.end)}" if one.end else "")
     pairs = [
         ("Command", visible(one.id)),

@@ -74,7 +74,7 @@ async def make_key(
     rate: str | None,
     reason: str,
 ) -> None:
-    """Make a key, and print it: this once."""
+    """Make an API key, and print it. It cannot be shown again."""
     issued = await session.operator.make_api_key(
         name, scopes, queues, expires_in=expires, rate=rate, reason=reason
     )
@@ -93,7 +93,7 @@ async def make_key(
 @reason_option
 @operator_command
 async def rotate_key(session: Session, key_id: str, overlap: float, reason: str) -> None:
-    """Give a key a new secret, and print the key: this once."""
+    """Give an API key a new secret, and print the key. It cannot be shown again."""
     issued = await session.operator.rotate_api_key(key_id, overlap=overlap, reason=reason)
     _tell(session, issued, f"Key {issued.key.id} has a new secret.")
 
@@ -103,13 +103,13 @@ async def rotate_key(session: Session, key_id: str, overlap: float, reason: str)
 @reason_option
 @operator_command
 async def delete_key(session: Session, key_id: str, reason: str) -> None:
-    """Delete a key; the task service refuses it within a second."""
+    """Delete an API key; the task service refuses it within a second."""
     await session.operator.delete_api_key(key_id, reason=reason)
     click.echo(f"Deleted key {visible(key_id)}.", err=True)
 
 
 def _tell(session: Session, issued: IssuedApiKey, what: str) -> None:
-    """Print a key's text alone on stdout, so that a shell can capture it; for programs as an object."""
+    """Print a new API key alone on stdout, so that a shell can capture it, or as a JSON object."""
     if session.printer.is_for_people:
         click.echo(f"{what} Keep it now: it is shown this once.", err=True)
         click.echo(issued.text)

@@ -64,7 +64,7 @@ async def latency(
     as_series: bool,
     histogram: bool,
 ) -> None:
-    """Show how long tasks waited and ran, by queue and type, as far as workers count it."""
+    """Show how long tasks waited and ran, by queue and type, from statistics of pyasynq workers."""
 
     async def read() -> list[AttemptSeries]:
         return await session.operator.attempt_series(
@@ -101,7 +101,7 @@ def draw_histograms(counts: AttemptCounts, where: str) -> str:
 
 
 def _draw(histogram: Histogram) -> str:
-    """Return a line for each bucket from the first to the last one that is not empty."""
+    """Draw a histogram: one line for each bucket, from the first to the last non-empty bucket."""
     filled = [at for at, count in enumerate(histogram.counts) if count]
     if not filled:
         return "  not known\n"

@@ -98,7 +98,7 @@ class RateType(click.ParamType[Any]):
 async def limits(
     session: Session, queue: str | None, max_run: Any, rate: Any, reason: str, *, ordered: bool | None
 ) -> None:
-    """Show the limits of queues; with options, change those of one queue. Workers in Go do not obey them."""
+    """Show the limits of queues; with options, change those of one queue. Workers in Go ignore limits."""
     changes: LimitChanges = {}
     if max_run is not None:
         changes["max_run"] = max_run or None

@@ -56,7 +56,7 @@ def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
 
 
 def adopt_handlers() -> None:
-    """Enable our loggers, and add the task's fields to the root logger's handlers; call it after changes."""
+    """Enable pyasynq's loggers, and add task fields to the root handlers; call it after logging changes."""
     for name in ("pyasynq", *logging.root.manager.loggerDict):
         if name == "pyasynq" or name.startswith("pyasynq."):
             logging.getLogger(name).disabled = False
@@ -71,7 +71,7 @@ def is_terminal() -> bool:
 
 
 def _choose_outcome_lines(settings: dict[str, Any]) -> None:
-    """Turn the log line for each success on or off; keep a level set by the app unless an option is given."""
+    """Turn the log line for each successful task on or off; without an option, keep the app's level."""
     asked: bool | None = settings.get("task_lines")
     logger = logging.getLogger(_OUTCOMES)
     if asked is None:

@@ -158,7 +158,7 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def _drop_own_frames(record: logging.LogRecord) -> Any:
-    """Return the exception of a record; a task's begins where the user's code does."""
+    """Return the exception of a log record; for a task, its traceback begins at the user's first frame."""
     if not record.exc_info or not getattr(record, "task_id", ""):
         return record.exc_info
     kind, error, trace = record.exc_info

@@ -65,7 +65,7 @@ async def errors(
 ) -> None:
     """Group failed tasks by their errors, the most frequent first.
 
-    A query with the error's signature finds its tasks, as in  pyasynq search error:sig:1f0c9a2b
+    To list the tasks of an error, search for its signature, as in  pyasynq search error:sig:1f0c9a2b
     """
     after = None if since is None else datetime.now(UTC) - timedelta(seconds=since)
 
@@ -119,7 +119,7 @@ async def events(
     task_types: Sequence[str],
     seconds: float | None,
 ) -> None:
-    """Follow what happens to tasks, live, until Ctrl-C. Servers publish events if they are told to."""
+    """Print events of tasks live, until Ctrl-C. Servers publish events only if `publish_events` is set."""
     printer = session.printer
     if printer.format == "json":
         printer = Printer("jsonl", printer.fields)
@@ -163,7 +163,7 @@ async def audit(
     *,
     refused: bool,
 ) -> None:
-    """Show who changed what and why, the newest first."""
+    """Show the audit log: who changed what and why, the newest first."""
     from pyasynq.operations import AuditFilters  # noqa: PLC0415 - other commands here need no audit
 
     after = None if since is None else datetime.now(UTC) - timedelta(seconds=since)

@@ -43,7 +43,7 @@ async def mark(
     *,
     is_list: bool,
 ) -> None:
-    """Mark a time in all charts, such as a deployment; list and remove marks."""
+    """Add a mark (annotation) to all charts, such as a deployment; list and remove marks."""
     if text in {"ls", "list"}:
         raise click.UsageError(f"{text!r} says too little for a mark; to list them:  pyasynq mark --list")
     if sum((text is not None, is_list, remove is not None)) != 1:

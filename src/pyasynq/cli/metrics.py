@@ -60,9 +60,9 @@ def metrics(
     memory: bool,
     attention: bool,
 ) -> None:
-    """Answer scrapes of Prometheus at /metrics with the metrics of all queues.
+    """Serve the metrics of all queues to Prometheus at /metrics.
 
-    Redis is read only when it is scraped, and for at most 2 % of the time. While Redis is away,
+    Each scrape reads Redis, for at most 2 % of the time. While Redis is unreachable,
     pyasynq_redis_up is 0.
     """
     from pyasynq.app import App  # noqa: PLC0415 - --help does without
@@ -91,7 +91,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 async def _serve(listener: socket.socket, make: Callable[[], QueueMetrics]) -> None:
-    """Answer until INT or TERM."""
+    """Serve HTTP requests until SIGINT or SIGTERM."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

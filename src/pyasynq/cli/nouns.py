@@ -33,7 +33,7 @@ class OperatorCommand(click.Command):
 
 
 class NounGroup(click.Group):
-    """Commands under a noun. Asynq's other names for a command work as well.
+    """Command group under a noun, such as `pyasynq queue`, with Asynq's names as aliases.
 
     Args:
         aliases: the command that each alias stands for.

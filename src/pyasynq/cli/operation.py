@@ -35,7 +35,7 @@ _operation = click.argument("operation", metavar="OPERATION")
     "op", cls=NounGroup, aliases={"ls": "list", "show": "view", "inspect": "view", "unpause": "resume"}
 )
 def operation_group() -> None:
-    """Look at operations on many tasks; pause, resume, and stop them."""
+    """List bulk operations on many tasks; pause, resume, and stop them."""
 
 
 @operation_group.command("list", examples=("pyasynq op ls", "pyasynq op ls -o wide", "pyasynq op ls --watch"))
@@ -58,7 +58,7 @@ async def list_operations_command(session: Session, limit: int) -> None:
 @_operation
 @operator_command
 async def view_operation(session: Session, operation: str) -> None:
-    """Show an operation, and which tasks it left as they were."""
+    """Show an operation, and the tasks that it skipped."""
     info = await session.operator.operation(operation)
     if session.printer.is_for_people and session.printer.fields is None and session.watch is None:
         click.echo(describe_operation_in_words(info, session.printer.moment()), nl=False)
@@ -75,7 +75,7 @@ async def view_operation(session: Session, operation: str) -> None:
 @reason_option
 @operator_command
 async def resume_operation(session: Session, operation: str, reason: str) -> int:
-    """Go on with an operation that is paused, or whose process has died."""
+    """Resume an operation that is paused, or whose process has died."""
     info = await session.operator.operation(operation)
     if info.state is OperationState.PAUSED:
         info = await session.operator.resume_operation(operation, reason=reason)
@@ -89,7 +89,7 @@ async def resume_operation(session: Session, operation: str, reason: str) -> int
 @reason_option
 @operator_command
 async def pause_operation(session: Session, operation: str, reason: str) -> None:
-    """Pause an operation that any process runs, after the step that is under way."""
+    """Pause an operation after its current step, also if another process runs it."""
     info = await session.operator.pause_operation(operation, reason=reason)
     _tell_state(session, info, "Paused")
 
@@ -99,7 +99,7 @@ async def pause_operation(session: Session, operation: str, reason: str) -> None
 @reason_option
 @operator_command
 async def stop_operation(session: Session, operation: str, reason: str) -> None:
-    """End an operation after the step that is under way. What is done stays done."""
+    """Stop an operation after its current step, for good. Tasks already changed stay changed."""
     info = await session.operator.stop_operation(operation, reason=reason)
     _tell_state(session, info, "Stopped")
 
@@ -121,7 +121,7 @@ def _tell_state(session: Session, info: OperationInfo, done: str) -> None:
 @yes_option
 @operator_command
 async def undo(session: Session, operation: str | None, reason: str, *, yes: bool) -> int:
-    """Put back the tasks of a deletion within a day, of your last one unless it is named."""
+    """Restore the tasks of a deletion, within a day; of your last deletion unless you name another."""
     if operation is None:
         info = await _find_undoable(session)
     else:
@@ -162,7 +162,7 @@ def _queues(info: OperationInfo) -> str:
 
 
 def describe_operation_in_words(info: OperationInfo, moment: Moment) -> str:
-    """Return lines about an operation, for people."""
+    """Format an operation as lines of text."""
     state = "orphaned: no process goes on with it" if info.is_orphaned else str(info.state)
     left = info.total - info.done - info.skipped
     pairs = [

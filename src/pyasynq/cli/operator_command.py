@@ -57,10 +57,10 @@ class Session:
     """Context of an operator command.
 
     Attributes:
-        operator: operator that makes the calls, as the person at this terminal.
+        operator: `Operator` that makes the calls, on behalf of the person at this terminal.
         connection: connection to the Redis on which the operator works.
         printer: how the result is printed.
-        watch: seconds between two looks; None looks once.
+        watch: seconds between two readings; None reads once.
     """
 
     operator: Operator
@@ -77,7 +77,7 @@ class Session:
         """Print records once, or repeatedly: redrawn on a terminal, else as JSON lines of changes.
 
         Args:
-            view: fields of the records, and the sentence for none.
+            view: fields of the records, and the sentence to print if there are no records.
             gather: function that reads the records.
             describe: formats a record as lines of text, instead of a table row.
         """

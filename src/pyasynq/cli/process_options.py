@@ -1,4 +1,4 @@
-"""Hidden options by which a supervisor starts its processes."""
+"""Hidden options with which a supervisor starts its child processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTENER: Final = "--listener"
 
 
 def inherited_socket(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
-    """Take the number of a socket that the supervisor has handed over.
+    """Check that an option's number is the file descriptor of a socket inherited from the supervisor.
 
     Raises:
         BadParameter: if it is not a socket.

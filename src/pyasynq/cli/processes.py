@@ -48,7 +48,7 @@ _EXIT_MARGIN: Final = 0.8
 
 
 class SupervisorRun(NamedTuple):
-    """Parameters of a supervisor's process."""
+    """Settings of a supervisor's process, decoded from its command line."""
 
     settings: SupervisorSettings
     log: dict[str, Any]
@@ -56,10 +56,10 @@ class SupervisorRun(NamedTuple):
 
 
 def parse_supervisor_run(text: str) -> SupervisorRun:
-    """Read what `supervisor_arguments` wrote.
+    """Decode the supervisor's settings from the argument that `supervisor_arguments` wrote.
 
     Raises:
-        BadParameter: if it is something else.
+        BadParameter: for any other text.
     """
     try:
         facts = json.loads(text)
@@ -138,7 +138,7 @@ def _make_worker_metrics(server: Server) -> WorkerMetrics:
 
 
 def end_timeout(config: WorkerConfig) -> float:
-    """Return how many seconds a worker of these settings may take to end, without a margin."""
+    """Return how many seconds a worker with these settings may take to shut down, without a margin."""
     shutdown = parse_seconds("shutdown_timeout", config.shutdown_timeout)
     return shutdown + parse_seconds("cancel_timeout", config.cancel_timeout)
 
@@ -211,7 +211,7 @@ class _ClosingTime:
 
 
 def _force_exit_later(code: int, until: float) -> None:
-    """End the process if its interpreter does not.
+    """Kill this process if the interpreter does not exit in time.
 
     The interpreter waits without limit for threads, functions of `atexit` and processes of `multiprocessing`.
     Threads get a short time first, because stopping idle threads of executors is one of its last steps.

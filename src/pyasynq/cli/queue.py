@@ -38,7 +38,7 @@ _names = click.argument("queues", metavar="QUEUE...", nargs=-1, required=True, s
 
 @click.group(cls=NounGroup, aliases={"ls": "list", "resume": "unpause", "rm": "remove", "delete": "remove"})
 def queue() -> None:
-    """Look at queues; pause, resume, and remove them."""
+    """List queues; pause, resume, and remove them."""
 
 
 @queue.command(
@@ -69,7 +69,7 @@ async def list_queues_command(session: Session, pattern: str | None) -> None:
 @_names
 @operator_command
 async def inspect_queues(session: Session, queues: Sequence[str]) -> int | None:
-    """Show all that is known of queues."""
+    """Show the details of queues."""
     infos = await session.operator.queue_infos(queues, memory=True)
     if session.printer.is_for_people and session.printer.fields is None:
         texts = [describe_queue_in_words(info, session.printer.moment()) for info in infos]
@@ -80,7 +80,7 @@ async def inspect_queues(session: Session, queues: Sequence[str]) -> int | None:
 
 
 def describe_queue_in_words(info: QueueInfo, moment: Moment) -> str:
-    """Return lines about a queue, for people."""
+    """Format a queue as lines of text."""
     state = "running"
     if info.paused:
         until = info.paused_until
@@ -109,7 +109,7 @@ def describe_queue_in_words(info: QueueInfo, moment: Moment) -> str:
 
 
 def describe_limits(info: QueueInfo) -> str:
-    """Return the stored limits of a queue, in words."""
+    """Return the stored limits of a queue as a phrase."""
     limits = info.limits
     parts = [] if limits.max_run is None else [f"{limits.max_run:,} at once"]
     parts += [] if limits.rate is None else [f"{describe_rate(limits)} starts"]
@@ -133,7 +133,7 @@ def tell_unreadable(infos: QueueInfos) -> int | None:
 )
 @operator_command
 async def show_history(session: Session, queues: Sequence[str], days: int) -> None:
-    """Show what queues processed on each of the last days."""
+    """Show how many tasks queues processed on each of the last days."""
 
     async def gather() -> list[Record]:
         return [describe_day(day) for name in queues for day in await session.operator.history(name, days)]
@@ -150,7 +150,7 @@ async def show_history(session: Session, queues: Sequence[str], days: int) -> No
 @reason_option
 @operator_command
 async def pause_queues(session: Session, queues: Sequence[str], pause_for: float | None, reason: str) -> int:
-    """Let no worker take tasks from queues. What runs already runs on."""
+    """Pause queues: workers take no more tasks from them. Running tasks continue."""
 
     async def pause_one(name: str) -> None:
         await session.operator.pause_queue(name, pause_for, reason=reason)
@@ -165,7 +165,7 @@ async def pause_queues(session: Session, queues: Sequence[str], pause_for: float
 @reason_option
 @operator_command
 async def unpause_queues(session: Session, queues: Sequence[str], reason: str) -> int:
-    """Let workers take tasks from queues again."""
+    """Resume paused queues: workers take tasks from them again."""
 
     async def resume_one(name: str) -> None:
         await session.operator.resume_queue(name, reason=reason)

@@ -30,10 +30,10 @@ _log = logging.getLogger("pyasynq")
 def run_with_reload(arguments: Sequence[str], timeouts: float = 9.0) -> int:
     """Run `pyasynq worker` with these arguments in a child, and again whenever a Python file here changes.
 
-    The child is asked to stop as by a deployment: what runs may finish. A child that ends by itself, such as
+    The child is stopped gracefully: running tasks may finish. A child that ends by itself, such as
     one whose module has a syntax error, is started again with the next change.
 
-    The child holds a socket whose other end is here, so it ends with this process, however that ends.
+    The child holds a socket whose other end is here, so it ends when this process ends for any reason.
 
     Args:
         arguments: arguments of the command, without `--reload`.

@@ -24,10 +24,10 @@ _log = logging.getLogger("pyasynq")
     help="Also move due tasks of the app's queues to pending, for when all workers are scaled away.",
 )
 def scheduler(reference: str, modules: tuple[str, ...], *, forward: bool, **settings: Any) -> None:
-    """Enqueue what the cron expressions of an app say.
+    """Run the scheduler of an app: enqueue its periodic tasks when they are due.
 
     MODULE:APP names the app, as in myapp.tasks:app; each further MODULE is imported because it declares
-    tasks. Any number of schedulers may run: each tick is enqueued once. TERM or Ctrl-C stop it
+    tasks. Any number of schedulers may run: each due task is enqueued once. TERM or Ctrl-C stop it
     gracefully, TSTP makes it fire no more.
 
     Exit codes: 0 stopped gracefully, 1 it could not start, 2 wrong usage.

@@ -1,4 +1,4 @@
-"""All views of commands, each with its JSON Schema."""
+"""Registry of the output formats (views) of all commands, each with its JSON Schema."""
 
 from __future__ import annotations
 

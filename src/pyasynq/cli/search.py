@@ -71,7 +71,7 @@ async def search_command(
     count: bool,
     explain: bool,
 ) -> None:
-    """Find tasks in all states by a query, the newest first. The page about queries has its fields.
+    """Find tasks in all states by a query, the newest first. The page docs/query.md lists the fields.
 
     A search ends when enough is found, or after 100,000 tasks or two seconds, and says how to go on.
     """
@@ -94,7 +94,7 @@ async def search_command(
 async def show_search(
     session: Session, query: str, cursor: str, limit: int, *, everywhere: bool = False
 ) -> None:
-    """Print the tasks that match, and then how far the search went."""
+    """Print the tasks that match, then on stderr how many tasks the search examined."""
     last: Selection | None = None
 
     async def gather() -> list[Record]:
@@ -123,7 +123,7 @@ async def _find_tasks(
 
 
 def _tell_search(last: Selection) -> None:
-    """Print on stderr how far a search went, and how to continue it."""
+    """Print on stderr how many tasks a search examined, and the command that continues it."""
     click.echo(f"{last}".removesuffix(": go on") + ".", err=True)
     if last.cursor:
         click.echo(f"Go on with  --cursor {visible(last.cursor)}", err=True)

@@ -35,7 +35,7 @@ _engine_version = click.option(
 
 @click.group(cls=NounGroup, aliases={"ls": "list"})
 def server_group() -> None:
-    """Look at the servers that run tasks; quiet and stop them."""
+    """List the servers that run tasks; quiet and stop them."""
 
 
 @server_group.command(
@@ -103,10 +103,10 @@ async def find_server_id(session: Session, name: str) -> str:
 async def quiet(
     session: Session, names: Sequence[str], version: str, engine_version: str, *, yes: bool, reason: str
 ) -> int:
-    """Let servers take no more tasks; what runs already runs on.
+    """Quiet servers: they take no more tasks, and running tasks continue.
 
-    Name a server by host and process id as  pyasynq server ls  shows them, or by the id of  -o wide.
-    Or name a version; its servers are counted, and you are asked before.
+    Name a server by HOST:PID or by its id; find both with  pyasynq server ls -o wide.
+    With a version instead, all servers of the version are chosen, and you confirm their number.
     """
     if version or engine_version:
         return await _ask_version(session, "Quiet", names, (version, engine_version), yes=yes, reason=reason)
@@ -135,10 +135,10 @@ async def quiet(
 async def stop(
     session: Session, names: Sequence[str], version: str, engine_version: str, *, yes: bool, reason: str
 ) -> int:
-    """Shut servers down, each with its whole worker; unfinished tasks are put back.
+    """Shut down servers with their worker processes; unfinished tasks go back to their queues.
 
-    Name a server by host and process id as  pyasynq server ls  shows them, or by the id of  -o wide.
-    Or name a version; its servers are counted, and you are asked before.
+    Name a server by HOST:PID or by its id; find both with  pyasynq server ls -o wide.
+    With a version instead, all servers of the version are chosen, and you confirm their number.
     """
     if version or engine_version:
         return await _ask_version(session, "Stop", names, (version, engine_version), yes=yes, reason=reason)

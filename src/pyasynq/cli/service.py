@@ -1,4 +1,4 @@
-"""The command `pyasynq service`: the task service, from its file."""
+"""The command `pyasynq service`: starts the task service with the settings of a TOML file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MOST_PROCESSES: Final = 256
 def service(file: Path, redis: str | None, only: str | None, *, check: bool, **options: Any) -> None:
     """Serve tasks over HTTP to programs and workers in any language.
 
-    An address that other machines reach asks for API keys; `pyasynq key make` makes them.
+    An address that other machines can reach requires API keys; `pyasynq key make` makes them.
     HUP reads the file again. TERM ends waiting requests and lets others finish; a second one cuts them off.
 
     Exit codes: 0 stopped; 1 it could not start; 2 wrong usage; 5 Redis does not answer, or the processes of

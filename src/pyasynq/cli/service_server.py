@@ -60,11 +60,11 @@ class ServiceRun:
     """Parameters of one process of the task service.
 
     Attributes:
-        path: path of the file, which is read again at HUP.
+        path: path of the service's TOML file, which is read again at HUP.
         file: its content, with the options of the command line.
         parts: names of the parts: `api`, `hosted`, `dashboard`.
         listener: socket that processes share; None to open one.
-        link: link of a process under a supervisor.
+        link: connection to the supervisor; None without one.
     """
 
     path: Path
@@ -154,7 +154,7 @@ def format_url(host: str, port: int) -> str:
 
 
 def probe_settings(settings: ServiceSettings) -> HealthSettings:
-    """Return where probes and metrics of all processes together are answered."""
+    """Return port and host at which the supervisor answers probes and metrics for all processes."""
     if settings.health is None:
         return HealthSettings()
     host, port = settings.health
@@ -265,13 +265,13 @@ class _Process:
         self._loop.call_soon_threadsafe(self._stop_once)
 
     def request_stop(self) -> None:
-        """Do nothing: a service that accepts no new requests would have to end."""
+        """Do nothing: a service cannot stop accepting requests without shutting down."""
 
     def request_hooks(self, event: object) -> None:
-        """Do nothing: no task runs in here."""
+        """Do nothing: this process runs no task hooks."""
 
     def _stop(self) -> None:
-        """Answer waiting requests, and let others end; the second time wait for none."""
+        """Answer long polls at once, and let other requests finish; at the second call wait for none."""
         if self._is_ending:
             _log.warning("a second signal: open requests are cut off")
             self._server.force_exit = self._server.should_exit = True

@@ -71,7 +71,7 @@ TOTALS_HISTORY: Final = View(
 )
 @operator_command
 async def stats(session: Session, shape: str, days: int, *, history: bool) -> int | None:
-    """Show all queues at a glance, with what was processed today, and how Redis is."""
+    """Show all queues, the tasks processed today, and the state of Redis."""
     operator, printer = session.operator, session.printer
     if history:
         await session.show(TOTALS_HISTORY, lambda: add_up_days(operator, days))
@@ -93,7 +93,7 @@ async def stats(session: Session, shape: str, days: int, *, history: bool) -> in
 
 
 async def add_up_days(operator: Operator, days: int) -> list[Record]:
-    """Return a record for each day, of all queues together, the newest first."""
+    """Sum the daily statistics of all queues; return a record for each day, the newest first."""
     processed: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     names = await operator.queues()
@@ -115,7 +115,7 @@ async def add_up_days(operator: Operator, days: int) -> list[Record]:
 
 
 def describe_totals(infos: QueueInfos, redis: Mapping[str, str], address: str) -> str:
-    """Return lines about all queues together and about Redis."""
+    """Format totals over all queues, and the state of Redis, as lines of text."""
     totals = [(state, sum(getattr(info, state) for info in infos)) for state in _STATES]
     processed, failed = sum(info.processed for info in infos), sum(info.failed for info in infos)
     rate = error_rate(processed, failed)
@@ -147,7 +147,7 @@ def describe_redis(redis: Mapping[str, str]) -> str:
 
 
 def asynq_shape(infos: QueueInfos, redis: Mapping[str, str], now: datetime) -> dict[str, Any]:
-    """Return what `asynq stats --json` prints, with its names; latencies are in nanoseconds."""
+    """Return the JSON object of `asynq stats --json`, with its field names; latencies in nanoseconds."""
     aggregate: dict[str, Any] = {state: sum(getattr(info, state) for info in infos) for state in _STATES}
     aggregate["processed"] = sum(info.processed for info in infos)
     aggregate["failed"] = sum(info.failed for info in infos)

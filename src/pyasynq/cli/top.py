@@ -90,7 +90,7 @@ TOP_TYPES: Final = View(
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The totals of each queue at one moment, from which the next sample makes rates."""
+    """Processed and failed totals of each queue at one moment; two samples give rates."""
 
     at: float
     totals: Mapping[str, tuple[int, int]]
@@ -114,7 +114,7 @@ class Picture:
 
     @property
     def view(self) -> View:
-        """The view of the rows."""
+        """Fields of the rows: those of queues or of task types."""
         return TOP_TYPES if self.is_of_types else TOP_QUEUES
 
     def press(self, key: str) -> bool:
@@ -204,7 +204,7 @@ async def _show_live(session: Session, picture: Picture) -> None:
 def compose_screen(
     picture: Picture, records: Sequence[Record], head: str, *, columns: int, lines: int, session: Session
 ) -> list[str]:
-    """Return the lines of the picture, which fit the terminal."""
+    """Return the lines of the screen of `pyasynq top`, cut to the terminal's size."""
     field = picture.view.fields[picture.column]
     paused = "  paused" if picture.is_paused else ""
     order = f"by {field.name}{', reversed' if picture.is_reversed else ''}{paused}"
@@ -227,7 +227,7 @@ def compose_screen(
 async def _look(
     operator: Operator, picture: Picture, before: Sample | None
 ) -> tuple[list[Record], Sample | None, str]:
-    """Return the records, a sample for the next look, and a line about all of them."""
+    """Read Redis; return the records, a sample for the next rates, and a summary line."""
     servers = await operator.servers()
     if picture.is_of_types:
         since = datetime.now(UTC) - timedelta(seconds=_SERIES_SECONDS)

@@ -46,7 +46,7 @@ async def list_views(session: Session) -> None:
 @click.option("--share", is_flag=True, help="Let all users see it.")
 @operator_command
 async def save_view(session: Session, name: str, query: str, *, share: bool) -> None:
-    """Save a query under a name; one of yours with this name is replaced."""
+    """Save a query as a view; your own view of the same name is replaced."""
     save = session.operator.share_view if share else session.operator.save_view
     saved = await save(name, _PAGE, query)
     if session.printer.is_for_people:
@@ -81,7 +81,7 @@ async def remove_view_command(session: Session, name: str) -> None:
 
 
 async def _find_view(session: Session, name: str) -> SavedView:
-    """Return the view of this name, one's own before those of others.
+    """Return the view of this name; the user's own views come before shared ones.
 
     Raises:
         click.ClickException: if there is none.

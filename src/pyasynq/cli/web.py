@@ -99,7 +99,7 @@ _LENGTH: Final[dict[str, Any]] = {
 def web(context: click.Context, /, **options: Any) -> None:
     """Serve the dashboard for browsers.
 
-    Flags and variables of asynqmon are understood. Without a way to sign in it listens to this machine alone.
+    asynqmon's flags and variables work too. Without authentication it listens on this machine only.
 
     Exit codes: 0 stopped; 1 it could not start; 2 wrong usage; 5 Redis does not answer.
     """
@@ -223,7 +223,7 @@ def _find_targets(options: dict[str, Any], app: App | None) -> dict[str, str]:
 
 
 def _build_asynqmon_urls(options: dict[str, Any]) -> list[str]:
-    """Return the URLs that asynqmon's options name: nodes win over URL, and URL over address."""
+    """Return the URLs in asynqmon's options, of which nodes override the URL, and the URL the address."""
     password = f":{quote(options['redis_password'], safe='')}@" if options["redis_password"] else ""
     tls = options["redis_tls"]
     if options["redis_cluster_nodes"]:
@@ -254,7 +254,7 @@ def _check_reachable(targets: dict[str, str], *, is_guessed: bool) -> None:
 
 @contextlib.contextmanager
 def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
-    """Yield the chosen authenticators; refuse to listen on a reachable address without any."""
+    """Yield the authenticators of the options; without any, refuse an address other than loopback."""
     from pyasynq.web import CredentialsFile, Everyone, TrustedProxy  # noqa: PLC0415 - as above
 
     found: list[Any] = []
@@ -349,7 +349,7 @@ def _ask_password() -> str:
 
 
 def _write_line(file: Path, beginning: str, line: str) -> None:
-    """Replace the line of a file that has this beginning, or add it; only the owner may read the file."""
+    """Replace the line that begins with this prefix, or append it; only the owner may read the file."""
     try:
         lines = file.read_text("utf-8").splitlines() if file.exists() else []
         kept = [one for one in lines if not one.startswith(beginning)]

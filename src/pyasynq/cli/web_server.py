@@ -1,4 +1,4 @@
-"""The HTTP server of the dashboard: one that leaves signals to its caller, and one that runs in a task."""
+"""HTTP servers (uvicorn) of the dashboard: without signal handlers, or in a background task."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class _Server(uvicorn.Server):
 
 
 def make_server(config: uvicorn.Config) -> uvicorn.Server:
-    """Return a server that leaves signals to its caller."""
+    """Return a uvicorn server that installs no signal handlers."""
     return _Server(config)
 
 
 async def serve_in_background(site: Dashboard, port: int) -> tuple[asyncio.Task[None], int]:
-    """Serve a dashboard on this machine while something else runs; return the task and the port.
+    """Serve a dashboard on this machine in a background task; return the task and the port.
 
-    Cancelling the task stops it. A port that is taken is replaced by a free one.
+    Cancelling the task stops the server. If the port is in use, a free port is chosen.
     """
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

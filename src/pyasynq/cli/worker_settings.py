@@ -59,14 +59,14 @@ SETTINGS: Final[dict[str, Setting]] = {
 
 
 class Given(NamedTuple):
-    """A value and where it came from."""
+    """A setting's value and its source, such as `--concurrency` or a file."""
 
     value: Any
     source: str
 
 
 def flags_of(name: str) -> tuple[str, ...]:
-    """Return the flags of a setting; none for one that no text can give."""
+    """Return the command-line flags of a setting; empty if its values cannot be written as text."""
     described = SETTINGS[name]
     if not described.kind.has_text:
         return ()
@@ -78,12 +78,12 @@ def flags_of(name: str) -> tuple[str, ...]:
 
 
 def variable_of(name: str) -> str | None:
-    """Return the environment variable of a setting; None for one that no text can give."""
+    """Return the environment variable of a setting; None if its values cannot be written as text."""
     return f"{_PREFIX}{name.upper()}" if SETTINGS[name].kind.has_text else None
 
 
 def setting_options(command: _Command) -> _Command:
-    """Give a command a flag for each setting; its value is the typed text or switch, or None."""
+    """Add a flag for each setting to a command; parameters get the typed text or switch, or None."""
     for name, described in reversed(SETTINGS.items()):
         flags = flags_of(name)
         if flags:
@@ -218,7 +218,7 @@ def _make_from_table(kind: type[Any], name: str, fields: Mapping[str, Any]) -> A
 
 
 def find_file(app_folder: Path | None) -> tuple[Path, Mapping[str, Any]] | None:
-    """Return the nearest `pyproject.toml` with our table, in the folder of the app's module or above it.
+    """Return the nearest `pyproject.toml` with a pyasynq table, in the app's folder or above it.
 
     Raises:
         UsageError: for a file that is not TOML.

@@ -111,7 +111,7 @@ def start_worker_process(
 def _trace_again() -> None:
     """Activate tracing in a child process: `opentelemetry-instrument` only reaches the first process.
 
-    It removes itself from the environment of child processes, such as those of a supervisor.
+    `opentelemetry-instrument` removes itself from the environment of child processes.
     """
     if _INSTRUMENTATION in sys.modules or not os.environ.get(_TRACED):
         return
@@ -164,9 +164,9 @@ def _remove_flags(arguments: tuple[str, ...], *flags: str) -> tuple[str, ...]:
 def _start_other_program(
     app: App, config: WorkerConfig, arguments: tuple[str, ...], parent: int | None
 ) -> None:
-    """Become the parent of a reload or a supervisor, if the settings ask for one: both without the app.
+    """Replace this process by the `--reload` parent or the supervisor, if the settings ask for one.
 
-    They replace the program of this process, so that neither the app's memory nor its threads stay in there.
+    Neither imports the app; `exec` frees the app's memory and threads from this process.
     """
     if config.reload and parent is None:
         _replace_process(*arguments, "--reload")
@@ -214,7 +214,7 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
 
 
 def _tell(app: App, config: WorkerConfig) -> None:
-    """Print the served queues, and the queues of tasks that are not served."""
+    """Print the served queues, and the queues of declared tasks that this worker does not serve."""
     unserved = [name for name in app.queues if name not in config.queues]
     if unserved:
         _log.warning(

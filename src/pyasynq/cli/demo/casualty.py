@@ -1,4 +1,4 @@
-"""Kill of a worker in the demo: the tasks that it held, and when they are recovered."""
+"""Record of the worker kill in the demo: the tasks that the worker held, and when they are recovered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Casualty:
-    """One kill of a worker. It makes no calls: its caller passes in what Redis reports.
+    """Record of a worker kill. Makes no calls to Redis: the caller passes in which tasks are still active.
 
     Args:
         worker: the process, dead.
@@ -38,7 +38,7 @@ class Casualty:
     def note(self, still_held: Iterable[str]) -> bool:
         """Record which held tasks are still active for the dead worker.
 
-        Return whether the last of them has just been recovered.
+        Return whether the last of the held tasks has just been recovered.
         """
         left = self.held.intersection(still_held)
         if self._first_back is None and left != self.held:

@@ -22,7 +22,7 @@ _READABLE_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     help="Where the dashboard is; another port if this one is taken.",
 )
 def demo(folder: Path | None, *, no_kill: bool, as_json: bool, keep: bool, port: int) -> None:
-    """See two workers at work, and one of them killed.
+    """Watch two workers run tasks, and recover after one is killed.
 
     They read every Python source file of FOLDER, or of Python's own library.
     Nothing needs to be installed or running: the demo starts a real Valkey server for itself. It kills one of

@@ -1,4 +1,4 @@
-"""Displays of the demo: a live picture in a terminal, lines in a pipe, nothing for `--json`."""
+"""Displays of the demo: a live view in a terminal, lines in a pipe, nothing for `--json`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _PLAIN_INTERVAL_SECONDS: Final = 2.0
 
 
 class Display(Protocol):
-    """Output of the demo's news and pictures, for the time of a `with` block."""
+    """Interface of the demo's displays: messages and the current state, within a `with` block."""
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start the display."""
 
     def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was."""
+        """Stop the display and restore the terminal."""
 
     def say(self, text: str) -> None:
-        """Show a piece of news, which stays."""
+        """Print a message; it stays in the terminal's history."""
 
     def show(self, snapshot: DemoState) -> None:
-        """Show the current state, in place of the previous one."""
+        """Show the current state of the demo; it replaces the previous one."""
 
 
 def choose_display(*, quiet: bool) -> Display:
@@ -44,7 +44,7 @@ def choose_display(*, quiet: bool) -> Display:
 
 
 class QuietDisplay:
-    """Shows nothing."""
+    """Display for `--json`: prints nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -53,24 +53,24 @@ class QuietDisplay:
         pass
 
     def say(self, text: str) -> None:
-        """Show nothing."""
+        """Ignore the message."""
 
     def show(self, snapshot: DemoState) -> None:
-        """Show nothing."""
+        """Ignore the state."""
 
 
 class PlainDisplay(QuietDisplay):
-    """Prints news as they come, and the state every two seconds."""
+    """Display for a pipe: prints each message at once, and the state every two seconds."""
 
     def __init__(self) -> None:
         self._next_line_at = 0.0
 
     def say(self, text: str) -> None:
-        """Print the news."""
+        """Print a message."""
         click.echo(text)
 
     def show(self, snapshot: DemoState) -> None:
-        """Print one line, unless the last line was printed too recently."""
+        """Print the state as one line, unless the previous line is less than two seconds old."""
         if snapshot.elapsed < self._next_line_at:
             return
         self._next_line_at = snapshot.elapsed + _PLAIN_INTERVAL_SECONDS

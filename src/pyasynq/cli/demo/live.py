@@ -18,7 +18,7 @@ _STYLES: Final = {"progress": "green", "states": "", "worker": "cyan", "dead": "
 
 
 class LiveDisplay:
-    """Live display that is redrawn in place; news scroll above it."""
+    """Live display that is redrawn in place; messages scroll above it."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -32,11 +32,11 @@ class LiveDisplay:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """Print the news above the picture."""
+        """Print a message above the live display; it stays in the terminal's history."""
         self._console.print(Text(text))
 
     def show(self, snapshot: DemoState) -> None:
-        """Replace the picture."""
+        """Redraw the live display with a new state."""
         width = min(self._console.width, WIDTH)
         lines = [Text(line, style=_STYLES[part], no_wrap=True) for part, line in picture(snapshot)]
         for line in lines:

@@ -1,4 +1,4 @@
-"""The state of the demo as text: one line for a pipe, a picture of several lines for a terminal."""
+"""Rendering of the demo's state as text: one line for a pipe, several lines for a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN_LEASES: Final = 8
 
 
 def plain_line(snapshot: DemoState) -> str:
-    """Return the state in one line of at most 80 columns."""
+    """Format the demo's state as one line of at most 80 columns."""
     queue = snapshot.queue
     line = (
         f"{snapshot.elapsed:5.1f} s {percent(snapshot.share):>5}  done {queue.completed:,}  "
@@ -31,7 +31,7 @@ def plain_line(snapshot: DemoState) -> str:
 
 
 def picture(snapshot: DemoState) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the live picture, each after its part: progress, states, worker, dead or lease."""
+    """Yield (kind, line) pairs of the live view; kinds: progress, states, worker, dead, lease."""
     queue = snapshot.queue
     done = f"{snapshot.finished:,} of {snapshot.total:,}"
     figures = f"{percent(snapshot.share):>4}  {done}  {snapshot.rate:,.0f} tasks/s"
@@ -53,7 +53,7 @@ def picture(snapshot: DemoState) -> Iterator[tuple[str, str]]:
 
 
 def worker_line(worker: WorkerView) -> str:
-    """Return the line of one worker process."""
+    """Format a worker process as one line of the live view."""
     held = f"{worker.running} task" + ("" if worker.running == 1 else "s")
     if worker.killed_for is None:
         return f"{worker.name}  pid {worker.pid}  running {held}"
@@ -63,6 +63,6 @@ def worker_line(worker: WorkerView) -> str:
 
 
 def lease_line(lease: LeaseView) -> str:
-    """Return the line of one lease that is no longer renewed."""
+    """Format a lease that is no longer renewed as one line of the live view."""
     left = f"{lease.seconds_left:3.0f} s left" if lease.seconds_left > 0 else "over, to be recovered"
     return f"  {shorten(lease.name, 36):<36}  {bar(lease.seconds_left / _FULL_LEASE_SECONDS, 15)}  {left}"

@@ -1,4 +1,4 @@
-"""Progress of the demo: one immutable snapshot for each look at Redis."""
+"""Progress of the demo: one immutable snapshot for each time that Redis is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """A task that the killed worker held, and the seconds until its lease is over (negative: over)."""
+    """A task that the killed worker held, and the seconds until its lease expires (negative: expired)."""
 
     name: str
     seconds_left: float
@@ -56,14 +56,14 @@ class DemoState:
 
 
 class RateMeter:
-    """Tasks a second over the last few seconds, from counts taken at any times."""
+    """Moving average of tasks a second over the last few seconds, from counts at irregular times."""
 
     def __init__(self, window_seconds: float = 3.0) -> None:
         self._window = window_seconds
         self._counts: list[tuple[float, int]] = []
 
     def rate(self, at: float, count: int) -> float:
-        """Note that `count` tasks were finished at `at` (seconds), and return the rate over the window."""
+        """Record that `count` tasks were finished at time `at` (s); return tasks a second over the window."""
         self._counts.append((at, count))
         while len(self._counts) > 1 and self._counts[0][0] < at - self._window:
             del self._counts[0]

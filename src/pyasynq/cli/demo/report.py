@@ -109,7 +109,7 @@ def failures(found: Sequence[Failure]) -> list[str]:
 
 
 def proof(summary: Summary) -> list[str]:
-    """Return the lines that say whether each task ended exactly once, and what the kill did."""
+    """Return lines that say whether each task ended exactly once, and how the killed worker's tasks ended."""
     queue = summary.queue
     states = ("pending", "active", "scheduled", "retry", "aggregating")
     attempts = queue.processed_total

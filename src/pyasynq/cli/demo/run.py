@@ -1,4 +1,4 @@
-"""Course of the demo: enqueue, kill one worker, watch the recovery of its tasks, collect the results."""
+"""Steps of the demo: enqueue, kill one worker, watch the recovery of its tasks, collect the results."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Demo:
         self._casualty: Casualty | None = None
 
     async def run(self, *, kill: bool) -> Summary:
-        """Enqueue every file, wait until each task is completed or archived, and sum up what Redis holds.
+        """Enqueue every file, wait until each task is completed or archived, and return a summary.
 
         Raises:
-            DemoError: when a worker ends by itself, or nothing moves for 90 seconds.
+            DemoError: when a worker exits by itself, or no task changes its state for 90 seconds.
         """
         await self._wait_for_workers()
         started = time.monotonic()

@@ -22,7 +22,7 @@ class Sources:
     """Broken on purpose: each must fail, be retried, and end in the archive."""
 
     def name_of(self, path: str) -> str:
-        """Return a file's name as people know it: relative to the folder, or `planted/...`."""
+        """Return a file's path for display: relative to the folder, or `planted/...`."""
         file = Path(path)
         if file in self.planted:
             return f"{PLANTED_FOLDER}/{file.name}"
@@ -46,7 +46,7 @@ def find_sources(folder: Path) -> tuple[Path, ...]:
 def plant_broken_files(folder: Path) -> tuple[Path, ...]:
     """Copy the package's broken files to `folder`, as Python sources, and return them.
 
-    They are stored under another ending, so that installers and editors do not trip over them.
+    The package stores them with another file extension: installers and editors reject broken sources.
     """
     folder.mkdir()
     planted = []

@@ -48,7 +48,7 @@ def show_demo(folder: Path | None, *, kill: bool, as_json: bool, keep: bool, por
         folder: folder whose Python files the workers read; None for Python's own library.
         kill: whether a worker is killed on the way.
         as_json: whether only the summary is printed, as JSON.
-        keep: whether everything stays open at the end, until Ctrl-C.
+        keep: whether Valkey and the dashboard stay up at the end, until Ctrl-C.
         port: port of the dashboard, unless it is taken.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -67,7 +67,7 @@ def show_demo(folder: Path | None, *, kill: bool, as_json: bool, keep: bool, por
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """End of the demo: the form of its summary, and whether everything stays open."""
+    """Options for the end of the demo: summary as JSON or text, and whether the servers stay up."""
 
     as_json: bool
     keep: bool
@@ -128,7 +128,7 @@ async def _serve_dashboard(url: str, port: int, display: Display) -> AsyncIterat
 def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:
     """Let the first SIGINT, SIGTERM or SIGHUP cancel the task at its next await; later ones change nothing.
 
-    Cancellation comes between two steps and never inside one, so each `with` block below ends as it should.
+    Cancellation takes effect only at an await, so every `with` block below is exited normally.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     loop = asyncio.get_running_loop()
@@ -145,7 +145,7 @@ def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:
 
 @contextlib.contextmanager
 def _set_up(folder: Path, display: Display) -> Iterator[tuple[str, Sources, Workers]]:
-    """Find the files; hold a temporary folder, a server in memory and two workers for the `with` block."""
+    """Find the files; keep a temporary folder, a Valkey server and two workers for the `with` block."""
     with tempfile.TemporaryDirectory(prefix="pyasynq-demo-") as temporary:
         scratch = Path(temporary)
         sources = Sources(folder, find_sources(folder), plant_broken_files(scratch / PLANTED_FOLDER))

@@ -52,7 +52,7 @@ class WorkerKill:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The end of a demo. Everything but `enqueued`, `kill` and the two times was read from Redis."""
+    """Results of a demo. Everything but `enqueued`, `kill` and the two times was read from Redis."""
 
     enqueued: frozenset[str]
     """Ids of the tasks whose enqueueing Redis acknowledged."""
@@ -75,7 +75,7 @@ class Summary:
         return len(self.enqueued - self.found)
 
     def violations(self) -> list[str]:
-        """Return violations of "each task ended exactly once, and none was lost"; none is the proof."""
+        """Return violations of "each task ended exactly once, and none was lost"; empty if it holds."""
         planted = [failure for failure in self.failures if failure.is_planted]
         queue, attempts = self.queue, self.queue.processed_total
         ended = queue.completed + queue.archived
@@ -92,7 +92,7 @@ class Summary:
         return [text for text, holds in checks.items() if not holds]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures, as JSON can carry them."""
+        """Return the summary as a JSON object."""
         kill = self.kill
         return {
             "enqueued": len(self.enqueued),
@@ -120,7 +120,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """State of Redis after the last outcome."""
+    """Queue counts and finished tasks in Redis after the last task has ended."""
 
     queue: QueueInfo
     completed: Sequence[TaskInfo]

@@ -13,7 +13,7 @@ _GAP: Final = "  "
 
 
 def shorten(text: str, width: int) -> str:
-    """Return one line of at most `width` characters; its middle is cut, as names differ at their ends."""
+    """Shorten a name to `width` characters by cutting its middle, since names differ at their ends."""
     line = " ".join(text.split())
     if len(line) <= width:
         return line
@@ -22,7 +22,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def cut_line(text: str, width: int) -> str:
-    """Return one line of at most `width` characters; the end is cut."""
+    """Cut a line to at most `width` characters at its end."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
 

@@ -52,7 +52,7 @@ class Worker:
 
     @property
     def last_words(self) -> str:
-        """The end of the worker's log."""
+        """The last lines of the worker's log."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-_QUOTED_LINES:])
 
     def kill(self) -> None:
@@ -61,12 +61,12 @@ class Worker:
         self._process.wait()
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM, unless the process has ended."""
+        """Send SIGTERM to the process, unless it has ended."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def wait_or_kill(self) -> None:
-        """Wait for the end of a process that was asked to stop, and kill it when it does not obey."""
+        """Wait until the process has ended after SIGTERM; kill it if it does not end in time."""
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:

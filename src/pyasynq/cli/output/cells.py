@@ -1,4 +1,4 @@
-"""Texts of the values that commands print, in tables and in CSV."""
+"""Formatting of values for tables and CSV."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Moment:
     is_utc: bool = False
 
     def relative(self, at: datetime, write: Callable[[float], str] = duration) -> str:
-        """Return `3 min 5 s ago` or `in 2 h`; `write` makes the duration of seconds."""
+        """Return a time relative to now: `3 min 5 s ago` or `in 2 h`; `write` formats the seconds."""
         seconds = (at - self.now).total_seconds()
         if abs(seconds) < 1:
             return "now"
@@ -80,7 +80,7 @@ def choose_fields(view: View, names: Sequence[str] | None, *, is_wide: bool) -> 
 
 
 def cell(field: Field, value: Any, moment: Moment) -> str:
-    """Return the text of a value in a table: one line, with every foreign character visible."""
+    """Return the text of a table cell: one line, with control characters shown as symbols."""
     if value is None:
         return ABSENT
     if field.kind is Kind.TIME:
@@ -110,7 +110,7 @@ _TEXTS: Final[Mapping[Kind, Callable[[Any], str]]] = {
 
 
 def csv_value(field: Field, value: Any) -> str:
-    """Return a value as a cell of a CSV file: exact, on one line."""
+    """Return the text of a CSV cell: exact value, on one line."""
     if value is None:
         return ""
     told = json_value(field, value)
@@ -120,7 +120,7 @@ def csv_value(field: Field, value: Any) -> str:
 
 
 def data_text(data: bytes | str) -> str:
-    """Return bytes as text for people; other data as their size."""
+    """Decode UTF-8 bytes for display; for binary data return a note with their size."""
     if isinstance(data, str):
         return data
     try:

@@ -60,11 +60,11 @@ class Printer:
     def records(
         self, view: View, records: Sequence[Mapping[str, Any]], describe: Describe | None = None
     ) -> None:
-        """Print records. Without any, people read on stderr that there are none.
+        """Print records. If there are none, print a sentence about that on stderr, except for programs.
 
         Raises:
             click.UsageError: for a field that the view does not have.
-            SystemExit: with `EXIT_NO_MATCH`, if there is no record and that is to be an error.
+            SystemExit: with `EXIT_NO_MATCH`, if there is no record and `fail_empty` is set.
         """
         text = self.format_records(view, records, describe)
         if text:
@@ -78,7 +78,7 @@ class Printer:
     def format_records(
         self, view: View, records: Sequence[Mapping[str, Any]], describe: Describe | None = None
     ) -> str:
-        """Return what `records` prints, without the line for people."""
+        """Format records as `records` prints them, without the sentence for no records."""
         if describe is not None:
             return "\n".join(describe(record, self) for record in records)
         match self.format:
@@ -125,7 +125,7 @@ class Printer:
         return Moment(datetime.now(UTC), is_utc=self.is_utc)
 
     def style(self, text: str, color: str | None) -> str:
-        """Return a text in a color, where there may be colors."""
+        """Return a text in a color, if stdout shows colors."""
         return click.style(text, fg=color) if color and has_color() else text
 
     def value(self, content: Any) -> None:
@@ -204,9 +204,9 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def format_pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return aligned lines of a label and a value; the caller makes values visible.
+    """Format labels and values as aligned lines; the caller escapes control characters.
 
-    In a terminal a long value goes on below its beginning.
+    In a terminal a long value is wrapped, and its lines are aligned.
     """
     listed = list(pairs)
     indent = max((len(label) for label, _ in listed), default=0) + 2

@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a line that is redrawn on a terminal, elsewhere a line now and then."""
+"""Progress of long work on stderr: a line that is redrawn on a terminal, elsewhere occasional lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bar(share: float, width: int, encoding: str = "utf-8") -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share, which is from 0 to 1, as whole percents; 100% is said only when nothing is missing."""
+    """Format a share from 0 to 1 as whole percents; `100%` only for exactly 1."""
     return f"{int(share * 100)}%"
 
 
@@ -79,8 +79,8 @@ class ProgressBar(StatusLine):
 
     Args:
         label: name of the work, such as `Deleting`.
-        total: how many things there are.
-        done: number of things that were done before.
+        total: number of items.
+        done: number of items that were finished before.
     """
 
     def __init__(self, label: str, total: int, done: int = 0) -> None:
@@ -91,7 +91,7 @@ class ProgressBar(StatusLine):
         self._began = time.monotonic()
 
     def update(self, done: int) -> None:
-        """Show how many things are done."""
+        """Show the progress bar for this number of finished items."""
         share = done / self._total if self._total else 1.0
         blocks = bar(share, _BAR_CELLS, sys.stderr.encoding or "utf-8")
         self.show(

@@ -27,20 +27,20 @@ def is_possible() -> bool:
 
 
 class Screen:
-    """The terminal for the time of `opened`; escape sequences of keys, as of arrows, are left out."""
+    """Full-screen terminal within `opened`; keys that send escape sequences, such as arrows, are ignored."""
 
     def __init__(self) -> None:
         self._keys: asyncio.Queue[str] = asyncio.Queue()
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines."""
+        """Size of the terminal: columns and lines."""
         size = shutil.get_terminal_size()
         return size.columns, size.lines
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Take over the terminal, and restore it at the end of the block."""
+        """Switch the terminal to full screen and raw keys; restore it at the end of the `with` block."""
         import termios  # noqa: PLC0415 - not on Windows
         import tty  # noqa: PLC0415 - as above
 
@@ -67,14 +67,14 @@ class Screen:
                 self._keys.put_nowait(key)
 
     async def wait_for_key(self, seconds: float) -> str:
-        """Return the next key; nothing if none is pressed for this time."""
+        """Return the next key; an empty text if none is pressed within these seconds."""
         try:
             return await asyncio.wait_for(self._keys.get(), seconds)
         except TimeoutError:
             return ""
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Replace the picture; what does not fit below is left out."""
+        """Redraw the screen with these lines; lines below the bottom are cut."""
         kept = lines[: self.size[1]]
         _write(_HOME + _END_OF_LINE.join(kept) + "\x1b[K" + _CLEAR_BELOW)
 

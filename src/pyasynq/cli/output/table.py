@@ -27,7 +27,7 @@ _COMBINING: Final = frozenset({"Mn", "Me", "Cf"})
 
 
 def cells(text: str) -> int:
-    """Return how many cells of a terminal a text takes."""
+    """Return the display width of a text in terminal cells; wide characters take two."""
     if text.isascii():
         return len(text)
     return sum(
@@ -37,7 +37,7 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text that takes at most this many cells; its end is replaced by `…`."""
+    """Cut a text to this display width; a cut text ends with `…`."""
     if cells(text) <= width:
         return text
     kept: list[str] = []
@@ -100,7 +100,7 @@ def table_lines(
 def _give_way(
     fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look, width: int
 ) -> tuple[Sequence[Field], Sequence[Sequence[tuple[str, Any]]]]:
-    """Leave out optional columns, from the right, until the others are readable."""
+    """Drop optional columns, from the right, until the remaining columns are readable."""
     while True:
         narrow = _full_widths(fields, rows, look)
         for at, one in enumerate(fields):

@@ -69,7 +69,7 @@ async def list_command(session: Session, queue: str, state: str, group: str, pag
 async def inspect_tasks(
     session: Session, ids: Sequence[str], more_ids: Sequence[str], queue: str | None
 ) -> int:
-    """Show all that is known of tasks. Their queue need not be named."""
+    """Show the details of tasks, by their ids. `--queue` is optional."""
     found, missing = await find_by_ids(session, require_ids(ids, more_ids), queue)
     for error in missing:
         tell_error(error, as_json=not session.printer.is_for_people)
@@ -84,7 +84,7 @@ async def inspect_tasks(
 
 
 def describe_task_in_words(info: TaskInfo, moment: Moment) -> str:
-    """Return lines about a task, for people."""
+    """Format a task as lines of text."""
     pairs = [
         ("Task", visible(info.id)),
         ("Type", visible(info.type)),
@@ -114,7 +114,7 @@ def describe_task_in_words(info: TaskInfo, moment: Moment) -> str:
 
 
 def describe_state(info: TaskInfo, moment: Moment) -> str:
-    """Return the state of a task with the time that matters in it."""
+    """Return the state of a task, with the time that matters in the state, such as when it is due."""
     words = str(info.state)
     if info.is_orphaned:
         words += ", without a lease: no live worker has it"
@@ -128,7 +128,7 @@ def describe_state(info: TaskInfo, moment: Moment) -> str:
 
 
 def describe_attempts(info: TaskInfo, moment: Moment) -> str:
-    """Return lines about earlier attempts, and the traceback of the last one."""
+    """Format earlier attempts, and the traceback of the last one, as lines of text."""
     lines = [
         f"  {moment.relative(one.ended_at):>14}  {visible(one.outcome)}: {visible(one.error)}\n"
         for one in info.attempts

@@ -22,4 +22,4 @@ EXAMPLE_ID: Final = "7d1e5a4c-4b0e-4f0a-9d9e-1a2b3c4d5e6f"
     },
 )
 def task() -> None:
-    """Look at tasks; enqueue, run, cancel, archive, and delete them."""
+    """List tasks; enqueue, run, cancel, archive, and delete them."""

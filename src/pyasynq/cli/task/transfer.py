@@ -48,9 +48,9 @@ _MOST_ERRORS: Final = 10
 @click.option("--limit", type=click.IntRange(min=1), metavar="NUMBER", help="At most this many.")
 @operator_command
 async def export_tasks(session: Session, where: str, queue: str | None, limit: int | None) -> None:
-    """Write tasks as lines of JSON, with all that is known of them.
+    """Export tasks with all their data as JSON lines, one task a line.
 
-    Secrets are masked, as everywhere. The audit notes how many tasks were exported.
+    Secrets are masked. The audit log records how many tasks were exported.
     """
     if not where.strip() and queue is None:
         raise click.UsageError("which tasks? Give --where QUERY, or -q NAME for all of a queue")
@@ -92,10 +92,10 @@ async def export_tasks(session: Session, where: str, queue: str | None, limit: i
 async def import_tasks(
     session: Session, file: str, queue: str | None, once_for: float, reason: str, *, dry_run: bool, yes: bool
 ) -> int:
-    """Enqueue tasks from lines that an export wrote; - reads them from stdin.
+    """Import tasks: enqueue them from a file that `task export` wrote, or from stdin (-).
 
-    All lines are read first: if one is wrong, nothing is changed. Tasks keep their ids, payloads and times,
-    but not their failures. A second run, as after Ctrl-C, does nothing twice.
+    All lines are read first: if one is invalid, nothing is changed. Tasks keep ids, payloads and times,
+    but not their failures. A second run, as after Ctrl-C, enqueues no task twice.
     """
     with _open(file) as lines:
         found = _check_lines(lines, queue)
@@ -116,7 +116,7 @@ async def import_tasks(
 
 @contextlib.contextmanager
 def _open(file: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading twice; stdin by a copy of it.
+    """Open a file so that it can be read twice; stdin is copied to a temporary file.
 
     Raises:
         click.UsageError: if it cannot be read.
@@ -137,7 +137,7 @@ def _open(file: str) -> Iterator[IO[bytes]]:
 
 
 def _read_lines(lines: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not blank, with their numbers from 1; the rest of a long one is left out."""
+    """Yield the lines of a file with their numbers from 1; a line above `_LONGEST_LINE` bytes is cut."""
     number = 0
     while line := lines.readline(_LONGEST_LINE):
         number += 1
@@ -147,10 +147,10 @@ def _read_lines(lines: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(line: bytes, queue: str | None) -> tuple[str, Task] | None:
-    """Return queue and task of a line; None for a blank one.
+    """Return queue and task of a line; None for a blank line.
 
     Raises:
-        InvalidOptionError: naming the field, never its text.
+        InvalidOptionError: for an invalid field; the message names it without its value.
     """
     from pyasynq.operations import parse_task_line  # noqa: PLC0415 - help needs no tasks
 
@@ -190,7 +190,7 @@ def _check_lines(lines: IO[bytes], queue: str | None) -> FoundTasks | None:
 
 
 class _Import:
-    """An import that is under way.
+    """A running import of tasks.
 
     Args:
         session: session of the command.
@@ -207,7 +207,7 @@ class _Import:
         self._enqueued = self._existing = self._refused = 0
 
     async def run(self, lines: IO[bytes], queue: str | None) -> int:
-        """Enqueue the tasks of all lines, tell the result, and return the exit code."""
+        """Enqueue the tasks of all lines, print the result, and return the exit code."""
         waiting: dict[str, list[tuple[int, Task]]] = {}
         try:
             with self._progress:

@@ -1,4 +1,4 @@
-"""The commands of `pyasynq task` that change tasks: single ones at once, many by an operation."""
+"""The commands of `pyasynq task` that change tasks: a single task directly, many by an operation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def act(
         act: action on the tasks.
         choice: the tasks.
         options: options of an operation.
-        one: acts on a single task and returns what it is then; without it, an operation acts on any number.
+        one: acts on a single task and returns its outcome as words; None: an operation does it.
     """
     if choice.where:
         return await act_on_query(session, act, options, choice)
@@ -88,7 +88,7 @@ async def _act_on_each(
 @choose_tasks
 @operator_command
 async def run_command(session: Session, choice: TaskChoice, spread: float | None) -> int:
-    """Put tasks that wait, have failed or are completed at the end of their queue."""
+    """Run tasks now: put scheduled, retry, archived or completed tasks at the end of their queue."""
     if spread is not None:
         options = OperationOptions(
             process_at=datetime.now(UTC), spread=timedelta(seconds=spread), rate=choice.rate
@@ -112,7 +112,7 @@ async def run_command(session: Session, choice: TaskChoice, spread: float | None
 @choose_tasks
 @operator_command
 async def archive_command(session: Session, choice: TaskChoice) -> int:
-    """Archive tasks: they are kept, and run again only if someone runs them."""
+    """Archive tasks: they are kept, and do not run unless you run them again."""
 
     async def archive_one(info: TaskInfo) -> str:
         await session.operator.archive_task(info.queue, info.id, reason=choice.reason)
@@ -134,7 +134,7 @@ async def archive_command(session: Session, choice: TaskChoice) -> int:
 async def delete_command(session: Session, choice: TaskChoice, *, no_undo: bool) -> int:
     """Delete tasks and release their locks.
 
-    With --reason, pyasynq undo  can put them back for a day.
+    If --reason is given, the deletion can be undone for a day, with  pyasynq undo
     """
 
     async def delete_one(info: TaskInfo) -> str:
@@ -157,7 +157,7 @@ async def delete_command(session: Session, choice: TaskChoice, *, no_undo: bool)
 @choose_tasks
 @operator_command
 async def cancel_tasks(session: Session, choice: TaskChoice, outcome: Any) -> int:
-    """Cancel running tasks. Workers in Go retry them, whatever --then says."""
+    """Cancel running tasks. Workers in Go always retry them and ignore --then."""
 
     async def cancel_one(info: TaskInfo) -> str:
         result = await session.operator.cancel_task(info.queue, info.id, outcome, reason=choice.reason)
@@ -238,7 +238,7 @@ async def edit_tasks(
 @choose_tasks
 @operator_command
 async def copy_tasks(session: Session, choice: TaskChoice) -> int:
-    """Enqueue copies of tasks in any state, which stay as they are."""
+    """Enqueue copies of tasks in any state; the originals do not change."""
     return await act(session, Act.ENQUEUE_AGAIN, choice, OperationOptions(rate=choice.rate))
 
 
@@ -255,5 +255,5 @@ async def copy_tasks(session: Session, choice: TaskChoice) -> int:
 @choose_tasks
 @operator_command
 async def move_tasks(session: Session, choice: TaskChoice, target: str) -> int:
-    """Move tasks that do not run to another queue, where they keep their state and their times."""
+    """Move tasks that are not running to another queue; they keep their state and times."""
     return await act(session, Act.MOVE, choice, OperationOptions(queue=target, rate=choice.rate))

@@ -66,7 +66,7 @@ def _choose_all(act: Act) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @_choose_all(Act.RUN)
 @operator_command
 async def run_all_command(session: Session, choice: TaskChoice) -> int:
-    """Put all tasks of a queue in one state at its end."""
+    """Run all tasks of a queue that are in one state: put them at the queue's end."""
     return await act_on_query(session, Act.RUN, OperationOptions(), choice)
 
 
@@ -82,5 +82,5 @@ async def archive_all_command(session: Session, choice: TaskChoice) -> int:
 @_choose_all(Act.DELETE)
 @operator_command
 async def delete_all_command(session: Session, choice: TaskChoice) -> int:
-    """Delete all tasks of a queue in one state; they can be put back for a day."""
+    """Delete all tasks of a queue in one state; `pyasynq undo` can restore them for a day."""
     return await act_on_query(session, Act.DELETE, OperationOptions(), choice)
