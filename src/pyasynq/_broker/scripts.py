@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pkgutil
 import re
-from importlib import resources
 from typing import Final
 
 from pyasynq._redis.script import Script, ScriptForm
 
 _FLAGS: Final = ("#!lua flags=allow-oom\n", "#!lua flags=no-writes\n")
 """First lines of scripts that may run at `maxmemory`; a script that only reads may do so too."""
-_FOLDER: Final = resources.files(__package__).joinpath("lua")
 _USES: Final = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
 
 
 @functools.cache
 def _read(name: str) -> str:
-    return _FOLDER.joinpath(f"{name}.lua").read_text("utf-8")
+    # importlib.resources takes as long to import as all scripts to read.
+    text = pkgutil.get_data(__package__, f"lua/{name}.lua")
+    if text is None:  # only with a loader that cannot read files
+        raise FileNotFoundError(f"{name}.lua")
+    return text.decode()
 
 
 def _form(text: str) -> ScriptForm:
