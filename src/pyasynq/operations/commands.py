@@ -11,12 +11,15 @@ from pyasynq._broker.operating.instance_reports import COMMAND_REPORTS, write_re
 from pyasynq.errors import CommandStateError, ReportNotFoundError
 
 from .report_values import check_kind, from_base64, read_report_time, to_float
+from .shown import HIDDEN, cut_down
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from pyasynq.operations.operator import Operator
+
+    from .shown import Shown
 
 REPORTED_OUTPUT: Final = 3_000
 """Bytes of the end of each output stream that a report has."""
@@ -191,3 +194,16 @@ async def report_commands(operator: Operator, instance: str, reports: Sequence[C
     named = [(f"{report.place}.{instance}", encode_command(report.command)) for report in reports]
     door = operator._inspector  # noqa: SLF001 - of this package
     return await door.run(write_reports(COMMAND_REPORTS, named, door.redis_now()))
+
+
+@cut_down.register(HostedCommand)
+def _cut_command(command: HostedCommand, shown: Shown) -> Any:
+    queue = command.queue
+    if not shown.access.sees(queue):
+        return HIDDEN
+    return replace(
+        command,
+        reason=shown.error(queue, queue, command.reason),
+        out=shown.payload(queue, queue, command.out),
+        err=shown.payload(queue, queue, command.err),
+    )

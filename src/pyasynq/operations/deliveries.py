@@ -6,18 +6,22 @@ import base64
 import hashlib
 import json
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.operating.instance_reports import DELIVERY_REPORTS, MAX_REPORT_BYTES, write_reports
 
+from .redaction import Withheld
 from .report_values import check_kind, from_base64, to_seconds
+from .shown import HIDDEN, cut_down
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyasynq.operations.operator import Operator
+
+    from .shown import Shown
 
 SLOT_SECONDS: Final = 600
 _SLOTS: Final = 6
@@ -368,3 +372,19 @@ async def report_deliveries(operator: Operator, instance: str, reports: Sequence
     named = [(f"{report.id}.{instance}", encode_delivery_report(report)) for report in reports]
     door = operator._inspector  # noqa: SLF001 - of this package
     return await door.run(write_reports(DELIVERY_REPORTS, named, door.redis_now()))
+
+
+@cut_down.register(FailedExchange)
+def _cut_exchange(exchange: FailedExchange, shown: Shown) -> Any:
+    queue = exchange.queue
+    if not shown.access.sees(queue):
+        return HIDDEN
+    if shown.may_view_payload(queue):
+        return shown.redactor.exchange(exchange)
+    return replace(
+        exchange,
+        headers=(),
+        reason=shown.error(queue, queue, exchange.reason),
+        answer_headers=(),
+        answer_body=Withheld(exchange.answer_body),
+    )

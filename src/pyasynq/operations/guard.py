@@ -13,6 +13,7 @@ from .verbs import Subject, Verb
 if TYPE_CHECKING:
     import inspect
     from collections.abc import Sequence
+    from types import FunctionType
 
 _ARGUMENTS: Final = {
     Subject.QUEUE: "queue",
@@ -44,10 +45,11 @@ class OperatorCall:
         self.needed = verb.needed
 
     @staticmethod
-    def check(verb: Verb, signature: inspect.Signature) -> None:
+    def check(verb: Verb, method: FunctionType) -> None:
         """Raise `TypeError` if a method lacks the argument that the subject of its row is read from."""
         name = _ARGUMENTS.get(verb.subject)
-        if name is not None and name not in signature.parameters:
+        code = method.__code__
+        if name is not None and name not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
             raise TypeError(f"{verb.name} is about {verb.subject.value}, and takes no argument {name!r}")
 
     @property

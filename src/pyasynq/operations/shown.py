@@ -2,7 +2,8 @@
 
 Every result of `Operator` passes through here. Lists, mappings and dataclasses are gone through; a dataclass
 that names a queue in a field `queue` is left out with it. A new result type needs a function of its own only
-if it names queues in another way, or holds texts or bytes of tasks; `@cut_down.register` registers it.
+if it names queues in another way, or holds texts or bytes of tasks; `@cut_down.register` registers it, here
+or in the module of the type.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task import TaskInfo, make_unchecked_task
 
 from .audit import AuditEntry
-from .commands import HostedCommand
-from .deliveries import FailedExchange
 from .finding import Attention, AttentionFinding
 from .operation import OperationInfo
 from .permissions import Permission
@@ -109,35 +108,6 @@ def _cut_task(task: TaskInfo, shown: Shown) -> Any:
     if not shown.access.sees(task.queue):
         return HIDDEN
     return shown.redactor.task(task, payload_view=shown.may_view_payload(task.queue))
-
-
-@cut_down.register
-def _cut_exchange(exchange: FailedExchange, shown: Shown) -> Any:
-    queue = exchange.queue
-    if not shown.access.sees(queue):
-        return HIDDEN
-    if shown.may_view_payload(queue):
-        return shown.redactor.exchange(exchange)
-    return replace(
-        exchange,
-        headers=(),
-        reason=shown.error(queue, queue, exchange.reason),
-        answer_headers=(),
-        answer_body=Withheld(exchange.answer_body),
-    )
-
-
-@cut_down.register
-def _cut_command(command: HostedCommand, shown: Shown) -> Any:
-    queue = command.queue
-    if not shown.access.sees(queue):
-        return HIDDEN
-    return replace(
-        command,
-        reason=shown.error(queue, queue, command.reason),
-        out=shown.payload(queue, queue, command.out),
-        err=shown.payload(queue, queue, command.err),
-    )
 
 
 @cut_down.register

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._broker.operating import api_keys as plans
 from pyasynq._checks import parse_positive_seconds, parse_seconds
 from pyasynq.errors import ApiKeyNotFoundError, InvalidOptionError
-from pyasynq.operations.api_keys import decode_api_key, encode_api_key, issue_secret, make_api_key
 
 from .search import SearchOperator
 
@@ -28,12 +27,16 @@ class ApiKeyOperator(SearchOperator):
 
     async def api_keys(self) -> list[ApiKey]:
         """Return all keys by name, expired ones included. Values that are not keys are left out."""
+        from pyasynq.operations.api_keys import decode_api_key  # noqa: PLC0415 - most calls need none
+
         found = await self._inspector.run(plans.read_api_keys())
         keys = [decode_api_key(key_id, data) for key_id, data in found.items()]
         return sorted((key for key in keys if key is not None), key=lambda key: (key.name, key.id))
 
     async def api_key(self, key_id: str) -> ApiKey | None:
         """Return a key; None if there is none with this id."""
+        from pyasynq.operations.api_keys import decode_api_key  # noqa: PLC0415 - most calls need none
+
         record = await self._inspector.run(plans.read_api_key(key_id))
         return None if record is None else decode_api_key(key_id, record)
 
@@ -60,6 +63,8 @@ class ApiKeyOperator(SearchOperator):
         Raises:
             InvalidOptionError: for an invalid value, and above 1,000 keys.
         """
+        from pyasynq.operations.api_keys import make_api_key  # noqa: PLC0415 - most calls need none
+
         issued = make_api_key(
             name,
             scopes,
@@ -87,6 +92,8 @@ class ApiKeyOperator(SearchOperator):
         Raises:
             ApiKeyNotFoundError: there is no such key.
         """
+        from pyasynq.operations.api_keys import decode_api_key, issue_secret  # noqa: PLC0415 - most calls need none
+
         seconds = parse_seconds("overlap", overlap)
         length = _parse_duration("overlap", seconds) if seconds > 0 else None
         while True:
@@ -109,6 +116,8 @@ class ApiKeyOperator(SearchOperator):
             raise ApiKeyNotFoundError(key_id)
 
     async def _store_key(self, key: ApiKey, expected: bytes) -> int:
+        from pyasynq.operations.api_keys import encode_api_key  # noqa: PLC0415 - most calls need none
+
         return await self._inspector.run(plans.write_api_key(key.id, expected, encode_api_key(key)))
 
 

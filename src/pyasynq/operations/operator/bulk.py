@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq.errors import InvalidOptionError
-from pyasynq.operations.importing import ImportReport, count_results
 from pyasynq.operations.redaction import check_headers_not_redacted, check_not_redacted
 
 from ._base import OperatorBase
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from pyasynq.info import BulkResult, TaskResults
+    from pyasynq.operations.importing import ImportReport
     from pyasynq.options import Duration
     from pyasynq.task import Task, TaskState
 
@@ -96,6 +96,8 @@ class BulkOperator(OperatorBase):
             InvalidOptionError: a task has no `task_id`, or contains the mask of a redacted secret.
             RedisError: Redis cannot be reached; some of the tasks may be there.
         """
+        from pyasynq.operations.importing import count_results  # noqa: PLC0415 - most calls need none
+
         for task in tasks:
             check_not_redacted("payload", task.payload or b"")
             check_headers_not_redacted(task.options.get("headers"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.instance_reports import COMMAND_REPORTS, read_reports
-from pyasynq.operations.commands import decode_command, list_commands
 
 from .search import SearchOperator
 
@@ -18,6 +17,8 @@ class CommandOperator(SearchOperator):
 
     async def commands(self) -> list[HostedCommand]:
         """Return the commands that run, or ended within 10 minutes, in queues that the user sees."""
+        from pyasynq.operations.commands import decode_command, list_commands  # noqa: PLC0415 - most calls need none
+
         now = self._inspector.now()
         found = await self._inspector.run(read_reports(COMMAND_REPORTS, now))
         read = [(at, decode_command(data)) for at, data in found.values()]

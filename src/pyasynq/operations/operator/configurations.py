@@ -18,19 +18,13 @@ from pyasynq._broker.operating.configurations import (
 from pyasynq._checks import check_new_name, check_whole
 from pyasynq.errors import ConfigurationChangedError, InvalidOptionError, RedisError
 from pyasynq.operations.audit import note_change
-from pyasynq.operations.type_configurations import (
-    TypeConfiguration,
-    TypeVersion,
-    decode_content,
-    decode_version,
-    encode_content,
-    encode_version,
-)
 
 from .search import SearchOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyasynq.operations.type_configurations import TypeConfiguration, TypeVersion
 
 
 class ConfigurationOperator(SearchOperator):
@@ -60,6 +54,8 @@ class ConfigurationOperator(SearchOperator):
         They are kept for 400 days after the last change, also if the type was deleted. The present version
         is always among them; who made it is not known if its record was lost.
         """
+        from pyasynq.operations.type_configurations import TypeVersion, decode_version  # noqa: PLC0415 - most calls need none
+
         kept = await self._inspector.run(read_versions(queue))
         found = {number: version for number, data in kept if (version := decode_version(number, data))}
         current = await self.type_configuration(queue)
@@ -86,6 +82,8 @@ class ConfigurationOperator(SearchOperator):
             ConfigurationChangedError: it has another version.
             InvalidOptionError: for content that is not JSON or too large, and above 2,000 types.
         """
+        from pyasynq.operations.type_configurations import TypeConfiguration, encode_content  # noqa: PLC0415 - most calls need none
+
         check_new_name("queue", queue)
         data = encode_content(content, MAX_CONFIGURATION_BYTES)
         before = await self._note(queue, data)
@@ -115,6 +113,8 @@ class ConfigurationOperator(SearchOperator):
 
     async def _keep(self, queue: str, version: int, content: dict[str, Any] | None, reason: str) -> None:
         """Record the author of a version. The change is stored already, so an outage here is not an error."""
+        from pyasynq.operations.type_configurations import TypeVersion, encode_version  # noqa: PLC0415 - most calls need none
+
         now = self._inspector.now().to_datetime()
         record = encode_version(TypeVersion(version, now, self.user.name, reason, content))
         with contextlib.suppress(RedisError):
@@ -134,5 +134,7 @@ class ConfigurationOperator(SearchOperator):
 
 
 def _decode(name: str, version: int, data: bytes) -> TypeConfiguration | None:
+    from pyasynq.operations.type_configurations import TypeConfiguration, decode_content  # noqa: PLC0415 - most calls need none
+
     content = decode_content(data)
     return None if content is None else TypeConfiguration(name, version, content)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.instance_reports import DELIVERY_REPORTS, read_reports
-from pyasynq.operations.deliveries import decode_delivery_report, merge_deliveries
 
 from .search import SearchOperator
 
@@ -18,6 +17,8 @@ class DeliveryOperator(SearchOperator):
 
     async def deliveries(self) -> list[HostDeliveries]:
         """Return the requests of the last hour, by host and queue of those that the user sees."""
+        from pyasynq.operations.deliveries import decode_delivery_report, merge_deliveries  # noqa: PLC0415 - most calls need none
+
         now = self._inspector.now()
         found = await self._inspector.run(read_reports(DELIVERY_REPORTS, now))
         reports = [decode_delivery_report(data) for _, data in found.values()]

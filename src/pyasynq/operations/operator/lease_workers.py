@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, read_reports
 from pyasynq._broker.operating.lease_workers import find_leased
-from pyasynq.operations.lease_workers import decode_report, merge_reports
 
 from .search import SearchOperator
 
@@ -22,6 +21,8 @@ class LeaseWorkerOperator(SearchOperator):
 
         Queues that the user does not see are left out, as are workers with only such queues.
         """
+        from pyasynq.operations.lease_workers import decode_report, merge_reports  # noqa: PLC0415 - most calls need none
+
         now = self._inspector.now()
         found = await self._inspector.run(read_reports(LEASE_WORKER_REPORTS, now))
         read = [

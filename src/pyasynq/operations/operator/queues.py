@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq.operations.audit import note_change
-from pyasynq.operations.limit_report import LimitReport
 
 from ._base import OperatorBase
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from pyasynq.info import ClusterNode, DailyStatistics, GroupInfo, GroupPage, QueueInfo, QueueInfos
     from pyasynq.limits import LimitChanges, QueueLimits
+    from pyasynq.operations.limit_report import LimitReport
     from pyasynq.options import Duration
 
 
@@ -52,6 +52,8 @@ class QueueOperator(OperatorBase):
         Raises:
             QueueNotFoundError: when there is no such queue.
         """
+        from pyasynq.operations.limit_report import LimitReport  # noqa: PLC0415 - most calls need none
+
         info = await self._inspector.queue_info(queue)
         servers = await self._inspector.servers(queue)
         return LimitReport(

@@ -4,17 +4,36 @@
 
 `parse_query` parses a query, `Query.matches` tests it against a task, and `explain` describes it beforehand.
 Everything here is pure: it asks Redis nothing. `pyasynq.operations.select` runs queries.
+A name is imported when it is first used, because most programs run no query.
 """
+
+import importlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from pyasynq.errors import QueryError
 
-from ._complete import Completion, Known, complete
-from ._explain import CollectionSize, Explanation, explain
-from ._facts import MatchFacts, RunningFacts, match_facts
-from ._fields import FIELDS, Answered, Field, Kind
-from ._parse import MAX_CLAUSES, MAX_DEPTH, MAX_LENGTH, parse_query
-from ._place import Place, ScoreBounds
-from ._query import PlacedQuery, Query
+if TYPE_CHECKING:
+    from ._complete import Completion, Known, complete
+    from ._explain import CollectionSize, Explanation, explain
+    from ._facts import MatchFacts, RunningFacts, match_facts
+    from ._fields import FIELDS, Answered, Field, Kind
+    from ._parse import MAX_CLAUSES, MAX_DEPTH, MAX_LENGTH, parse_query
+    from ._place import Place, ScoreBounds
+    from ._query import PlacedQuery, Query
+
+_EXPORTS_BY_MODULE: Final = {
+    "_complete": "Completion Known complete",
+    "_explain": "CollectionSize Explanation explain",
+    "_facts": "MatchFacts RunningFacts match_facts",
+    "_fields": "FIELDS Answered Field Kind",
+    "_parse": "MAX_CLAUSES MAX_DEPTH MAX_LENGTH parse_query",
+    "_place": "Place ScoreBounds",
+    "_query": "PlacedQuery Query",
+}
+_MODULE_BY_EXPORT: Final = MappingProxyType(
+    {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
+)
 
 __all__ = [
     "FIELDS",
@@ -40,3 +59,15 @@ __all__ = [
     "match_facts",
     "parse_query",
 ]
+
+# Type checkers see the imports above instead: with this function they would accept any name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used. Raises `AttributeError` for an unknown name."""
+        if name not in _MODULE_BY_EXPORT:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value = getattr(importlib.import_module(f".{_MODULE_BY_EXPORT[name]}", __name__), name)
+        globals()[name] = value
+        return value

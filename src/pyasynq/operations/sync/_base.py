@@ -23,7 +23,6 @@ from pyasynq.errors import (
 from pyasynq.operations.audit import AuditEntry, begin_entry, end_entry, noting_change, with_change
 from pyasynq.operations.guard import OperatorCall
 from pyasynq.operations.permissions import Access
-from pyasynq.operations.presentation import present
 from pyasynq.operations.published_secrets import PublishedSecrets
 from pyasynq.operations.redaction import Redactor
 from pyasynq.operations.shown import HIDDEN, Shown
@@ -34,7 +33,7 @@ from ._doors import Doors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Callable, Iterable, Sequence
-    from types import TracebackType
+    from types import FunctionType, TracebackType
 
     from pyasynq._clock import Clock
     from pyasynq._redis.clients import RedisSource
@@ -141,6 +140,8 @@ class OperatorBase:
 
     def present(self, task_type: str, data: bytes | None, form: str = "") -> Presentation:
         """Return a payload or result in readable form: a tree, text or hex; `form` selects one of them."""
+        from pyasynq.operations.presentation import present  # noqa: PLC0415 - most calls need none
+
         return present(data, form, task_type=task_type, show=self._show, redactor=self._redactor)
 
     def for_user(self, user: User) -> Self:
@@ -229,19 +230,20 @@ class OperatorBase:
         return f"<{type(self).__module__}.Operator of {self._inspector!r} for {self.user.name}>"
 
 
-def _guard_method(method: Callable[..., Any]) -> Callable[..., Any]:
+def _guard_method(method: FunctionType) -> Callable[..., Any]:
     """Wrap a method: check the call first, then remove from its result what the user may not see.
 
     Raises:
         TypeError: the method has no row in the table of verbs, or lacks the argument that its row names.
     """
     verb = verb_named(method.__name__)
-    signature = inspect.signature(method)
-    OperatorCall.check(verb, signature)
+    OperatorCall.check(verb, method)
+    # Reading all signatures would take a command longer than its call of one method.
+    signature_of = functools.cache(inspect.signature)
 
     @functools.wraps(method)
     def call_once(self: OperatorBase, *args: Any, **named: Any) -> Any:
-        call = OperatorCall(verb, signature.bind(self, *args, **named))
+        call = OperatorCall(verb, signature_of(method).bind(self, *args, **named))
         self._admit_or_note(call)
         result = (self._change(call, method) if verb.changes else method(*call.args, **call.kwargs))
         shown = self._shown(result)
@@ -251,7 +253,7 @@ def _guard_method(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def stream(self: OperatorBase, *args: Any, **named: Any) -> Any:
-        call = OperatorCall(verb, signature.bind(self, *args, **named))
+        call = OperatorCall(verb, signature_of(method).bind(self, *args, **named))
         self._admit_or_note(call)
         items = method(*call.args, **call.kwargs)
         if verb.is_audited:

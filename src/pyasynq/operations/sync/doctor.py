@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq.errors import InvalidOptionError, nearest
-from pyasynq.operations.doctoring import Examination, examine_blocking
 
 from ._base import OperatorBase
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from pyasynq.doctor import FindingKind
+    from pyasynq.operations.doctoring import Examination
     from pyasynq.options import Duration
 
 
@@ -83,6 +83,8 @@ class DoctorOperator(OperatorBase):
         repairs: Collection[str] | None = None,
         **settings: Duration | int | bool | None,
     ) -> Examination:
+        from pyasynq.operations.doctoring import Examination, examine_blocking  # noqa: PLC0415 - most calls need none
+
         if queues is not None and not queues:
             return Examination(())  # none that the user sees; the doctor would examine all
         given = {

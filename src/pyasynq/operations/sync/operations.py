@@ -49,23 +49,21 @@ from pyasynq.operations.operation_record import (
     name_operation,
 )
 from pyasynq.operations.permissions import Permission
-from pyasynq.operations.selection import Budget
 
-from ._runner import OperationRunner
 from .search import SearchOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyasynq.operations.selection import BlockingSelections
+    from pyasynq.operations.selection import BlockingSelections, Budget
     from pyasynq.task import TaskInfo
 
 _READ_AT_ONCE: Final = 500
 _MOST_POSITIONS: Final = 100_000_000
 _MOST_SECONDS: Final = 600.0
 """Maximum seconds of the search for an operation's tasks: its caller waits for all of them."""
-_PREVIEW: Final = Budget(seconds=20.0)
-"""Budget of a preview: 100,000 positions are counted exactly. The time only matters on a busy machine."""
+_PREVIEW_SECONDS: Final = 20.0
+"""Maximum seconds of a preview: 100,000 positions are counted exactly. It only matters on a busy machine."""
 _DEFAULT: Final = OperationOptions()
 _MISSING: Final = (
     TaskNotFoundError,
@@ -89,13 +87,15 @@ class OperationOperator(SearchOperator):
         Raises:
             InvalidOptionError: for no task, more than 10,000, or invalid options.
         """
+        from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
+
         act = Act(act)
         check_options(act, options)
         targets = check_targets(targets)
         found: list[TaskInfo] = []
         missing, is_exact = 0, True
         if not targets.ids:
-            for page in self._pages(act, targets.query, options, _PREVIEW):
+            for page in self._pages(act, targets.query, options, Budget(seconds=_PREVIEW_SECONDS)):
                 found += page.tasks
                 is_exact = not page.cursor
         else:
@@ -188,6 +188,8 @@ class OperationOperator(SearchOperator):
             OperationNotFoundError: there is no such operation.
             RedisError: Redis failed; the operation goes on with the next `run_operation`.
         """
+        from ._runner import OperationRunner  # noqa: PLC0415 - most calls need none
+
         runner = OperationRunner(self._doors, operation_id, self._redactor, progress)
         return runner.run()
 
@@ -278,6 +280,8 @@ class OperationOperator(SearchOperator):
         self, act: Act, targets: Targets, options: OperationOptions
     ) -> list[tuple[str, str, str]]:
         """Return queue, id and state of the tasks of an operation; an empty state is any."""
+        from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
+
         if targets.ids:
             # Tasks that are in the queue of a move already stay as they are, and are reported as existing.
             return self._find_named_tasks(act, targets)

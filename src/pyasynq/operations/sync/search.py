@@ -6,12 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq.errors import InvalidOptionError
-from pyasynq.operations.export import export_line
 from pyasynq.operations.permissions import Permission
-from pyasynq.operations.query import Known, complete, parse_query
 from pyasynq.operations.redaction import MASK
-from pyasynq.operations.sync.select import Selector
-from pyasynq.operations.selection import Budget
 from pyasynq.operations.shown import HIDDEN
 
 from ._base import OperatorBase
@@ -19,8 +15,9 @@ from ._base import OperatorBase
 if TYPE_CHECKING:
     from collections.abc import Iterator, Callable, Sequence
 
-    from pyasynq.operations.query import Completion, Explanation, Query
-    from pyasynq.operations.selection import BlockingSelections
+    from pyasynq.operations.query import Completion, Explanation, Known, Query
+    from pyasynq.operations.sync.select import Selector
+    from pyasynq.operations.selection import BlockingSelections, Budget
     from pyasynq.task import TaskInfo
 
 _MOST_TASKS: Final = 1_000_000_000
@@ -80,6 +77,9 @@ class SearchOperator(OperatorBase):
             QueryError: for a query that cannot be read.
             InvalidOptionError: for a limit below 1, or after an hour of work.
         """
+        from pyasynq.operations.export import export_line  # noqa: PLC0415 - most calls need none
+        from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
+
         parsed = self._parse(query)
         most = _MOST_TASKS if limit is None else limit
         budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)
@@ -110,6 +110,8 @@ class SearchOperator(OperatorBase):
                 to them.
             queues: queues whose names are suggested; None is all.
         """
+        from pyasynq.operations.query import Known, complete  # noqa: PLC0415 - most calls need none
+
         names = self._inspector.queues() if queues is None else list(queues)
         given = known or Known()
         seen = [name for name in (*given.queues, *names) if self._access.sees(name)]
@@ -127,9 +129,13 @@ class SearchOperator(OperatorBase):
         )
 
     def _parse(self, query: str) -> Query:
+        from pyasynq.operations.query import parse_query  # noqa: PLC0415 - most calls need none
+
         return parse_query(query, private=self._access.may_somewhere(Permission.PAYLOAD_VIEW))
 
     def _selector(self, query: Query, queues: Sequence[str] | None) -> Selector:
+        from pyasynq.operations.sync.select import Selector  # noqa: PLC0415 - most calls need none
+
         return Selector(
             self._inspector,
             may_see=self._may_search(query, queues),

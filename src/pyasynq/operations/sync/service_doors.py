@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.instance_reports import DOOR_REPORTS, read_reports
-from pyasynq.operations.service_doors import decode_door, list_doors
 
 from .search import SearchOperator
 
@@ -20,6 +19,8 @@ class ServiceDoorOperator(SearchOperator):
 
     def service_doors(self) -> list[ServiceDoor]:
         """Return the doors that were open within 10 minutes, with the functions that the user sees."""
+        from pyasynq.operations.service_doors import decode_door, list_doors  # noqa: PLC0415 - most calls need none
+
         now = self._inspector.now()
         found = self._inspector.run(read_reports(DOOR_REPORTS, now))
         read = [(at, decode_door(data)) for at, data in found.values()]

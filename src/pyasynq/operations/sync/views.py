@@ -6,21 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.views import MAX_VIEWS, read_view, read_views, remove_view, write_view
-from pyasynq.errors import InvalidOptionError, QueueNotFoundError
-from pyasynq.operations.query import QueryError, parse_query
-from pyasynq.operations.views import (
-    MAX_OWN_VIEWS,
-    SavedView,
-    decode_view,
-    encode_view,
-    make_view,
-    order_views,
-)
+from pyasynq.errors import InvalidOptionError, QueryError, QueueNotFoundError
 
 from .search import SearchOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyasynq.operations.views import SavedView
 
 
 class ViewOperator(SearchOperator):
@@ -31,6 +24,8 @@ class ViewOperator(SearchOperator):
 
         A view is left out if it names a queue that the user does not see.
         """
+        from pyasynq.operations.views import order_views  # noqa: PLC0415 - most calls need none
+
         found = [view for view in self._read_views() if self._may_see_view(view)]
         return order_views([view for view in found if page in {"", view.page}], self.user.name)
 
@@ -72,6 +67,8 @@ class ViewOperator(SearchOperator):
     def _save(
         self, name: str, page: str, query: str, columns: Sequence[str], queue: str, *, is_shared: bool
     ) -> SavedView:
+        from pyasynq.operations.views import MAX_OWN_VIEWS, encode_view, make_view  # noqa: PLC0415 - most calls need none
+
         self._parse(query)
         view = make_view(
             name,
@@ -93,11 +90,15 @@ class ViewOperator(SearchOperator):
         return view
 
     def _read_views(self) -> list[SavedView]:
+        from pyasynq.operations.views import decode_view  # noqa: PLC0415 - most calls need none
+
         found = self._inspector.run(read_views())
         views = [decode_view(view, data) for view, data in found.items()]
         return [view for view in views if view is not None]
 
     def _read_view(self, view: str) -> SavedView | None:
+        from pyasynq.operations.views import decode_view  # noqa: PLC0415 - most calls need none
+
         data = self._inspector.run(read_view(view))
         return None if data is None else decode_view(view, data)
 
@@ -107,6 +108,8 @@ class ViewOperator(SearchOperator):
     def _may_see_view(self, view: SavedView) -> bool:
         if view.owner == self.user.name:
             return True
+        from pyasynq.operations.query import parse_query  # noqa: PLC0415 - most calls need none
+
         try:
             # A pattern of queues is seen by users whose own patterns match all of it.
             queues = {view.queue, *parse_query(view.query).queue_values} - {""}
