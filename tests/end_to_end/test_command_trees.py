@@ -75,7 +75,12 @@ def find_keeper(processes: list[int]) -> int:
     [main] = [
         pid for pid in leaders if b"stay" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2:]
     ][:1]
-    return int(Path(f"/proc/{main}/stat").read_text().rpartition(")")[2].split()[1])
+    return find_parent(main)
+
+
+def find_parent(pid: int) -> int:
+    """Return the parent of a process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @run_async
@@ -145,6 +150,21 @@ async def test_a_killed_launcher_is_replaced() -> None:
         await asyncio.to_thread(wait_until, lambda: has_ended(launcher))
         results = await asyncio.gather(run(RanAttempt(b"\n")), run(RanAttempt(b"\n")))
     assert launcher not in map(int, results)
+
+
+@run_async
+async def test_a_command_without_a_launcher_ends_with_its_keeper(tmp_path: Path) -> None:
+    """No process is left that could end it."""
+    async with preparing_command(shell_command('eval "$(cat)"')) as run:
+        launcher = int(await run(RanAttempt(b'cut -d" " -f4 /proc/$PPID/stat')))
+        os.kill(launcher, signal.SIGKILL)
+        await asyncio.to_thread(wait_until, lambda: has_ended(launcher))
+        work = asyncio.ensure_future(run(RanAttempt(f"echo >{tmp_path}/$$; exec sleep 1000".encode())))
+        await until_named(tmp_path, 1)
+        [command] = list_living(tmp_path)
+        os.kill(find_parent(command), signal.SIGKILL)
+        assert "the keeper of the command was killed" in str(await work)
+        await asyncio.to_thread(wait_until, lambda: has_ended(command))
 
 
 def has_ended(pid: int) -> bool:

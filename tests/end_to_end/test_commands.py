@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import resource
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ from tests.run_async import run_async
 pytestmark = ON_LINUX
 
 
+@pytest.mark.parametrize("limits", [{}, {"files": 64}], ids=["spawned", "forked"])
 @run_async
-async def test_a_command_gets_its_payload_and_little_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_gets_its_payload_and_little_else(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]
+) -> None:
     """Its environment is empty except for what is listed, and its folder is fresh."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("PYASYNQ_SECRET", "hush")
@@ -36,7 +40,7 @@ async def test_a_command_gets_its_payload_and_little_else(monkeypatch: pytest.Mo
     attempt = RanAttempt(b'{"x": "a b"}', headers={"traceparent": trace}, retried=2)
     script = "cat; echo; env | sort; ls -A; umask; printf '%s\\n' \"$@\"; ls /proc/self/fd"
     output = await run_command_once(
-        [*shell_command(script), "<{x}>"], attempt, env=["TZ", "MODE=fast", "MISSING"]
+        [*shell_command(script), "<{x}>"], attempt, env=["TZ", "MODE=fast", "MISSING"], limits=limits
     )
     lines = output.decode().splitlines()
     variables = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -84,6 +88,44 @@ async def test_hostile_params_stay_in_their_arguments(tmp_path: Path) -> None:
     assert [Archive] * 3 == [type(one) for one in refused]
     assert isinstance(nul_id, Archive)
     assert not await asyncio.to_thread(os.path.lexists, tmp_path / "x")
+
+
+@pytest.mark.parametrize("limits", [{}, {"files": 64}], ids=["spawned", "forked"])
+@run_async
+async def test_a_command_inherits_no_settings_of_the_service(limits: dict[str, Any]) -> None:
+    """Signals do what they do by default, no program gains rights, and the command leads a session."""
+    names = "^(SigBlk|SigIgn|NoNewPrivs):"
+    script = f"grep -E '{names}' /proc/self/status; ulimit -c; cut -d' ' -f6 /proc/$$/stat; echo $$"
+    output = await run_command_once(shell_command(script), limits=limits)
+    *status, core, session, leader = output.decode().splitlines()
+
+    fields = {name: int(number, 16) for name, number in (line.split(":") for line in status)}
+    # The C library ignores the signals 32 and 33, which are its own, in all that it spawns.
+    fields["SigIgn"] &= ~(0b11 << 31)
+    assert {"SigBlk": 0, "SigIgn": 0, "NoNewPrivs": 1} == fields
+    assert ("0", leader) == (core, session)
+
+
+@run_async
+async def test_a_spawned_command_that_cannot_start_names_the_reason(tmp_path: Path) -> None:
+    """And its keeper goes on."""
+    folder, program = tmp_path / "folder", tmp_path / "program"
+    folder.mkdir()
+    await asyncio.to_thread(shutil.copy, "/bin/true", program)
+    async with preparing_command([str(program)], cwd=str(folder), umask="022") as run:
+        assert await run(RanAttempt()) is None
+        program.write_text("no program")
+        # No shell reads a file without "#!".
+        broken = str(await run(RanAttempt()))
+        program.unlink()
+        missing = str(await run(RanAttempt()))
+        folder.rmdir()
+        homeless = str(await run(RanAttempt()))
+    assert [
+        "the program could not be started: Exec format error",
+        "the program could not be started: No such file or directory",
+        "the folder of the command could not be entered: No such file or directory",
+    ] == [broken, missing, homeless]
 
 
 @run_async

@@ -81,6 +81,7 @@ class HostedCommands:
     ) -> None:
         self.rules = rules or CommandRules()
         self._commands: dict[str, CommandSettings] = {}
+        self._limits: dict[str, dict[str, float | None]] = {}
         self._isolation: Isolation | None = None
         self._table = table or CommandTable()
         self._launcher = Launcher(self.rules.folder)
@@ -105,6 +106,7 @@ class HostedCommands:
         if commands and self._isolation is None:
             self._isolation = find_isolation(self.rules)
         self._commands = commands
+        self._limits = {name: asdict(command.limits) for name, command in commands.items()}
 
     def list_params(self, name: str) -> tuple[str, ...]:
         """Return the names of the params that fill the arguments of a type's command; none if unknown."""
@@ -228,8 +230,8 @@ class HostedCommands:
             "cwd": command.cwd or str(folder),
             "user": None if command.user is None else find_user("user", command.user),
             "umask": command.umask,
-            "limits": asdict(command.limits),
-            "cgroup": None if group is None else str(group / _name_group(keeper.number)),
+            "limits": self._limits[attempt.queue],
+            "cgroup": None if group is None else f"{group}/{_name_group(keeper.number)}",
         }
 
 
@@ -296,13 +298,14 @@ def _tell_end(name: str, end: ReadyEnd, seconds: float, command: CommandSettings
         _log.error("%s: %s could not be started: %s", name, visible(command.program), os.strerror(number))
         return
     ended = CommandEnd(**end.answer)
-    _log.info(
-        "%s: %s after %s; CPU %s, memory %s",
-        name,
-        describe_program_end(ended.status),
-        duration(seconds),
-        duration(ended.cpu),
-        bytes_text(ended.memory),
-    )
+    if _log.isEnabledFor(logging.INFO):
+        _log.info(
+            "%s: %s after %s; CPU %s, memory %s",
+            name,
+            describe_program_end(ended.status),
+            duration(seconds),
+            duration(ended.cpu),
+            bytes_text(ended.memory),
+        )
     if ended.left:
         _log.error("%s: %s cannot be killed", name, counted(ended.left, "process", "processes"))

@@ -49,13 +49,13 @@ class KeeperLink:
         self._link.setblocking(False)
         self._buffer = b""
         self._answer: asyncio.Future[dict[str, Any]] | None = None
-        self._group: ControlGroup | None = None
+        self._group: str | None = None
         asyncio.get_running_loop().add_reader(link.fileno(), self._receive)
 
     def run(self, order: dict[str, Any], streams: Sequence[int]) -> asyncio.Future[dict[str, Any]]:
         """Start a command; the returned future has the keeper's answer, or `KeeperLostError`."""
         self._answer = asyncio.get_running_loop().create_future()
-        self._group = ControlGroup(Path(order["cgroup"])) if order["cgroup"] else None
+        self._group = order["cgroup"]
         file = make_file(json.dumps(order).encode())
         try:
             socket.send_fds(self._link, [b"R"], [file, *streams])
@@ -85,7 +85,7 @@ class KeeperLink:
         self.is_usable = False
         if self._answer is not None and not self._answer.done():
             if self._group is not None:
-                self._group.kill()
+                ControlGroup(Path(self._group)).kill()
             self._answer.set_exception(KeeperLostError())
             # Its waiter may have been cancelled.
             self._answer.exception()
@@ -211,8 +211,9 @@ def make_file(content: bytes) -> int:
     else:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(content)
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 

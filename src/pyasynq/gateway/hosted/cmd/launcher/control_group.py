@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -50,19 +51,22 @@ class ControlGroup:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._limits: tuple[int | None, int | None] | None = None
 
-    @property
+    @functools.cached_property
     def limits_memory(self) -> bool:
         """Whether the memory of the whole command can be limited."""
         return (self.folder / "memory.max").exists()
 
-    @property
+    @functools.cached_property
     def limits_processes(self) -> bool:
         """Whether the number of its processes can be limited."""
         return (self.folder / "pids.max").exists()
 
     def make(self, *, memory: int | None, processes: int | None) -> None:
-        """Make the group, with limits as far as they are allowed."""
+        """Make the group, with limits as far as they are allowed, unless it has been made with them."""
+        if self._limits == (memory, processes):
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.limits_memory:
             self._write("memory.max", "max" if memory is None else str(memory))
@@ -72,10 +76,15 @@ class ControlGroup:
                 self._write("memory.oom.group", "1")
         if self.limits_processes:
             self._write("pids.max", "max" if processes is None else str(processes))
+        self._limits = memory, processes
 
     def join(self) -> None:
         """Move this process into the group."""
         self._write("cgroup.procs", "0")
+
+    def add(self, pid: int) -> None:
+        """Move a process into the group."""
+        self._write("cgroup.procs", str(pid))
 
     def kill(self) -> None:
         """Kill all processes of the group at once."""
@@ -84,19 +93,24 @@ class ControlGroup:
 
     def count_memory_kills(self) -> int:
         """Return how often the kernel killed processes of the group because of its memory limit."""
-        return self._read_count("memory.events", "oom_kill")
+        return self._read_count("memory.events", "oom_kill") if self.limits_memory else 0
 
     def count_refused_forks(self) -> int:
         """Return how often the limit of processes refused a new one."""
-        return self._read_count("pids.events", "max")
+        return self._read_count("pids.events", "max") if self.limits_processes else 0
 
     def remove(self) -> None:
         """Remove the group, if it is empty."""
+        self._limits = None
         with suppress(OSError):
             self.folder.rmdir()
 
     def _write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text, "ascii")
+        file = os.open(f"{self.folder}/{name}", os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
 
     def _read_count(self, name: str, word: str) -> int:
         try:

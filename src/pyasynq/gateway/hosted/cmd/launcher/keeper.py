@@ -20,7 +20,7 @@ from typing import Any, Final
 from . import kernel
 from .control_group import ControlGroup
 from .process_tree import Bell, ProcessTree
-from .sandbox import StartError, start_command
+from .sandbox import StartError, can_spawn, prepare_keeper, spawn_command, start_command
 
 _STREAMS: Final = 4
 _RUN: Final = b"R"
@@ -33,76 +33,91 @@ class _GoneError(Exception):
     """Error: the service has ended or closed the connection."""
 
 
-def keep(link: socket.socket) -> None:
-    """Run commands until the socket is closed, or until one of them could not be killed."""
-    kernel.become_subreaper()
-    bell = Bell()
-    groups: dict[str, ControlGroup] = {}
-    with suppress(_GoneError, ConnectionError):
-        while not _take_order(link, bell, groups):
-            pass
-    for group in groups.values():
-        group.remove()
-
-
-def _take_order(link: socket.socket, bell: Bell, groups: dict[str, ControlGroup]) -> int:
-    """Wait for an order and run it; return how many of its processes could not be killed.
+def keep(link: socket.socket, launcher: int) -> None:
+    """Run commands until the socket is closed, or until one of them could not be killed.
 
     Args:
         link: link to the service.
-        bell: `Bell` of this process.
-        groups: control groups of former commands, by their folders; to make one again takes long.
-
-    Raises:
-        _GoneError: the service is gone; nothing of the command is left.
+        launcher: process id of the parent, which ends what this process leaves behind.
     """
-    message, descriptors, _, _ = socket.recv_fds(link, 1, _STREAMS)
-    if message != _RUN or len(descriptors) != _STREAMS:
-        raise _GoneError
-    with os.fdopen(descriptors[0], "rb") as file:
-        order = json.loads(file.read())
-    name = order.get("cgroup")
-    group = groups.setdefault(name, ControlGroup(Path(name))) if name else None
-    return _run(order, descriptors[1:], group, link, bell)
+    kernel.become_subreaper()
+    prepare_keeper()
+    keeper = _Keeper(link, Bell(), launcher)
+    with suppress(_GoneError, ConnectionError):
+        while not keeper.take_order():
+            pass
+    keeper.remove_groups()
 
 
-def _run(
-    order: dict[str, Any], streams: list[int], group: ControlGroup | None, link: socket.socket, bell: Bell
-) -> int:
-    """Run a command as `_take_order` does, with its fresh folder."""
-    folder = Path(order["folder"])
-    left = 0
-    try:
-        try:
-            tree = _start(order, streams, folder, group, bell)
-        except StartError as error:
-            _answer(link, {"stage": error.stage, "errno": error.number})
-        else:
-            left = _watch(tree, group, link, bell)
-        if not link.recv(1):
+class _Keeper:
+    """Runs the commands of a link, one at a time."""
+
+    def __init__(self, link: socket.socket, bell: Bell, launcher: int) -> None:
+        self._link = link
+        self._bell = bell
+        self._launcher = launcher
+        self._groups: dict[str, ControlGroup] = {}
+        """Control groups of former commands, by their folders; to make one again takes long."""
+
+    def remove_groups(self) -> None:
+        """Remove the control groups of all commands."""
+        for group in self._groups.values():
+            group.remove()
+
+    def take_order(self) -> int:
+        """Wait for an order and run it; return how many of its processes could not be killed.
+
+        Raises:
+            _GoneError: the service is gone; nothing of the command is left.
+        """
+        message, descriptors, _, _ = socket.recv_fds(self._link, 1, _STREAMS)
+        for one in descriptors:
+            os.set_inheritable(one, False)
+        if message != _RUN or len(descriptors) != _STREAMS:
             raise _GoneError
-    finally:
-        remove_folder(folder)
-    return left
+        try:
+            order = json.loads(os.read(descriptors[0], os.fstat(descriptors[0]).st_size))
+        finally:
+            os.close(descriptors[0])
+        name = order.get("cgroup")
+        group = self._groups.setdefault(name, ControlGroup(Path(name))) if name else None
+        return self._run(order, descriptors[1:], group)
 
+    def _run(self, order: dict[str, Any], streams: list[int], group: ControlGroup | None) -> int:
+        """Run a command as `take_order` does, with its fresh folder."""
+        folder = Path(order["folder"])
+        left = 0
+        try:
+            try:
+                tree = self._start(order, streams, folder, group)
+            except StartError as error:
+                _answer(self._link, {"stage": error.stage, "errno": error.number})
+            else:
+                left = _watch(tree, group, self._link, self._bell)
+            if not self._link.recv(1):
+                raise _GoneError
+        finally:
+            remove_folder(folder)
+        return left
 
-def _start(
-    order: dict[str, Any], streams: list[int], folder: Path, group: ControlGroup | None, bell: Bell
-) -> ProcessTree:
-    stage = "folder"
-    try:
-        folder.mkdir(_FOLDER_MODE)
-        if order.get("user") is not None:
-            os.chown(folder, *order["user"][:2])
-        stage = "cgroup"
-        if group is not None:
-            group.make(memory=order["limits"].get("memory"), processes=order["limits"].get("processes"))
-        return ProcessTree(start_command(order, streams, group), bell, group)
-    except OSError as error:
-        raise StartError(stage, error.errno or 0) from None
-    finally:
-        for one in streams:
-            os.close(one)
+    def _start(
+        self, order: dict[str, Any], streams: list[int], folder: Path, group: ControlGroup | None
+    ) -> ProcessTree:
+        stage = "folder"
+        try:
+            folder.mkdir(_FOLDER_MODE)
+            if order.get("user") is not None:
+                os.chown(folder, *order["user"][:2])
+            stage = "cgroup"
+            if group is not None:
+                group.make(memory=order["limits"].get("memory"), processes=order["limits"].get("processes"))
+            start = spawn_command if can_spawn(order, self._launcher) else start_command
+            return ProcessTree(start(order, streams, group), self._bell, group)
+        except OSError as error:
+            raise StartError(stage, error.errno or 0) from None
+        finally:
+            for one in streams:
+                os.close(one)
 
 
 def _watch(tree: ProcessTree, group: ControlGroup | None, link: socket.socket, bell: Bell) -> int:
@@ -150,6 +165,10 @@ def _answer(link: socket.socket, content: dict[str, Any]) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder with its content, even folders without access rights; skip what cannot be removed."""
+    with suppress(OSError):
+        # Most commands leave it empty.
+        folder.rmdir()
+        return
     try:
         shutil.rmtree(folder)
     except PermissionError:

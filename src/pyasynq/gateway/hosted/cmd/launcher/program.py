@@ -74,6 +74,7 @@ class _Launcher:
             self._keepers.discard(pid)
 
     def _fork(self, descriptor: int) -> None:
+        launcher = os.getpid()
         pid = os.fork()
         if pid:
             os.close(descriptor)
@@ -82,7 +83,7 @@ class _Launcher:
         code = 1
         try:
             self._control.close()
-            keep(socket.socket(fileno=descriptor))
+            keep(socket.socket(fileno=descriptor), launcher)
             code = 0
         finally:
             if code:
