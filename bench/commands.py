@@ -1,9 +1,11 @@
 """Compare commands of the task service with bare processes: `python -m bench.commands [SECONDS]`.
 
-All run `/bin/true`, 16 at once, in turns. Printed are runs a second, and the ratio to the bare ones:
+All run `/bin/true`, 16 at once, in turns. Printed are runs a second, CPU time per run, and the ratios of both
+to the bare ones. Other work on the machine changes the CPU time less than the rate.
 
 - `bare`: `posix_spawn` and `wait`, without anything else;
 - `run`: commands of the service, with a fresh folder and their output, without a queue;
+- `limited`: the same with a limit, for which a keeper forks;
 - `service`: an instance that takes tasks of the kind `cmd` from Redis, and settles them.
 """
 
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bench.service import started
 from pyasynq.client import Client
@@ -50,9 +52,27 @@ argv = ["/bin/true"]
 """
 
 
-def measure_bare(seconds: float) -> float:
-    """Return how many bare processes run in a second."""
+class Rate(NamedTuple):
+    """Speed of one variant.
+
+    Attributes:
+        per_second: runs in a second.
+        cpu: CPU seconds of a run in all processes; None if they are not children of this one.
+    """
+
+    per_second: float
+    cpu: float | None = None
+
+
+def read_cpu() -> float:
+    """Return the CPU seconds of this process and of all that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def measure_bare(seconds: float) -> Rate:
+    """Measure bare processes."""
     done = running = 0
+    cpu = read_cpu()
     end = time.perf_counter() + seconds
     while running or time.perf_counter() < end:
         while running < AT_ONCE and time.perf_counter() < end:
@@ -61,12 +81,13 @@ def measure_bare(seconds: float) -> float:
         os.wait()
         running -= 1
         done += 1
-    return done / seconds
+    return Rate(done / seconds, (read_cpu() - cpu) / done)
 
 
-async def measure_runs(seconds: float) -> float:
-    """Return how many commands run in a second."""
-    file = parse_service_file({"tasks": {"t": {"kind": "cmd", "argv": [_PROGRAM]}}})
+async def measure_runs(seconds: float, limits: dict[str, int]) -> Rate:
+    """Measure commands with limits."""
+    cpu = read_cpu()
+    file = parse_service_file({"tasks": {"t": {"kind": "cmd", "argv": [_PROGRAM], "limits": limits}}})
     commands = HostedCommands(file.tasks)
     done = 0
 
@@ -83,11 +104,11 @@ async def measure_runs(seconds: float) -> float:
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     finally:
         await commands.close()
-    return done / seconds
+    return Rate(done / seconds, (read_cpu() - cpu) / (done + AT_ONCE))
 
 
-async def measure_service(seconds: float, url: str, folder: Path) -> float:
-    """Return how many tasks an instance runs in a second, on an empty Redis."""
+async def measure_service(seconds: float, url: str, folder: Path) -> Rate:
+    """Measure tasks of an instance, on an empty Redis."""
     port = free_port()
     file = folder / "service.toml"
     file.write_text(_FILE.format(url=url, port=port), "utf-8")
@@ -100,19 +121,26 @@ async def measure_service(seconds: float, url: str, folder: Path) -> float:
             before = await operator.queue("t")
             await asyncio.sleep(seconds)
             after = await operator.queue("t")
-    return (after.processed_total - before.processed_total) / seconds
+    return Rate((after.processed_total - before.processed_total) / seconds)
 
 
 async def run(seconds: float) -> None:
     """Measure all variants, and print each round as soon as it has ended."""
     for number in range(ROUNDS):
         bare = measure_bare(seconds)
-        print(f"round {number + 1}: bare {bare:,.0f}/s")
-        runs = await measure_runs(seconds)
+        print(f"round {number + 1}: bare {describe(bare, bare)}")
+        print(f"  run      {describe(await measure_runs(seconds, {}), bare)}")
+        print(f"  limited  {describe(await measure_runs(seconds, {'files': 64}), bare)}")
         with EmbeddedServer() as server, tempfile.TemporaryDirectory(prefix="pyasynq-bench-") as folder:
-            tasks = await measure_service(seconds, server.url, Path(folder))
-        for name, rate in (("run", runs), ("service", tasks)):
-            print(f"  {name:8} {rate:,.0f}/s ({rate / bare:.2f})")
+            print(f"  service  {describe(await measure_service(seconds, server.url, Path(folder)), bare)}")
+
+
+def describe(rate: Rate, bare: Rate) -> str:
+    """Return a rate and its ratio to the bare one, and the same for the CPU time."""
+    text = f"{rate.per_second:,.0f}/s ({rate.per_second / bare.per_second:.2f})"
+    if rate.cpu is None or bare.cpu is None:
+        return text
+    return f"{text}, CPU {rate.cpu * 1_000:.2f} ms ({bare.cpu / rate.cpu:.2f})"
 
 
 def main() -> None:
