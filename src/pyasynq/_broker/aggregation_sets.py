@@ -151,8 +151,8 @@ def finish_set(
         aggregate: pending, scheduled, or the member of a group; unique or not.
         locks: id and lock key of each unique member; the locks that they own are released, those that do not
             fit into the call right after it.
-        again: whether a call before this one may have taken effect.
-        now: the present; None is Redis' own.
+        again: whether an earlier call for this set may have taken effect.
+        now: the current time; None uses Redis' clock.
     """
     keys = queue_keys(one.queue)
     first, *rest = list(chunks(list(locks), width=2)) or [()]

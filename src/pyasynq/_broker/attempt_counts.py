@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def count_attempts(queue: str, counts: Mapping[str, Sequence[int]], *, now: Instant) -> Plan[None]:
-    """Add vectors by task type to the present minute, ten minutes and day of a queue.
+    """Add each task type's counts to a queue's statistics of the current minute, ten minutes and day.
 
-    A hash holds the first 50 types that came; what comes after is counted under `_other`. The call is never
+    A hash holds the first 50 types of its period; later types are counted under `_other`. The call is never
     sent again: after `ReplyLostError` the counts may have been added.
 
     Args:
         queue: its name.
-        counts: counts of at most 51 types.
+        counts: vector of numbers by task type; at most 51 types.
         now: Redis' time, as far as it is known.
     """
     keys = queue_keys(queue)

@@ -116,7 +116,7 @@ def _result(queue: str, task_id: str, state: bytes, token: bytes) -> CancelResul
 
 
 def is_open(result: CancelResult) -> bool:
-    """Return whether the attempt had not ended when last checked."""
+    """Return whether the attempt was still running when last checked."""
     return result.status in {CancelStatus.REQUESTED, CancelStatus.SENT}
 
 

@@ -1,4 +1,4 @@
-"""Moves at a due time: scheduled and retry tasks become pending, completed tasks past their retention go."""
+"""Tasks at their due time: scheduled and retry tasks become pending, expired completed tasks are deleted."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ class GroupLimits(NamedTuple):
     """Conditions under which a group is due, in whole seconds; the first one that is met counts.
 
     Attributes:
-        grace: this long after its newest member joined.
-        max_delay: this long after its oldest member joined; 0 for no limit.
-        max_size: when it has this many members; 0 for no limit. Also the largest size of a set.
+        grace: seconds after its newest member joined.
+        max_delay: seconds after its oldest member joined; 0 for no limit.
+        max_size: number of members at which it is due; 0 for no limit. Also the largest size of a set.
     """
 
     grace: int

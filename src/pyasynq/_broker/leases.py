@@ -97,7 +97,7 @@ class ExpiredTask(NamedTuple):
 
     @property
     def was_only_taken(self) -> bool:
-        """Whether the task was taken, but its handler had surely not started: its server records starts."""
+        """Whether the task was taken, but its handler was not started: its server records each start."""
         return self.token.endswith(CONFIRMED_BEGIN) and self.begun != self.token
 
     @property
@@ -151,9 +151,9 @@ def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
 
 
 def confirm_extended(queue: str, task_id: str, token: str) -> Plan[bool]:
-    """Record that the worker elsewhere of an attempt lives; return as `confirm_begin` does.
+    """Record that an external worker has extended its attempt's lease; return as `confirm_begin` does.
 
-    It is a field of its own: `x:begun` says that an attempt runs alone no longer.
+    It has a field of its own, because `x:begun` has another meaning: the attempt no longer runs alone.
     """
     key = queue_keys(queue).task(task_id)
     return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token, TaskField.EXTENDED), Replay.SAFE)))

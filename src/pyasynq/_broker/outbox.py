@@ -70,7 +70,7 @@ def deliver_endings(queue: str, endings: Sequence[StoredEnding], *, now: Instant
 
 
 def list_endings(queue: str, *, seconds: float, most: int = MAX_TASKS) -> Plan[list[StoredEnding]]:
-    """Return ends that have been in a queue's outbox for at least this many seconds, by Redis' clock.
+    """Return outbox entries that are at least this many seconds old, by Redis' clock.
 
     About `most` at a time. Entries whose time cannot be read count as old.
     """

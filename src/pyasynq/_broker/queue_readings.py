@@ -1,4 +1,4 @@
-"""Readings of queues by plain commands: whether a queue has work for a worker, and from when on."""
+"""Readings of queues by plain commands: whether a queue has work for a worker, and when it will have."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class QueueReading(NamedTuple):
 
     @property
     def has_tasks(self) -> bool:
-        """Whether tasks may be taken."""
+        """Whether the queue has pending tasks and is not paused."""
         return self.pending > 0 and not self.is_paused
 
     @property
@@ -96,7 +96,7 @@ class QueueReader:
         )
 
     def exists(self) -> Plan[int]:
-        """Return the number of its existing keys; 0 if there is nothing to do."""
+        """Return the plan that counts the queue's existing keys; 0 means that it has no work."""
         return ask(self._exists)
 
     def heads(self) -> list[Plan[Reply]]:

@@ -1,7 +1,7 @@
-"""Names of all queues, in the set `asynq:queues`, and the ones still to be written there.
+"""Names of all queues in the set `asynq:queues`, and names that must still be written there.
 
 In a cluster the set is on one node and most queues are on others. So a task and the name of its queue are
-never written in one step. The task comes first. Then the name is owed until Redis has confirmed it.
+never written in one step. The task is written first. The name is "owed" until Redis has confirmed it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class QueueRegistry:
         """Whether the last names were confirmed in time; if not, tasks do not wait for a confirmation."""
 
     def may_travel(self, queues: Iterable[str]) -> bool:
-        """Return whether to register names in their tasks' pipeline; spend a token unless one name is new."""
+        """Return whether to register names in their tasks' pipeline; take a token unless one name is new."""
         if self.is_new(queues):
             return True
         now = self._monotonic()
@@ -128,9 +128,9 @@ class RegistrarBase:
         self._is_closed = True
 
     def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:
-        """Owe the names of queues that were written to, unless they travelled; return whether any are owed.
+        """Mark the names of queues with new tasks as owed; return whether any names are owed.
 
-        Names travel when the pipeline of their tasks registers them too.
+        Names that were registered in the pipeline of their tasks (they "travelled") are confirmed instead.
 
         Args:
             queues: the queue of each plan.

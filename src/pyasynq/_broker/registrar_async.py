@@ -71,7 +71,7 @@ class AsyncRegistrar(RegistrarBase):
         return outcome
 
     def register(self, queues: Sequence[str]) -> None:
-        """Register queues whose names do not follow a task, without waiting."""
+        """Register queue names that are not written together with a task, without waiting."""
         self.registry.owe(queues)
         if self.registry.owes:
             self._send_soon(0.0)

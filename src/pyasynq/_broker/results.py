@@ -18,8 +18,8 @@ def write_result(
     """Write a task's result; the last one written wins.
 
     Return False, with nothing written, when the task is gone or is not run by the attempt with this token.
-    A Go worker leaves the token of an earlier attempt in place, but has a later lease: so pass in
-    `lease_score` the latest end of the lease that our attempt has requested.
+    `lease_score` is the latest lease end that the attempt has requested. A later one in Redis belongs to a Go
+    worker, which does not overwrite the token of an earlier attempt.
     """
     return (yield from _write_field(queue, task_id, token, lease_score, "result", data))
 

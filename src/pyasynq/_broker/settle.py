@@ -52,7 +52,7 @@ class Claim(NamedTuple):
 
 
 class Claimant(Protocol):
-    """Anything with a claim: a `Claim`, or an attempt (read late, because renewals move its lease)."""
+    """Proof of ownership: a `Claim`, or an attempt, which is read late, because renewals move its lease."""
 
     @property
     def id(self) -> str:
@@ -162,7 +162,7 @@ def settle_done(
 ) -> Plan[Settled]:
     """Delete finished tasks, release the locks they own, and count them as processed.
 
-    Callbacks are told the `outcome`.
+    Completion callbacks get the `outcome`.
     """
     keys = queue_keys(queue)
     return (
@@ -216,9 +216,9 @@ def settle_complete(
 def settle_retry(
     queue: str, tasks: Sequence[RetryTask], *, now: Instant, note: VerdictNote = NO_NOTE
 ) -> Plan[Settled]:
-    """Set tasks aside until their retry; count the failures among them.
+    """Move tasks to `retry` until they are due; count the failures among them.
 
-    A lock that a task owns holds until then, and for as long as it was requested.
+    A lock that a task owns is prolonged until the retry, and then for as long as it was requested.
     """
     keys = queue_keys(queue)
     return (
@@ -301,7 +301,7 @@ def probe(queue: str) -> Plan[None]:
 
 
 def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> Plan[int]:
-    """Trim the rest in calls of their own; return the total number of trimmed archived tasks.
+    """Delete the archived tasks that the first call left over; return the total number deleted.
 
     `reply` begins with the number trimmed and 1 or 0 for "there is more"; a call trims at most 1,000.
     """

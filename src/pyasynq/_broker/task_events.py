@@ -108,7 +108,7 @@ class NewEvents(NamedTuple):
 
 
 def read_events(queue: str, mark: StreamPosition | None) -> Plan[NewEvents]:
-    """Return at most 500 events after a mark; for None, return only the mark of the present.
+    """Return at most 500 events after a position of the stream; None returns only its current end.
 
     If events after the mark may have been trimmed, an event of the kind `missed` comes first.
     """

@@ -88,18 +88,18 @@ def expire_endless(key: bytes, *, seconds: int) -> Plan[bool]:
 
 
 def list_lapsed_records(index: str, *, before: int) -> Plan[list[bytes]]:
-    """Return the keys of records that lapsed before this Unix time."""
+    """Return the keys of server and scheduler records that expired before this Unix time."""
     command = ("ZRANGEBYSCORE", index, "-inf", f"({before}")
     return list((yield CommandCall(command, index, Replay.SAFE)))
 
 
 def drop_lapsed_records(index: str) -> Plan[None]:
-    """Remove lapsed records, as every listing does."""
+    """Remove expired records from the index, as every listing does."""
     yield ScriptCall(SERVER_LIST, (index,), ("", ""), Replay.SAFE)
 
 
 def get_record_lapse(key: str) -> Plan[tuple[float, float] | None]:
-    """Return the expiry of a server's record by the server's own clock, and its actual TTL in seconds.
+    """Return when a server's record expires by the server's clock (Unix time), and its TTL in seconds.
 
     None for a record that is gone.
     """

@@ -44,10 +44,10 @@ def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | Non
 
 
 def _find_continuation(before: Sequence[bytes], page: Sequence[bytes]) -> Sequence[bytes] | None:
-    """Return the part of a page after the ids before, with which it should begin; None if unclear.
+    """Return the ids of a page that follow `before`, the previous page; None if they cannot be told apart.
 
-    Ids added at the head since move them to the right; ids removed in front of them, to the left; and the end
-    of the list may have been removed.
+    The page should begin with `before`. Ids added at the head since then shift it to the right, removed ids
+    shift it to the left, and the end of the list may have been removed.
     """
     if not before or not page:
         return page

@@ -39,14 +39,14 @@ class StoredTask:
         id: id of the task.
         score: its score in the sorted set of its state; empty if it is in none. Only for tasks that were
             read.
-        places: keys of the collections that contain it, a list as often as it occurs in it. This and the
-            following are known only for tasks that were judged.
+        places: keys of the collections that contain it; a list is repeated for each occurrence. This field
+            and the following ones are set only by `judge`.
         scores: its score in each of the places; empty for lists.
         lease: `"held"`, `"over"` or empty.
         digest: changes whenever one of the others does.
         has_hash: whether there is a hash, of any content.
-        listed: how often the id was counted in pending and in active, of which a script sees the ends only; 0
-            where it sees all.
+        listed: number of occurrences of the id in the lists pending and active, if these are too long for
+            the script, which reads only their ends; otherwise 0.
     """
 
     id: bytes

@@ -71,7 +71,9 @@ class RunBatch:
         """The queue of each plan."""
 
     def other_results(self, outcomes: Sequence[OtherResults | Exception]) -> OtherResults:
-        """Return the results of tasks that were not simply enqueued, by their positions in the batch.
+        """Return the results of refused, failed or merged tasks, by their positions in the batch.
+
+        Tasks without an entry were enqueued as new tasks.
 
         Raises:
             Exception: the error of a plan, unless it is one of pyasynq's errors: those are results.

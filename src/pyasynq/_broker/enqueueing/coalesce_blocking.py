@@ -32,7 +32,7 @@ _ROUNDS: Final = 5
 
 
 class _Sending:
-    """A batch that one thread sends."""
+    """State of a batch that one thread sends; the calls of the batch refer to it."""
 
     __slots__ = ("is_over", "thread")
 
@@ -75,7 +75,7 @@ class _Ticket:
 
 
 class _ThreadQueue:
-    """The waiting and travelling calls of one process."""
+    """Enqueue calls of one process: those waiting for a batch and those in flight."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()

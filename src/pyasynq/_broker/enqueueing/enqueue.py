@@ -115,7 +115,7 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
 
 
 def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
-    """Put the tasks of a run into their queue; return the other results, by their positions in the run.
+    """Put the tasks of a run into their queue; return results by position for those not simply enqueued.
 
     Nothing is written for a refused task. After a lost reply the call is resent; a task that is in Redis
     exactly as it was sent counts as enqueued, not as a conflict. A registrar writes the name of the queue.

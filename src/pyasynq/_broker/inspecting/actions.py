@@ -154,7 +154,7 @@ def _add(moved: Moved, done: int, refused: Reply, *, trimmed: int = 0, told: Rep
 
 
 def tell_endings(queue: str, endings: Sequence[StoredEnding], *, now: Instant | None = None) -> Plan[None]:
-    """Enqueue the callbacks of tasks that have just ended; on an error the outbox relay does it later."""
+    """Enqueue the completion callbacks of tasks that have just ended; on an error the outbox relay will."""
     if endings:
         with suppress(RedisError):
             yield from deliver_endings(queue, endings, now=now)

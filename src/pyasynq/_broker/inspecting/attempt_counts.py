@@ -36,7 +36,7 @@ _STEPS: Final = {level.slot: level for level in LEVELS}
 
 
 def choose_level(since: int, now: int, step: int | None) -> Level:
-    """Return the level with this step, or the finest one that goes back as far as `since`.
+    """Return the level of statistics with this step in seconds, or the finest that reaches back to `since`.
 
     Raises:
         InvalidOptionError: for a step that is not kept.

@@ -57,9 +57,9 @@ class GroupCounts:
         self._complete: dict[str, GroupCount] = {}
 
     def count(self, queue: str, groups: int, now: Instant, pages: int = PAGES_AT_ONCE) -> Plan[GroupCount]:
-        """Count some pages of 500 groups more; return the last complete count, or an estimate.
+        """Count the tasks in the next pages of 500 groups; return the last complete count, or an estimate.
 
-        `groups` is how many there are.
+        `groups` is the number of groups of the queue.
         """
         current = self._passes.pop(queue, None) or _Pass(now)
         for _ in range(pages):
@@ -77,7 +77,7 @@ class GroupCounts:
         return GroupCount(round(average * groups), current.at)
 
     def forget(self, queue: str) -> None:
-        """Drop the count of a queue that has few groups now."""
+        """Delete the stored count of a queue's groups: the queue has few groups now."""
         self._passes.pop(queue, None)
         self._complete.pop(queue, None)
 

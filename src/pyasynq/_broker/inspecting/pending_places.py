@@ -33,12 +33,12 @@ PLACE_ATTEMPTS: Final = 3
 
 
 class Hints(NamedTuple):
-    """Where a script finds pending tasks.
+    """Expected positions of pending tasks in the list, for a script that removes them.
 
     Attributes:
-        anchor: id that the places count from; empty for none.
-        places: for each id of the call, how far right of the anchor it was, or `-`; `*` for a walk through
-            the list for each id, however long.
+        anchor: id that the positions count from; empty for none.
+        places: for each id of the call, its distance to the right of the anchor, or `-` if unknown. `*` lets
+            Redis search the whole list for each id.
     """
 
     anchor: str = ""

@@ -49,7 +49,7 @@ class MemoryEstimates:
         return set(sorted(names, key=lambda name: ages.get(name, -1))[:MOST_WEIGHED])
 
     def complete(self, info: QueueInfo) -> QueueInfo:
-        """Keep the estimate of a queue, or return its description with the estimate that is known."""
+        """Store the description's memory estimate; if it has none, return it with the stored estimate."""
         if info.memory_usage is None:
             known = self._known.get(info.queue)
             if known is None:
@@ -116,10 +116,10 @@ class QueueSweep:
         ]
 
     def take(self, outcomes: Sequence[QueueInfo | Exception]) -> None:
-        """Take the outcomes of the last plans.
+        """Record the outcomes of the plans that `next_plans` returned last.
 
         Raises:
-            PyasynqError: if no queue of them could be read because Redis could not be reached.
+            PyasynqError: if none of their queues could be read because Redis could not be reached.
         """
         errors = [outcome for outcome in outcomes if isinstance(outcome, RedisUnavailableError)]
         if len(errors) == len(outcomes) and not self._infos:
@@ -140,7 +140,7 @@ class QueueSweep:
 
 
 def find_queues(queues: Iterable[str] | None) -> Plan[tuple[list[str], list[str]]]:
-    """Return the existing ones of these queues, in their order, and the missing ones; None: all, sorted."""
+    """Return which of these queues exist, in their order, and which do not; None returns all, sorted."""
     if queues is None:
         return (yield from queue_names()), []
     names = list(dict.fromkeys(check_name("queue", name) for name in queues))

@@ -128,8 +128,8 @@ def error_report(
 ) -> Plan[ErrorReport]:
     """Group the newest `scan` tasks of a state by error signature.
 
-    The range is that of the times at which tasks were archived, which Redis finds, or failed. Retry tasks are
-    looked at from the one that is due last.
+    The time range selects archived tasks by the time of archiving, which Redis searches, and retry tasks by
+    the time of their last failure. Retry tasks are read from the one that is due last.
     """
     known = parse_state(state, "", _ERROR_STATES)
     check_whole("scan", scan, 1)
@@ -173,9 +173,9 @@ def _describe_group(signature: str, tasks: Sequence[TaskInfo]) -> ErrorGroup:
 def type_report(
     queue: str, *, scan: int, since: datetime | None, until: datetime | None, now: Instant
 ) -> Plan[TypeReport]:
-    """Count types over all states, looking at the newest `scan` tasks of each; all groups are one state.
+    """Count the task types among the newest `scan` tasks of each state; all groups count as one state.
 
-    The range is that of the times at which tasks came into their state.
+    The time range selects tasks by the time at which they came into their state.
     """
     check_whole("scan", scan, 1)
     times = parse_range(since, until)

@@ -34,10 +34,10 @@ class WalkReader:
     Args:
         queue: the queue's name.
         scan_filter: conditions by which Redis leaves tasks out.
-        limit: how many tasks to find.
-        scan: how many positions to look at.
-        now: the present, for the descriptions of the tasks.
-        pace: how many positions one call looks at.
+        limit: number of tasks to find.
+        scan: maximum number of positions to read.
+        now: the current time, for the descriptions of the tasks.
+        pace: adapts the number of positions that one call reads.
         monotonic: seconds that never run backwards; measures the calls.
     """
 
@@ -66,17 +66,17 @@ class WalkReader:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough was found or looked at."""
+        """Whether the walk has found `limit` tasks or read `scan` positions."""
         return len(self.tasks) >= self._limit or self.looked_at >= self._scan
 
     @property
     def count(self) -> int:
-        """Positions that the next call looks at."""
+        """Number of positions that the next call reads."""
         return max(1, min(self._pace.size, MAX_TASKS, self._scan - self.looked_at))
 
     @property
     def most(self) -> int:
-        """Tasks that are still to be found."""
+        """Number of tasks that are still to be found."""
         return max(1, self._limit - len(self.tasks))
 
     def call(self, script: Script, key: str, *args: Argument) -> Plan[Reply]:
@@ -106,7 +106,10 @@ def text_arguments(groups: Sequence[Sequence[ScanText | ScanNumber]]) -> tuple[A
 
 
 def _length(one: ScanText | ScanNumber) -> int:
-    """Return how selective a test is thought to be: a long text is rare; numbers are tested last."""
+    """Return an estimate of a test's selectivity: the length of its text, since long texts are rare.
+
+    Numbers are 0, so that they are tested last.
+    """
     return 0 if isinstance(one, ScanNumber) else len(one.data)
 
 

@@ -63,8 +63,8 @@ class Walk(NamedTuple):
         state: the tasks' state.
         group: group of aggregating tasks; empty walks through all groups.
         cursor: cursor that the previous page returned; empty for the first page.
-        page_size: how many tasks to find, 1,000 at most.
-        scan: how many positions to look at.
+        page_size: number of tasks to find, 1,000 at most.
+        scan: maximum number of positions to read.
         scan_filter: filter that Redis applies; its bounds of scores need a sorted set.
     """
 
@@ -98,9 +98,9 @@ def walk_tasks(
 
     Args:
         walk: the page.
-        now: the present.
-        pace: how many positions one call looks at.
-        starts: by queue and id, when active tasks were started; None reads the records of the servers.
+        now: the current time.
+        pace: adapts the number of positions that one call reads.
+        starts: start times of active tasks by queue and id; None reads them from the servers' records.
     """
     queue, group, cursor = walk.queue, walk.group, walk.cursor
     state = walk.checked_state()
@@ -119,7 +119,7 @@ def walk_tasks(
 
 
 def _walk_scores(reader: WalkReader, key: str, cursor: str, tag: str) -> Plan[str]:
-    """Walk a sorted set; the cursor is the score and the id of the last task that was looked at."""
+    """Walk a sorted set; the cursor is the score and the id of the last task that was read."""
     start = ScorePlace(*decode_cursor(cursor, tag, "st")) if cursor else ScorePlace("", "")
     place = yield from walk_set(reader, key, start)
     return encode_cursor(tag, place) if place else ""
@@ -257,7 +257,7 @@ def _read_ids(key: str) -> Plan[list[str]]:
 
 
 def _read_tasks(reader: WalkReader, ids: Sequence[str]) -> Plan[int]:
-    """Read tasks by their ids; return how many were looked at."""
+    """Read tasks by their ids; return the number of ids that were read."""
     pairs: list[Argument] = []
     for task_id in ids:
         pairs += ("id", task_id.encode("utf-8", "surrogateescape"))

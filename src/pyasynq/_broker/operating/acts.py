@@ -57,11 +57,11 @@ _UNDONE: Final = (_LOST, _UNPLACED)
 
 
 class ActStep(NamedTuple):
-    """The place of a call in an operation.
+    """Operation and number of a step, by which Redis recognises a repeated call.
 
     Attributes:
-        operation: its id.
-        number: larger than that of every earlier step.
+        operation: id of the operation.
+        number: number of the step, larger than that of every earlier step.
     """
 
     operation: str
@@ -219,16 +219,16 @@ def read_step(operation: str, queue: str) -> Plan[int]:
 
 
 def forget_steps(operation: str, queue: str) -> Plan[None]:
-    """Let the ledger of an operation that has ended lapse in an hour.
+    """Let the ledger of an ended operation, the hash of its last replies, expire in an hour.
 
-    Until then it stops processes that lost the operation, were suspended, and now send their last step.
+    Until then it refuses steps of suspended processes that do not know that they lost the operation.
     """
     ledger = queue_keys(queue).step(operation)
     yield CommandCall(("EXPIRE", ledger, _FORGET_SECONDS), ledger, Replay.SAFE)
 
 
 def read_ways_back(operation: str, queue: str) -> Plan[list[tuple[int, str]]]:
-    """Return the deleted tasks that can be restored, the last deleted one first.
+    """Read the undo records: return the deleted tasks that can be restored, the last deleted one first.
 
     Each is a pair: the number of its deletion, from 1 within the operation and the queue, and its id.
     """
@@ -248,7 +248,7 @@ def read_ways_back(operation: str, queue: str) -> Plan[list[tuple[int, str]]]:
 def take_step(
     step: ActStep, keys: QueueKeys, script: Script, call_keys: tuple[str, ...], args: tuple[Argument, ...]
 ) -> Plan[tuple[int, Any]]:
-    """Run a script as a step; return how it was run, for `stepped`, and its reply."""
+    """Run a script as a step; return its mark (run now, repeated or lost), for `stepped`, and its reply."""
     more = (step.number, OPERATION_SECONDS)
     # The ledger recognises a call that is sent again.
     call = ScriptCall(as_step(script), (keys.step(step.operation), *call_keys), (*args, *more), Replay.SAFE)

@@ -55,10 +55,11 @@ def read_api_keys() -> Plan[dict[str, bytes]]:
 def spend_request(
     key_id: str, limits: tuple[float, float, int], now: Instant | None
 ) -> Plan[tuple[int, int, int, int]]:
-    """Take a token for a request of a key, whose limits are requests per period, period and burst.
+    """Take a token from an API key's token bucket; `limits` are requests per period, period and burst.
 
-    Return 1 if there was one, how many are left, and the microseconds until the next token and until all.
-    A call that is sent again after its reply was lost may take a second token, so the rate holds.
+    Return 1 if there was a token (else 0), the number of tokens left, the microseconds until the next token,
+    and the microseconds until the bucket is full.
+    A call that is resent after a lost reply may take a second token, so the rate is never exceeded.
     """
     requests, period, burst = limits
     bucket = api_key_bucket_key(key_id)

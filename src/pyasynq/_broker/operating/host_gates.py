@@ -34,18 +34,18 @@ def enter_gate(
     concurrency: int | None = None,
     now: Instant | None = None,
 ) -> Plan[tuple[int, int, int, int]]:
-    """Ask whether requests to a host may begin, with ids that no other request has.
+    """Take tokens and slots for requests to a host; the first requests of `ids` get them.
 
-    Return how many may (the first ones), milliseconds for which the host is throttled, or 0,
-    microseconds until the next token, or 0 if there is one, and the number of tokens that are left.
-    A call that is sent again after its reply was lost may take further tokens, but no further slots.
+    Return four numbers: the requests that may begin; the milliseconds for which the host is throttled, or 0;
+    the microseconds until the next token, or 0 if there is one; and the tokens left.
+    A call that is resent after a lost reply may take further tokens, but no further slots.
 
     Args:
         host: name of the host.
-        ids: ids of the requests, 1,000 at most.
-        limits: requests per period, period in seconds, and burst; None for no rate.
-        concurrency: requests at once; None for no limit.
-        now: for tests.
+        ids: unique ids of the requests, 1,000 at most.
+        limits: requests per period, period in seconds, and burst; None for no rate limit.
+        concurrency: maximum number of simultaneous requests; None for no limit.
+        now: the current time in tests; None uses Redis' clock.
     """
     rate, period, burst = ("", "", "") if limits is None else (repr(limits[0]), repr(limits[1]), limits[2])
     at_once = "" if concurrency is None else concurrency
@@ -65,7 +65,7 @@ def enter_gate(
 
 
 def close_gate(host: str, pause: int, now: Instant | None = None) -> Plan[int]:
-    """Throttle a host for a number of milliseconds; return for how many it is, after other calls too."""
+    """Throttle a host for `pause` milliseconds; return the milliseconds left, after other calls too."""
     pause = max(0, min(pause, LONGEST_THROTTLING * 1_000))
     args = (*time_arguments(now), pause, LONGEST_THROTTLING * 1_000)
     throttled: int = yield ScriptCall(GATE_CLOSE, (host_gate_key(host),), args, Replay.SAFE)
@@ -73,7 +73,7 @@ def close_gate(host: str, pause: int, now: Instant | None = None) -> Plan[int]:
 
 
 def renew_slots(host: str, ids: Sequence[str], now: Instant | None = None) -> Plan[int]:
-    """Renew the slots of requests, 1,000 at most; return how many still have theirs."""
+    """Renew the slots of requests, 1,000 at most; return the number of requests that still hold one."""
     args = (*time_arguments(now), _SLOT_SECONDS, *ids)
     keys = (semaphore_key(host_slots_scope(host)),)
     held: int = yield ScriptCall(GATE_RENEW, keys, args, Replay.SAFE)
@@ -81,5 +81,5 @@ def renew_slots(host: str, ids: Sequence[str], now: Instant | None = None) -> Pl
 
 
 def release_slot(host: str, request_id: str) -> Plan[bool]:
-    """Give the slot of a request back; return whether it still had it."""
+    """Release the slot of a request; return whether the request still held it."""
     return release_token(host_slots_scope(host), request_id)

@@ -28,8 +28,8 @@ class ReportTable:
 
     Attributes:
         key: key of the hash.
-        seconds: for which a report is kept.
-        most: number of reports; each instance has one of each of its subjects.
+        seconds: retention of a report, in seconds.
+        most: maximum number of reports; each instance writes one for each of its subjects.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Leases of tasks that workers elsewhere have reported."""
+"""Leases of tasks that external workers, which lease from the task service, have reported."""
 
 from __future__ import annotations
 

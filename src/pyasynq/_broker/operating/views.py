@@ -1,4 +1,4 @@
-"""Saved views in Redis: a hash of id and JSON."""
+"""Saved views (named searches) in Redis: a hash of id and JSON."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class ListedLease(NamedTuple):
 
     Attributes:
         entry_token: token of the entry.
-        lease_token: of its attempt, as it was stored.
-        is_listed: whether the entry, or a reply to it, is anywhere.
+        lease_token: lease token of the entry's attempt, as stored.
+        is_listed: whether the entry, or a reply to it, is still in a list.
     """
 
     entry_token: str
@@ -35,10 +35,10 @@ class ListSweep(NamedTuple):
     """State of one shard.
 
     Attributes:
-        living: number of workers that live.
+        living: number of live workers.
         free: number of entries that they could take; negative if some have died.
-        replies: number of replies that wait.
-        leases: of all entries.
+        replies: number of replies that have not been read.
+        leases: leases of all entries.
     """
 
     living: int
@@ -72,7 +72,7 @@ def sweep_list(task_type: str, shard: int) -> Plan[ListSweep]:
 
 
 def read_list_replies(task_type: str, shard: int) -> Plan[tuple[list[bytes], int]]:
-    """Return the first replies, and how many were removed because they are too long."""
+    """Return the oldest replies, and the number of replies removed because they are too long."""
     args = (MAX_REPLIES, MAX_REPLY_BYTES, _MOST_READ)
     keys = (shard_keys(task_type, shard).replies,)
     removed, *found = yield ScriptCall(LIST_READ, keys, args, Replay.SAFE)
@@ -93,14 +93,14 @@ def renew_entry_lease(task_type: str, shard: int, token: str, lease: str) -> Pla
 
 
 def withdraw_entry(task_type: str, shard: int, token: str, reply: bytes = b"") -> Plan[bool]:
-    """End an entry, and remove a reply; return whether no worker had taken the entry."""
+    """Remove an entry with its lease and its reply; return True if no worker had taken the entry."""
     keys = shard_keys(task_type, shard)
     shown = (keys.entries, keys.leases, keys.replies)
     return bool((yield ScriptCall(LIST_WITHDRAW, shown, (token, reply), Replay.SAFE)))
 
 
 def count_list_workers(task_type: str, shard: int) -> Plan[int]:
-    """Return how many workers of a shard live, at most 1,000."""
+    """Return the number of live workers of a shard, at most 1,000."""
     keys = shard_keys(task_type, shard)
     names = yield CommandCall(("SRANDMEMBER", keys.workers, 1_000), keys.workers, Replay.SAFE)
     if not names:

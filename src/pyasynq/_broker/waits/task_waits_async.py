@@ -50,7 +50,7 @@ class _ChangeListener:
         self._known: set[str] = set()
 
     async def arm(self, keys: Collection[str]) -> bool:
-        """Request a push at the next change of each key; return whether it will come."""
+        """Request a push at the next change of each key; return whether Redis has confirmed that in time."""
         if self._arming is not None and self._arming.done():
             self._arming = None
         if self._arming is not None or not self._watcher.supported:
@@ -61,7 +61,7 @@ class _ChangeListener:
         return bool(done) and self._arming.result()
 
     def keep(self, keys: Collection[str]) -> None:
-        """Stop watching all other keys."""
+        """Watch only these keys from now on; stop watching all others."""
         if len(keys) < len(self._known):
             self._watcher.forget(*(self._known - keys))  # type: ignore[operator] # a view of a dict's keys
             self._known.intersection_update(keys)

@@ -145,7 +145,7 @@ class _WaitingThread:
         return self._successor.setdefault("next", _WaitingThread(self._driver))
 
     def perform(self, call: _Call, seconds: float | None) -> Any:
-        """Have the loop wait for this many seconds, and wait for the loop. Raise the error of that wait."""
+        """Pass a call to the event loop; block at most `seconds` for its result, or raise its error."""
         try:
             self._calls[call] = None
             if not self._is_starting:

@@ -40,9 +40,9 @@ class WatchedTask:
         retention: seconds for which it is kept after success; None before it has been found.
         seen: monotonic time at which it was last seen and had not ended.
         due: monotonic time of the next check.
-        rest: seconds until the check after that, without a push.
+        rest: poll interval in seconds: the time between checks if no push comes.
         looked: monotonic time at which the last check began.
-        trouble: the error of the last check.
+        trouble: the error of the last check; None if it succeeded.
     """
 
     __slots__ = (
