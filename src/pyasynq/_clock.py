@@ -57,10 +57,10 @@ class Clock(Protocol):
     """The source of time for clients and servers."""
 
     def now(self) -> Instant:
-        """Return the present for values that a client writes: process times, `pending_since`."""
+        """Return the current time for values that a client writes: process times, `pending_since`."""
 
     def redis_now(self) -> Instant | None:
-        """Return the present for scripts of servers; None is Redis' own TIME."""
+        """Return the current time for scripts of servers; None makes them use Redis' TIME."""
 
     def monotonic(self) -> float:
         """Return monotonic seconds, for leases and deadlines inside this process."""
@@ -75,7 +75,7 @@ class SystemClock:
         return Instant(nanoseconds // 1_000_000_000, nanoseconds // 1_000 % _MICROSECONDS)
 
     def redis_now(self) -> Instant | None:
-        """Return None: Redis TIME."""
+        """Return None, so that scripts use Redis' TIME."""
         return None
 
     # Assigned directly, to save a call: a worker reads it several times for each task.

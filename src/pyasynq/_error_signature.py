@@ -31,5 +31,5 @@ def error_signature(error: str) -> str:
 
 
 def signature_id(signature: str) -> str:
-    """Return eight hexadecimal digits that stand for a signature, as `error:sig:` takes them."""
+    """Return the id of a signature: eight hexadecimal digits, as in the search term `error:sig:`."""
     return hashlib.blake2b(signature.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()

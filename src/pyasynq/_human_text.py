@@ -66,7 +66,7 @@ def shorten_middle(text: str, limit: int = 16_384) -> str:
 
 
 def shorten_end(text: str, limit: int = 2_048) -> str:
-    """Return text of at most about this many characters, followed by the number of the others."""
+    """Return the first characters of a text, at most about `limit`, and the number of the rest."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... ({counted(len(text) - limit, 'character')} left out)"

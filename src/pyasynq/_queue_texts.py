@@ -50,7 +50,7 @@ def read_max_run(option: str, text: str) -> dict[str, QueueFields]:
 
 
 def read_rates(option: str, text: str) -> dict[str, QueueFields]:
-    """Return names of queues with tasks per period and what may start at once: `mail=50/s,sms=100/10m+5`.
+    """Return names of queues with rate, period and burst: `mail=50/s,sms=100/10m+5`.
 
     Raises:
         InvalidOptionError: for an empty or repeated name, or an invalid rate.

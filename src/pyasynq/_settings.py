@@ -62,7 +62,7 @@ class Setting:
     """Description of one setting.
 
     Attributes:
-        kind: its values.
+        kind: kind of its values.
         help: one sentence or two, for usage, environment and reference page.
         flags: short or further flags, such as `-c`; a switch may have one that turns it off behind a slash.
         optional: whether None is a value, which means that it is not set.
@@ -85,7 +85,7 @@ class Setting:
         return self.kind.read(name, text)
 
     def take(self, name: str, value: object) -> object:
-        """Return a value of a file: text is read, anything else is checked."""
+        """Return a value from a configuration file: parse text, check anything else."""
         if isinstance(value, str):
             return self.read(name, value)
         self.check(name, value)

@@ -28,8 +28,8 @@ class Callback:
     Attributes:
         type: its task type.
         queue: its queue.
-        max_retry: how often it may be retried.
-        timeout: longest run of its attempts, in whole seconds.
+        max_retry: maximum number of retries.
+        timeout: time limit of one attempt, in whole seconds.
         retention: whole seconds for which it is kept after its success.
 
     Raises:

@@ -44,7 +44,7 @@ class CancelReason(enum.StrEnum):
 
 
 def cancel_reason(cause: BaseException | None) -> CancelReason | None:
-    """Return the reason that the cause of a cancellation means."""
+    """Return the `CancelReason` for the exception that caused a cancellation."""
     if cause is None:
         return None
     if isinstance(cause, TaskTimeoutError):
@@ -101,7 +101,7 @@ class RunningTask(Protocol):
 
 
 class Home(Protocol):
-    """The server that runs an attempt, as far as `TaskContext` needs it."""
+    """Interface of the server that runs an attempt, for `TaskContext`."""
 
     task_state: Any
     loop: asyncio.AbstractEventLoop

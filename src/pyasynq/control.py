@@ -123,9 +123,8 @@ Control: TypeAlias = Snooze | Retry | Archive | Cancel | ControlFlow
 def is_control(error: BaseException) -> bool:
     """Return whether an error controls the fate of its task instead of reporting a failure.
 
-    Middleware and hooks use it.
-
-    That is so for `Snooze`, `Retry`, `Archive` and `Cancel`, and for Asynq's `SkipRetry` and `RevokeTask`.
+    These are `Snooze`, `Retry`, `Archive` and `Cancel`, and Asynq's `SkipRetry` and `RevokeTask`. For
+    middleware and hooks.
     """
     return isinstance(error, ControlFlow | SkipRetry | RevokeTask)
 

@@ -22,7 +22,7 @@ class Dependency(NamedTuple):
 
     Attributes:
         provider: the function that makes it.
-        per: how long it lives.
+        per: its lifetime: `"attempt"` or `"worker"`.
     """
 
     provider: Callable[..., Any]
@@ -54,7 +54,7 @@ def depends(provider: Callable[..., _T], *, per: Life = "attempt") -> _T: ...
 
 
 def depends(provider: Callable[..., Any], *, per: Life = "attempt") -> Any:
-    """Make the default of a parameter that workers fill: see the example of the module.
+    """Declare a handler's parameter as a dependency, which the worker passes; see the module's example.
 
     The parameter does not belong to the payload. Type checkers see the type that the provider makes.
 
@@ -65,7 +65,7 @@ def depends(provider: Callable[..., Any], *, per: Life = "attempt") -> Any:
             in each worker process, at its first use, and to close it when the worker ends.
 
     Raises:
-        InvalidOptionError: for a provider that cannot be called, or another life.
+        InvalidOptionError: for a provider that cannot be called, or another value of `per`.
     """
     if not callable(provider):
         raise InvalidOptionError("provider", type(provider), "must be a function")

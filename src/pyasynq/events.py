@@ -207,7 +207,7 @@ class AggregationFailed(NamedTuple):
 
 
 class AggregationLost(NamedTuple):
-    """Tasks were put back into their group during their aggregation, which had no effect."""
+    """An aggregation had no effect: its tasks were put back into their group before it ended."""
 
     queue: str
     group: str
@@ -230,7 +230,7 @@ class SetsReclaimed(NamedTuple):
 
 
 class RoundFinished(NamedTuple):
-    """A service of the server has finished one round of its work.
+    """A background service has finished one round, an iteration of its loop.
 
     Attributes:
         node: the cluster node that the round was for; empty if it was for all of Redis.

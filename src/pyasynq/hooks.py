@@ -64,7 +64,7 @@ class Hooks:
 
     @property
     def watch_attempts(self) -> bool:
-        """Whether any hook is called for ends of attempts."""
+        """Whether any hook is registered for the ends of attempts."""
         return bool(self.error or self.retry or self.archived or self.success)
 
 

@@ -139,7 +139,7 @@ class Mux:
         return function
 
     def route(self, task_type: str) -> Route:
-        """Return how to run tasks of this type; a missing handler raises `HandlerNotFoundError`."""
+        """Return the route of this type; without a handler, the route raises `HandlerNotFoundError`."""
         route = self._found.get(task_type)
         if route is not None:
             return route

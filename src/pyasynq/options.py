@@ -151,7 +151,7 @@ _NOTHING_MORE: Final = DEFAULT_SETTINGS[_PLAIN_FIELDS:]
 
 
 def merge_options(*layers: Mapping[str, object]) -> EnqueueOptions:
-    """Merge the layers; later ones override earlier ones, option by option."""
+    """Merge mappings of options; later ones override earlier ones, option by option."""
     merged: dict[str, object] = {}
     for layer in layers:
         headers = merged.get("headers"), layer.get("headers")

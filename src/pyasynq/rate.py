@@ -120,9 +120,9 @@ class Semaphore:
         return taken
 
     async def release(self, *, task_id: str | None = None) -> None:
-        """Give the token back.
+        """Release the task's token.
 
-        An attempt that has lost its lease does not give back the token of the attempt after it.
+        An attempt that has lost its lease does not release the token of the attempt after it.
 
         Raises:
             SemaphoreNotHeldError: when the task does not hold a token any more, or another attempt at it

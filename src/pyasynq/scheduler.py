@@ -189,7 +189,7 @@ class Scheduler(Runnable):
             self._heartbeat.wake()
 
     async def start(self) -> None:
-        """Begin to fire, and return.
+        """Start to fire ticks, and return.
 
         Raises:
             SchedulerStateError: when the scheduler was started before.

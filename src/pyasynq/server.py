@@ -143,7 +143,7 @@ class Server:
         return 0 if self._engine is None else self._engine.unwritten
 
     async def start(self, handler: RouterSource | Router | Handler) -> None:
-        """Start to work, and return.
+        """Start to process tasks, and return.
 
         Args:
             handler: a `Mux`, an `App`, or one function that takes each `Task`.

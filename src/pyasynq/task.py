@@ -205,7 +205,7 @@ class TaskInfo:
 
     @property
     def is_enqueued(self) -> bool:
-        """Whether the call that returned this added the task."""
+        """Whether the enqueue call that returned this description added the task as a new one."""
         return self.enqueue_status is EnqueueStatus.ENQUEUED
 
 

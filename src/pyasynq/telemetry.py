@@ -81,8 +81,8 @@ class AttemptCounts:
         timed_out: attempts that reached their timeout or deadline; they are among the failed ones too.
         recovered: tasks that were put back because their worker crashed.
         poisoned: tasks that were archived because their workers crashed.
-        run: how long attempts ran. Minutes keep the sum alone: then no duration is in any bucket.
-        wait: how long their tasks were pending before, as far as that is known; as `run`.
+        run: durations of the attempts. At a step of one minute only their sum is kept, and all buckets are 0.
+        wait: times for which their tasks were pending before the attempts, if known; kept like `run`.
     """
 
     succeeded: int = 0

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 def blocking_middleware(middleware: ClientMiddleware) -> sync.client.ClientMiddleware:
     """Convert asyncio client middleware for the blocking client.
 
-    Middleware that only looks at the task and awaits `call_next` never really waits, so it needs no event
-    loop. One that waits for something else cannot be used by `enqueue_sync`, which then raises
-    `ConfigurationError`.
+    Middleware that awaits only `call_next` never suspends, so it needs no event loop. For middleware that
+    awaits anything else, `enqueue_sync` raises `ConfigurationError`.
     """
 
     def call(task: Task, call_next: sync.client.CallNext) -> TaskInfo:

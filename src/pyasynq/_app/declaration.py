@@ -34,16 +34,16 @@ class UnknownAnnotationError(ConfigurationError):
 
 
 class Declaration:
-    """A handler as it was declared.
+    """A declared handler: its task type, function, codecs and rules.
 
-    Annotations are compiled at the declaration. Where they name something that the module defines only
-    further down, that happens at the first use instead.
+    Its annotations are compiled into codecs at the declaration. If an annotation names something that the
+    module defines only later, it is compiled at the first use.
 
     Args:
         function: the handler.
         name: the task type, or None for one made of module and function name.
-        rules: the handler's own.
-        middleware: around this handler alone, the first one outermost.
+        rules: rules of this handler, such as `retry_delay`.
+        middleware: middleware around this handler alone, the first one outermost.
         codecs: converters of types that the app has given codecs.
 
     Raises:
@@ -80,7 +80,7 @@ class Declaration:
 
     @property
     def place(self) -> str:
-        """Where the function was defined, for errors that name two of them."""
+        """Name, file and line of the function, for errors about two handlers of one type."""
         function = _unwrap_partial(self.function)
         code = getattr(function, "__code__", None)
         name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
@@ -133,9 +133,9 @@ class Declaration:
 
 
 class TypedCall(Task, Generic[_P, _R]):
-    """A task that is a call of a typed task, and can decode its arguments.
+    """A `Task` made by a typed task (`deliver.task(...)`), which can decode its arguments.
 
-    Typed tasks make them (`deliver.task(...)`), and hand them to their aggregators and middleware.
+    Aggregators and middleware of a typed task get its tasks in this form.
     """
 
     __slots__ = ("_declaration",)

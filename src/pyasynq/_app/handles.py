@@ -42,7 +42,7 @@ class Waiting(Protocol):
 
 
 class Acting(Waiting, Protocol):
-    """Interface of the app for task handles: it waits for tasks, and opens inspectors."""
+    """Interface of the app through which a task handle waits for tasks and opens inspectors."""
 
     def _open_inspector(self) -> Inspector:
         """Return the app's inspector."""
@@ -75,7 +75,9 @@ class _Handle(Generic[_R_co]):
 
 
 class TaskHandle(_Handle[_R_co]):
-    """A task by its id; `_R_co` is what its handler returns.
+    """Handle of a task: waits for its end, reads its result, and acts on it.
+
+    `_R_co` is the type that the task's handler returns.
 
     Attributes:
         id: the task's id, unique within its queue.
@@ -117,9 +119,9 @@ class TaskHandle(_Handle[_R_co]):
         return (await self.info()).progress
 
     async def cancel(self, outcome: CancelOutcome = "retry", *, wait: Duration = 0.0) -> CancelResult:
-        """Cancel the attempt that runs now, and return what is known of that; see `Inspector.cancel`.
+        """Cancel the running attempt; return the state of the request; see `Inspector.cancel`.
 
-        A task that waits is left alone: `delete` removes it.
+        A task that is not running is left unchanged: `delete` removes it.
 
         Args:
             outcome: what to do with the task.
@@ -165,7 +167,7 @@ class TaskHandle(_Handle[_R_co]):
 
 
 class BlockingTaskHandle(_Handle[_R_co]):
-    """A task by its id, for threads: the blocking counterpart of `TaskHandle`.
+    """Handle of a task for threads: the blocking counterpart of `TaskHandle`.
 
     Attributes:
         id: the task's id, unique within its queue.
@@ -215,7 +217,7 @@ class BlockingTaskHandle(_Handle[_R_co]):
 
 
 class _Enqueued:
-    """Mixin with the description of a task that this process has enqueued."""
+    """Mixin of handles: the description of the task that this process has just enqueued."""
 
     def __init__(self, info: TaskInfo) -> None:
         self.enqueued = info

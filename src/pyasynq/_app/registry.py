@@ -51,7 +51,7 @@ class Registry:
     def add(
         self, sender: TaskSender, declaration: Declaration, options: EnqueueOptions
     ) -> TypedTask[..., Any]:
-        """Make a typed task of a declaration.
+        """Register a declaration by its task type, and return its typed task.
 
         Raises:
             ConfigurationError: when its type is taken.
@@ -81,7 +81,7 @@ class Registry:
         self.aggregators[pattern] = declare_aggregator(pattern, function, rule, max_payload)
 
     def use(self, middleware: Middleware) -> None:
-        """Add middleware as the innermost one.
+        """Add middleware around all handlers, inside the middleware added before.
 
         Raises:
             ConfigurationError: when it is not a coroutine function.
@@ -91,7 +91,7 @@ class Registry:
         self._routes.clear()
 
     def use_for(self, declaration: Declaration, middleware: Middleware) -> None:
-        """Add middleware as the innermost one of a single task."""
+        """Add middleware to a single task type, inside the middleware that it has."""
         declaration.middleware = (*declaration.middleware, middleware)
         self._routes.pop(declaration.type, None)
 

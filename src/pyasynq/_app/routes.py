@@ -34,8 +34,8 @@ def route_of(declaration: Declaration, providers: Providers, program: Program | 
 
     Args:
         declaration: the task.
-        providers: make its dependencies.
-        program: what child processes run for it; without it they are run in this process.
+        providers: make the dependencies of its handler.
+        program: the handler as child processes find it; None runs the handler in this process.
     """
     here = _route_here(declaration, providers)
     if program is None:

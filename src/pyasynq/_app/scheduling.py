@@ -44,12 +44,12 @@ class DeclaredSchedule:
     misfire: Misfire
 
     def register(self, scheduler: Scheduler) -> None:
-        """Register it. Raises what making the task raises."""
+        """Register the task with a scheduler. Raises what making the task raises."""
         scheduler.register(self.spec, self.make_task(), misfire=self.misfire)
 
 
 def schedule_task(spec: str, task: Task, misfire: Misfire) -> DeclaredSchedule:
-    """Return the schedule of a finished task.
+    """Return the schedule of a `Task` whose payload is already encoded.
 
     Raises:
         CronError: for an expression that cannot be read.
@@ -60,7 +60,7 @@ def schedule_task(spec: str, task: Task, misfire: Misfire) -> DeclaredSchedule:
 
 
 def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> DeclaredSchedule:
-    """Return the schedule of calls without arguments.
+    """Return the schedule of a typed task, which is called without arguments at each tick.
 
     Raises:
         CronError: for an expression that cannot be read.
@@ -134,8 +134,8 @@ class Scheduling(Sending):
     ) -> CronDecorator:
         """Enqueue a handler periodically: `@app.cron("*/5 * * * *")`, above `@app.task` or instead of it.
 
-        It may be used several times on one handler. Schedulers do it: `pyasynq scheduler`, or
-        `pyasynq worker --with-scheduler`.
+        It may be used several times on one handler. Only a running scheduler enqueues:
+        `pyasynq scheduler`, or `pyasynq worker --with-scheduler`.
 
         Args:
             spec: five fields, or `@every 1h30m`, `@daily` and so on; see `Scheduler.register`.

@@ -40,7 +40,7 @@ REDIS_URL_VARIABLE = "PYASYNQ_REDIS_URL"
 
 
 class Destination(Protocol):
-    """Redis and clock of an app under test."""
+    """Interface to the test kit: opens clients with the Redis and clock of an app under test."""
 
     url: str
     clock: Clock

@@ -48,7 +48,7 @@ _Made = TypeVar("_Made", bound="Task | Awaitable[Task | None] | None")
 
 
 class TaskSender(Acting, Protocol):
-    """The app, as typed tasks use it to enqueue."""
+    """Interface of the app through which typed tasks enqueue."""
 
     url: str
     """Redis' URL; reading it raises `ConfigurationError` if none is configured."""

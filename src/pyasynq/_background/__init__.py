@@ -1,1 +1,1 @@
-"""Background services: rounds and rests, time limits, signals, and the shutdown watchdog."""
+"""Background services (loops of work and pauses), time limits, signals, and the shutdown watchdog."""

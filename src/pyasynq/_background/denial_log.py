@@ -25,10 +25,11 @@ _QUIET_SECONDS: Final = 15.0
 
 
 class DenialLog:
-    """Detects that the Redis user lacks a right, and that it has it again. Used by the event loop only.
+    """Detects that Redis denies the user a right (ACL), and when the right is granted again.
 
-    A finished round does not prove that the right is back: some rounds make no call. The denial is over when
-    no call was denied for longer than a service rests after a failure.
+    Used by the event loop only. A finished round of a service does not prove that the right is granted, since
+    some rounds make no call. The denial is over when no call was denied for longer than the pause of a
+    service after a failure.
 
     Args:
         events: events of the worker or scheduler.
@@ -51,7 +52,7 @@ class DenialLog:
         """Services that had a call denied."""
 
     def take(self, service: str, error: RedisPermissionError, consequence: str) -> None:
-        """Record a denied call; warn if it is news. `consequence` ends the warning."""
+        """Record a denied call; warn unless this denial was reported. `consequence` ends the warning."""
         now, reason = time.monotonic(), visible(error)
         if self._stop_listening is None:
             self._stop_listening = self._events.subscribe(RoundFinished, self._on_round_finished)

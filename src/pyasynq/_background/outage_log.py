@@ -33,7 +33,7 @@ _WRITES_KEPT_OUTCOMES: Final = "syncer"
 
 
 class OutageLog:
-    """Detects that Redis is away, and that it is back. Used by the event loop only.
+    """Detects that Redis cannot be reached, and that it can again. Used by the event loop only.
 
     Outside an outage it subscribes to no events, so it costs nothing.
 
@@ -194,7 +194,7 @@ class OutageLogs:
 
 
 def describe_reason(error: BaseException, address: str) -> str:
-    """Return why Redis is away, without its address, which is in the line already."""
+    """Return why Redis cannot be reached, without its address, which is in the line already."""
     cause: str | None = getattr(error, "cause", None)
     if cause is not None:
         return visible(cause).rstrip(".")

@@ -24,11 +24,11 @@ class RedisTime:
         self._ahead = clock.now().timestamp - clock.monotonic()
 
     def learn(self, redis_now: Instant) -> None:
-        """Correct the estimate by the time in a reply that has just arrived."""
+        """Correct the estimate by Redis' time in a reply that has just arrived."""
         self._ahead = redis_now.timestamp - self._clock.monotonic()
 
     def timestamp(self, monotonic: float) -> float:
-        """Return the estimated Unix time in seconds at a monotonic time of the present.
+        """Return the estimated Unix time in seconds that corresponds to a recent monotonic time.
 
         A test's clock answers instead if there is one.
         """
@@ -36,7 +36,7 @@ class RedisTime:
         return monotonic + self._ahead if given is None else given.timestamp
 
     def now(self) -> Instant:
-        """Return the estimated present; a test's clock answers instead if there is one."""
+        """Return the estimated current time of Redis; a test's clock answers instead if there is one."""
         given = self._clock.redis_now()
         if given is not None:
             return given

@@ -7,7 +7,7 @@ import math
 
 
 class Rest:
-    """An interruptible sleep. A wake-up without a sleeper ends the next sleep at once; each ends only one."""
+    """An interruptible sleep. A wake-up while nothing sleeps ends the next sleep at once, and no other."""
 
     __slots__ = ("_is_woken", "_sleeper")
 

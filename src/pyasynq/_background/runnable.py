@@ -39,15 +39,15 @@ class Runnable:
         self._has_started = False
 
     async def start(self) -> None:
-        """Begin, and return."""
+        """Start the work, and return."""
         raise NotImplementedError
 
     async def stop(self) -> None:
-        """Begin nothing new."""
+        """Begin no new work; work in progress continues."""
         raise NotImplementedError
 
     async def shutdown(self) -> None:
-        """Finish, and close."""
+        """Finish the work in progress, and close the connections."""
         raise NotImplementedError
 
     async def run(self, *, signals: bool = True) -> int:

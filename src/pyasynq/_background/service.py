@@ -1,4 +1,4 @@
-"""Base class of all background services: enter once, work in rounds, leave once."""
+"""Base class of all background services: `enter` once, call `round` in a loop, `leave` once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ async def stop_services(services: list[Service], seconds: Callable[[], float], *
 
 
 class Service:
-    """A background part of a server. A subclass writes `round`, and `enter`, `leave`, `interrupt` if needed.
+    """A background loop of a server, in an asyncio task; one iteration is a round, followed by a pause.
+
+    A subclass overrides `round`, and `enter`, `leave`, `interrupt` if needed.
 
     `start` and `stop` are idempotent, also when several tasks stop it at the same time. A stopped service can
     be started again. All of it belongs to one event loop.
@@ -58,10 +60,10 @@ class Service:
         self._closing = False
 
     async def enter(self) -> None:
-        """Prepare the first round. Its exceptions propagate from `start`."""
+        """Prepare the first round. Exceptions of this method propagate from `start`."""
 
     async def round(self) -> float:
-        """Do one piece of work; return the seconds to pause after it."""
+        """Do one iteration of the service's work; return the seconds to pause before the next one."""
         raise NotImplementedError
 
     async def leave(self) -> None:
@@ -93,7 +95,7 @@ class Service:
         self.wake()
 
     async def start(self) -> None:
-        """Enter and begin the rounds; do nothing if the service is running."""
+        """Call `enter`, then start the task that repeats `round`; do nothing if the service is running."""
         if self._task is not None:
             return
         self._closing = False
@@ -111,11 +113,12 @@ class Service:
             raise
 
     async def stop(self, limit: float = math.inf) -> bool:
-        """Wake the service if it sleeps between rounds, let its round finish, and call `leave`.
+        """End the service's pause, let its current round finish, and call `leave`.
 
-        If that takes longer than `limit` or `stop_limit` seconds, it is cancelled, with a `ShutdownHung`
-        event; if it ignores the cancellation, it is left running. An error of `leave` becomes a `LeaveFailed`
-        event. The stop goes on if the caller is cancelled. Returns whether the service ended in time.
+        If that takes longer than `limit` or `stop_limit` seconds, the service's task is cancelled, with a
+        `ShutdownHung` event; if it ignores the cancellation, it is left running. An error of `leave` becomes
+        a `LeaveFailed` event. The stop continues if the caller is cancelled. Returns whether the service
+        ended in time.
         """
         task = self._task
         if task is None:

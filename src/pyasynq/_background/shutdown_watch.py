@@ -32,8 +32,8 @@ class ShutdownWatch:
     Args:
         events: receive the reports of what hangs.
         limit: seconds that a shutdown may take.
-        margin: seconds after the limit at which its steps are given up.
-        exit_margin: seconds after the limit at which the process ends, if it is ours.
+        margin: seconds after the limit at which the steps of the shutdown are given up.
+        exit_margin: seconds after the limit at which the process ends, if the server owns the process.
         put_back: called from a thread with the exit code before the process ends; puts tasks back.
 
     Attributes:

@@ -20,7 +20,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Stoppable(Protocol):
-    """The reactions of a server to signals; both are safe in a signal handler."""
+    """Interface of a server to signals; both methods are safe in a signal handler."""
 
     def request_shutdown(self) -> None:
         """Shut down in good order."""

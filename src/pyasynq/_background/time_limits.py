@@ -26,7 +26,7 @@ class TimeLeft:
 
     Args:
         seconds: seconds from now to the limit.
-        least: smallest result, also after the limit.
+        least: smallest number of seconds returned, also after the limit.
     """
 
     def __init__(self, seconds: float, least: float = _LEAST_SECONDS) -> None:

@@ -169,7 +169,7 @@ def _parse_fields(text: str, rest: str, zone: tzinfo) -> Schedule:
 
 
 class _Values(NamedTuple):
-    """The values of a field; starred if an item is `*` or `?` without a step."""
+    """The values of a field; `starred` is set if an item is `*` or `?` without a step."""
 
     values: frozenset[int]
     starred: bool

@@ -27,7 +27,7 @@ _PROGRAMS_ON_PATH = ("valkey-server", "redis-server")
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A server program that is known to run here."""
+    """A Valkey or Redis server program that was run to learn its version."""
 
     path: Path
     name: str

@@ -52,7 +52,7 @@ class DataFolder:
 
 
 def rests(seconds: float) -> Iterator[None]:
-    """Yield at once, and again after growing sleeps of 2 to 50 ms, until *seconds* are over."""
+    """Pace a polling loop: yield at once, then after growing sleeps of 2 to 50 ms, for *seconds* at most."""
     deadline = time.monotonic() + seconds
     rest = 0.002
     yield
@@ -92,7 +92,7 @@ def is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def enter(folder: DataFolder, seconds: float) -> int:
-    """Become a user of the folder: create or check it, and take the shared lock of its marker."""
+    """Become a user of the folder: create or check it, and take the shared lock of its marker file."""
     for _ in rests(seconds):
         try:
             descriptor = _open_marker(folder)
@@ -117,7 +117,7 @@ def enter(folder: DataFolder, seconds: float) -> int:
 
 
 def leave(folder: DataFolder, descriptor: int, seconds: float) -> bool:
-    """Release the shared lock; the last user waits until the guardian and its server are gone."""
+    """Release the shared lock; the last user waits until the guardian and its server have ended."""
     # A lock belongs to the open file, which forked children share: closing leaves them theirs, unlocking
     # would not. So a separate descriptor tests whether others are left.
     try:

@@ -56,7 +56,7 @@ def _ask(socket_path: str, password: str | None, command: str) -> bytes:
 
 
 def is_ready(socket_path: str, password: str | None) -> bool:
-    """Return whether a server answers there and has loaded its data."""
+    """Return whether a server answers on a unix socket and has loaded its data."""
     try:
         return _ask(socket_path, password, "PING") == b"+PONG"
     except OSError:
@@ -64,7 +64,7 @@ def is_ready(socket_path: str, password: str | None) -> bool:
 
 
 def main() -> None:
-    """Run the guardian: leave the caller's process tree, read its order, and stay until the server ends."""
+    """Run the guardian: leave the caller's process tree, read the options, wait for the server's end."""
     order = json.load(sys.stdin)
     # A grandchild of the caller need not be reaped by the caller.
     if os.fork():

@@ -44,7 +44,7 @@ class RunningServer:
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """The user's settings for starting."""
+    """The user's settings for starting an embedded server."""
 
     port: int | None
     binary: str | os.PathLike[str] | None
@@ -97,7 +97,7 @@ def _check_port(folder: DataFolder, running: RunningServer, wanted: int | None) 
 
 
 def _start(folder: DataFolder, options: StartOptions) -> RunningServer | None:
-    """Run a guardian and wait for its answer; None if another one was quicker."""
+    """Run a guardian and wait for its answer; None if another process has started the server meanwhile."""
     binary = find_server_binary(options.binary)
     port = _free_port() if options.port == 0 else options.port
     order = _order(folder, binary, port=port, seconds=options.seconds)

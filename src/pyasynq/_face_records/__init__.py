@@ -1,1 +1,1 @@
-"""Records for command line, dashboard and API: their fields, and functions that build them from results."""
+"""Output records of command line, dashboard and API: their fields, and functions that build them."""

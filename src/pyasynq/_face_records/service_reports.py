@@ -1,4 +1,4 @@
-"""Records of what the instances of the task service report: requests to hosts, commands, and doors."""
+"""Records of task service reports: requests to hosts, commands, and doors (listeners for other protocols)."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _describe_exchange(one: FailedExchange) -> dict[str, Any]:
 
 
 def _describe_headers(headers: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
-    """Return headers in their order; a name may be there twice."""
+    """Return HTTP headers in their order; a name may occur twice."""
     return [{"name": name, "value": value} for name, value in headers]
 
 

@@ -1,4 +1,4 @@
-"""Records of waits, durations and marks."""
+"""Records of wait times, durations and marks (chart annotations)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SERIES: Final = View(
 
 
 def describe_series(found: Iterable[AttemptSeries]) -> list[Record]:
-    """Return a record for each queue and type, that with the most attempts first."""
+    """Return a record for each queue and task type, ordered by number of attempts, the highest first."""
     totals: dict[tuple[str, str], AttemptCounts] = defaultdict(AttemptCounts)
     for series in found:
         totals[series.queue, series.type] += series.total

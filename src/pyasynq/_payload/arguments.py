@@ -251,7 +251,7 @@ class ArgumentsCodec:
         return values
 
     def _learn(self, shape: _Shape, values: dict[str, Json]) -> list[_Conversion]:
-        """Return the conversions for payloads of a shape; raise if the shape does not fit the parameters."""
+        """Return and cache the converters for payloads of a shape; raise if its names do not fit."""
         if values.keys() != self._parameters:
             self._check_names(values)
         conversions = [

@@ -28,7 +28,7 @@ class AmbiguousUnionError(Exception):
 
 
 def union_of(members: Sequence[Converter]) -> Converter:
-    """Return the converter of a union: the value's type chooses on the way out, the JSON's kind coming in.
+    """Return the converter of a union: encodes by the value's type, decodes by the kind of JSON.
 
     Raises:
         AmbiguousUnionError: for members that JSON cannot tell apart.

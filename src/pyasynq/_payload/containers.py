@@ -106,7 +106,7 @@ def _array(item: Converter, **keywords: Any) -> Describe:
 
 
 def collection_of(item: Converter, kind: str, accepted: type) -> Converter:
-    """Return the converter of `Sequence[item]` and the like: any that is accepted goes in, a list comes out.
+    """Return the converter of `Sequence[item]` and the like: encodes any such collection, decodes a list.
 
     Sets are written in a fixed order. Text, bytes and mappings are refused.
     """

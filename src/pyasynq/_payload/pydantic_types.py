@@ -177,7 +177,7 @@ def _adapter_schema(adapter: Any, ref_template: str) -> Schema:
 
 
 def _find_changed(before: Any, after: Any) -> str:
-    """Return the names of the fields that differ, for a message."""
+    """Return the names of the fields that a round trip changed, for a message."""
     names = [name for name in _list_fields(type(before)) if getattr(before, name) != getattr(after, name)]
     return (
         f": {', '.join(map(repr, names))} would differ"
@@ -190,7 +190,7 @@ def has_constraints(annotation: Any) -> bool:
     """Return whether an `Annotated` type has metadata that pydantic is to enforce.
 
     Raises:
-        LossyTypeError: for metadata that nothing here would heed.
+        LossyTypeError: for metadata that would have no effect.
     """
     found = [one for one in annotation.__metadata__ if _is_check(one)]
     for one in found:
@@ -212,7 +212,7 @@ def _is_check(metadata: Any) -> bool:
 
 
 def _attributes_set(metadata: Any) -> frozenset[str]:
-    """Return the arguments that a `Field(...)` was given; none for anything else."""
+    """Return the names of the arguments that a pydantic `Field(...)` was given; none for other metadata."""
     return frozenset(getattr(metadata, "_attributes_set", ()))
 
 
@@ -282,7 +282,7 @@ def _list_fields(kind: Any) -> Mapping[str, Any]:
 
 
 def _check_fields(kind: Any, seen: set[Any]) -> None:
-    """Refuse a model with a field that does not come back; look into the types of its fields too."""
+    """Refuse a model with a field that a round trip loses; check the models in its fields too."""
     if kind in seen:
         return
     seen.add(kind)

@@ -19,7 +19,7 @@ _KEYWORDS: Final[Schema] = {"writeOnly": True, "format": "password"}
 
 
 def secret_of(inner: Converter) -> Converter:
-    """Return the converter of `Secret[inner]`. Its errors give no place inside the value."""
+    """Return the converter of `Secret[inner]`. Its errors name no position inside the value."""
     name = f"Secret[{inner.name}]"
 
     def accepts(value: object) -> bool:

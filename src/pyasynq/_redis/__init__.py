@@ -7,7 +7,7 @@ module without I/O: `exchange` for one server, `cluster.routes` for a cluster, `
 
 What a driver promises:
 
-- A *round* is the set of calls that a batch makes at the same time. It is one pipeline to each node.
+- A *round* is the set of calls that a batch makes at the same time: one pipeline to each node.
 - A round ends within the driver's timeout, which includes connecting, moving to another node and resending.
 - An error belongs to its own plan. It is raised at the plan's `yield`; the rest of the batch goes on.
 - A call that did not run is resent until the timeout: its script is missing, the server is loading

@@ -62,7 +62,7 @@ class DriverBase:
 
     @property
     def places(self) -> list[Place]:
-        """A place on each server that has keys: one for each known primary of a cluster."""
+        """Routing targets, one for each server that has keys: each known primary of a cluster."""
         return [*get_cluster_map(self.target).get_primary_slots()] if self.target.is_cluster else [None]
 
     def name_place(self, place: Place) -> str:

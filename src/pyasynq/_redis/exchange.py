@@ -41,7 +41,7 @@ _SHORTEST_STEP: Final = 0.001
 
 
 class Unsettled:
-    """The outcome of a call that has none yet."""
+    """Sentinel: the outcome of a call is not known yet."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -188,7 +188,7 @@ class Round:
         return True
 
     def _after_break(self, unanswered: list[int], received: Received) -> list[int]:
-        """Return which of the calls without a reply may be sent again."""
+        """Return which calls without a reply may be resent after a connection broke."""
         self._note_break(received)
         if not received.sent:
             return unanswered
@@ -287,7 +287,7 @@ class Round:
         return self._seconds_for_a_step()
 
     def _give_up(self, reason: PyasynqError | None = None) -> None:
-        """End the waiting calls: with the reason, unless they may have run."""
+        """End the waiting calls with the reason for the failure, or `ReplyLostError` if they may have run."""
         address = self._state.address
         for position in self._waiting:
             if position in self._replayed:

@@ -34,7 +34,7 @@ _LOOK_AGAIN: Final = 0.5
 
 
 class _Use:
-    """Place of an exchange in the queue for a connection."""
+    """Position of an exchange in the queue for a connection."""
 
     __slots__ = ("waiter",)
 

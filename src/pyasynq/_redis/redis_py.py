@@ -1,4 +1,4 @@
-"""redis-py's connections, with everything switched off that they do by themselves.
+"""redis-py's connections, without their automatic behaviour: handshake, retries and health checks.
 
 Name resolution, TCP and unix sockets are redis-py's, and for asyncio also sending and parsing. Login,
 retries, health checks, names and timeouts of whole rounds are ours. Besides its documented API we use
@@ -153,7 +153,7 @@ class _AsyncSilent:
 
 
 class _BlockingSilent:
-    """As `_AsyncSilent`; replies are parsed elsewhere."""
+    """Blocking counterpart of `_AsyncSilent`; `connection_blocking` parses the replies."""
 
     def on_connect(self) -> None:
         pass

@@ -40,7 +40,7 @@ def seek_replica(
 ) -> Generator[EnterFirst | EnterReplica | Send | Close, Any, tuple[Address | None, OpenAnswer]]:
     """Connect to a replica of a single server or of a primary under Sentinel, or to the server if it is one.
 
-    The replica that was used before comes first, then those that have received most.
+    The replica that was used before is tried first, then those with the highest replication offset.
 
     Returns:
         a pair: the address of the replica, or None if it is the target's own address; and None, or the error
@@ -87,7 +87,7 @@ def read_fields(info: bytes) -> dict[str, str]:
 
 
 def _list_replicas(facts: dict[str, str]) -> Iterator[Address]:
-    """Yield the addresses of the replicas that are online, those that have received most first."""
+    """Yield the addresses of the online replicas, the highest replication offset first."""
     found = []
     for name, text in facts.items():
         if name.startswith("slave") and name.removeprefix("slave").isdigit():

@@ -19,9 +19,9 @@ class Script:
 
     Attributes:
         name: folder and file, such as `"task/enqueue"`.
-        drains: it may run while Redis is at `maxmemory`: it makes room, keeps work going or only reads.
-        flagged: for Redis 7 and Valkey.
-        plain: for Redis 6.2.
+        drains: whether it may run while Redis is at `maxmemory`: it frees memory, settles or only reads.
+        flagged: form with the flags line, for Redis 7 and Valkey.
+        plain: form without the flags line, for Redis 6.2.
         only_reads: the script changes nothing, so it runs on a replica and for a user who may only read.
     """
 

@@ -52,7 +52,7 @@ class Send(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Step: wait. It has no answer."""
+    """Step: wait for some seconds. It has no answer."""
 
     seconds: float
 

@@ -28,7 +28,7 @@ class ThreadWaiter:
         self._lock.acquire()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for `wake`, for at most this long; return whether it came."""
+        """Wait for a call of `wake`, for at most `seconds`; return whether it was called."""
         return self._lock.acquire(timeout=seconds)
 
     def wake(self) -> None:

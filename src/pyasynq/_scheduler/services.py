@@ -70,7 +70,7 @@ class SchedulerParts:
 
 
 class Ticker(CallingService):
-    """Fires the due ticks, and rests until the next one.
+    """Fires the due ticks, and pauses until the next one.
 
     Args:
         parts: parts of the scheduler.
@@ -171,7 +171,7 @@ class DueForwarder(Service):
 
 
 class EntriesHeartbeat(CallingService):
-    """Publishes the entries for dashboards, learns what other schedulers fired, and cleans up."""
+    """Publishes the entries for dashboards, reads which ticks other schedulers fired, deletes old ticks."""
 
     name = "scheduler heartbeat"
 

@@ -1,4 +1,4 @@
-"""The timetable of an entry: which of its ticks to fire. Pure; it does no I/O."""
+"""The timetable of a scheduler entry: which of its ticks to fire. Pure; it does no I/O."""
 
 from __future__ import annotations
 
@@ -139,5 +139,5 @@ class Timetable:
 
 
 def _moment(seconds: int) -> datetime:
-    """Return a stored second as a time; one outside the calendar becomes the nearest inside."""
+    """Return a stored Unix second as a datetime; clamp it to 1970 and the latest datetime."""
     return datetime.fromtimestamp(min(max(seconds, 0), int(_LATEST.timestamp())), UTC)

@@ -95,7 +95,7 @@ def new_vector() -> list[int]:
 
 
 def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
-    """Return packed numbers: a bit for each of `size`, then what is not 0 as varints, the low bits first."""
+    """Pack numbers: a mask of `size` bits for those above 0, then these as varints, low bits first."""
     mask = 0
     body = bytearray()
     for at, number in enumerate(numbers):
@@ -113,8 +113,8 @@ def unpack_numbers(data: bytes, size: int, *, coarse: bool) -> list[int] | None:
     """Return the numbers of a record, or None for data that is not a record.
 
     Args:
-        data: mask and numbers.
-        size: how many numbers.
+        data: bit mask and varints, as from `pack_numbers`.
+        size: number of numbers.
         coarse: whether the histograms are closed, with one byte for each bucket.
     """
     width = (size + 7) // 8
@@ -178,6 +178,6 @@ def unpack_records(value: bytes, level: Level) -> Iterator[tuple[int, list[int]]
 
 
 def add_vectors(total: list[int], numbers: Iterable[int]) -> None:
-    """Add numbers to a vector, in place; a shorter one adds to its beginning."""
+    """Add numbers to a vector in place, position by position; `numbers` may be shorter than the vector."""
     for at, number in enumerate(numbers):
         total[at] += number

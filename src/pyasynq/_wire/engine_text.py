@@ -54,7 +54,7 @@ def encode_engine(
     blocked: float = 0.0,
     texts: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the text; queues without limits are left out, as are types that are unknown or too many.
+    """Return the text of the field; queues without limits are left out, and types if unknown or too many.
 
     `texts` has the team and the versions by name; empty ones are left out.
     """

@@ -139,7 +139,7 @@ class QueueKeys:
         return *waiting, self.archived, self.completed, self.groups, self.aggregation_sets
 
     def gone(self, operation: str) -> str:
-        """Return the key of the hash that keeps how to restore each task that an operation deleted."""
+        """Return the key of an operation's undo records: a hash with one for each task that it deleted."""
         return self.gone_prefix + operation
 
     def gone_task(self, operation: str, task_id: str) -> str:

@@ -160,9 +160,9 @@ class _Routing:
         self._must_pause |= redirected and self._redirects > _FREE_REDIRECTS
 
     def _learn(self) -> Generator[RoutingStep, Any, None]:
-        """Learn the slot map from some nodes at the same time.
+        """Learn the slot map from several nodes at the same time.
 
-        Ask the next ones if none of these knows it.
+        If none of them knows the map, ask the next nodes.
         """
         refusal: Exception | None = None
         for nodes in self._nodes.looks(self._state.monotonic()):

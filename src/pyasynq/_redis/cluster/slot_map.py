@@ -198,12 +198,12 @@ class ClusterMap:
             self.ask_last(self._told_by, now)
 
     def ask_last(self, nodes: Iterable[Address], now: float) -> None:
-        """Ask these nodes last for a while: they did not answer, or are cut off from the others."""
+        """Mark nodes as slow for a while, so that they are asked last: they are silent or cut off."""
         late = {node: until for node, until in self._late.items() if until > now}
         self._late = late | dict.fromkeys(nodes, now + _LATE_SECONDS)
 
     def is_late(self, node: Address, now: float) -> bool:
-        """Return whether a node is among those to ask last."""
+        """Return whether a node is marked as slow, so that it is asked last; see `ask_last`."""
         return self._late.get(node, now) > now
 
     def any_primary(self) -> Address | None:
@@ -212,10 +212,10 @@ class ClusterMap:
         return min(nodes, key=lambda node: self._late.get(node, 0.0), default=None)
 
     def looks(self, now: float) -> list[list[Address]]:
-        """Return groups of nodes to ask for the map: the nodes of a group together, one group after another.
+        """Return groups of nodes to ask for the slot map: the nodes of a group together, group after group.
 
-        The first group has nodes that should answer. Each group has a seed, as long as there are any left: a
-        seed's host name may lead to the cluster when all of its nodes have new addresses.
+        The first group has nodes that should answer. Each group has a seed (an address of the URL), if any
+        is left: its host name may lead to the cluster when all nodes have new addresses.
         """
         first = (self._asked_first,) if self._asked_first is not None else ()
         nodes = [node for node in dict.fromkeys((*first, *self._nodes)) if node not in self._seeds]
@@ -233,7 +233,7 @@ class ClusterMap:
 
 
 def _mix(nodes: list[Address], seeds: list[Address]) -> list[Address]:
-    """Put one seed after each two nodes."""
+    """Merge two lists: after each two nodes comes one seed."""
     groups = zip_longest(nodes[::2], nodes[1::2], seeds)
     return [node for group in groups for node in group if node is not None]
 

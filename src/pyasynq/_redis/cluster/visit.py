@@ -79,10 +79,7 @@ def _send_once(one: _NodeRound) -> Generator[SessionStep, Any, list[CallResult |
 
 
 class _NodeRound(Round):
-    """A round that ends where a single server would be asked again.
-
-    Another node may serve the slot by then.
-    """
+    """A round with one cluster node: calls that another node may serve by then are returned unsettled."""
 
     def __init__(
         self, wanted: Visit, calls: Sequence[PlainCall], session: RedisSession, state: DriverState

@@ -107,7 +107,7 @@ class PrimaryWatch:
         return None
 
     def suspects(self, primary: Address) -> bool:
-        """Return whether this is not the known primary."""
+        """Return whether a server is not the primary that the watch knows."""
         with self._lock:
             return self._known is None or self._known.primary != primary
 
@@ -130,7 +130,7 @@ class PrimaryWatch:
             self._silent = (*kept, *silent)
 
     def judge(self, named: Mapping[Address, Named]) -> tuple[Named | None, int]:
-        """Return the primary to believe, given the answers of Sentinels, and the number of changes so far."""
+        """Return the most credible primary in the answers of Sentinels, and the number of changes so far."""
         with self._lock:
             ranked = rank(named, self._known, len(self.sentinels()))
             return (ranked[0] if ranked else None), self._changes
@@ -185,7 +185,7 @@ def _watch(reference: weakref.ref[PrimaryWatch], over: ThreadWaiter) -> None:
 
 
 def _look(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -> None:
-    """Ask the Sentinels, and adopt the primary to believe.
+    """Ask the Sentinels for the primary, and adopt the most credible answer.
 
     All Sentinels that answered the last time are asked. One of the others is asked each time, at the end: a
     Sentinel that silently drops packets must not delay the news of the others.

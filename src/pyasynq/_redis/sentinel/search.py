@@ -136,7 +136,7 @@ def _read_epoch(fields: object = None) -> int | None:
 
 
 def rank(named: Mapping[Address, Named], known: Named | None, sentinels: int) -> list[Named]:
-    """Return the primaries to believe, the best one first.
+    """Return the credible primaries among those that Sentinels name, the best one first.
 
     The highest epoch wins, as among Sentinels. Lower ones are not believed: writes to such a server are
     lost. Where epochs are equal or unknown, the majority of Sentinels wins, then the known primary.
@@ -181,9 +181,9 @@ def find_primary(
     Sentinel that silently drops packets costs only its share.
 
     Args:
-        target: with the group.
+        target: the target; its `sentinels` is the group.
         sentinels: Sentinels in the order in which to ask them.
-        seconds: for all of it.
+        seconds: time limit of the whole search.
         known: the primary believed before.
         silent: Sentinels that did not answer the last time, at the end of `sentinels`. They are asked only if
             the others do not lead to a primary.
