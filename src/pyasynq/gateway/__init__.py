@@ -2,9 +2,9 @@
 
 `pyasynq service` runs it; `api.task_service` is the ASGI application.
 
-- `configurations/`: the file of the service and its task types; stored, followed, and applied to queues.
-- `leases/`: the protocol of workers elsewhere, as routes.
-- `auth/`: API keys of requests, or this machine alone.
+- `configurations/`: the service's file and its task types: stored in Redis, polled, and applied to queues.
+- `leases/`: routes by which remote workers, in any language, take tasks and settle them.
+- `auth/`: authentication of requests: by API keys, or by the loopback address.
 - `new_tasks.py`: how a task of a configured type is enqueued, by the API and by `pyasynq.sdk`.
 - `api/`: the HTTP API `/v1`: tasks, task types, probes; it mounts the routes of `leases/`.
 """

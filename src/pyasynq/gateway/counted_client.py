@@ -1,4 +1,4 @@
-"""Client of one instance, which passes on the trace of a request and counts the new tasks."""
+"""Client wrapper that adds the trace context of a request to new tasks, and counts them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _OUTCOMES: Final = {
 
 
 class CountedClient:
-    """Enqueues the tasks of all requests. It wraps a client whose middleware is that of the user alone.
+    """Wrapper of a `Client` that enqueues the tasks of all requests, with trace context and metrics.
 
-    Middleware of its own would make a coroutine for each task of a batch.
+    A client middleware would do the same, but would cost a coroutine for each task of a batch.
 
     Args:
         client: client of the instance; not closed here.
-        metrics: count new tasks by queue, type and outcome.
+        metrics: receive the number of new tasks by queue, type and outcome.
     """
 
     def __init__(self, client: Client, metrics: ServiceMetrics) -> None:

@@ -1,4 +1,4 @@
-"""Reports of an instance on what it knows alone, such as its workers, stored every few seconds."""
+"""Reports of state that only one instance knows, such as its workers: written to Redis every few seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Report = TypeVar("_Report")
 
 
 class ReportedTable(Protocol[_Report]):
-    """A table that knows which of its reports have changed."""
+    """Table of reports that tracks which of them have changed since they were last written."""
 
     def take_changed(self) -> list[_Report]:
         """Return the reports that have changed since the last call."""
@@ -33,14 +33,14 @@ class ReportedTable(Protocol[_Report]):
 
 
 class InstanceReports(Generic[_Report]):
-    """Stores the changed reports of a table, until it is closed. Belongs to one event loop.
+    """Writes the changed reports of a table to Redis at an interval. Belongs to one event loop.
 
     Args:
         name: name of the reports, for the log.
-        operator: reaches Redis.
+        operator: writes to Redis.
         table: table of the instance.
-        store: stores reports, and returns how many did not fit.
-        rest: seconds between two reports.
+        store: writes reports, and returns how many did not fit.
+        rest: seconds between two writes.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class InstanceReports(Generic[_Report]):
         self._has_failed = False
 
     def start(self) -> None:
-        """Begin to report. Idempotent."""
+        """Begin to write reports. Idempotent."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"pyasynq gateway {self._name}")
 
     async def close(self) -> None:
-        """Report a last time, and end."""
+        """Write the changed reports a last time, and stop."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

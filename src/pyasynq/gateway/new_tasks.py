@@ -21,7 +21,7 @@ _TRIES: Final = 5
 
 
 def short_form_options(task_id: int | str) -> dict[str, Any]:
-    """Return the options of a task whose number the caller has chosen: an ended task with it is replaced."""
+    """Return the enqueue options for a chosen task id: an ended task with this id is replaced."""
     return {"task_id": str(task_id), "on_conflict": "replace_finished"}
 
 
@@ -38,10 +38,10 @@ def make_callback(configuration: TaskConfiguration) -> Callback:
 
 
 def check_params(configuration: TaskConfiguration, payload: bytes | None, *, is_json: bool) -> None:
-    """Compare a payload with the schema of its type.
+    """Validate a payload by the JSON Schema of its task type.
 
     Raises:
-        InvalidOptionError: it does not fit; the error names the place.
+        InvalidOptionError: the payload does not fit; the error names the field.
     """
     schema = configuration.params_schema
     if schema is None:
@@ -58,10 +58,12 @@ def check_params(configuration: TaskConfiguration, payload: bytes | None, *, is_
 async def enqueue_short(
     client: Client | CountedClient, operator: Operator, task: Task
 ) -> tuple[TaskInfo, bool]:
-    """Enqueue a task under its number, unless that task waits or runs; return it, and whether it is new.
+    """Enqueue a task with a chosen id, unless a task with this id waits or runs.
+
+    Return the new or existing task, and whether it existed already.
 
     Raises:
-        TaskIDConflictError: the earlier task keeps ending and coming back.
+        TaskIDConflictError: at each of several tries, the earlier task ended and another took its id.
         PyasynqError: as `Client.enqueue` does.
     """
     tries_left = _TRIES

@@ -55,7 +55,7 @@ def read_trace(scope: Scope) -> dict[str, str]:
 
 
 def with_trace(task: Task) -> Task:
-    """Return a task with the trace context of the request, unless it has one."""
+    """Return a copy of a task with the trace context of the request, unless the task has one already."""
     trace = _TRACE.get({})
     if not trace or any(name.lower() == "traceparent" for name in task.headers):
         return task

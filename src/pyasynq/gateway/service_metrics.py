@@ -45,7 +45,7 @@ class ServiceMetrics:
         self._store.add("pyasynq_service_acts_refused_total", (act, reason))
 
     def note_lapsed(self, event: TaskRecovered | LeaseLapsed) -> None:
-        """Count a task that is put back because its lease has ended."""
+        """Count a task that is pending again because its lease has expired."""
         self._store.add("pyasynq_service_leases_lapsed_total", (event.queue,))
 
     def note_delivery(self, host: str, status: str, seconds: float) -> None:
@@ -76,12 +76,12 @@ class ServiceMetrics:
         """Set the gauges.
 
         Args:
-            parked: requests that wait for tasks.
-            held: tasks that workers have leased through this process, and not settled through it.
-            listening: workers of each type of the kind `list`.
-            commands: commands that run.
-            throttled: whether each host has asked to be left alone.
-            door: the door of this process; None if it has none.
+            parked: number of requests that wait for tasks.
+            held: number of tasks that workers have leased and not yet settled, both through this process.
+            listening: number of workers of each type of the kind `list`.
+            commands: number of running commands.
+            throttled: whether each host has asked for a pause (429 or 503).
+            door: state of the Gearman server of this process; None if it has none.
         """
         self._store.set_gauges("pyasynq_service_parked_polls", {(): parked})
         self._store.set_gauges("pyasynq_service_leases_held", {(): held})
@@ -105,7 +105,7 @@ class ServiceMetrics:
             self._store.add("pyasynq_service_tasks_total", label, tasks)
 
     def samples(self) -> list[Samples]:
-        """Return all values."""
+        """Return all metrics with their values."""
         return self._store.samples()
 
     def take_rows(self) -> list[MetricRow]:

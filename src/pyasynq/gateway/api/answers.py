@@ -20,7 +20,7 @@ class AcceptedTask(msgspec.Struct):
 
 
 class EndedTask(msgspec.Struct):
-    """The end of a task, with its result or its error; or that it has not ended yet."""
+    """Result or error of a task that has ended, or `ended: false` for a task that has not."""
 
     queue: str
     id: str
@@ -116,7 +116,7 @@ class StoredTaskTypes(msgspec.Struct):
 
 
 class FormerTaskType(msgspec.Struct):
-    """Version of a task type: author, time and content."""
+    """One version of a task type: its author, its time and its content."""
 
     version: int
     at: Annotated[datetime, Meta(tz=True, description="Null if it is not known.")] | None

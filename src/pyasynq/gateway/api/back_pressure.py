@@ -31,7 +31,7 @@ class _Reading:
 class BackPressure:
     """Refuses tasks of types that have too many waiting ones. Belongs to one event loop.
 
-    The number is read from Redis once a second and type, and only for types with `max_pending`. In between,
+    The number is read from Redis once a second for each type that has `max_pending`. In between,
     an instance counts the tasks that it admits itself. So the tasks that other instances admit within a
     second may exceed the limit.
 

@@ -21,7 +21,10 @@ _Params = Annotated[msgspec.Raw, Meta(description="Any JSON, stored as it is sen
 
 
 def _make_empty() -> msgspec.Raw:
-    """Return the default of missing params: the schema of a struct cannot have raw JSON as a default."""
+    """Return an empty JSON object, the default of missing params.
+
+    It is a function because msgspec cannot describe raw JSON as a default in a schema.
+    """
     return msgspec.Raw(b"{}")
 
 
@@ -85,7 +88,7 @@ class ShortTask(Body):
 
 
 class GoShortTask(Body):
-    """A `ShortTask` as Go writes a struct without tags."""
+    """A `ShortTask` with the capitalised field names that Go writes for a struct without JSON tags."""
 
     task_id: _Number | _Text = msgspec.field(name="TaskID")
     task_name: _Type = msgspec.field(name="TaskName")

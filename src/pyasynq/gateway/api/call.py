@@ -1,4 +1,4 @@
-"""One request to the task service: its key, its names and its body; and the parts that handlers use."""
+"""Request to the task service: its API key, path names and body, and the objects that handlers share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LARGEST_BODY: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """The parts of one instance that handlers use."""
+    """Objects of one service instance that all request handlers share."""
 
     client: CountedClient
     operator: Operator
@@ -55,7 +55,7 @@ class ServiceParts:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRoute:
-    """A row of the table of routes."""
+    """Route of the HTTP API: method, path, required scopes, handler and description."""
 
     method: str
     path: str
@@ -67,7 +67,7 @@ class ServiceRoute:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCall:
-    """An admitted request."""
+    """Request that was authenticated, with the names in its path and the shared objects of the instance."""
 
     request: Request
     key: ServiceKey
@@ -79,19 +79,19 @@ class ServiceCall:
 
     @property
     def operator(self) -> Operator:
-        """The operator of the key: it checks its permissions, and the audit names it."""
+        """Operator that checks the permissions of the API key, and names the key in the audit."""
         return self.parts.operator.for_user(self.key.user)
 
     async def content(self, largest: int = _LARGEST_BODY) -> bytes:
-        """Return the body. Raises `ProblemError` if it is too large."""
+        """Return the bytes of the body. Raises `ProblemError` if it is larger than `largest` bytes."""
         return await read_content(self.request, largest)
 
     async def body(self, kind: Any) -> Any:
-        """Return the body as a struct. Raises `ProblemError` if it has another form."""
+        """Decode the body as a struct of this kind. Raises `ProblemError` if it does not fit."""
         return decode_body(self.request, await self.content(), kind)
 
     def address(self, *names: str) -> str:
-        """Return the path of a resource below `/v1`; each name is a segment."""
+        """Return the URL path of a resource below `/v1`; each name becomes one percent-encoded segment."""
         root = self.request.scope.get("root_path", "")
         segments = (quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names)
         return f"{root}/v1/{'/'.join(segments)}"
@@ -104,12 +104,12 @@ class ServiceCall:
         return queue, self.names["task"]
 
     def find_type(self, name: str) -> TaskConfiguration | None:
-        """Return the configuration of a type that the key may use."""
+        """Return the configuration of a task type; None if it does not exist or the key may not use it."""
         found = self.parts.follower.types.get(name)
         return found[0] if found is not None and may_use(self.key, name) else None
 
     def nearest_type(self, name: str) -> str:
-        """Return the remedy that suggests the most similar type name."""
+        """Return advice for an unknown type name: the most similar name, or where all names are listed."""
         known = [one for one in self.parts.follower.types if may_use(self.key, one)]
         near = nearest(name, known).removeprefix("; ")
         return near[:1].upper() + near[1:] if near else "GET /v1/task-types lists the types of this key."

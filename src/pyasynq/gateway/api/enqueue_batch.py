@@ -53,7 +53,7 @@ async def serve_enqueue_batch(call: ServiceCall) -> Response:
 
 
 def _names(call: ServiceCall, header: str) -> bool:
-    """Return whether a header names the media type for lines of JSON."""
+    """Return whether a header names the media type of lines of JSON (`application/x-ndjson`)."""
     named = call.request.headers.get(header, "").lower().split(",")
     return any(one.partition(";")[0].strip() == LINES_TYPE for one in named)
 
@@ -73,7 +73,7 @@ async def enqueue_in_order(
         call: the request.
         items: the body of each task, in JSON.
         key: idempotency key of the whole batch; empty for none.
-        first: place of the first item in the batch.
+        first: index of the first item in the whole batch.
 
     Returns:
         for each task the status that a separate request would have had, and the task or the problem.

@@ -32,20 +32,20 @@ class LoopLag:
         return len(self._lags) == _LATE_TICKS and min(self._lags) > _LAG_SECONDS
 
     def start(self) -> None:
-        """Begin to measure. Idempotent."""
+        """Start the timer. Idempotent."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             due = loop.time() + _TICK_SECONDS
             self._timer = loop.call_at(due, self._tick, loop, due)
 
     def stop(self) -> None:
-        """End the measurement."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def note(self, lag: float) -> None:
-        """Record a lag, in seconds."""
+        """Record how late one tick of the timer was, in seconds."""
         self._lags.append(lag)
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -56,7 +56,7 @@ class LoopLag:
 
 
 class LoadGate:
-    """Admission control of one instance.
+    """Admission control of one instance: refuses requests above a limit, or when the event loop lags.
 
     Args:
         max_inflight: number of requests processed at once; waiting requests (long polls) do not count.
@@ -72,7 +72,7 @@ class LoadGate:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count a request during a block."""
+        """Count a request as in flight while a block runs, without a check for overload."""
         self.inflight += 1
         try:
             yield
@@ -81,13 +81,13 @@ class LoadGate:
 
     @contextmanager
     def admitting(self) -> Iterator[None]:
-        """Count a request while a block runs. Raises `ProblemError` on overload."""
+        """Count a request as in flight while a block runs. Raises `ProblemError` on overload."""
         with self.counting():
             self.check()
             yield
 
     def check(self, *, is_urgent: bool = False) -> None:
-        """Raise `ProblemError` if the instance is too busy to start a request, which is counted already.
+        """Raise `ProblemError` if the instance is too busy to start a request. Count the request before.
 
         Args:
             is_urgent: whether the request ends work (such as a settle), so that even a busy instance

@@ -107,7 +107,7 @@ class TaskService:
         runs_hosted: whether this instance runs tasks of hosted types: the kinds `http`, `cmd` and
             `list`.
         client_middleware: client middleware of the client that enqueues, such as `ClientTracing()`.
-        shares_ports: whether other processes listen on the ports of the file's doors, too.
+        shares_ports: whether other processes also listen on the Gearman port of the file.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class TaskService:
         )
 
     def _list_names(self) -> Collection[str]:
-        """Return the names of the types whose tasks are leased to workers elsewhere."""
+        """Return the names of the types of the kind `worker`, whose tasks remote workers lease."""
         return [name for name, (one, _) in self._follower.types.items() if one.kind == "worker"]
 
     def _find_retry_delay(self, queue: str, retried: int) -> float | None:
@@ -286,7 +286,7 @@ class TaskService:
         self._gate.lag.start()
 
     async def reload(self, tasks: Mapping[str, TaskConfiguration]) -> None:
-        """Store the task types of a file that has changed, and take them over.
+        """Store the task types of a changed file in Redis, and use them from now on.
 
         Raises:
             ConfigurationError: a command cannot be run on this machine; nothing has changed.
@@ -299,11 +299,11 @@ class TaskService:
 
     @property
     def is_current(self) -> bool:
-        """Whether this instance has read the task types from Redis within some seconds."""
+        """Whether this instance has read the task types from Redis within the last seconds."""
         return self._follower.is_current
 
     async def open_doors(self) -> None:
-        """Listen for other protocols than HTTP, as the file says. The lifespan does it, too.
+        """Start the Gearman server, if the file configures one. The ASGI lifespan calls this, too.
 
         Raises:
             ConfigurationError: an address is in use, or not of this machine.
@@ -324,11 +324,11 @@ class TaskService:
 
     @property
     def waiting(self) -> int:
-        """Number of requests that wait, for tasks or for results."""
+        """Number of requests that wait for tasks or results (long polls)."""
         return len(self._waits) + self._leases.waiting
 
     def end_waits(self) -> None:
-        """Answer the requests that wait, and lease nothing more: the first step of a shutdown."""
+        """Answer all waiting requests (long polls), and lease no more tasks: the first step of a shutdown."""
         self._waits.end()
         self._leases.end_waits()
         if self._hosted is not None:
@@ -339,7 +339,7 @@ class TaskService:
             self._gearman.stop()
 
     async def close(self) -> None:
-        """Do as `end_waits`, and close the connections. Leases live on, for other instances."""
+        """Call `end_waits`, and close the connections. Leases stay valid: other instances settle them."""
         self.end_waits()
         ending = [
             part.close(HOSTED_END_SECONDS) for part in (self._hosted, self._gearman) if part is not None
@@ -367,7 +367,10 @@ class TaskService:
             await self.close()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that is not about leases, by its undecoded path: names in it may hold slashes."""
+        """Answer a request that is not about leases.
+
+        The path is matched before it is decoded, because an encoded name may contain a slash.
+        """
         if scope["type"] != "http":
             await WebSocketClose()(scope, receive, send)
             return
@@ -404,7 +407,7 @@ class TaskService:
         return answer_ready(self._follower, is_ending=self._waits.is_ending)
 
     async def answer_metrics(self, request: Request) -> Response:
-        """Answer a scrape of this process."""
+        """Answer a Prometheus scrape of this process."""
         response = await self._answer_metrics(request)
         response.raw_headers += get_rate_fields(request.scope)
         return response
@@ -453,7 +456,7 @@ def _read_document() -> bytes:
 
 
 def count_lapses(metrics: ServiceMetrics) -> Events:
-    """Return the events of a consumer, with a subscriber that counts lapsed leases."""
+    """Return an event source for a consumer, with a subscriber that counts expired leases."""
     events = Events()
     events.subscribe(TaskRecovered, metrics.note_lapsed)
     events.subscribe(LeaseLapsed, metrics.note_lapsed)
@@ -461,7 +464,7 @@ def count_lapses(metrics: ServiceMetrics) -> Events:
 
 
 async def _answer_wrong_method(request: Request, error: Exception) -> Response:
-    """Answer a path of leases that is asked with another method."""
+    """Answer 405 to a request for a lease path with another method than POST."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for these
     detail = f"{request.url.path} has other methods."
     return ProblemError(

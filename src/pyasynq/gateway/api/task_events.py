@@ -61,7 +61,7 @@ class _EventResponse(Response):
 
     Args:
         call: the request.
-        events: yields events; None for a second without one.
+        events: yields the encoded events, and None after each second without an event.
     """
 
     def __init__(self, call: ServiceCall, events: AsyncGenerator[str]) -> None:

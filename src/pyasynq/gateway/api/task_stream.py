@@ -72,8 +72,8 @@ async def answer_lines(
 
     Args:
         request: its body has a task in each line; empty lines are skipped.
-        enqueue: for a slice of lines.
-        largest: most bytes of one line.
+        enqueue: enqueues the tasks of some lines, given the index of the first; returns their results.
+        largest: maximum size of one line, in bytes.
         is_ending: returns whether the instance ends.
     """
     number = 0

@@ -185,10 +185,12 @@ def _merge(target: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_expected(call: ServiceCall, stored: TypeConfiguration | None) -> int | None:
-    """Return the version that a change needs to find: 0 for none, None for any.
+    """Return the version that a change may replace: 0 if there must be none, None for any.
+
+    The headers If-Match and If-None-Match say it.
 
     Raises:
-        ProblemError: the stored version is a different one.
+        ProblemError: the stored version does not satisfy these headers.
     """
     headers = call.request.headers
     version = 0 if stored is None else stored.version

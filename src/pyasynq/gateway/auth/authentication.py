@@ -35,8 +35,8 @@ class ServiceKey:
         id: id of its API key.
         scopes: names of its scopes, including those that `admin` implies.
         queues: patterns of the queues that it may use.
-        user: the program for the audit, with its permissions.
-        rate: requests that it may send; None for any number.
+        user: the program as the audit log names it, with its permissions.
+        rate: rate limit of its requests; None means unlimited.
     """
 
     id: str
@@ -50,8 +50,8 @@ class KeyAuthentication:
     """Admits programs by their API keys.
 
     Args:
-        operator: reads the keys, for a user who may.
-        monotonic: clock of the memory, in seconds.
+        operator: reads the keys; its user needs the permission for it.
+        monotonic: clock of the cache, in seconds.
     """
 
     def __init__(self, operator: Operator, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -64,7 +64,7 @@ class KeyAuthentication:
         """Return the key of a request; None if it has none that is valid.
 
         Raises:
-            ProblemError: its key is mistyped.
+            ProblemError: the checksum in the key's text is wrong, so it was mistyped.
             RedisError: the key cannot be looked up.
         """
         text = bearer_token(request)
@@ -98,17 +98,16 @@ class KeyAuthentication:
 class LoopbackAuthentication:
     """Admits every program of this machine; for a service that listens on loopback only.
 
-    Web pages must not reach it: neither by a name of their own that leads to this machine (DNS rebinding),
-    nor with requests that browsers send without asking (CSRF). So the request must name the machine as one
-    does locally, and a change must not come from another site.
+    Two checks keep web pages out. The `Host` header must be a loopback name, which stops DNS rebinding. A
+    request that changes something must not come from another site (CSRF).
     """
 
     async def __call__(self, request: Request) -> ServiceKey | None:
-        """Return a key that may do everything.
+        """Return a key with all scopes.
 
         Raises:
-            ProblemError: the request is for another host's name, was forwarded by a proxy, or comes from a
-                page of another site.
+            ProblemError: the `Host` header is not a loopback name, a proxy has forwarded the request, or a
+                page of another site has sent it.
         """
         host = request.headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host

@@ -21,11 +21,13 @@ _FIELDS: Final = "pyasynq.rate_fields"
 
 
 async def admit_request(scope: Scope, operator: Operator, key_id: str, rate: RequestRate) -> None:
-    """Take a token for a request; its answer reports how many tokens are left, whatever its status.
+    """Take a token for a request from the token bucket of its API key.
+
+    The headers of the answer report how many tokens are left, for any status.
 
     Raises:
-        ProblemError: there is no token.
-        RedisError: Redis cannot be asked.
+        ProblemError: the bucket is empty (429).
+        RedisError: Redis cannot be reached.
     """
     allowance = await spend_key_request(operator, key_id, rate)
     scope[_FIELDS] = make_rate_fields(rate, allowance)

@@ -39,13 +39,13 @@ class ArgumentTemplate:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Names of the params that fill it, in their order."""
+        """Names of the params that fill the template, in the order of their places."""
         return tuple(match[1] for match in _PIECE.finditer(self.text) if match[1])
 
     def fill(self, params: object) -> str:
         """Return the argument for the params of a task.
 
-        Where the template has a slash, each value is a part of one name: it has no slash, and is not `..`.
+        If the template has a slash, no value may contain a slash or be `..` (path traversal).
 
         Raises:
             ArgumentError: a value is missing, or does not fit its place; the error names the param.

@@ -1,4 +1,4 @@
-"""Rules of all commands of an instance: the table `[commands]` of the service's file."""
+"""Rules for all commands that an instance runs: the table `[commands]` of the service's file."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MOST_COMMANDS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CommandRules:
-    """Rules of all commands of an instance.
+    """Rules for all commands that an instance runs.
 
     Attributes:
-        isolation: `process`, or `cgroup` for control groups besides; None for the best that the host has.
+        isolation: `process`, or `cgroup` for control groups as well; None for the best that the host offers.
         require: whether the service refuses to start if the host lacks a part of the isolation.
         concurrency: commands at once, of all types together.
-        folder: where the fresh folders of attempts are; None for the system's folder of temporary files.
+        folder: parent of the working folders of attempts; None for the system's folder of temporary files.
     """
 
     isolation: str | None = None

@@ -33,13 +33,13 @@ _MOST_NUMBER: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """Resource limits of a command; None leaves one as the service has it.
+    """Resource limits of a command (rlimits); None keeps the limit of the service's own process.
 
     Attributes:
-        cpu: seconds of one process.
-        memory: bytes of address space of one process; of the whole command where a control group allows it.
-        files: open files of one process.
-        processes: processes of the command's user; of the command alone where a control group allows it.
+        cpu: CPU seconds of each process.
+        memory: bytes of address space of each process; with a control group, bytes of the whole command.
+        files: open files of each process.
+        processes: number of processes of the command's user; with a control group, of the command alone.
         file_size: bytes of the largest file that it writes.
     """
 
@@ -57,17 +57,17 @@ class CommandSettings:
     Attributes:
         argv: program and arguments.
         stdin: what the command reads: `payload`, or `none`.
-        environment: names of variables that it gets from the service, and texts `NAME=value`.
-        cwd: folder in which it runs; None for a fresh one of each attempt.
+        environment: names of variables to copy from the service, and `NAME=value` for additional ones.
+        cwd: working folder; None for a new, empty folder for each attempt.
         user: name of the user that it runs as; None for the user of the service.
-        umask: mode bits that its new files lack.
-        grace: time between TERM and KILL.
+        umask: permission bits that are removed from its new files.
+        grace: time between SIGTERM and SIGKILL.
         log_output: whether its output is written to the log of the service.
         limits: its resource limits.
-        success_codes: exit codes of a task that is done, besides 0.
-        retry_codes: exit codes of a failed attempt, which is retried.
+        success_codes: exit codes of success besides 0: the task is completed.
+        retry_codes: exit codes after which a task is retried.
         archive_codes: exit codes after which a task is archived.
-        snooze_codes: delay by exit code of a task that is to run later.
+        snooze_codes: exit codes after which a task runs again later, with the delay of each.
     """
 
     argv: tuple[ArgumentTemplate, ...]

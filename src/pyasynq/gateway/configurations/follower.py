@@ -26,15 +26,15 @@ _STALE_SECONDS: Final = 10.0
 
 
 class ConfigurationFollower:
-    """Keeps the configurations of one instance current. Belongs to one event loop.
+    """Polls Redis for changed configurations of task types. Belongs to one event loop.
 
     Args:
         store: store of the instance.
         tasks: configurations of the service's file, which are stored at the start.
-        rest: seconds between two looks.
+        rest: seconds between two polls.
 
     Attributes:
-        on_look: called after each look but that of the start, also if nothing has changed.
+        on_look: called after each poll except the first, even if nothing has changed.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ConfigurationFollower:
         return self._read_at is not None and now - self._read_at < _STALE_SECONDS
 
     async def start(self) -> None:
-        """Store the file, read all configurations, and begin to follow them. Idempotent.
+        """Store the file's configurations in Redis, read all, and start to poll for changes. Idempotent.
 
         Raises:
             RedisError: Redis cannot be reached; the next call tries it again.

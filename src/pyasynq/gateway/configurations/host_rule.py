@@ -48,17 +48,17 @@ _OWN_PREFIXES: Final = ("webhook-", "x-pyasynq-", "proxy-")
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """Rule of a host; the default is that of hosts that the file does not list.
+    """Rule of a host; the default values are the rule of hosts that the file does not list.
 
     Attributes:
         name: name of the host, in lower case; with a port if the rule is for that port alone.
-        addresses: networks that it may have although they are private or loopback.
+        addresses: private or loopback networks in which its addresses may be.
         ports: ports that may be called.
-        concurrency: requests at once, in all instances together; None means unlimited.
-        rate: rate of requests, in all instances together; None means unlimited.
-        signing_secrets: sign its requests by Standard Webhooks; several while they are rotated.
-        secret_headers: headers that this host alone gets, by name.
-        ca_file: file with the certificates that its own must be signed by; empty uses those of the system.
+        concurrency: requests at once, over all instances; None means unlimited.
+        rate: rate limit of requests, over all instances; None means unlimited.
+        signing_secrets: secrets that sign its requests (Standard Webhooks); several during a rotation.
+        secret_headers: headers that are sent to this host only, by name.
+        ca_file: file of trusted CA certificates; empty for the certificates of the system.
     """
 
     name: str = ""
@@ -72,7 +72,7 @@ class HostRule:
 
 
 def parse_host_rules(path: str, value: object) -> dict[str, HostRule]:
-    """Return the rules of a table, by host.
+    """Parse the table `[hosts]` of the service's file; return the rules by host name.
 
     Raises:
         InvalidOptionError: for an invalid field; the message names the field and the remedy.
@@ -86,25 +86,25 @@ def parse_host_rules(path: str, value: object) -> dict[str, HostRule]:
 
 
 def find_host_rule(rules: Mapping[str, HostRule], host: str, port: int) -> HostRule:
-    """Return the rule for a host and port: that of the port, of the host, or the default."""
+    """Return the most specific rule: for this host and port, for the host, or else the default rule."""
     name = _normalize_host(host)
     return rules.get(f"{name}:{port}") or rules.get(name) or HostRule(name)
 
 
 def parse_networks(path: str, value: object) -> tuple[Network, ...]:
-    """Return the networks of a list.
+    """Parse a list of IP networks (CIDR).
 
     Raises:
-        InvalidOptionError: for anything else; it names the place.
+        InvalidOptionError: for anything else; the message names the field.
     """
     return _parse_list(path, value, _parse_network)
 
 
 def check_header_name(path: str, name: object) -> str:
-    """Return the name of an additional header, unless the service sets that header itself.
+    """Check the name of an additional request header, and return it.
 
     Raises:
-        InvalidOptionError: for another one.
+        InvalidOptionError: for an invalid name, or a header that the service sets itself.
     """
     if not isinstance(name, str) or not _HEADER.fullmatch(name):
         raise InvalidOptionError(path, type(name), "must be the name of a header, such as X-Team")
@@ -151,7 +151,7 @@ def _parse_name(path: str, given: str) -> tuple[str, int | None]:
 
 
 def _normalize_host(host: str) -> str:
-    """Return the one way to write a host: in lower case, without a dot at the end, IPv6 as `[::1]`."""
+    """Normalize a host name: lower case, no dot at the end, IPv6 in brackets as `[::1]`."""
     name = host.lower().rstrip(".")
     try:
         return f"[{IPv6Address(name.strip('[]')).compressed}]"

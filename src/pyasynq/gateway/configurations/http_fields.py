@@ -79,10 +79,11 @@ HTTP_FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {
 
 
 def check_http_fields(path: str, fields: Mapping[str, Any]) -> None:
-    """Compare the fields of a type with its kind, and with one another.
+    """Check the fields of the kind `http` in a task type's configuration.
 
     Raises:
-        InvalidOptionError: a field of the kind `http` for another kind, or none for it.
+        InvalidOptionError: another kind has such a field, the kind `http` has no `url`, or a status is in
+            both `retry_on` and `archive_on`.
     """
     if fields.get("kind") != "http":
         for name in fields:

@@ -29,10 +29,10 @@ LIST_FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {"shards": _rea
 
 
 def check_list_fields(path: str, fields: Mapping[str, Any]) -> None:
-    """Compare the fields of a type with its kind.
+    """Check the fields of the kind `list` in a task type's configuration.
 
     Raises:
-        InvalidOptionError: a field of the kind `list` for another kind, or a name that its keys cannot have.
+        InvalidOptionError: another kind has such a field, or the type's name cannot be part of a Redis key.
     """
     if fields.get("kind") != "list":
         for name in fields:

@@ -12,12 +12,12 @@ _HIGHEST_PORT: Final = 65_535
 
 
 def is_loopback_host(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
+    """Return whether a host is a loopback address, which only this machine reaches."""
     return host.lower() in _LOOPBACK
 
 
 def parse_listen(path: str, value: object) -> tuple[str, int]:
-    """Return host and port of `127.0.0.1:8080` or `[::1]:8080`.
+    """Split `127.0.0.1:8080` or `[::1]:8080` into host and port.
 
     Raises:
         InvalidOptionError: for other text.

@@ -18,7 +18,7 @@ _LONGEST_SHOWN: Final = 300
 
 
 class ParamsSchema:
-    """A compiled schema. It loads nothing from elsewhere, and its patterns need linear time.
+    """A compiled JSON Schema. References to other documents are not loaded; patterns match in linear time.
 
     Args:
         path: place of the schema in a configuration, for errors.
@@ -52,14 +52,14 @@ class ParamsSchema:
             raise InvalidOptionError(path, type(document), remedy) from None
 
     def check(self, params: object) -> None:
-        """Raise `InvalidOptionError` for params that do not fit; it names the place and shows no value."""
+        """Raise `InvalidOptionError`, with the field but without its value, for params that do not fit."""
         for error in self._validator.iter_errors(params):
             place = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.instance_path)
             raise InvalidOptionError(f"params{place}", type(params), _first_line(error.message))
 
 
 def read_schema_file(path: str, name: str, folder: Path) -> Any:
-    """Return the JSON of a schema's file; a relative name is found from the folder of the configuration.
+    """Read a schema file as JSON; a relative name is relative to the folder of the configuration.
 
     Raises:
         InvalidOptionError: for a file that cannot be read, or that is not JSON.

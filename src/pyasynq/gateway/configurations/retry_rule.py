@@ -34,7 +34,7 @@ class RetryRule:
     """Random part of a delay in either direction: 0.1 is up to 10 % shorter or longer."""
 
     def delay(self, retried: int) -> float:
-        """Return the seconds to wait after a failure; `retried` counts the failures before it."""
+        """Return the seconds to wait after a failure; `retried` is the number of earlier failures."""
         if self.delays:
             return self.delays[min(retried, len(self.delays) - 1)]
         try:
@@ -44,7 +44,7 @@ class RetryRule:
         return seconds * (1 + random.uniform(-self.jitter, self.jitter))  # noqa: S311 - spreads load
 
     def to_json(self) -> Any:
-        """Return the rule as `parse_retry_rule` reads it."""
+        """Return the rule as JSON that `parse_retry_rule` accepts."""
         if self.delays:
             return list(self.delays)
         return {name: getattr(self, name) for name in _DEFAULTS}
@@ -54,7 +54,7 @@ def parse_duration(path: str, value: object, *, positive: bool = False) -> float
     """Return a duration in seconds: a number, or text such as `30s`, `10m`, `1h30m`, `2d`.
 
     Raises:
-        InvalidOptionError: for anything else, and above a year.
+        InvalidOptionError: for anything else, and for more than a year.
     """
     seconds = Seconds(positive=positive).read(path, value) if isinstance(value, str) else value
     Seconds(positive=positive).check(path, seconds)
@@ -66,7 +66,7 @@ def parse_duration(path: str, value: object, *, positive: bool = False) -> float
 
 
 def parse_retry_rule(path: str, value: object) -> RetryRule:
-    """Return the rule of a list of delays, or of a table with `first`, `factor`, `most` and `jitter`.
+    """Parse a retry rule: a list of delays, or a table with `first`, `factor`, `most` and `jitter`.
 
     Raises:
         InvalidOptionError: for anything else; it names the field.

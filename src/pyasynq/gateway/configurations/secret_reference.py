@@ -28,10 +28,10 @@ class SecretReference:
     name: str
 
     def read(self) -> str:
-        """Return the secret, without white space at its ends. A file is read each time.
+        """Read the secret from its variable or file, and strip white space. A file is read at each call.
 
         Raises:
-            ConfigurationError: there is none; the error names the field and the place, never a content.
+            ConfigurationError: there is no secret; the error names the reference, never the content.
         """
         try:
             if self.scheme == "env":
@@ -51,7 +51,7 @@ def parse_secret_reference(path: str, value: object) -> SecretReference:
     """Parse a reference to a secret.
 
     Raises:
-        InvalidOptionError: for anything else; a secret itself is not repeated in the error.
+        InvalidOptionError: for anything else; the message does not repeat the text, which may be a secret.
     """
     scheme, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
     if scheme not in _SCHEMES or not name or (scheme == "file" and not name.startswith("/")):

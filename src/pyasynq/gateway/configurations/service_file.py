@@ -55,14 +55,14 @@ class ServiceSettings:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
         max_body: largest body of a request in bytes.
-        keys: whether requests need an API key; without the setting, unless only this machine reaches it.
-        dashboard: whether the dashboard is served too; without the setting, if people sign in or only this
-            machine reaches it.
+        keys: whether requests need an API key; by default, unless the service listens on loopback only.
+        dashboard: whether the dashboard is served, too; by default, if people sign in or the service listens
+            on loopback only.
         people: file of passwords and tokens for the dashboard; None for no sign-in.
         trusted_proxies: networks of proxies whose `X-Forwarded-*` headers the dashboard believes.
-        health: host and port of probes and metrics for all processes together; None for no such address.
-        drain: seconds after a signal to end in which new requests are taken, while `/ready` says 503.
-        max_inflight: number of requests that a process works on at once; those that only wait do not count.
+        health: host and port for probes and metrics of all processes together; None for no such address.
+        drain: seconds after SIGTERM during which new requests are accepted, while `/ready` answers 503.
+        max_inflight: number of requests that a process works on at once; waiting requests do not count.
     """
 
     redis: str = _DEFAULT_REDIS
@@ -149,7 +149,7 @@ def _parse_tasks(value: object, folder: Path | None) -> dict[str, TaskConfigurat
 
 
 def _iterate_tables(value: object) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield the place of each task type, its name if the place has one, and its table."""
+    """Yield path, name and table of each task type; the name is None for a table in a list."""
     if isinstance(value, Mapping):
         for name, table in value.items():
             yield join_path("tasks", name), name, table

@@ -28,7 +28,7 @@ class ConfigurationStore:
     """The configurations of all task types, and the limits of their queues.
 
     Args:
-        operator: reads and writes, for a user who may edit types and limit queues.
+        operator: reads and writes; its user needs the permissions to edit types and to limit queues.
 
     Attributes:
         types: configuration and version of each type by name; replaced by `refresh`, read by requests.
@@ -40,7 +40,7 @@ class ConfigurationStore:
         self.types: Mapping[str, tuple[TaskConfiguration, int]] = {}
 
     async def write_file(self, tasks: Mapping[str, TaskConfiguration]) -> None:
-        """Store the configurations of a file; a type that the API manages keeps the stored one.
+        """Store the configurations of a file; a type that the API manages keeps its stored configuration.
 
         Types that the file does not name stay as they are: another service may have them.
 
@@ -52,10 +52,10 @@ class ConfigurationStore:
                 await self._operator.set_type_configuration(name, one.to_json(), reason="the service's file")
 
     async def refresh(self) -> bool:
-        """Read the changes, and set the limits of changed types; return whether there was a change.
+        """Read changed configurations, and apply the limits of changed types; return whether any has changed.
 
         Raises:
-            RedisError: Redis cannot be reached; the next call tries the same again.
+            RedisError: Redis cannot be reached; the next call repeats this.
         """
         newest = await self._operator.type_configurations_version()
         if newest == self._version:
@@ -69,7 +69,7 @@ class ConfigurationStore:
         return True
 
     async def clear_limits(self, deleted: TypeConfiguration) -> None:
-        """Clear the limits of a deleted type's queue, unless others have been set since.
+        """Clear the limits of a deleted type's queue, unless other limits have been set since.
 
         Raises:
             RedisError: Redis cannot be reached; the limits stay.
@@ -84,7 +84,7 @@ class ConfigurationStore:
             )
 
     async def _set_limits(self, one: TaskConfiguration) -> None:
-        """Set the limits of a type's queue, which every worker obeys, unless they are stored already."""
+        """Store the limits of a type's queue, which every worker obeys, unless they are stored already."""
         limits = one.limits
         if await self._read_limits(one.name) == limits:
             return

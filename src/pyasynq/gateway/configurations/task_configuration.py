@@ -94,7 +94,7 @@ class TaskConfiguration:
         return {"queue": self.name} | {name: value for name, value in given.items() if value is not None}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that are set, as `parse_task_configuration` reads them, without the command."""
+        """Return the fields that are set as JSON for `parse_task_configuration`, without the command."""
         fields = {
             "name": self.name,
             "kind": self.kind,
@@ -136,14 +136,14 @@ def parse_task_configuration(
     folder: Path | None = None,
     allows_command: bool = False,
 ) -> TaskConfiguration:
-    """Return the configuration that a table gives.
+    """Parse the configuration of a task type.
 
     Args:
         path: place of the table, for errors.
         value: the table, from TOML or JSON; None in it is a field that is not set.
-        name: name of the type, where the table is found under it; without it the table names itself.
-        folder: folder of the file, in which schemas are found by the names of their files; without one a
-            schema is given as it is.
+        name: name of the type, if the table's key is the name; None if the field `name` contains it.
+        folder: folder of the service's file, for the relative names of schema files; None if the schema is
+            inside the table.
         allows_command: whether the table may contain a command, because it is from the service's file.
 
     Raises:
@@ -169,13 +169,13 @@ def parse_task_configuration(
 
 
 def _take_command(path: str, fields: dict[str, Any], *, is_allowed: bool) -> None:
-    """Replace the fields of a command by its settings.
+    """Replace the fields of the kind `cmd` by one field `command`, with the parsed settings.
 
     A stored or sent configuration never has these fields, so a client that changes task types over HTTP
     cannot choose the command.
 
     Raises:
-        InvalidOptionError: a field of the kind `cmd` for another kind, or from elsewhere than the file.
+        InvalidOptionError: another kind has such a field, or the table is not from the service's file.
     """
     given = {name: fields.pop(name) for name in COMMAND_FIELDS if name in fields}
     if fields.get("kind") != "cmd":

@@ -29,9 +29,9 @@ class UrlTemplate:
 
     Attributes:
         text: the template.
-        host: host of the URL, which no param changes.
+        host: host of the URL; params cannot change it.
         port: port of the URL.
-        is_secure: whether it is called by TLS.
+        is_secure: whether the scheme is `https`.
     """
 
     text: str
@@ -41,7 +41,7 @@ class UrlTemplate:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Names of the params that fill it, in their order."""
+        """Names of the params that fill the template, in the order of their places."""
         return tuple(_PLACE.findall(self.text))
 
     def fill(self, params: object) -> str:
@@ -63,7 +63,7 @@ def parse_url_template(path: str, value: object) -> UrlTemplate:
     """Parse the template of a URL.
 
     Raises:
-        InvalidOptionError: it cannot be a URL of the kind `http`; the error names the field.
+        InvalidOptionError: the text cannot be a URL for the kind `http`; the error names the field.
     """
     if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
         raise InvalidOptionError(path, type(value), "must be a URL in ASCII, such as https://a.example/{id}")

@@ -1,1 +1,1 @@
-"""Doors: servers for protocols other than HTTP, for existing clients and workers."""
+"""Doors: servers for other protocols than HTTP, such as Gearman, for existing clients and workers."""

@@ -1,7 +1,7 @@
-"""Admission of an instance's requests to a host, by the host's gate in Redis and by what it has said last.
+"""Admission control of one instance's requests to a host: concurrency, rate and throttling.
 
-Before the tasks of a lease begin, one call of Redis asks for all of them together.
-Its answer also tells how many tasks to lease next, and when: few leased tasks have to be put back.
+The host's gate in Redis applies the limits over all instances. One call asks for all tasks of a lease.
+Its answer also tells how many tasks to lease next, and when, so that few leased tasks are put back.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _MOST_SPREAD: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequests:
-    """Which of some requests begin: the first ones.
+    """Answer to a request for admission: the first requests may begin, the others are refused.
 
     Attributes:
-        ids: ids of the requests that begin, in the order of their tasks.
+        ids: ids of the admitted requests, in the order of their tasks.
         refusal: outcome of the other tasks.
     """
 
@@ -86,32 +86,32 @@ class HostAdmission:
         self._has_failed = False
 
     def find_window(self, now: float) -> int:
-        """Return how many requests may run at once at a time of the loop (slow start).
+        """Return how many requests may run at once, at a time of the event loop (slow start).
 
-        After a throttling it is one, and doubles each second: a host that is called by all its tasks at once
-        would ask for the next pause.
+        After the host has throttled requests, the window is 1 and doubles each second. All tasks at once
+        would overload the host again.
         """
         passed = max(0.0, now - self._throttled_until)
         return sys.maxsize if passed >= _STEPS * _STEP_SECONDS else 2 ** int(passed / _STEP_SECONDS)
 
     def find_step(self, now: float) -> float | None:
-        """Return for how many seconds from a time of the loop the window stays; None for ever."""
+        """Return the seconds until the slow-start window grows; None if it does not grow any more."""
         passed = max(0.0, now - self._throttled_until)
         return None if passed >= _STEPS * _STEP_SECONDS else _STEP_SECONDS - passed % _STEP_SECONDS
 
     def note_throttled(self, seconds: float) -> None:
-        """Pause for some seconds, and begin slowly afterwards."""
+        """Record that the host asks for a pause of some seconds; slow start begins after it."""
         until = asyncio.get_running_loop().time() + seconds
         self._throttled_until = max(self._throttled_until, until)
         self.pause(seconds)
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the host has asked to be left alone for a time that is not over."""
+        """Whether the host has asked for a pause (429 or 503) that is not over."""
         return asyncio.get_running_loop().time() < self._throttled_until
 
     def count_tokens(self, now: float) -> int:
-        """Return how many requests the rate is going to admit at a time of the loop, as far as is known."""
+        """Estimate how many tokens the host's rate limit has, at a time of the event loop (token bucket)."""
         rate = self._gate.rate
         if rate is None:
             return sys.maxsize
@@ -119,7 +119,7 @@ class HostAdmission:
         return int(min(rate.burst, self._tokens + gained))
 
     def find_pause(self, now: float) -> float:
-        """Return for how many seconds from a time of the loop no task is worth a lease; 0 for none."""
+        """Return the seconds during which no task is leased, because it would be refused; 0 for none."""
         pause = max(0.0, self._closed_until - now)
         rate = self._gate.rate
         if rate is not None and self.count_tokens(now) < 1:
@@ -130,7 +130,7 @@ class HostAdmission:
         return pause
 
     async def admit(self, number: int) -> AdmittedRequests:
-        """Ask the gate for a number of requests, and remember what it says of the next ones."""
+        """Ask the gate to admit this many requests, and record its answer for the next leases."""
         first = self._number
         self._number += number
         ids = [f"{self._instance}:{place}" for place in range(first, first + number)]
@@ -165,7 +165,7 @@ class HostAdmission:
         )
 
     def _remember(self, answer: GateAnswer, number: int, now: float) -> None:
-        """Remember when the next requests are worth asking for."""
+        """Record the gate's answer: the tokens left, and the time until which nothing is admitted."""
         if answer.throttled:
             self.note_throttled(answer.throttled)
             return
@@ -181,12 +181,12 @@ class HostAdmission:
             self._closed_until = max(self._closed_until, now + pause)
 
     def pause(self, seconds: float) -> None:
-        """Ask for no request for some seconds, and a little longer. A later end that was set before stays."""
+        """Lease no task for some seconds plus jitter. An earlier pause that ends later is kept."""
         until = asyncio.get_running_loop().time() + seconds
         self._closed_until = max(self._closed_until, until + _spread(seconds, most=_LEAST_SPREAD))
 
     async def close_gate(self, seconds: float) -> None:
-        """Tell all instances that the host asks to be left alone for some seconds."""
+        """Close the host's gate in Redis for some seconds, so that all instances pause."""
         try:
             await self._gate.close_for(seconds)
         except PyasynqError as error:
@@ -197,7 +197,7 @@ class HostAdmission:
             )
 
     async def release(self, request_id: str) -> None:
-        """Give the slot of a request back, if it has one. A slot that stays, as Redis is away, lapses."""
+        """Release the concurrency slot of a request. If Redis cannot be reached, the slot expires."""
         if request_id in self._held:
             self._held.discard(request_id)
             with contextlib.suppress(PyasynqError):
@@ -215,18 +215,21 @@ class HostAdmission:
                 _log.debug("slots of %s were not renewed: %s", visible(self._gate.host), visible(error))
 
     async def close(self) -> None:
-        """End the renewals."""
+        """Stop renewing the concurrency slots."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait({self._renewing})
 
 
 def put_off(seconds: float, reason: str) -> Retry:
-    """Return the outcome of a task that a host does not take now: later, at a random moment, for no retry."""
+    """Return the outcome of a task that its host refuses for now: try again after a delay with jitter.
+
+    No retry is counted.
+    """
     return Retry(seconds + _spread(seconds, most=_MOST_SPREAD), reason=reason, spend=False)
 
 
 def _spread(seconds: float, *, most: float) -> float:
-    """Return random seconds, so that those who wait do not come together (thundering herd)."""
+    """Return random seconds (jitter), so that delayed tasks do not all come at once (thundering herd)."""
     longest = min(most, max(_LEAST_SPREAD, seconds * _SPREAD))
     return random.uniform(0, longest)  # noqa: S311 - spreads load

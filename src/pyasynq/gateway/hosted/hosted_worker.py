@@ -51,10 +51,10 @@ class HostedWorker:
         list_types: returns the configuration of each type, by name.
         deliveries: sends requests; closed with the worker.
         commands: runs commands; closed with the worker.
-        make_gate: returns the gate of a host, at which all instances ask.
+        make_gate: returns the gate of a host, which limits the requests of all instances together.
         retry_delay: delay of a failed task.
-        pause_queue: pauses a queue for a reason, when a host says that an endpoint is gone for good.
-        rest: seconds between two looks at the types.
+        pause_queue: pauses a queue, given the reason, when a host says that an endpoint is gone for good.
+        rest: seconds between two checks of the types.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class HostedWorker:
 
     @property
     def throttled(self) -> dict[str, bool]:
-        """Whether each host that tasks are sent to has asked to be left alone, by its name."""
+        """Whether each host has asked for a pause (429 or 503) that is not over, by host name."""
         found: dict[str, bool] = {}
         for lane in self._lanes.values():
             if lane.queues:
@@ -120,7 +120,7 @@ class HostedWorker:
     async def close(self, timeout: float) -> None:
         """Call `stop`, wait for running tasks, put back the others, and close the connections.
 
-        Commands are asked to end at once, because few of them would end in that time.
+        Commands get SIGTERM at once, because few of them would end by themselves within the timeout.
 
         Args:
             timeout: seconds to wait.
@@ -154,7 +154,7 @@ class HostedWorker:
             await asyncio.sleep(self._rest)
 
     async def _serve_types(self) -> None:
-        """Serve the queue of each hosted type, and lease from those of a host together.
+        """Serve the queue of each hosted type, and set the queues of each host's lane.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses a queue.
@@ -178,7 +178,7 @@ class HostedWorker:
         await self._drop(self._served - requests.keys() - commands)
 
     def _lease_commands(self, names: set[str]) -> None:
-        """Lease from the queues of these command types, which share one lane."""
+        """Set the queues of the lane that all command types share; make the lane first if there is none."""
         if names and self._command_lane is None:
             assert self._consumer is not None  # noqa: S101 - it serves the queues
             self._commands.announce()
@@ -212,7 +212,10 @@ class HostedWorker:
         self._served.add(name)
 
     async def _drop(self, names: set[str]) -> None:
-        """Drop the queues of types that are no longer hosted; a consumer needs one, so the last stays."""
+        """Stop serving the queues of types that are no longer hosted.
+
+        The last queue stays, because a consumer needs at least one.
+        """
         for name in names:
             if self._consumer is not None and len(self._served) > 1:
                 await self._consumer.unserve(name)
@@ -237,7 +240,7 @@ class HostedWorker:
         return lane
 
     async def _handle(self, attempt: Attempt, lane: Lane) -> HostedOutcome:
-        """Send an attempt's request; obey what its host says of all tasks."""
+        """Send an attempt's request; apply a host's pause (429, 503) or end (410) to all its tasks."""
         configuration = self._list_types().get(attempt.queue)
         if configuration is None or configuration.kind != "http":
             return PutBack()  # the type was changed in this moment
@@ -252,7 +255,7 @@ class HostedWorker:
         return outcome
 
     def _put_off(self, attempt: Attempt, throttled: Throttled) -> HostedOutcome:
-        """Return the outcome of a task whose host is throttled: later, or archived if it waits too long."""
+        """Return the outcome of a task whose host is throttled: retry later, or archive after `max_age`."""
         configuration = self._list_types().get(attempt.queue)
         max_age = None if configuration is None else configuration.max_age
         return put_off_task(attempt, throttled, DEFAULT_MAX_AGE if max_age is None else max_age)

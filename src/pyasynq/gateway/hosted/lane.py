@@ -1,8 +1,8 @@
-"""Lane: the queues of one host, from which as many tasks are leased as may run there at once.
+"""Lane (bulkhead): a concurrency limit for the queues of one host, or for all commands.
 
-Each host has a lane of its own, so that a slow host delays its own tasks only (the bulkhead pattern). All
-commands share one lane. A lane's slots are the limit of this instance, and cost no call of Redis. The
-limits over all instances come next.
+Each host has a lane of its own, so that a slow host delays only its own tasks. All commands share one lane.
+A lane's slots limit the running tasks of this instance, without a call of Redis. `HostAdmission` then applies
+the limits over all instances.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Lane:
         consumer: consumer of the instance; it serves the queues.
         handle: function that runs one attempt, and returns its outcome.
         retry_delay: delay of a failed task.
-        slots: number of tasks at once.
-        admission: admission to the host, whose limits hold over all instances; None admits all tasks.
-        put_off: returns the outcome of a task whose host is throttled; needed with an admission.
+        slots: maximum number of tasks that run at once.
+        admission: applies the host's limits over all instances; None admits all tasks.
+        put_off: returns the outcome of a task whose host is throttled; required if `admission` is given.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Lane:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the host has asked to be left alone for a time that is not over."""
+        """Whether the host has asked for a pause (429 or 503) that is not over."""
         return self._admission is not None and self._admission.is_throttled
 
     @property
@@ -120,7 +120,7 @@ class Lane:
             await self._admission.close_gate(seconds)
 
     def _restart(self) -> None:
-        """Lease again from the start; cancelling the current call puts its tasks back."""
+        """Start a new loop of lease calls. The cancelled call of the former loop puts its tasks back."""
         self._changed.set()
         if self._leasing is not None:
             self._leasing.cancel()
@@ -131,7 +131,7 @@ class Lane:
             self._leasing = asyncio.create_task(self._lease_all(), name=f"pyasynq hosted {self.name}")
 
     def stop(self) -> None:
-        """Lease nothing more."""
+        """Lease no more tasks; running ones continue."""
         self._is_closing = True
         self._restart()
 
@@ -139,8 +139,8 @@ class Lane:
         """Stop leasing, wait for running tasks, and put back those that do not end in time.
 
         Args:
-            timeout: seconds to wait for tasks that were told to end.
-            patience: seconds until they are told to end; as `timeout` unless given.
+            timeout: seconds to wait for tasks after they were cancelled.
+            patience: seconds until running tasks are cancelled; by default as `timeout`.
         """
         self.stop()
         if self._running:
@@ -188,7 +188,7 @@ class Lane:
             await self._start(attempts)
 
     async def _start(self, attempts: Sequence[Attempt]) -> None:
-        """Run attempts, as many as the host admits; cancelled, they go on."""
+        """Start a task for each attempt, and wait for the host's admission. Cancelling stops no attempt."""
         admission = None
         if self._admission is not None and attempts:
             admission = asyncio.create_task(self._admission.admit(len(attempts)), name="pyasynq admission")
@@ -208,7 +208,7 @@ class Lane:
     async def _run(
         self, attempt: Attempt, place: int, admission: asyncio.Task[AdmittedRequests] | None
     ) -> None:
-        """Run an attempt with its lease renewed if it is admitted, and settle it."""
+        """Run an attempt, if it is admitted, and settle it. Its lease is renewed while it runs."""
         try:
             outcome = await self._handle_admitted(attempt, place, admission)
         except (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, AttemptSettledError):
@@ -226,7 +226,7 @@ class Lane:
     async def _handle_admitted(
         self, attempt: Attempt, place: int, admission: asyncio.Task[AdmittedRequests] | None
     ) -> HostedOutcome:
-        """Return the outcome of the handler, or that of an attempt that is not admitted.
+        """Run the handler if the host admits the attempt; return its outcome, or the outcome of a refusal.
 
         Raises:
             PyasynqError: the attempt ended meanwhile, as `Attempt.extend` raises.
@@ -246,7 +246,7 @@ class Lane:
             await self._admission.release(admitted.ids[place])
 
     async def _handle_leased(self, attempt: Attempt) -> HostedOutcome:
-        """Return the outcome of the handler.
+        """Run the handler while the lease is renewed; return its outcome.
 
         Raises:
             PyasynqError: the attempt has ended, as raised by `Attempt.extend`.

@@ -36,7 +36,7 @@ class Throttled:
     """The host asks for a pause (429 or 503): no retry is spent.
 
     Attributes:
-        seconds: until it may be called again.
+        seconds: seconds until the host may be called again.
         reason: text for the task's error.
     """
 
@@ -76,5 +76,5 @@ async def settle(attempt: Attempt, outcome: HostedOutcome, retry_delay: DelayOfF
 
 
 def _goes_on_waiting(outcome: HostedOutcome) -> bool:
-    """Return whether a task was not tried: it is put off or put back."""
+    """Return whether the task was not tried, so that it keeps waiting for its host: put off or put back."""
     return isinstance(outcome, PutBack) or (isinstance(outcome, Retry) and not outcome.spend)

@@ -1,7 +1,7 @@
-"""Tasks that wait for a throttled host: how long, and their end when they have waited too long.
+"""Tasks that wait for a throttled host: when each is tried again, and when it is archived as too old.
 
-A header of the task holds since when it waits. The outcome writes the task anyway, so this costs no call of
-Redis. The header goes with the first attempt that is not put off.
+A header of the task contains the time since which it waits. The header is written together with the outcome,
+so it costs no additional call of Redis. The first attempt that is not put off removes the header.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MOST_DIGITS: Final = 12
 def put_off_task(
     attempt: Attempt, throttled: Throttled, max_age: float, now: float | None = None
 ) -> HostedOutcome:
-    """Return the outcome of a task whose host is throttled: later for no retry, or archived as too old.
+    """Return the outcome of a task whose host is throttled: a delay without a counted retry, or archived.
 
     Args:
-        attempt: attempt at the task; a first one is noted in its headers.
-        throttled: what the host asks for.
-        max_age: seconds from the first such attempt after which the task is archived.
+        attempt: attempt at the task; the time of the first one is written to the task's headers.
+        throttled: pause that the host asks for.
+        max_age: seconds after the first such attempt until the task is archived.
         now: the present as Unix time, for tests.
     """
     now = time.time() if now is None else now
@@ -47,6 +47,6 @@ def put_off_task(
 
 
 def _read_second(text: str) -> int | None:
-    """Return the Unix second of a header; None for anything else, which another program may have written."""
+    """Parse a header as a Unix second; None for any other text, which another program may have written."""
     is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if is_number else None

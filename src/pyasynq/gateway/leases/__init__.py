@@ -5,8 +5,8 @@ app = Starlette(routes=lease_routes(leases, authenticate))
 ...
 await leases.close()
 
-All that an instance needs to settle an attempt is in its token and in Redis. So requests of one worker may
-reach several instances in turn.
+The lease token and Redis contain everything that is needed to settle an attempt. So a load balancer may send
+each request of a worker to another instance.
 """
 
 from __future__ import annotations

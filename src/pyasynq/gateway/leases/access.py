@@ -22,7 +22,7 @@ WORK_SCOPE: Final = "work"
 
 
 class WorkKey(Protocol):
-    """An API key, as far as leases need it."""
+    """Protocol of an API key: the fields that the lease routes read."""
 
     @property
     def id(self) -> str:
@@ -34,12 +34,12 @@ class WorkKey(Protocol):
 
     @property
     def queues(self) -> Iterable[str]:
-        """Patterns of the queues that it may use."""
+        """Patterns of the queues that the key may use."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CallbackKey:
-    """Key of the hosts that settle tasks by the tokens of their requests."""
+    """Key in the place of an API key for hosts that settle `http` tasks by the token of the request."""
 
     id: str = "callback"
     scopes: frozenset[str] = frozenset({WORK_SCOPE})
@@ -54,7 +54,7 @@ async def admit(request: Request, authenticate: Authenticate) -> WorkKey:
     """Return the API key of a request.
 
     Raises:
-        ProblemError: it has no valid key, or one without the scope `work`.
+        ProblemError: the request has no valid key, or a key without the scope `work`.
     """
     key = await authenticate(request)
     if key is None:

@@ -43,15 +43,15 @@ DelayOfFailure: TypeAlias = "Callable[[str, int], float | None]"
 async def perform_act(
     attempt: Attempt, act: AttemptAct, retry_delay: DelayOfFailure | None = None
 ) -> Attempt | None:
-    """Perform an act; return the attempt if it continues, None if it is settled.
+    """Perform a worker's act on an attempt; return the attempt if it continues, None if it is settled.
 
     Args:
         attempt: attempt of the task.
-        act: what the worker requests for the attempt.
-        retry_delay: the rule for a failure without a delay; None is the back-off of Asynq.
+        act: request of the worker, such as `complete` or `extend`.
+        retry_delay: delay of a failure for which the worker gives none; None is the back-off of Asynq.
 
     Raises:
-        ProblemError: for an act that contradicts itself; nothing is changed then.
+        ProblemError: two fields of the act contradict one another; nothing is changed.
         PyasynqError: as the methods of an attempt do.
     """
     match act:

@@ -56,7 +56,7 @@ class ProgressBody(Body):
 
 
 class ExtendAttempt(Body):
-    """Request to set the end of a lease to this long from now."""
+    """Request to extend a lease: it then ends this many seconds from now."""
 
     lease: _Lease = 60.0
     progress: ProgressBody | None = None
@@ -80,19 +80,19 @@ class FailAttempt(Body):
 
 
 class CancelAttempt(Body):
-    """Settle: not wanted any more. The task is deleted; the reason is for the log."""
+    """Settle: the task is not wanted any more, and is deleted. The reason is logged."""
 
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
 class SnoozeAttempt(Body):
-    """Settle: not yet. No retry is spent."""
+    """Settle: run the task again later. No retry is counted."""
 
     delay: _Delay
 
 
 class ReleaseAttempt(Body):
-    """Settle: back to the front of the queue, as if it had not been leased."""
+    """Settle: put the task back to the front of its queue, as if it had not been leased."""
 
 
 AttemptAct = ExtendAttempt | CompleteAttempt | FailAttempt | CancelAttempt | SnoozeAttempt | ReleaseAttempt

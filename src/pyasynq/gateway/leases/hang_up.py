@@ -83,7 +83,7 @@ class ReturnableResponse(Response):
     Args:
         content: the body.
         watch: `HangUpWatch` of the request; the response stops it.
-        on_unsent: called in that case.
+        on_unsent: called if the client disconnects before the body is sent.
     """
 
     def __init__(self, content: bytes, watch: HangUpWatch, on_unsent: Callable[[], None]) -> None:

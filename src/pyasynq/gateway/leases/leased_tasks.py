@@ -21,7 +21,7 @@ _DEEPEST: Final = 64
 
 
 class HasPayload(Protocol):
-    """A task that is sent to a worker."""
+    """Protocol of a task that is sent to a worker: its three payload fields."""
 
     payload: msgspec.Raw | msgspec.UnsetType
     payload_text: str | msgspec.UnsetType
@@ -29,7 +29,7 @@ class HasPayload(Protocol):
 
 
 def split_by_size(attempts: Sequence[Attempt], max_bytes: int) -> int:
-    """Return how many of the first attempts fit into this many bytes of payloads; at least one."""
+    """Return how many of the attempts, from the first, fit into this many bytes of payload; at least one."""
     total = 0
     for at, attempt in enumerate(attempts):
         total += len(attempt.task.payload or b"")
@@ -58,7 +58,7 @@ def describe_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: st
 
 
 def seal_attempt(attempt: Attempt, keyring: Keyring, key_id: str, worker: str = "") -> str:
-    """Return the token of an attempt with its current receipt."""
+    """Return a signed lease token for an attempt and its current receipt."""
     return keyring.seal(LeaseToken(attempt.queue, attempt.id, attempt.receipt, key_id, worker))
 
 
@@ -81,5 +81,5 @@ def set_payload(leased: HasPayload, payload: bytes) -> None:
 
 
 def clean_name(name: str) -> str:
-    """Return a name that can be encoded; in Redis it may be bytes that are not UTF-8."""
+    """Return a name as valid UTF-8; names in Redis may contain other bytes."""
     return name.encode("utf-8", "backslashreplace").decode()

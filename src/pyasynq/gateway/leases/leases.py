@@ -1,4 +1,4 @@
-"""Leases of one instance: one consumer for all workers, and the acts that arrive by token."""
+"""Leases of one instance: one consumer takes tasks for all workers, which settle by lease token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SETTLE_SECONDS: Final = 25.0
 
 
 class Leases:
-    """Leases tasks to workers elsewhere. Belongs to one event loop; connects at the first request.
+    """Leases tasks to remote workers. Belongs to one event loop; connects at the first request.
 
     Args:
         redis: where Redis is, as for `Consumer`.
@@ -46,10 +46,10 @@ class Leases:
         queues: returns the names of the queues that may be leased from; called for each request. None allows
             any queue.
         config: config of the consumer; its `queues` are ignored.
-        events: receive reports of what happens.
-        settle_seconds: time that a request waits until Redis has confirmed an act.
-        retry_delay: seconds until the next attempt of a failed task, by queue and failures before; None is
-            the back-off of Asynq. A worker's own `delay` wins.
+        events: receive the events of the consumer, such as expired leases.
+        settle_seconds: seconds that a request waits for Redis to confirm an act.
+        retry_delay: returns the seconds until a failed task is retried, by queue and earlier failures; None
+            is the back-off of Asynq. A worker's own `delay` overrides it.
         metrics: count leases and acts.
     """
 
@@ -83,16 +83,16 @@ class Leases:
         return len(self._waits)
 
     def end_waits(self) -> None:
-        """Answer the waiting requests with no tasks, and lease nothing more; acts go on until `close`.
+        """Answer the waiting requests with no tasks, and lease no more; acts are accepted until `close`.
 
-        For a shutdown, before the server of HTTP waits for its open requests.
+        Call it at a shutdown, before the HTTP server waits for its open requests.
         """
         self._waits.end()
 
     async def lease(self, key: WorkKey, request: LeaseRequest) -> list[Attempt]:
         """Return attempts for a worker; an empty list if no task came within the wait.
 
-        When the caller is cancelled, taken tasks go back to the front of their queues.
+        If the call is cancelled, leased tasks go back to the front of their queues.
 
         Raises:
             ProblemError: for an unknown queue, or one that the key may not use.
@@ -133,11 +133,11 @@ class Leases:
             task.add_done_callback(self._returns.discard)
 
     async def act(self, key: WorkKey, token: str, act: AttemptAct) -> Extended | None:
-        """Extend the lease of an attempt, or settle it; return the answer for its holder.
+        """Perform a worker's act: extend the lease of an attempt (return the new lease), or settle it (None).
 
         Raises:
             InvalidTokenError: for a token that this key was not given.
-            OutcomeUnknownError: when Redis has not confirmed it in time.
+            OutcomeUnknownError: when Redis has not confirmed the act in time.
             PyasynqError: as `Consumer.find` and the settles of an attempt do.
         """
         try:
@@ -194,9 +194,9 @@ class Leases:
         return opened
 
     async def close(self) -> None:
-        """Call `end_waits`, put back tasks without a holder, and close the connections.
+        """Call `end_waits`, put back tasks that reached no worker, and close the connections.
 
-        Leases live on: workers settle them through other instances.
+        Leases stay valid: workers settle them through other instances.
         """
         self.end_waits()
         if self._returns:

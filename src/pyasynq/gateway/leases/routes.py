@@ -59,7 +59,7 @@ def lease_routes(
     Args:
         leases: leases of this instance.
         authenticate: returns the API key of a request, None if it has none.
-        admission: encloses each request for tasks that does not wait; may raise `ProblemError`.
+        admission: context manager around each lease request that does not wait; may raise `ProblemError`.
     """
     api = _LeaseApi(leases, authenticate, admission)
     return [

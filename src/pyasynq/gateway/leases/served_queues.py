@@ -28,18 +28,18 @@ _MOST: Final = 1_000
 
 
 class ServedQueues:
-    """Starts the consumer with the first queue, adds queues when they are used, and drops those that are not.
+    """Set of queues that one consumer serves: queues are added at their first use, and dropped when idle.
 
-    A queue that no worker requests is dropped, so that its tasks are shown as waiting without a worker. Used
-    by one event loop.
+    The consumer starts with the first queue. A queue that no worker requests is dropped, so that its tasks
+    are shown as waiting without a worker. Belongs to one event loop.
 
     Args:
         redis: as for `Consumer`.
         config: config of the consumer; its `queues` are ignored.
         events: as for `Consumer`.
-        most: number of queues from which the least recently used one is dropped.
+        most: maximum number of served queues; above it, the least recently used one is dropped (LRU).
         idle_seconds: time without use after which a queue is dropped.
-        is_held: whether a worker may have tasks of a queue; such a queue is not idle.
+        is_held: returns whether a worker may have leased tasks of a queue; such a queue is not idle.
     """
 
     def __init__(

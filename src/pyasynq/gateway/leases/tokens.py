@@ -72,12 +72,12 @@ class Keyring:
         return cls(secret.derive_all(_PURPOSE))
 
     def seal(self, token: LeaseToken) -> str:
-        """Return the token as text that is safe in URLs and JSON."""
+        """Encode and sign a lease token, as text that is safe in URLs and JSON."""
         content = _VERSION + b"".join(map(_pack, token))
         return _encode(content + _sign(self._keys[0], content))
 
     def open(self, text: object, key_id: str) -> LeaseToken:
-        """Return the content of a token that this API key was given.
+        """Verify and decode a lease token that was issued to this API key.
 
         Raises:
             InvalidTokenError: for any other text.

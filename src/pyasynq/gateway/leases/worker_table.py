@@ -26,7 +26,7 @@ class WorkerTable:
 
     Args:
         clock: returns Unix time.
-        most: number of workers that are remembered.
+        most: maximum number of workers in the table.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time, most: int = _MOST) -> None:
@@ -39,12 +39,12 @@ class WorkerTable:
 
     @property
     def held(self) -> int:
-        """Number of tasks that workers have leased through this instance, and not settled through it."""
+        """Number of tasks that workers have leased and not yet settled, both through this instance."""
         now = self._clock()
         return sum(task.until > now for one in self._workers.values() for task in one.tasks)
 
     def holds(self, queue: str) -> bool:
-        """Return whether a worker may have tasks of a queue, leased through this instance."""
+        """Return whether a worker may still run tasks of a queue that it leased through this instance."""
         now = self._clock()
         return any(
             task.queue == queue and task.until > now for one in self._workers.values() for task in one.tasks
@@ -80,7 +80,7 @@ class WorkerTable:
         self._drop(self._find(worker), queue, task_id)
 
     def take_changed(self) -> list[LeaseWorkerReport]:
-        """Return the reports that have changed since the last call, and forget workers that are gone."""
+        """Return the reports that have changed since the last call, and remove workers that are gone."""
         now = self._clock()
         for worker, report in list(self._workers.items()):
             if any(task.until <= now for task in report.tasks):
@@ -97,7 +97,7 @@ class WorkerTable:
         self._changed.update(report.id for report in reports)
 
     def _find(self, worker: str) -> LeaseWorkerReport:
-        """Return the report of the worker that sends a request now."""
+        """Return the report of the worker that has sent a request, and note the time of the request."""
         report = self._workers.pop(worker, None) or LeaseWorkerReport(worker)
         self._workers[worker] = report
         self._changed.add(worker)

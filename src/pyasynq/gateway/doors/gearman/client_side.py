@@ -63,7 +63,7 @@ class ClientSide:
         """Foreground jobs that this client was the first to submit."""
 
     def handlers(self) -> dict[int, Callable[..., Awaitable[None]]]:
-        """Return the handler of each packet of clients."""
+        """Return the handler of each packet type that a client sends."""
         foreground = (PacketType.SUBMIT_JOB, PacketType.SUBMIT_JOB_LOW)
         background = (PacketType.SUBMIT_JOB_BG, PacketType.SUBMIT_JOB_LOW_BG)
         return {
@@ -84,7 +84,10 @@ class ClientSide:
                 self._send(kind, handle, *arguments)
 
     async def end(self) -> None:
-        """End the waits. A job that only this client waits for is deleted; a running one continues."""
+        """Stop waiting for jobs when the connection ends.
+
+        A waiting job that no other client waits for is deleted; a running job continues.
+        """
         waits, self._waits = self._waits, {}
         for wait in waits.values():
             wait.cancel()
@@ -236,7 +239,7 @@ def _check_workload(configuration: TaskConfiguration, workload: bytes) -> None:
     """Compare a workload with the schema of its type; without a schema it may be any bytes.
 
     Raises:
-        InvalidOptionError: it does not fit; the error names the place.
+        InvalidOptionError: the workload does not fit; the error names the field.
     """
     if configuration.params_schema is None:
         return

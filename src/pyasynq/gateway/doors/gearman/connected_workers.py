@@ -24,7 +24,7 @@ _KEPT_SECONDS: Final = 1.0
 
 
 class OtherWorker(NamedTuple):
-    """Workers of another instance that are equal: one address, name and list of functions.
+    """Equal workers at another instance: they share an address, a name and a list of functions.
 
     Attributes:
         address: address from which they are connected.
@@ -125,7 +125,7 @@ class ConnectedWorkers:
 
 
 def _content(report: LeaseWorkerReport) -> tuple[object, ...]:
-    """Return the content of a report that others see, without its time and lease ends."""
+    """Return the part of a report that decides whether it has changed: all but its time and lease ends."""
     return report.parked, {(task.queue, task.task_id) for task in report.tasks}
 
 

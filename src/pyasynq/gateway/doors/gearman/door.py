@@ -46,7 +46,7 @@ class GearmanDoor:
         operator: reads and changes tasks and limits; not closed here.
         list_types: returns the configuration of each type, by name.
         retry_delay: delay of a failed task.
-        shares_port: whether other processes listen on the same port.
+        shares_port: whether other processes listen on the same port (`SO_REUSEPORT`).
         max_packet: largest arguments of a packet, in bytes.
     """
 
@@ -94,7 +94,7 @@ class GearmanDoor:
         return self._parts.workers
 
     async def start(self) -> None:
-        """Listen.
+        """Open the port and accept connections.
 
         Raises:
             ConfigurationError: the address is in use, or not of this machine.
@@ -158,7 +158,7 @@ class GearmanDoor:
             self._tasks.discard(task)
 
     def _holds(self, queue: str) -> bool:
-        """Return whether a worker runs a job of a queue; it may be silent for as long as it likes."""
+        """Return whether a connected worker runs a job of a queue; Gearman workers send no heartbeats."""
         return any(one.queue == queue for session in self._parts.sessions for one in session.worker.attempts)
 
     def _admits(self, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""State of the Gearman door of one instance, for its report."""
+"""State of the Gearman door of one instance, which the dashboard shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ID_BYTES: Final = 8
 
 
 class DoorTable:
-    """Describes the door of an instance when something has changed. Belongs to one event loop.
+    """Builds the report about the door of an instance when it has changed. Belongs to one event loop.
 
     Args:
         sessions: open connections of the door.
@@ -52,7 +52,7 @@ class DoorTable:
         self._is_open = False
 
     def take_changed(self) -> list[ServiceDoor]:
-        """Return the door if it has changed since the last call, or is to be reported again."""
+        """Return the door's report if it has changed since the last call, or is due to be written again."""
         if not self._address:
             return []
         now, door = self._clock(), self.describe()
@@ -62,7 +62,7 @@ class DoorTable:
         return [door]
 
     def put_back(self, reports: Sequence[ServiceDoor]) -> None:
-        """Return the door with the next call of `take_changed` too: it could not be stored."""
+        """Return the report with the next call of `take_changed` again, because it could not be stored."""
         if reports:
             self._reported = None
 

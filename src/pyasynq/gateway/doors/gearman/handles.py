@@ -43,7 +43,7 @@ def find_task(handle: bytes, queues: Iterable[str]) -> tuple[str, str] | None:
     """Return queue and id of the task that a handle names; None if its queue is unknown.
 
     Args:
-        handle: as a client got it.
+        handle: text that a client received for its job.
         queues: names of all queues.
     """
     head, colon, data = handle.removeprefix(_PREFIX).partition(b":")

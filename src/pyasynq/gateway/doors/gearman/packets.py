@@ -102,8 +102,8 @@ class Packet(NamedTuple):
     """A request.
 
     Attributes:
-        type: its number; one that is not in `PacketType` is unknown.
-        arguments: its arguments; without any for types that have none.
+        type: number of its type; a number that is not in `PacketType` is unknown.
+        arguments: its arguments; empty for types without arguments.
     """
 
     type: int
@@ -116,7 +116,7 @@ async def read_packet(reader: asyncio.StreamReader, first: bytes, largest: int) 
     Args:
         reader: reader of the connection.
         first: the first byte, read before to distinguish packets from lines of the text protocol.
-        largest: number of bytes that its arguments may have.
+        largest: maximum size of its arguments, in bytes.
 
     Raises:
         ProtocolViolationError: it is not a request, is too large, or lacks arguments.

@@ -29,8 +29,8 @@ class DoorParts:
     Attributes:
         client: enqueues jobs and waits for their ends.
         operator: reads and changes tasks and limits.
-        served: consumer of the door.
-        waits: waits of workers that sleep; they end with the instance.
+        served: queues that the door's consumer serves.
+        waits: waits of sleeping workers for a job; they end when the instance shuts down.
         list_types: returns the configuration of each type, by name.
         retry_delay: delay of a failed task.
         max_packet: largest arguments of a packet, in bytes.
@@ -49,17 +49,17 @@ class DoorParts:
     workers: ConnectedWorkers = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the table of the workers."""
+        """Make the table of connected workers."""
         workers = ConnectedWorkers(secrets.token_hex(8), self.sessions, self.operator)
         object.__setattr__(self, "workers", workers)
 
     def find_function(self, name: bytes) -> TaskConfiguration | None:
-        """Return the task type of a Gearman function; None if workers elsewhere do not run such a type."""
+        """Return the task type of a Gearman function; None unless remote workers run it (kind `worker`)."""
         found = self.list_types().get(name.decode("utf-8", "surrogateescape"))
         return found if found is not None and found.kind == "worker" else None
 
     def list_functions(self) -> list[str]:
-        """Return the names of the types that workers elsewhere run, sorted."""
+        """Return the names of the types of the kind `worker`, which remote workers run, sorted."""
         return sorted(name for name, one in self.list_types().items() if one.kind == "worker")
 
     def list_queues(self) -> Collection[str]:

@@ -57,7 +57,7 @@ class GearmanSession:
 
     @property
     def name(self) -> str:
-        """Name that the peer has set for itself, for people."""
+        """Name that the peer has set for itself, shown to people."""
         return visible(self.client_id.decode("utf-8", "surrogateescape"))
 
     def send(self, kind: PacketType, *arguments: bytes) -> None:

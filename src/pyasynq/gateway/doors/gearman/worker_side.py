@@ -86,7 +86,7 @@ class WorkerSide:
         return [job.attempt for job in self._jobs.values()]
 
     def handlers(self) -> dict[int, Callable[..., Awaitable[None]]]:
-        """Return the handler of each packet of workers."""
+        """Return the handler of each packet type that a worker sends."""
         return {
             PacketType.CAN_DO: self._can_do,
             PacketType.CAN_DO_TIMEOUT: self._can_do,
@@ -142,7 +142,7 @@ class WorkerSide:
         await self._sleep_again()
 
     async def _reset_nothing(self) -> None:
-        """Do nothing, as gearmand does for ALL_YOURS."""
+        """Ignore ALL_YOURS, as gearmand does."""
 
     async def _pre_sleep(self) -> None:
         await self._wake()
@@ -154,7 +154,7 @@ class WorkerSide:
             await self._pre_sleep()
 
     async def _wake(self) -> None:
-        """End the sleep, and put back the job that is reserved for the worker."""
+        """End the worker's sleep (PRE_SLEEP), and put back the job that is reserved for the worker."""
         sleep, self._sleep = self._sleep, None
         if sleep is not None:
             sleep.cancel()
@@ -222,7 +222,7 @@ class WorkerSide:
                 self._send(answer, handle, function, workload)
 
     async def _hold(self, handle: bytes, attempt: Attempt) -> None:
-        """Renew the lease while the connection lives, until the attempt ends without its worker."""
+        """Renew a job's lease until the attempt ends without its worker (cancelled, timed out, lapsed)."""
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             try:

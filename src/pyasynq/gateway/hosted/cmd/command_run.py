@@ -1,4 +1,4 @@
-"""Run of one command: its streams while it runs, and its end at a time limit or a request."""
+"""One run of a command: reads its output, and ends it at its time limit or at a cancellation."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ class ResultTooLongError(Exception):
 
 
 class ReadyEnd(NamedTuple):
-    """Answer of a keeper, and whether the service had to end the command."""
+    """Keeper's answer about an ended command, and whether the service ended it at the time limit."""
 
     answer: dict[str, Any]
     timed_out: bool
 
 
 class CommandStream:
-    """A pipe from a command, read in turns of the event loop: a fast writer is slowed, not buffered."""
+    """Pipe with a command's output, read one chunk in each turn of the event loop.
+
+    A command that writes fast is slowed down (back-pressure), because nothing is buffered.
+    """
 
     def __init__(self, lines: OutputLines) -> None:
         self.kept = KeptOutput()
@@ -83,7 +86,7 @@ class CommandRun:
 
     Args:
         keeper: keeper that runs the command.
-        order: order that the keeper is sent.
+        order: description of the command, sent to the keeper.
         log: called with each line of its output, and the name of the stream; None to log none.
         report: called with its progress.
     """
@@ -105,12 +108,12 @@ class CommandRun:
     async def wait(self, stdin: bytes | None, seconds: float, grace: Callable[[], float]) -> ReadyEnd:
         """Run the command until it has ended.
 
-        Cancelled, it ends the command first: TERM, the grace, KILL.
+        A cancelled call first ends the command: SIGTERM, the grace period, then SIGKILL.
 
         Args:
             stdin: input of the command; None for none.
             seconds: time limit of the command.
-            grace: returns the seconds between TERM and KILL.
+            grace: returns the seconds between SIGTERM and SIGKILL.
 
         Raises:
             KeeperLostError: the keeper was killed, and with it the command.
@@ -161,7 +164,7 @@ def read_result(file: Path, limit: int, owner: int) -> bytes | None:
     No process of the command runs any more, but the file may be a link, a device or a pipe.
 
     Raises:
-        ResultTooLongError: it is longer than the limit.
+        ResultTooLongError: the content is longer than the limit.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

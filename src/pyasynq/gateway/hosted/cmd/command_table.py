@@ -1,4 +1,4 @@
-"""Commands of one instance: those that run, and the last that ended."""
+"""Commands of one instance, for the dashboard: the running ones, and the last ones that ended."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _ID_BYTES: Final = 8
 
 
 class CommandEntry:
-    """A command of the table. The table and the run of the command write it.
+    """A command in the table. Written by the table.
 
     Attributes:
-        place: its place; None if all are taken by commands that run.
+        place: index of its report; None if running commands use all indexes, so that it is not reported.
         command: state that is reported.
         run: the run whose output is read; None when it has ended.
         reported_at: Unix time of the last report.
@@ -48,7 +48,7 @@ class CommandEntry:
         self.is_changed = True
 
     def read_output(self) -> bool:
-        """Take over the end of the output; return whether there is more of it than before."""
+        """Copy the last bytes of the output into the report; return whether the output has grown."""
         if self.run is None:
             return False
         out, err = self.run.out.kept, self.run.err.kept
@@ -68,9 +68,9 @@ class CommandTable:
     """Commands of an instance that run or have ended. Belongs to one event loop.
 
     Args:
-        metrics: where commands are counted, too.
+        metrics: counts the commands that have ended.
         clock: returns Unix time.
-        places: number of commands that are reported.
+        places: maximum number of commands that are reported.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CommandTable:
         return self._running
 
     def begin(self, attempt: Attempt, program: str, run: CommandRun) -> CommandEntry:
-        """Remember a command that is started now."""
+        """Add a command that starts now; return its entry."""
         self._running += 1
         command = HostedCommand(
             secrets.token_hex(_ID_BYTES),
@@ -120,12 +120,12 @@ class CommandTable:
         end: CommandEnd | None = None,
         limit: str = "",
     ) -> None:
-        """Remember that a command has ended.
+        """Record that a command has ended.
 
         Args:
             entry: entry of the command.
             outcome: outcome of its attempt.
-            said: how its program has ended.
+            said: how its program has ended, such as `exit code 3`.
             end: resources that it has used; None if they are not known.
             limit: limit at which it was killed, such as `memory` or `time`; empty if it was not.
         """
@@ -139,7 +139,7 @@ class CommandTable:
         self._end(entry, state, reason, said, end)
 
     def stop(self, entry: CommandEntry) -> None:
-        """Remember that a command was stopped: its task was cancelled, or the instance is shut down."""
+        """Record that a command was stopped: its task was cancelled, or the instance shuts down."""
         self._end(entry, "stopped", "", "", None)
 
     def _end(self, entry: CommandEntry, state: str, reason: str, said: str, end: CommandEnd | None) -> None:
@@ -167,7 +167,7 @@ class CommandTable:
             self._metrics.note_command(entry.command.queue, state, seconds, cpu)
 
     def take_changed(self) -> list[CommandReport]:
-        """Return the commands that have changed since the last call, or are to be reported again."""
+        """Return the reports that have changed since the last call, and those due to be written again."""
         now = self._clock()
         changed = []
         for place, entry in self._entries.items():
@@ -183,5 +183,5 @@ class CommandTable:
             self._entries[report.place].is_changed = True
 
     def _find_place(self) -> int | None:
-        """Return a free place, that of the command which ended first; None if there is none."""
+        """Return the index of the command that ended first, to reuse it; None if all still run."""
         return self._free.popleft() if self._free else None

@@ -62,8 +62,8 @@ _SHUTDOWN_GRACE: Final = 8.0
 class HostedCommands:
     """Runs the commands of an instance. Belongs to one event loop.
 
-    Programs and arguments come from the service's file alone, never from Redis: write access to Redis must
-    not allow to run programs here.
+    Programs and arguments come from the service's file only, never from Redis. So write
+    access to Redis does not allow to run programs here.
 
     Args:
         types: task types of the service's file.
@@ -95,10 +95,10 @@ class HostedCommands:
         return frozenset(self._commands)
 
     def set_types(self, types: Mapping[str, TaskConfiguration]) -> None:
-        """Use the commands of a file that was read or has changed.
+        """Use the commands of these types from now on, after the service's file was read or has changed.
 
         Raises:
-            ConfigurationError: as the constructor does; nothing has changed then.
+            ConfigurationError: as the constructor does; the former commands stay in use.
         """
         commands = {name: one.command for name, one in types.items() if one.command is not None}
         for name, command in commands.items():
@@ -120,7 +120,7 @@ class HostedCommands:
             _fill(self._commands[name], payload)
 
     def announce(self) -> None:
-        """Write to the log how commands are isolated, once."""
+        """Log how commands are isolated on this host; only the first call logs it."""
         if self._isolation is None or self._is_announced:
             return
         self._is_announced = True
@@ -135,7 +135,7 @@ class HostedCommands:
     async def run(self, attempt: Attempt) -> HostedOutcome:
         """Run the command of an attempt; return the outcome of the attempt.
 
-        Cancelled, it ends the command and all its descendants, with the grace period of the type.
+        A cancelled call ends the command and all its descendant processes, with the type's grace period.
         """
         command = self._commands[attempt.queue]
         try:
@@ -211,7 +211,7 @@ class HostedCommands:
         self._is_closing = True
 
     async def close(self) -> None:
-        """End the launcher, and all processes that it has started."""
+        """End the launcher and all commands, with their descendants."""
         self.begin_close()
         await self._launcher.close()
         if self._isolation is not None and self._isolation.group is not None:
@@ -251,7 +251,7 @@ def _fill(command: CommandSettings, payload: bytes) -> list[str]:
 
 
 def _make_environment(attempt: Attempt, command: CommandSettings, folder: Path) -> dict[str, str]:
-    """Return the environment of a command: of the service's variables only those that the file allows."""
+    """Return the environment variables of a command: its own, and the allowed ones of the service."""
     environment = {
         "PATH": os.environ.get("PATH", _DEFAULT_PATH),
         "LANG": os.environ.get("LANG", _DEFAULT_LANGUAGE),
@@ -275,7 +275,7 @@ def _make_environment(attempt: Attempt, command: CommandSettings, folder: Path) 
 
 
 def _read_output(run: CommandRun, folder: Path, owner: int) -> HostedOutcome:
-    """Return the result of a command: its file, or else its standard output."""
+    """Return the result of a command: the content of its result file, or else its standard output."""
     try:
         result = read_result(folder / _RESULT_FILE, _RESULT_BYTES, owner)
     except ResultTooLongError:

@@ -34,12 +34,12 @@ class CommandEnd:
     """End of a command.
 
     Attributes:
-        status: status of the program, as `os.wait` gives it.
-        cpu: seconds of CPU of all its processes.
-        memory: largest resident set of one of them, in bytes.
+        status: wait status of the program, as `os.wait` returns it.
+        cpu: CPU seconds of all its processes.
+        memory: peak memory (resident set) of its largest process, in bytes.
         left: number of processes that could not be killed.
         memory_kills: number of processes that the kernel killed for the memory limit of the control group.
-        refused_forks: number of processes that the limit of the control group refused.
+        refused_forks: number of forks that the control group's process limit refused.
     """
 
     status: int | None

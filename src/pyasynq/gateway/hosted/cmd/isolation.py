@@ -43,7 +43,7 @@ def find_isolation(rules: CommandRules) -> Isolation:
     """Return the isolation that the rules ask for, as far as this host offers it.
 
     Raises:
-        ConfigurationError: the rules require it, and the host lacks a part.
+        ConfigurationError: the rules require the isolation, and the host lacks a part.
     """
     missing = []
     if not kernel.IS_LINUX:
@@ -62,5 +62,5 @@ def find_isolation(rules: CommandRules) -> Isolation:
 
 
 def is_root() -> bool:
-    """Return whether this process may do everything."""
+    """Return whether this process runs as root."""
     return os.geteuid() == 0

@@ -66,11 +66,11 @@ class KeeperLink:
         return self._answer
 
     def terminate(self) -> None:
-        """Ask all processes of the command to end."""
+        """Send SIGTERM to all processes of the command."""
         self._send(b"T")
 
     def kill(self) -> None:
-        """Kill all processes of the command."""
+        """Send SIGKILL to all processes of the command."""
         self._send(b"K")
 
     def finish(self) -> None:
@@ -112,10 +112,10 @@ class KeeperLink:
 
 
 class Launcher:
-    """Starts the launcher program when it is needed, and again if it has ended. Belongs to one event loop.
+    """Pool of keepers. Starts the launcher program when needed, and again after its end. For one event loop.
 
     Args:
-        parent: folder in which that of the attempts is made; None for the system's.
+        parent: folder in which the folder of all attempts is made; None for the system's temporary folder.
     """
 
     def __init__(self, parent: str | None = None) -> None:
@@ -129,7 +129,7 @@ class Launcher:
         """Folder of all attempts; it stays when a launcher has ended, because its keepers go on."""
 
     def take(self) -> KeeperLink:
-        """Return a keeper without a command.
+        """Return a keeper that runs no command: from the pool, or a new one.
 
         Raises:
             OSError: the launcher cannot be started.
@@ -205,7 +205,7 @@ class Launcher:
 
 
 def make_file(content: bytes) -> int:
-    """Return a descriptor of a file without a name, at its beginning."""
+    """Write the content to an unnamed temporary file; return its descriptor, positioned at the start."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pyasynq")
     else:

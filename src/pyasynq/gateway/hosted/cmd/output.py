@@ -1,4 +1,4 @@
-"""Output of a command: its beginning and end are kept, its lines logged, and progress is read from them."""
+"""Output of a command: keeps its beginning and end, logs its lines, and reads progress from them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class KeptOutput:
         return bytes(self._head) + note + bytes(self._tail[-_TAIL_BYTES:])
 
     def read_end(self, most: int) -> bytes:
-        """Return the last bytes, at most this many of those that are kept."""
+        """Return the last kept bytes, at most this many."""
         end = bytes(self._tail[-most:])
         return end if len(end) == most else (bytes(self._head) + end)[-most:]
 
@@ -86,8 +86,8 @@ class OutputLines:
 
     Args:
         log: called with a line, safe to show.
-        report: called with the newest progress of the bytes that came together.
-        clock: for tests.
+        report: called with the newest progress in each chunk of bytes.
+        clock: seconds of the rate limit; a parameter for tests.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class OutputLines:
         self._take(lines)
 
     def end(self) -> None:
-        """Process the last line, which has no line break."""
+        """Process an unfinished last line, after the stream has ended."""
         if self._rest:
             self._take([self._rest])
             self._rest = b""

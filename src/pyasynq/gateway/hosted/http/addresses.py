@@ -74,7 +74,7 @@ def is_public(address: NetworkAddress) -> bool:
 
 
 def is_allowed(address: NetworkAddress, allowed: Iterable[Network]) -> bool:
-    """Return whether an address may be called: it is listed, or it is public and of another machine."""
+    """Return whether an address may be called: the file lists it, or it is public and not of this machine."""
     plain = plain_address(address)
     if any(plain in network for network in allowed):
         return True
@@ -82,7 +82,7 @@ def is_allowed(address: NetworkAddress, allowed: Iterable[Network]) -> bool:
 
 
 def is_this_machine(address: NetworkAddress) -> bool:
-    """Return whether an address belongs to this machine: a socket can only be bound to those."""
+    """Return whether an address belongs to this machine, by binding a socket to it."""
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -66,7 +66,7 @@ class Deliveries:
         own_ports: ports of this machine that are never called: those of the service.
         seal: returns the lease token of an attempt, for types with callbacks.
         version: version of the program, for `User-Agent`.
-        table: counts the requests.
+        table: counts the requests for the dashboard.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Deliveries:
         self._opening = asyncio.Lock()
 
     async def start(self) -> None:
-        """Look up the addresses of Redis; each call looks them up again."""
+        """Look up the addresses of Redis, which are never called; another call looks them up again."""
         self._forbidden = await find_redis_addresses(self._redis)
 
     def rule_of(self, template: UrlTemplate) -> HostRule:
@@ -103,7 +103,7 @@ class Deliveries:
     async def deliver(self, attempt: Attempt, configuration: TaskConfiguration) -> HostedOutcome | Throttled:
         """Send the request of an attempt; return the outcome.
 
-        Cancelled, it closes the connection; the host may have taken the request.
+        A cancelled call closes the connection; the host may have processed the request.
         """
         template = configuration.url
         assert template is not None  # noqa: S101 - the kind http has one
@@ -144,7 +144,7 @@ class Deliveries:
     async def _read_failed(
         self, request: SentRequest, answer: aiohttp.ClientResponse, outcome: HostedOutcome | Throttled
     ) -> ReceivedAnswer:
-        """Return an answer, with the beginning of its body if it is the answer to a failed attempt."""
+        """Return an answer; if the attempt failed, with the beginning of the body, for the dashboard."""
         if _find_failure(outcome) is None or not self._table.wants_failed(request):
             return ReceivedAnswer(answer.status)
         # A secret that the answer repeats is read as a whole, so that it is found.
@@ -241,7 +241,7 @@ class Deliveries:
 def _describe(
     attempt: Attempt, configuration: TaskConfiguration, rule: HostRule, headers: Mapping[str, str]
 ) -> SentRequest:
-    """Return a request as far as it may be shown."""
+    """Return a record of a request that can be shown: method, URL template and headers."""
     template = configuration.url
     assert template is not None  # noqa: S101 - the kind http has one
     return SentRequest(
@@ -290,7 +290,7 @@ async def _judge(
 
 
 async def _read_result(answer: aiohttp.ClientResponse) -> bytes | None:
-    """Return the first bytes of the body; a longer one ends the connection instead of being read."""
+    """Return the body, cut at the maximum size of a result; close the connection of a longer body."""
     kept = bytearray()
     async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
         kept += chunk

@@ -37,19 +37,19 @@ _SHORTEST_SECRET: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request, as far as it may be shown.
+    """Record of a sent request, for the dashboard.
 
     Attributes:
-        host: host that was called, with its port unless it is a usual one.
+        host: host that was called, with its port unless it is 80 or 443.
         queue: queue of the task.
         task_id: the task's id.
         attempt: number of the attempt.
         method: method of the request.
         url: template of its URL.
-        headers: by name; those that are secrets are among them.
-        secret_names: names of the headers that this host alone gets.
+        headers: headers by name, including secret ones, whose values are hidden when shown.
+        secret_names: names of the headers that are sent to this host only.
         at: Unix time at which it was sent.
-        began: the same by the monotonic clock.
+        began: monotonic time at which it was sent.
     """
 
     host: str
@@ -65,7 +65,7 @@ class SentRequest:
 
     @property
     def secrets(self) -> list[str]:
-        """Values of its secret headers, which an answer may repeat."""
+        """Values of the secret headers; they are hidden in the answer, too, which may repeat them."""
         values = (value for name, value in self.headers.items() if self.is_secret(name))
         return [value for value in values if len(value) >= _SHORTEST_SECRET]
 
@@ -76,7 +76,7 @@ class SentRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedAnswer:
-    """What came back for a request: an answer, or none.
+    """Answer to a request, or the fact that none has come (status 0).
 
     Attributes:
         status: status of the answer; 0 if there was none.
@@ -93,9 +93,9 @@ class DeliveryTable:
     """Counts the requests of an instance. Belongs to one event loop.
 
     Args:
-        metrics: where requests are counted, too.
+        metrics: counts the requests, too.
         clock: returns Unix time.
-        most: number of hosts and queues that are remembered.
+        most: maximum number of pairs of host and queue; the one called longest ago is forgotten.
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class DeliveryTable:
         self._changed: set[tuple[str, str]] = set()
 
     def note(self, request: SentRequest, status: int) -> None:
-        """Count a request that has ended; status 0 is none."""
+        """Count a request that has ended; status 0 means that no answer came."""
         seconds = time.monotonic() - request.began
         self._find(request).note(status, seconds, self._clock())
         if self._metrics is not None:
             self._metrics.note_delivery(request.host, class_of_status(status), seconds)
 
     def wants_failed(self, request: SentRequest) -> bool:
-        """Return whether the exchange is kept if the attempt has failed."""
+        """Return whether to keep a request if it fails: its host and queue have no recent one."""
         kept = self._find(request).failed
         return kept is None or self._clock() - kept.at.timestamp() >= _EXCHANGE_SECONDS
 
@@ -149,15 +149,15 @@ class DeliveryTable:
         )
 
     def note_throttled(self, request: SentRequest, seconds: float) -> None:
-        """Remember that the host is left alone for a while."""
+        """Record that the host asked for a pause of some seconds."""
         self._find(request).note_throttled(seconds, self._clock())
 
     def note_gone(self, request: SentRequest) -> None:
-        """Remember that the host says that the endpoint is gone."""
+        """Record that the host has answered that the endpoint is gone (410)."""
         self._find(request).gone_at = self._clock()
 
     def take_changed(self) -> list[DeliveryReport]:
-        """Return the reports that have changed since the last call, and forget what is over."""
+        """Return the reports that have changed since the last call, and delete old ones."""
         forgotten = self._clock() - _FORGET_SECONDS
         for key in [key for key, report in self._reports.items() if report.seen < forgotten]:
             del self._reports[key]
@@ -166,7 +166,7 @@ class DeliveryTable:
         return changed
 
     def put_back(self, reports: Iterable[DeliveryReport]) -> None:
-        """Return reports with the next call of `take_changed` too: they could not be stored."""
+        """Add reports that could not be stored to the next result of `take_changed`."""
         self._changed.update((report.host, report.queue) for report in reports)
 
     def _find(self, request: SentRequest) -> DeliveryReport:

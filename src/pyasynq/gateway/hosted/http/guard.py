@@ -1,7 +1,7 @@
 """Guard against requests to this machine and its networks (SSRF), at each connection.
 
-aiohttp asks the resolver for names alone, not for addresses within a URL; it asks the socket factory for each
-new connection, but shows it no name. So both the resolver and the socket factory check.
+Both the resolver and the socket factory of aiohttp check. The resolver sees host names, but no addresses that
+are written in a URL. The socket factory sees the address of each new connection, but no host name.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _KEPT_SECONDS: Final = 15.0
 
 
 class RefusedAddressError(OSError):
-    """The host has an address, or the URL a port, that may not be called."""
+    """Error: the host's address or the URL's port may not be called."""
 
     def __init__(self) -> None:
         super().__init__(errno.EACCES, "the address may not be called")
 
 
 class Guard:
-    """Decides on the addresses of one host rule.
+    """Decides which addresses and ports may be called under one host rule.
 
     Args:
-        rule: rule of the host; also decides on the ports.
+        rule: rule of the host, with its allowed networks and ports.
         list_forbidden: returns addresses and ports that are never called, whatever the rule says: those of
             Redis.
         own_ports: ports of this machine that are never called: those of the service.
@@ -87,7 +87,7 @@ class GuardedResolver(AbstractResolver):
     """Resolves names, and refuses those with any address that may not be called.
 
     Args:
-        guard: decides.
+        guard: decides which addresses may be called.
     """
 
     def __init__(self, guard: Guard) -> None:

@@ -45,9 +45,9 @@ def judge_answer(
     Args:
         status: status of the answer.
         headers: headers of the answer, by name in any case.
-        retry_on: statuses that the type retries, whatever they mean otherwise.
-        archive_on: statuses after which the type gives up.
-        now: for tests.
+        retry_on: statuses after which the type's tasks are retried; they override the usual meaning.
+        archive_on: statuses after which the type's tasks are archived.
+        now: Unix time; a parameter for tests.
     """
     said = _read_outcome(headers.get(OUTCOME_HEADER, ""))
     if said is not None:
@@ -83,7 +83,7 @@ def describe_status(status: int) -> str:
 
 
 def read_retry_after(value: str | None, now: datetime | None = None) -> float:
-    """Return the seconds of a `Retry-After` header, a number or a date; an hour at most."""
+    """Parse a `Retry-After` header, a number of seconds or a date; return seconds, at most an hour."""
     if value is None:
         return _DEFAULT_WAIT
     text = value.strip()

@@ -17,7 +17,7 @@ _REDIS_PORT: Final = 6_379
 
 
 async def find_redis_addresses(url: str) -> set[tuple[NetworkAddress, int]]:
-    """Return the addresses of the servers that a URL names; a name that cannot be resolved has none."""
+    """Resolve the servers in a Redis URL to addresses and ports; skip names that cannot be resolved."""
     found: set[tuple[NetworkAddress, int]] = set()
     for host, port in list_redis_hosts(url):
         try:

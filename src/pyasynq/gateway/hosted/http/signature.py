@@ -30,7 +30,7 @@ def message_id(queue: str, task_id: str) -> str:
 
 
 def read_signing_secret(place: str, text: str) -> bytes:
-    """Return the bytes of a secret: `whsec_` and Base64.
+    """Decode a signing secret: `whsec_` followed by Base64.
 
     Raises:
         ConfigurationError: the text has another form; the error names the place, never the secret.
@@ -48,7 +48,7 @@ def signature_headers(secrets: Sequence[bytes], name: str, at: int, body: bytes)
     """Return the headers of a message, with a signature for each secret.
 
     Args:
-        secrets: each gives a signature, so that secrets can be rotated.
+        secrets: signing secrets; each adds a signature, so that secrets can be rotated.
         name: id of the message.
         at: Unix seconds of this attempt.
         body: body of the request.

@@ -1,1 +1,1 @@
-"""Kind `list`: tasks for workers that only speak Redis, passed on through lists."""
+"""Tasks of the kind `list`: workers with only a Redis client take them from a Redis list (BLMOVE)."""

@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile("[A-Za-z0-9_-]{1,64}")
 
 
 class ListEntry(msgspec.Struct, kw_only=True):
-    """A task for a worker. It has one of the three payloads, or none if it is empty."""
+    """Task in a worker list. One of the three payload fields is set, or none for an empty payload."""
 
     token: str
     """The first field, by which the entry is found."""
@@ -44,7 +44,7 @@ class ListEntry(msgspec.Struct, kw_only=True):
 
 
 class CrashItem(Body, kw_only=True, tag_field="act", tag="crash"):
-    """Settle: an earlier process of the worker died with the task."""
+    """Reply of a restarted worker: its earlier process died while it ran the task."""
 
     token: Annotated[str, Meta(min_length=1)]
 
@@ -75,7 +75,7 @@ def encode_list_entry(attempt: Attempt, token: str) -> bytes:
 
 
 def find_reply_token(reply: bytes) -> str:
-    """Return the token in a reply, which may be wrong in all else; empty if there is none."""
+    """Return the entry token in a reply, even if the rest of the reply is invalid; empty if there is none."""
     try:
         content: Any = msgspec.json.decode(reply)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -85,10 +85,10 @@ def find_reply_token(reply: bytes) -> str:
 
 
 def decode_reply(reply: bytes) -> ReplyAct:
-    """Decode a reply.
+    """Decode a worker's reply as the act that it requests.
 
     Raises:
-        ProblemError: it is none; its text has no value of the reply.
+        ProblemError: the text is not a valid reply; the error repeats no value of it.
     """
     act: ReplyAct = decode_text(reply, ReplyAct)
     return act

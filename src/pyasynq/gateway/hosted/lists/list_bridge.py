@@ -1,8 +1,8 @@
 """Bridge between the queue of one task type and the lists of its workers, which only speak Redis.
 
-All of its state is in Redis, so any number of instances may run the bridge of a type, and end at any time.
-An entry stands for an attempt. Its lease token is stored in the lists, so that any instance renews the lease,
-settles the reply, and notices that the entry is gone.
+The bridge keeps all state in Redis, so any number of instances may run the bridge of a type, and end at any
+time. A list entry represents an attempt. Its lease token is stored in Redis, too. So any instance can renew
+the lease, settle the worker's reply, and count a crash when the entry is gone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ENDED: Final = (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, Attempt
 
 
 class _Shard:
-    """What the bridge knows of one shard since the last sweep."""
+    """State of one shard of a worker list, as the last sweep has read it from Redis."""
 
     def __init__(self, worker_list: WorkerList) -> None:
         self.list = worker_list
@@ -76,9 +76,9 @@ class ListBridge:
     """Passes the tasks of one type to the workers of its lists. Belongs to one event loop.
 
     Args:
-        name: of the type, and of its queue.
-        operator: reaches Redis.
-        served: the queues of the instance's consumer.
+        name: name of the task type, and of its queue.
+        operator: reads and writes the lists in Redis.
+        served: queues that the instance's consumer serves.
         keyring: signs lease tokens; the same in all instances.
         retry_delay: delay of a failed task.
     """
@@ -108,21 +108,21 @@ class ListBridge:
 
     @property
     def listening(self) -> int:
-        """Number of workers that live."""
+        """Number of living workers of this type."""
         return sum(shard.living for shard in self._shards)
 
     @property
     def has_leases(self) -> bool:
-        """Whether entries have not ended yet."""
+        """Whether any list entry still represents a running attempt."""
         return any(shard.leases for shard in self._shards)
 
     def set_shards(self, number: int) -> None:
-        """Use at least this many shards; workers may still listen to those that there were."""
+        """Use this many shards, or more if there were more: workers may still listen to the former ones."""
         for shard in range(len(self._shards), number):
             self._shards.append(_Shard(WorkerList(self._operator, self.name, shard)))
 
     def start(self) -> None:
-        """Begin to pass tasks on. Idempotent."""
+        """Begin to move tasks from the queue to the lists. Idempotent."""
         if not self._tasks:
             self._tasks = [
                 asyncio.create_task(run, name=f"pyasynq list {self.name}")
@@ -130,12 +130,12 @@ class ListBridge:
             ]
 
     def stop(self) -> None:
-        """Pass no more tasks on; replies are still settled until `close`."""
+        """Move no more tasks to the lists; replies are still settled until `close`."""
         if self._tasks:
             self._tasks[-1].cancel()
 
     async def close(self) -> None:
-        """End. Entries live on: other instances, or the next one, settle the replies to them."""
+        """Stop the bridge in this instance. Entries stay in the lists; other instances settle the replies."""
         tasks = [*self._tasks, *self._watches.values()]
         for task in tasks:
             task.cancel()
@@ -145,7 +145,7 @@ class ListBridge:
     # Tasks, on their way to the workers.
 
     async def _feed(self) -> None:
-        """Lease a task for each free worker, and pass it on."""
+        """Lease a task for each free worker, and append it to a list."""
         while True:
             await self._has_room.wait()
             room = sum(max(0, shard.free) for shard in self._shards)
@@ -180,7 +180,7 @@ class ListBridge:
             await _put_back(left)
 
     async def _push(self, attempt: Attempt) -> bool:
-        """Append an attempt to the list whose workers have most room; return False if none has any."""
+        """Append an attempt to the list with the most free workers; return False if no worker is free."""
         token = make_entry_token()
         entry = encode_list_entry(attempt, token)
         lease = seal_attempt(attempt, self._keyring, LIST_KEY_ID)
@@ -199,7 +199,7 @@ class ListBridge:
         return False
 
     def _watch(self, shard: _Shard, token: str, attempt: Attempt) -> None:
-        """Take the entry out of the list when its task is cancelled or times out."""
+        """Start to watch an attempt, to remove its entry from the list at a cancellation or timeout."""
         if token not in self._watches:
             watch = asyncio.create_task(self._wait_ended(shard, token, attempt), name="pyasynq list entry")
             self._watches[token] = watch
@@ -240,7 +240,7 @@ class ListBridge:
                 await asyncio.sleep(_READ_SECONDS if busy else max(0.0, sweep_at - loop.time()))
 
     async def _sweep(self, shard: _Shard) -> None:
-        """Look at a shard: renew leases, and count a crash for each entry that is gone."""
+        """Read the state of a shard, renew its leases, and count a crash for each entry that is gone."""
         found = await shard.list.sweep()
         shard.living, shard.free, shard.has_replies = found.living, found.free, found.replies > 0
         if found.free > 0:
@@ -258,7 +258,7 @@ class ListBridge:
                 await self._renew(shard, one.entry_token, one.lease_token)
 
     async def _renew(self, shard: _Shard, token: str, lease: str) -> None:
-        """Renew the lease of an entry; end the entry if its attempt has ended."""
+        """Renew the lease of an entry; remove the entry if its attempt has ended."""
         try:
             opened = self._open(lease)
             async with self._served.using(self.name) as consumer:
@@ -306,7 +306,7 @@ class ListBridge:
         await self._settle(shard, token, lease, act, reply)
 
     async def _settle(self, shard: _Shard, token: str, lease: str, act: ReplyAct, reply: bytes = b"") -> None:
-        """Settle the attempt of an entry, and end the entry."""
+        """Settle the attempt of an entry, and remove the entry."""
         try:
             opened = self._open(lease)
             async with self._served.using(self.name) as consumer:
@@ -316,10 +316,10 @@ class ListBridge:
         await self._end(shard, token, reply)
 
     def _open(self, lease: str) -> LeaseToken:
-        """Return the content of a lease token.
+        """Decode and verify a lease token that was read from Redis, where workers can write.
 
         Raises:
-            InvalidTokenError: it was not stored by this service, or for another type: workers can write here.
+            InvalidTokenError: this service has not signed the token, or signed it for another type.
         """
         opened = self._keyring.open(lease, LIST_KEY_ID)
         if opened.queue != self.name:

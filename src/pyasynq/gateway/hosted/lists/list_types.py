@@ -27,17 +27,17 @@ _MOST_ATTEMPTS: Final = 10_000
 
 
 class ListTypes:
-    """Runs a bridge for each type of the kind `list`, and follows changes. Belongs to one event loop.
+    """Runs a `ListBridge` for each type of the kind `list`, and follows changes. Belongs to one event loop.
 
     The queue of a type without workers is not served, so that it is shown as waiting without a worker.
 
     Args:
         redis: where Redis is, as for `Consumer`.
-        operator: reaches Redis.
+        operator: reads and writes the lists in Redis.
         list_types: returns the configuration of each type, by name.
         keyring: signs lease tokens; the same in all instances.
         retry_delay: delay of a failed task.
-        rest: seconds between two looks at the types.
+        rest: seconds between two checks of the types.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ListTypes:
             self._following = asyncio.create_task(self._follow(), name="pyasynq list types")
 
     def stop(self) -> None:
-        """Pass no more tasks on: the first step of a shutdown."""
+        """Move no more tasks to the lists: the first step of a shutdown."""
         self._is_stopped = True
         if self._following is not None:
             self._following.cancel()
@@ -80,7 +80,7 @@ class ListTypes:
             bridge.stop()
 
     async def close(self) -> None:
-        """Do as `stop`, and close the connections. Entries live on, for other instances."""
+        """Call `stop`, and close the connections. Entries stay in the lists, for other instances."""
         self.stop()
         if self._following is not None:
             with contextlib.suppress(asyncio.CancelledError):
@@ -101,7 +101,7 @@ class ListTypes:
             await asyncio.sleep(self._rest)
 
     async def _run_types(self) -> None:
-        """Run the bridges of the types that there are now."""
+        """Start bridges of new types, and close the bridges of deleted types."""
         types = {name: one for name, one in self._list_types().items() if one.kind == "list"}
         for name, one in types.items():
             bridge = self._bridges.get(name)

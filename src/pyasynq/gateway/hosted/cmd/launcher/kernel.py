@@ -1,4 +1,4 @@
-"""Calls of the Linux kernel that Python does not have, by prctl(2). Elsewhere each returns False."""
+"""Linux kernel calls that Python does not have, by prctl(2). On other systems each call returns False."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl if IS_LINUX else None
 
 
 def become_subreaper() -> bool:
-    """Become the parent of descendants whose own parents end."""
+    """Become the child subreaper: the parent of orphaned descendants."""
     return _call(_SET_CHILD_SUBREAPER, 1) == 0
 
 
 def die_with_parent(parent: int) -> bool:
-    """Let the kernel kill this process when its parent ends; exit if it has ended already."""
+    """Let the kernel kill this process when its parent ends; exit if the parent has ended already."""
     is_set = _call(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL) == 0
     if os.getppid() != parent:
         os._exit(1)
@@ -31,7 +31,7 @@ def die_with_parent(parent: int) -> bool:
 
 
 def forbid_new_privileges() -> bool:
-    """Let no program that this process executes gain rights, such as by its set-user-ID bit."""
+    """Set no_new_privs: no program that this process executes gains rights by a set-user-ID bit."""
     return _call(_SET_NO_NEW_PRIVILEGES, 1) == 0
 
 

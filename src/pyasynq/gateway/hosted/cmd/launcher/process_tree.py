@@ -29,7 +29,7 @@ _ENDED: Final = ("Z", "X")
 
 
 class Bell:
-    """Wake-up of a poll when a child ends (SIGCHLD). Each process has one, for its main thread."""
+    """Self-pipe that wakes a poll when a child process ends (SIGCHLD). Each process has one."""
 
     def __init__(self) -> None:
         self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _make_pipe()
@@ -37,7 +37,7 @@ class Bell:
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
     def wait(self, others: Collection[int] = (), seconds: float | None = None) -> set[int]:
-        """Wait until a child ends or a descriptor can be read; return those that can."""
+        """Wait until a child ends or one of the descriptors can be read; return the readable descriptors."""
         poll = select.poll()
         for descriptor in (self._read, *others):
             poll.register(descriptor, select.POLLIN)
@@ -65,9 +65,9 @@ class ProcessTree:
         group: control group of the command, if it has one.
 
     Attributes:
-        status: status of the command, as `os.wait` gives it; None while it runs.
-        cpu: seconds of CPU of all processes that have ended.
-        memory: largest resident set of one of them, in bytes.
+        status: wait status of the command, as `os.wait` returns it; None while it runs.
+        cpu: CPU seconds of all processes that have ended.
+        memory: peak memory (resident set) of the largest process, in bytes.
     """
 
     def __init__(self, main: int, bell: Bell, group: ControlGroup | None = None) -> None:
@@ -93,7 +93,7 @@ class ProcessTree:
                 self.status = status
 
     def terminate(self) -> None:
-        """Ask all processes to end, including stopped ones."""
+        """Send SIGTERM to all processes, and SIGCONT so that stopped ones receive it."""
         found = list_descendants(os.getpid())
         send_signal(found, signal.SIGTERM)
         send_signal(found, signal.SIGCONT)
@@ -102,7 +102,7 @@ class ProcessTree:
                 os.killpg(self._main, signal.SIGTERM)
 
     def kill(self) -> int:
-        """Kill all processes, and reap them; return how many would not end."""
+        """Kill all processes, and reap them; return how many could not be killed."""
         if self._group is not None:
             self._group.kill()
         if not kernel.IS_LINUX:
@@ -112,12 +112,12 @@ class ProcessTree:
 
 
 def kill_descendants(reap: Callable[[], bool], bell: Bell, without: Collection[int] = ()) -> int:
-    """Kill all processes below this one; return how many would not end.
+    """Kill all descendants of this process; return how many could not be killed.
 
     Args:
         reap: function that reaps ended processes, and returns whether anything is left to kill.
         bell: `Bell` of this process.
-        without: children that live on, with all below them.
+        without: children that are not killed, nor their descendants.
     """
     end = time.monotonic() + _KILL_SECONDS
     while reap():
@@ -153,7 +153,7 @@ def list_descendants(root: int, without: Collection[int] = ()) -> list[int]:
 
     Args:
         root: process id.
-        without: processes that are left out, with all below them.
+        without: processes that are left out, with their descendants.
     """
     children: defaultdict[int, list[int]] = defaultdict(list)
     ended: set[int] = set()
@@ -178,7 +178,7 @@ def list_descendants(root: int, without: Collection[int] = ()) -> list[int]:
 
 
 def _read_state(pid: int) -> tuple[str, int] | None:
-    """Return state and parent of a process; None if it has ended."""
+    """Return state letter and parent's id of a process from /proc; None if it has ended."""
     try:
         text = (_PROCESSES / str(pid) / "stat").read_bytes()
     except OSError:

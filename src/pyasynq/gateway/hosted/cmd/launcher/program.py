@@ -1,4 +1,4 @@
-"""The launcher: forks a keeper for each socket that the service sends, and ends after the service."""
+"""The launcher program: forks a keeper for each socket that the service sends; ends after the service."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ class StartError(Exception):
     """A command did not start.
 
     Attributes:
-        stage: what could not be done: `cwd`, `user`, `limits`, `cgroup` or `program`.
-        number: number of the error.
+        stage: step that failed: `cwd`, `user`, `limits`, `cgroup` or `program`.
+        number: error number of the operating system (errno).
     """
 
     def __init__(self, stage: str, number: int) -> None:
@@ -170,12 +170,15 @@ def _prepare(streams: Sequence[int], group: ControlGroup | None, status: int, st
 
 @functools.cache
 def _find_ignored_signals() -> list[int]:
-    """Return the signals that this process ignores; called when it starts its first command."""
+    """Return the signals that this process ignores; called once, before its first command."""
     return [one for one in signal.valid_signals() if signal.getsignal(one) is signal.SIG_IGN]
 
 
 def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) -> None:
-    """Set limits and user. The limit of processes counts those of the new user, so it comes after that."""
+    """Set resource limits, user, working folder and umask.
+
+    The process limit is set after the change of user, because the kernel counts the new user's processes.
+    """
     limits = order["limits"]
     stage[0] = "limits"
     _set_limit(resource.RLIMIT_CORE, 0)
@@ -202,7 +205,7 @@ def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) 
 
 
 def _set_limit(kind: int, value: int | None) -> None:
-    """Set a limit, but never above the present one."""
+    """Set a resource limit, but never above the present hard limit."""
     if value is not None:
         most = resource.getrlimit(kind)[1]
         least = value if most == resource.RLIM_INFINITY else min(value, most)
