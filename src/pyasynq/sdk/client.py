@@ -23,7 +23,7 @@ class SdkClient:
         service: address of the task service, such as `http://task-queue:8080`. Give this or `redis`.
         key: API key for `service`, with the scope `tasks:write`.
         team: name of the team, for the audit.
-        tell_endings: tell the ends of the tasks to the `on_finished` of the team's worker.
+        tell_endings: whether the `on_finished` of the team's worker is called with the end of each task.
 
     Raises:
         ConfigurationError: for invalid arguments.

@@ -1,7 +1,8 @@
 """Reports of ended tasks to the program that has enqueued them, as tasks of the team's own queue.
 
-The core keeps an end in an outbox until its callback is in that queue, and the worker runs `on_finished` for
-it until this succeeds. So an end is told at least once, whatever process dies.
+The script that ends a task also writes a completion callback to an outbox (transactional outbox), which is
+then moved to that queue. A worker retries `on_finished` until it succeeds. So each end is reported at least
+once, even if a process dies.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class EndReport:
     """Report of the end of a task.
 
     Attributes:
-        key: idempotency key: the same for each report of this end, different for any other end.
+        key: idempotency key: repeated reports of the same end have the same key.
         task_id: id of the task, as text.
-        task_name: its name.
+        task_name: name of the task's type.
         outcome: `succeeded`; `archived`, after its last attempt or by hand; `cancelled`, by its handler or by
             an operator; or `deleted`, by hand.
         error: beginning of the last error; empty for none.

@@ -6,15 +6,15 @@ from pyasynq.errors import PyasynqError
 
 
 class WorkerEndedError(PyasynqError):
-    """A worker has ended by itself, without a call of `close`."""
+    """Error: a worker has ended by itself, without a call of `close`."""
 
 
 class ServiceError(PyasynqError):
-    """The task service has refused a request, or does not answer.
+    """Error: the task service has refused a request, or does not answer.
 
     Attributes:
         status: HTTP status; 0 without an answer.
-        code: the service's name of the error, such as `missing_scope`.
+        code: code of the problem in the answer, such as `missing_scope`.
     """
 
     def __init__(self, status: int, code: str, text: str) -> None:

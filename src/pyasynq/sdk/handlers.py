@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HandlerTable:
-    """Routes of the tasks in the table, for `Server.run`. A name in it is a task type and its queue.
+    """Routes by task name, for `Server.run`. A task name is a task type, and also the name of its queue.
 
     A function with parameters for a context and a task gets both. Any other function is a typed task of an
     `App`: its parameters are the fields of the task's params.
@@ -90,11 +90,11 @@ class HandlerTable:
 
     @property
     def lifetime(self) -> Callable[[], Any]:
-        """Factory of the context manager around all handlers; its end closes their dependencies."""
+        """Factory of the context manager around all handlers; it closes the handlers' dependencies."""
         return self._app._lifetime  # noqa: SLF001 - the table has an app of its own
 
     def route(self, task_type: str) -> Any:
-        """Return the route of a type; for a type without a handler, one that fails inside the middlewares."""
+        """Return the route of a type; without a handler, a route that fails inside the middlewares."""
         for mux in (self._mux, self._inner):
             if task_type in mux.types():  # a mux alone would also serve longer names
                 return mux.route(task_type)
@@ -118,7 +118,7 @@ class HandlerTable:
 
 
 def _takes_context_and_task(function: Callable[..., Any]) -> bool:
-    """Return whether a handler takes `(context, task)`: the second one is named task, or is a `Task`."""
+    """Return whether a handler takes `(context, task)`: the second is named `task`, or is a `Task`."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -136,7 +136,7 @@ def _is_task(annotation: object) -> bool:
 
 
 def _bind_context(handler: ArticleHandler) -> Callable[[Task], Any]:
-    """Adapt a handler of `(context, task)`: the returned one takes the task, and passes the context too."""
+    """Adapt a handler that takes `(context, task)`: the returned handler takes only the task."""
     if _is_coroutine_function(handler):
 
         async def call(task: Task) -> Any:

@@ -1,4 +1,4 @@
-"""HTTP transport ("road"): enqueues tasks at the task service, and leases tasks from it."""
+"""HTTP transport ("road"): connection to the task service, which enqueues tasks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NO_TYPES: Final = "; the service has no task types for this key"
 
 
 class HttpRoad:
-    """Requests of one program to the task service. Belongs to one event loop.
+    """HTTP transport: requests of one program to the task service. Belongs to one event loop.
 
     Args:
         url: address of the service.
-        key: API key; empty for a service on this machine that asks for none.
+        key: API key; empty for a service on this machine that requires none.
 
     Raises:
         ConfigurationError: for an invalid address or key.
@@ -39,7 +39,7 @@ class HttpRoad:
         """Configurations of the task types that the key may see, by name; None before the first look."""
 
     async def start(self) -> None:
-        """Read the task types. Idempotent.
+        """Read the task types from the service. Idempotent.
 
         Raises:
             ServiceError: the service does not answer, or refuses the key.
@@ -48,7 +48,7 @@ class HttpRoad:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Read the task types. Raises what `start` raises."""
+        """Read the task types from the service again. Raises what `start` raises."""
         answer = await self.connection.send("GET", "/v1/task-types")
         if answer.status not in _OK:
             raise answer.error()
@@ -56,12 +56,12 @@ class HttpRoad:
         self._types = {one["name"]: one for one in items if isinstance(one, dict) and "name" in one}
 
     def find_kind(self, name: str) -> str:
-        """Return the kind of a task name; empty if it is not configured."""
+        """Return the kind of a task type, such as `worker`; empty if the type is not configured."""
         found = (self._types or {}).get(name)
         return "" if found is None else str(found.get("kind", "worker"))
 
     def nearest(self, name: str) -> str:
-        """Return the end of an error about an unknown name."""
+        """Return a suggestion for the message about an unknown task name, such as the most similar name."""
         return nearest(name, self._types or ()) or ("" if self._types else _NO_TYPES)
 
     async def enqueue(self, request: TaskReq, finished_name: str = "") -> RequestedTask:

@@ -1,4 +1,4 @@
-"""Worker over HTTP: a long poll for tasks, and the running attempts."""
+"""Worker over HTTP: leases tasks from the task service by a long poll, and runs them."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ _LASTING: Final = frozenset({400, 401, 403, 405, 413, 422})
 
 
 class HttpWork:
-    """Leases tasks of the table's configured names, and runs them. Belongs to one event loop.
+    """Leases the tasks whose names are in the table and configured, and runs them. Belongs to one event loop.
 
     Args:
-        road: requests of the program.
+        road: HTTP transport of the program.
         table: the handlers.
         settings: settings of the worker.
     """
@@ -131,14 +131,14 @@ class HttpWork:
         await self._stack.aclose()
 
     async def _probe(self) -> None:
-        """Send one request that does not wait, so that an unusable API key fails the start."""
+        """Send one lease request that does not wait, so that an invalid API key makes the start fail."""
         answer = await self._ask(limit=1, wait=0.0)
         if answer.status in _LASTING:
             raise answer.error()
         self._take(answer, asyncio.get_running_loop().time())
 
     async def _work(self) -> str:
-        """Lease and run tasks until the end; return the reason if the worker ends by itself."""
+        """Lease and run tasks until `close` (return an empty text) or an error (return the reason)."""
         looking = asyncio.create_task(self._look_often(), name="pyasynq sdk types")
         try:
             pauses = Pauses()
@@ -166,7 +166,7 @@ class HttpWork:
             return
 
     async def _lease(self, limit: int, pauses: Pauses) -> float:
-        """Request tasks once, and start them; return the seconds to wait before the next request."""
+        """Send one lease request, and start its tasks; return the seconds to wait before the next request."""
         asked_at = asyncio.get_running_loop().time()
         self._answer_comes.clear()
         self._poll = asyncio.create_task(self._ask(limit, _POLL_SECONDS), name="pyasynq sdk poll")
@@ -216,7 +216,7 @@ class HttpWork:
         )
 
     def _take(self, answer: ServiceAnswer, asked_at: float) -> None:
-        """Start the tasks of an answer.
+        """Start the tasks in the answer to a lease request.
 
         Raises:
             ServiceError: the answer is not from the service, but from a proxy, for example.
@@ -254,13 +254,13 @@ class HttpWork:
             _log.error("an attempt was not settled; its task comes back", exc_info=task.exception())
 
     def _end(self, reason: str) -> None:
-        """End the worker by itself, for this reason."""
+        """End the worker because of an error, for this reason; `start`'s asyncio task then ends."""
         self._fatal = self._fatal or WorkerEndedError(reason)
         self._stop_poll()
         self._changed.set()
 
     def _stop_poll(self) -> None:
-        """Cancel the waiting poll, unless its answer has begun to arrive: then no task is lost."""
+        """Cancel the waiting long poll, unless its answer has begun to arrive, which may contain tasks."""
         if self._poll is not None and not self._answer_comes.is_set():
             self._poll.cancel()
 

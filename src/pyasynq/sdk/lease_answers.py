@@ -1,4 +1,4 @@
-"""Answers to requests for leases."""
+"""Decoding of the task service's answers to lease requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OK: Final = 200
 
 
 def read_leased_tasks(answer: ServiceAnswer) -> tuple[list[LeasedTask], float]:
-    """Return the tasks of an answer, and the seconds by which the clock of this machine is ahead.
+    """Decode the tasks in an answer; return them, and the seconds by which this machine's clock is ahead.
 
     Raises:
         ServiceError: the answer is not from the service, but from a proxy, for example.

@@ -76,12 +76,12 @@ class LeasedAttempt:
     """One attempt of a leased task, while its handler runs. Belongs to the worker's event loop.
 
     Args:
-        leased: the task, as the service has described it.
-        began_at: time of the loop at which its lease was asked for.
+        leased: the task, as decoded from the answer of the service.
+        began_at: time of the event loop at which its lease was requested.
         clock_skew: seconds that this machine's clock is ahead of the service's.
         connection: connection to the service.
         table: the handlers.
-        threads: run the plain ones.
+        threads: thread pool for plain (not async) handlers.
 
     Attributes:
         cause: why the attempt is cancelled; None while it is not. Written by the loop.
@@ -145,7 +145,7 @@ class LeasedAttempt:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
-        """Record progress, in any thread; it is sent soon."""
+        """Record progress, from any thread; the next renewal of the lease sends it soon."""
         del task
         self._progress = done, total, note
         with suppress(RuntimeError):  # the loop is closed
@@ -154,7 +154,7 @@ class LeasedAttempt:
     # Running.
 
     async def run(self) -> None:
-        """Run the handler, renew the lease meanwhile, and settle."""
+        """Run the handler while the lease is renewed, and settle the attempt."""
         current_task.set(self)
         self._handler = asyncio.create_task(self._handle(), name=f"task {visible(self.id)}")
         renewing = asyncio.create_task(self._renew(), name="pyasynq sdk lease")
@@ -169,7 +169,7 @@ class LeasedAttempt:
         await self._settle(*self._handler.result())
 
     async def release(self) -> None:
-        """Put the task back to the front of its queue; it has not begun."""
+        """Put the task back to the front of its queue, before its handler has started."""
         until = self.loop.time() + _SETTLE_SECONDS
         await self._connection.repeat("POST", self._path("release"), {}, until=until)
 
@@ -187,7 +187,7 @@ class LeasedAttempt:
             self._handler.cancel()
 
     async def _handle(self) -> tuple[Any, BaseException | None]:
-        """Return the handler's result and None, or None and its error."""
+        """Run the handler; return its result and None, or None and its error."""
         try:
             result = self._call()
             while inspect.isawaitable(result):
@@ -198,14 +198,14 @@ class LeasedAttempt:
         return (None, wish) if wish is not None else (result, None)
 
     def _call(self) -> Any:
-        """Call the handler; return its result or an awaitable of it."""
+        """Call the handler; return its result, or an awaitable of the result."""
         route = self._table.route(self.task.type)
         if route is None:
             raise HandlerNotFoundError(self.task.type, self._table.types())
         return self._pool.call(route.call, self.task) if route.plain else route.call(self.task)
 
     async def _renew(self) -> None:
-        """Renew the lease every third of it, and for news of progress, until the attempt is over."""
+        """Renew the lease after each third of its duration, and at new progress, until the attempt ends."""
         pause = _RENEW_SECONDS
         while True:
             with suppress(TimeoutError):
@@ -217,7 +217,7 @@ class LeasedAttempt:
                 return
 
     async def _extend(self) -> Any:
-        """Renew the lease; return the seconds until the next renewal, None if the attempt is over."""
+        """Renew the lease; return the seconds until the next renewal, or None if the attempt is lost."""
         self._news.clear()
         report, self._progress = self._progress, None
         body: dict[str, Any] = {"lease": LEASED_SECONDS}
@@ -239,7 +239,7 @@ class LeasedAttempt:
         return self._bear(answer.error(), report)
 
     def _bear(self, error: ServiceError, report: tuple[float, float | None, str] | None) -> float | None:
-        """Continue without an answer while the lease lasts; return the seconds until the next try."""
+        """Handle a failed renewal: return the seconds until the next try, or end an attempt without lease."""
         self._progress = self._progress or report
         if self.loop.time() < self._lease_ends:
             _log.debug("the lease of task %s was not extended: %s", visible(self.id), error)
@@ -270,7 +270,7 @@ class LeasedAttempt:
             _log.warning("the outcome of task %s does not count: %s", name, answer.error())
 
     def _choose_act(self, result: Any, error: BaseException | None) -> tuple[str, dict[str, Any]] | None:
-        """Return name and body of the act that settles the attempt; None if there is nothing to settle."""
+        """Return name and body of the act that settles the attempt; None if it was settled already."""
         if self._is_over:
             return None
         if isinstance(self.cause, TaskTimeoutError):
@@ -305,7 +305,7 @@ class LeasedAttempt:
 
 
 def _describe_failure(error: BaseException) -> tuple[str, dict[str, Any]]:
-    """Return name and body of the act for an error that a handler has raised."""
+    """Return name and body of the act (such as `fail` or `snooze`) for an error that a handler has raised."""
     wish = find_wish(error)
     text = error_line(error_to_tell(error)) or type(error).__name__
     match wish:
@@ -333,7 +333,7 @@ def _read_payload(leased: LeasedTask) -> bytes | None:
 
 
 def _read_cause(answer: ServiceAnswer) -> BaseException:
-    """Return why the service refuses to renew a lease."""
+    """Return the cause of cancellation for an answer that refuses to renew a lease."""
     problem = answer.json()
     if answer.status != _GONE:
         return LeaseExpiredError()

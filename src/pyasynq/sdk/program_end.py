@@ -24,8 +24,8 @@ _has_died = threading.Event()
 def end_program(error: BaseException) -> None:
     """Log the reason, ask this process to stop with SIGTERM, and end it if that takes too long.
 
-    A web server answers its open requests at SIGTERM, and leaves its lifespan. The exit code is not 0, even
-    if the program's own shutdown ends well.
+    At SIGTERM, a web server answers its open requests and ends its ASGI lifespan. The exit code is not 0,
+    even if the shutdown succeeds.
     """
     _log.critical("the worker has died, and this process ends with it: %s", visible(error))
     _has_died.set()

@@ -38,7 +38,7 @@ _NO_TYPES: Final = "; no types are stored in this Redis: start `pyasynq service`
 
 
 class RedisRoad:
-    """Connections of one program to Redis: configurations, and enqueues. Belongs to one event loop.
+    """Redis transport: reads task configurations, and enqueues tasks. Belongs to one event loop.
 
     Args:
         url: where Redis is, as for `Client`.
@@ -64,17 +64,17 @@ class RedisRoad:
         await self.follower.start()
 
     def find(self, name: str) -> TaskConfiguration | None:
-        """Return the configuration of a task name."""
+        """Return the configuration of a task type; None if it is not configured."""
         found = self.follower.types.get(name)
         return None if found is None else found[0]
 
     def find_kind(self, name: str) -> str:
-        """Return the kind of a task name; empty if it is not configured."""
+        """Return the kind of a task type, such as `worker`; empty if the type is not configured."""
         found = self.find(name)
         return "" if found is None else found.kind
 
     def nearest(self, name: str) -> str:
-        """Return the end of an error about an unknown name."""
+        """Return a suggestion for the message about an unknown task name, such as the most similar name."""
         return nearest(name, self.follower.types) or ("" if self.follower.types else _NO_TYPES)
 
     async def enqueue(self, request: TaskReq, finished_name: str = "") -> RequestedTask:
@@ -119,10 +119,10 @@ class RedisRoad:
 
 
 class RedisWork:
-    """A server that serves the configured queues of a table. Belongs to one event loop.
+    """Worker over Redis: a `Server` for the table's names that are configured. Belongs to one event loop.
 
     Args:
-        road: connections of the program.
+        road: Redis transport of the program.
         table: the handlers.
         settings: settings of the worker.
     """
@@ -210,7 +210,7 @@ class RedisWork:
                 _log.warning("task type %s is configured no longer: it is not served", visible(name))
 
     def _find_delay(self, retried: int, error: BaseException, task: Task) -> float:
-        """Return the seconds until the next attempt, by the newest configuration of the type."""
+        """Return the seconds until a failed task is retried, by the newest configuration of its type."""
         configuration = self._road.find(task.type)
         if configuration is None or configuration.retry is None:
             return default_retry_delay(retried, error, task)

@@ -20,10 +20,10 @@ Work: TypeAlias = "RedisWork | HttpWork"
 
 
 def make_road(*, redis: Any = None, service: str | None = None, key: str = "", team: str = "") -> Road:
-    """Return the road that the arguments name.
+    """Return the transport that the arguments choose: `redis` or `service`.
 
     Raises:
-        ConfigurationError: when they name none or two, and for invalid values.
+        ConfigurationError: when neither or both are given, and for invalid values.
     """
     check_label("team", team)
     if redis is not None and service is not None:
@@ -41,7 +41,7 @@ def make_road(*, redis: Any = None, service: str | None = None, key: str = "", t
 
 
 def make_work(road: Road, table: HandlerTable, settings: WorkerSettings) -> Work:
-    """Return the worker that runs the tasks of a table over this road."""
+    """Return the worker that runs the table's handlers over this transport."""
     if isinstance(road, RedisRoad):
         return RedisWork(road, table, settings)
     return HttpWork(road, table, settings)

@@ -1,4 +1,4 @@
-"""Names of the worker's table that the service has configured for workers: only these are served."""
+"""Selection of the task names that a worker serves: those in its table that are configured for workers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _KIND: Final = "worker"
 
 
 class KnowsTypes(Protocol):
-    """Protocol of a road that knows the task types."""
+    """Protocol of a transport that knows the configured task types."""
 
     def find_kind(self, name: str) -> str:
-        """Return the kind of a task name, such as `worker`; empty if it is not configured."""
+        """Return the kind of a task type, such as `worker`; empty if the type is not configured."""
 
     def nearest(self, name: str) -> str:
-        """Return the end of an error about an unknown name."""
+        """Return a suggestion for the message about an unknown task name, such as the most similar name."""
 
 
 def find_configured(table: HandlerTable, road: KnowsTypes) -> set[str]:
-    """Return the table's names that are configured for workers now."""
+    """Return the table's names whose configured type has the kind `worker`."""
     return {name for name in table.names if road.find_kind(name) == _KIND}
 
 

@@ -1,4 +1,4 @@
-"""Requests to the task service: one HTTP session, answers, and retries of idempotent calls."""
+"""HTTP connection to the task service: one session, decoded answers, and retries of idempotent calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ServiceAnswer(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Return detail and remedy of the problem in the answer."""
+        """Return the text of the problem in the answer (RFC 9457): its detail and its remedy."""
         problem = self.json()
         told = " ".join(str(problem[name]) for name in ("detail", "remedy") if problem.get(name))
         return visible(told)[:_LONGEST_SHOWN] or "it gave no reason"
@@ -74,7 +74,7 @@ class ServiceConnection:
 
     Args:
         url: address of the service, such as `http://task-queue:8080`.
-        key: API key; empty for a service on this machine that asks for none.
+        key: API key; empty for a service on this machine that requires none.
 
     Raises:
         ConfigurationError: for an invalid address or key, and without the extra `service`.
@@ -107,11 +107,11 @@ class ServiceConnection:
 
         Args:
             method: HTTP method.
-            path: below the address of the service.
-            body: sent as JSON; None for no body.
+            path: path below the address of the service.
+            body: content, sent as JSON; None for no body.
             headers: additional headers.
-            seconds: time for the whole answer.
-            on_answer: set when the answer begins to arrive.
+            seconds: timeout for the whole answer.
+            on_answer: event that is set when the answer begins to arrive.
 
         Raises:
             ServiceError: no answer has come; the request may have taken effect.
@@ -153,16 +153,16 @@ class ServiceConnection:
         headers: Mapping[str, str] | None = None,
         until: float,
     ) -> ServiceAnswer:
-        """Send a request until its answer is not a request to retry later; return the answer.
+        """Send an idempotent request, and repeat it while the service is busy or away; return the answer.
 
-        The service recognises its own repeats of such requests.
+        The service recognises a repeated request, so nothing is done twice.
 
         Args:
             method: HTTP method.
-            path: below the address of the service.
-            body: sent as JSON.
+            path: path below the address of the service.
+            body: content, sent as JSON.
             headers: additional headers.
-            until: time of the loop after which it is not sent again.
+            until: time of the event loop after which the request is not sent again.
 
         Raises:
             ServiceError: no answer has come in this time.
@@ -191,18 +191,18 @@ class ServiceConnection:
 
 
 class Pauses:
-    """Exponential back-off with jitter between tries, in seconds."""
+    """Delays between tries: exponential back-off with jitter, in seconds."""
 
     def __init__(self) -> None:
         self._pause = _FIRST_PAUSE
 
     def next(self, least: float = 0.0) -> float:
-        """Return the next pause; at least the one that the service asks for."""
+        """Return the next delay in seconds; at least `least`, the delay that the service asks for."""
         pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
         return max(least, pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
 
     def reset(self) -> None:
-        """Begin with the shortest pause again."""
+        """Start again with the shortest delay, after a success."""
         self._pause = _FIRST_PAUSE
 
 

@@ -16,9 +16,9 @@ class TaskReq:
 
     Attributes:
         task_name: task type, which is also the queue.
-        params: anything that JSON can carry.
-        task_id: number or text that you choose. While a task with it waits or runs, a repeat returns that
-            task; once it has ended, a repeat enqueues a new one. None always enqueues a new task.
+        params: parameters of the task; any value that JSON can represent.
+        task_id: number or text that you choose. While a task with this id waits or runs, another request with
+            it returns that task; after its end, a new task is enqueued. None always enqueues a new task.
 
     Raises:
         InvalidOptionError: for an invalid field; the message names it.
@@ -39,7 +39,7 @@ class TaskReq:
         """Return the params in JSON.
 
         Raises:
-            InvalidOptionError: for params that JSON cannot carry.
+            InvalidOptionError: for params that JSON cannot represent.
         """
         try:
             text = json.dumps(self.params, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The middleware `task_run`: begin, end, duration, host, outcome and error of each attempt."""
+"""The middleware `task_run`: logs start, end, duration, host, outcome and error of each attempt."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _OUTCOMES: Final = ((Snooze, "snoozed"), (Cancel, "cancelled"), (Archive, "archi
 async def task_run(
     task: Task, call_next: Callable[[Task], Awaitable[bytes | str | None]]
 ) -> bytes | str | None:
-    """Record how an attempt ran, as two lines of the log `pyasynq.task`.
+    """Log the start and the end of an attempt, as two lines of the logger `pyasynq.task`.
 
-    Their fields are `host`, and at the end `outcome`, `seconds` and `error`, besides those of the task.
-    A worker that has this middleware and takes its tasks from Redis also publishes events of its tasks.
+    Both lines have the task's fields and `host`. The second one also has `outcome`, `seconds` and `error`.
+    A worker with this middleware that takes its tasks from Redis also publishes events of its tasks.
     """
     running = context()
     log = running.log

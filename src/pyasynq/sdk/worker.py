@@ -49,7 +49,7 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
     on_finished: OnFinished | None = None,
     on_fatal: OnFatal | None = None,
 ) -> RunningWorker:
-    """Start a worker next to the other work of this event loop, such as a web application.
+    """Start a worker in this event loop, next to its other work, such as a web application.
 
     It reads the configurations of its task types, serves their queues, and follows each change.
 
@@ -57,8 +57,8 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
     web server can finish its requests, and with an exit code other than 0.
 
     Args:
-        handlers: functions by task name, coroutine functions or plain ones. One that takes `(context, task)`
-            gets these; any other one gets the fields of the task's params as its arguments.
+        handlers: functions by task name, coroutine functions or plain ones. A function with the parameters
+            `(context, task)` gets both; any other function gets the fields of the task's params as arguments.
         middlewares: `async def m(task, call_next)` around every handler, the first one outermost.
         redis: where Redis is, as for `Client`: the worker takes its tasks there.
         service: address of the task service, such as `http://task-queue:8080`: the worker leases its tasks
@@ -68,12 +68,12 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
         version: version of your application, published with its task types.
         concurrency: number of tasks that run at once in this process, of all types together.
         shutdown_timeout: seconds that running tasks have after `close`.
-        overdue_limit: seconds past its deadline after which a handler that cannot be stopped kills the
-            worker.
-        on_finished: called with the end of each task that is enqueued through this worker, until it succeeds:
-            at least once for each end, also after a restart, and in any worker of the team that has it.
-        on_fatal: called with the error when the worker dies, and when it cannot start, instead of what is
-            said above and of the error of this call.
+        overdue_limit: a handler that cannot be stopped ends the worker this many seconds after its deadline.
+        on_finished: function that gets an `EndReport` for each task that is enqueued through this worker. It
+            is retried until it succeeds: at least once for each end, even after a restart. Any worker of the
+            team with an `on_finished` may call it.
+        on_fatal: function that gets the error when the worker dies or cannot start. With it, the process is
+            not ended, and this call does not raise the error.
 
     Raises:
         ConfigurationError: for invalid arguments, and when no name of the table is configured.
@@ -101,7 +101,7 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
 
 
 async def enqueue(request: TaskReq) -> RequestedTask:
-    """Enqueue a task through the worker of this process; from any thread and event loop.
+    """Enqueue a task through the worker of this process. Callable from any thread and event loop.
 
     Raises:
         ServerStateError: when this process has no worker.
@@ -111,7 +111,9 @@ async def enqueue(request: TaskReq) -> RequestedTask:
 
 
 def enqueue_sync(request: TaskReq) -> RequestedTask:
-    """Enqueue a task through the worker of this process, blocking, from any thread but the worker's own.
+    """Enqueue a task through the worker of this process, and block until it is enqueued.
+
+    Callable from any thread except the worker's own.
 
     Raises what `enqueue` raises.
     """
@@ -146,7 +148,7 @@ class RunningWorker:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to take tasks; called by `start_worker`."""
+        """Start to take tasks. `start_worker` calls this."""
         try:
             run = await self._work.start()
         except BaseException as error:
@@ -162,11 +164,11 @@ class RunningWorker:
 
     @property
     def is_running(self) -> bool:
-        """Whether the worker takes tasks, or still runs any."""
+        """Whether the worker still takes or runs tasks."""
         return not self._ended.is_set()
 
     async def enqueue(self, request: TaskReq) -> RequestedTask:
-        """Enqueue a task; from any thread and event loop.
+        """Enqueue a task. Callable from any thread and event loop.
 
         Raises:
             InvalidOptionError: for an unknown task name, and for params that do not fit its schema.
@@ -180,10 +182,10 @@ class RunningWorker:
         return await asyncio.wrap_future(future)
 
     def enqueue_sync(self, request: TaskReq) -> RequestedTask:
-        """Enqueue a task, blocking, from any thread but the worker's own.
+        """Enqueue a task, and block until it is enqueued. Callable from any thread except the worker's own.
 
         Raises:
-            ServerStateError: on the worker's event loop, which this would block for ever.
+            ServerStateError: when called in the worker's event loop, which would block for ever.
         """
         try:
             running = asyncio.get_running_loop()
@@ -253,7 +255,7 @@ class RunningWorker:
 
 
 async def _call(function: OnFatal, error: BaseException) -> None:
-    """Call the user's function; its error is logged."""
+    """Call the user's `on_fatal`; log an error that it raises."""
     try:
         answer = function(error)
         if inspect.isawaitable(answer):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """Settings of a worker. Durations are in seconds, and checked where they are used.
+    """Settings of a worker. Durations are in seconds. The server or the HTTP worker checks them.
 
     Attributes:
         concurrency: number of tasks that run at once in this process, of all types together.
         shutdown_timeout: time that running tasks have after `close`.
-        overdue_limit: time past its deadline after which an attempt that cannot be stopped ends the worker.
+        overdue_limit: seconds after its deadline when an attempt that cannot be stopped ends the worker.
         publish_events: whether events of the tasks are published.
         team: name of the team that runs the worker.
         version: version of the application.
