@@ -24,9 +24,9 @@ _PAGE: Final = 1_000
 class Assertions:
     """Assertions about the waiting tasks of the test: pending, scheduled, retry and aggregating.
 
-    They read Redis, so tasks of any client count. Unnamed arguments may have any value, and values are
-    compared by `==`, so `unittest.mock.ANY` and `pytest.approx` can be used. An argument that has the name of
-    an option goes into `args`.
+    The assertions read Redis, so tasks of any client count. Arguments that are not given match any value.
+    Values are compared by `==`, so `unittest.mock.ANY` and `pytest.approx` work. If a handler's argument has
+    the name of an option, pass it in `args`.
     """
 
     inspector: sync.Inspector
@@ -35,7 +35,7 @@ class Assertions:
 
     @property
     def now(self) -> datetime:
-        """The virtual present."""
+        """Current virtual time."""
         raise NotImplementedError
 
     def enqueued(
@@ -45,7 +45,7 @@ class Assertions:
         *args: Any,
         **wanted: Any,
     ) -> list[Enqueued]:
-        """Return the waiting tasks that match, as for `assert_enqueued`; pending ones in their order."""
+        """Return the waiting tasks that match the arguments of `assert_enqueued`; pending ones in order."""
         what, tasks = self._make_filter(task, args, **wanted), self._list_waiting()
         return [one for one in tasks if not what.differences(one)]
 
@@ -91,7 +91,7 @@ class Assertions:
         """Fail if a matching task waits; the arguments are those of `assert_enqueued`.
 
         Raises:
-            AssertionError: if there is one.
+            AssertionError: if a matching task waits.
             ArgumentsError: for an argument that the handler does not have.
         """
         __tracebackhide__ = True

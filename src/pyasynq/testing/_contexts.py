@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """Fields of the task's message that handlers can read."""
+    """Fields of a task message that handlers can read."""
 
     type: str
     retry: int
@@ -35,11 +35,11 @@ class _Message:
 
 
 class RecordedContext:
-    """Recorder of what a directly called handler does with its context.
+    """Recorder of the result and progress that a directly called handler writes to its context.
 
     Attributes:
-        result: the written result of the task; None before that.
-        progress: the last report: done, total and note; None before that.
+        result: result that the handler has written; None before.
+        progress: last report of progress, as (done, total, note); None before.
     """
 
     def __init__(self, task: _RecordedTask, state: Any) -> None:
@@ -119,13 +119,13 @@ def task_context(  # noqa: PLR0913 - what the context shows, each by its name
         queue: the queue's name.
         retried: number of retries used.
         max_retry: maximum number of retries.
-        deadline: aware; shown only, it cancels nothing.
+        deadline: aware `datetime` for `context().deadline`; it cancels nothing.
         waited: seconds that the task was pending.
-        headers: text that is sent with the task.
-        state: value that a lifespan would yield.
+        headers: headers of the task.
+        state: value of `context().state`, which a lifespan would yield.
 
     Yields:
-        the recorder of results and progress, which can also cancel.
+        the recorder of result and progress; its `cancel` requests a cancellation.
 
     Raises:
         InvalidOptionError: for a naive deadline.

@@ -1,4 +1,4 @@
-"""Database for each test, on an embedded server of this process or on a server of the user's."""
+"""Empty Redis database for each test, on an embedded server of this process or on a given server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _shared = _SharedServer()
 
 
 def stop_server() -> None:
-    """Stop the embedded server of this process early; the next kit starts another."""
+    """Stop the embedded server of this process before the process ends; the next kit starts another."""
     _shared.stop()
 
 
@@ -121,7 +121,7 @@ def _command(*command: Argument) -> Plan[Reply]:
 
 
 def _name_worker_database(url: str) -> str:
-    """Return the URL with the database of this pytest-xdist process; the first process uses the named one."""
+    """Return the URL with a database for this pytest-xdist process: the given database plus its number."""
     if parse_redis_url(url).embedded is not None:
         raise ConfigurationError(f"{url}: a test kit starts its own embedded server; leave the url out")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")

@@ -1,7 +1,7 @@
-"""Clients and drivers of a test: asyncio interfaces over blocking calls.
+"""Clients and drivers for tests: asyncio interfaces over blocking calls.
 
-The server is a process on this machine that answers in microseconds. No connection stays open in an event
-loop, and calls are made in the order of the code.
+Blocking is acceptable, because the Redis of a test answers in microseconds. No connection belongs to an event
+loop, and calls happen in the order of the code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_NOW: Final = ("process_at", "process_in", "group")
 
 
 class DirectDriver(AsyncDriver):
-    """Runs plans for asyncio over a blocking driver; its arguments are those of all drivers."""
+    """Asyncio driver that runs its plans by a blocking driver. Takes the arguments of all drivers."""
 
     stays_open = False
 
@@ -62,7 +62,7 @@ class DirectDriver(AsyncDriver):
 
 
 class WaitRunner(Protocol):
-    """Runner of a worker while code under test waits for a task.
+    """Protocol of an object that runs the kit's worker while code under test waits for a task.
 
     Attributes:
         client, sync_client: clients of the kit, which stay open when the worker closes those of the app.
@@ -80,7 +80,7 @@ class WaitRunner(Protocol):
 
         Raises:
             WaitTimeoutError: the task has not ended within this virtual time.
-            ServerStateError: without a timeout, when nothing will be due that could end it.
+            ServerStateError: without a timeout, when nothing will be due that could end the task.
         """
 
     def run_until_ended_sync(self, queue: str, task_id: str, timeout: Duration | None) -> None:
@@ -88,10 +88,10 @@ class WaitRunner(Protocol):
 
 
 class QueuePlace:
-    """Redis and clock of an app under test.
+    """Redis URL and clock of an app under test, from which its clients are made.
 
     Attributes:
-        runner: runner of the worker while a client waits; None for no worker. Set by the kit, read by its
+        runner: runs the worker while a client waits; None for no worker. Set by the kit, read by its
             clients.
     """
 
@@ -109,13 +109,13 @@ class QueuePlace:
         return DirectBlockingClient(self, **settings)
 
     def find_runner(self, timeout: Duration | None) -> WaitRunner | None:
-        """Return the runner to use during a wait; None for a mere check, or if the worker already runs."""
+        """Return the runner to use during a wait; None for a timeout of 0, or if the worker already runs."""
         runner = self.runner
         return None if timeout == 0 or runner is None or runner.is_running else runner
 
 
 class DirectClient(Client):
-    """The asyncio client of a test."""
+    """Asyncio client for tests, whose waits run the worker within `Kit.eager`."""
 
     def __init__(self, place: QueuePlace, **settings: Any) -> None:
         super().__init__(place.url, clock=place.clock, client_name=_CLIENT_NAME, **settings)
@@ -144,7 +144,7 @@ class DirectClient(Client):
 
 
 class DirectBlockingClient(sync.Client):
-    """The blocking client of a test."""
+    """Blocking client for tests, whose waits run the worker within `Kit.eager`."""
 
     def __init__(self, place: QueuePlace, **settings: Any) -> None:
         super().__init__(place.url, clock=place.clock, client_name=_CLIENT_NAME, **settings)
@@ -170,7 +170,7 @@ class DirectBlockingClient(sync.Client):
 
 
 def make_immediate(task: Task) -> Task:
-    """Return a task without delay, which is pending as soon as it is enqueued."""
+    """Return a copy of a task without process time and group, which is pending as soon as it is enqueued."""
     options = {name: value for name, value in task.options.items() if name not in _NOT_NOW}
     return Task(task.type, task.payload, **options)  # type: ignore[arg-type] # some of the options of a task
 
@@ -185,7 +185,7 @@ def put_in_front(driver: BlockingDriver, queue: str, task_id: str) -> None:
 def take_and_die(
     driver: BlockingDriver, queues: Iterable[str], limit: int, now: Instant
 ) -> list[tuple[str, str]]:
-    """Take up to `limit` tasks like a worker that is then killed; return their types and ids."""
+    """Take up to `limit` tasks and abandon them, like a killed worker; return their types and ids."""
     server = f"crashed-{uuid.uuid4()}"
     alone = RAN_ALONE if limit == 1 else ""
     taken: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Enqueued tasks, filters for them, and the differences between the two."""
+"""Enqueued tasks, filters for tasks, and the differences between a task and a filter."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Enqueued:
 
     @property
     def state(self) -> TaskState:
-        """Pending, scheduled, retry or aggregating."""
+        """State of the task: pending, scheduled, retry or aggregating."""
         return self.info.state
 
     @property
@@ -124,7 +124,7 @@ class TaskFilter:
             )
 
     def differences(self, task: Enqueued) -> list[str]:
-        """Describe the differences of a task; nothing for a task that matches."""
+        """Describe how a task differs from the filter; empty for a matching task."""
         info = task.info
         if self.type is not None and info.type != self.type:
             return [f"type is {info.type!r}"]
@@ -208,7 +208,7 @@ def _compare(name: str, wanted: object, found: object) -> Iterator[str]:
 
 
 def process_time(now: datetime, process_at: datetime | None, process_in: Duration | None) -> datetime | None:
-    """Return the wanted time of a task, in whole seconds."""
+    """Return the wanted process time, from `process_at` or `process_in`, rounded up to whole seconds."""
     if process_at is not None and process_in is not None:
         raise InvalidOptionError("process_at", process_at, "give process_at or process_in, not both")
     if process_in is not None:

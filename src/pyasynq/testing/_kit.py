@@ -156,7 +156,7 @@ class KitBase:
 
     @property
     def now(self) -> datetime:
-        """The virtual present, in UTC."""
+        """Current virtual time, in UTC."""
         return self.clock.now().to_datetime()
 
     def override(self, provider: Callable[..., Any], fake: Any) -> ExitStack:
@@ -266,23 +266,26 @@ class KitBase:
 class Kit(KitBase, Assertions):
     """An app under test; made by `use`.
 
-    Within its block pyasynq can reach no other Redis. Time stands still until `advance` or `pass_time`. Each
-    method that runs handlers has two forms. The coroutine runs them in the test's event loop. The blocking
-    one ends in `_sync` and runs plain handlers in the thread of the test. With `raises`, the first error of a
-    handler, an aggregator, a hook or a provider ends the run. It is raised unchanged when running attempts
-    have ended and are settled; a note on it names the task. `Snooze`, `Retry`, `Archive`, `Cancel` and
-    `RevokeTask` of a handler are not errors.
+    Inside the block of `use`, pyasynq cannot connect to any other Redis. Time stands still until `advance`
+    or `pass_time`.
+
+    Each method that runs handlers has two forms. The coroutine runs handlers in the test's event loop. The
+    blocking form ends in `_sync` and runs plain handlers in the thread of the test.
+
+    With `raises`, the first error of a handler, an aggregator, a hook or a provider ends the run. The error
+    is raised unchanged after the running attempts have ended and are settled. A note on it names the task.
+    `Snooze`, `Retry`, `Archive`, `Cancel` and `RevokeTask` of a handler are not errors.
 
     Attributes:
         url: URL of the test's database.
         clock: virtual clock, for classes that take one, such as `Scheduler(kit.url, clock=kit.clock)`.
         client, sync_client: clients of the test's database, for code that has no app.
         inspector: a blocking inspector of the test's database.
-        attempts: all attempts so far.
+        attempts: all attempts that the kit has run so far.
     """
 
     async def drain(self, *, raises: bool = True) -> Report:
-        """Run all due tasks, and those that they enqueue, until none is left; time stands still.
+        """Run all due tasks, and the tasks that they enqueue, until no task is due; time stands still.
 
         Raises:
             DrainTimeoutError: when it takes longer than the kit's patience.
@@ -330,11 +333,11 @@ class Kit(KitBase, Assertions):
         return run_blocking("advance", lambda threads: self._until(until, threads, raises=raises))
 
     async def advance_to(self, moment: datetime, *, raises: bool = True) -> Report:
-        """Let time pass until then; as `advance`. Raises `InvalidOptionError` for the past."""
+        """Let time pass until a moment; as `advance`. Raises `InvalidOptionError` for the past."""
         return await self._until(self._parse_moment(moment), HandlerThreads(), raises=raises)
 
     def advance_to_sync(self, moment: datetime, *, raises: bool = True) -> Report:
-        """Let time pass until then, blocking; as `advance`."""
+        """Let time pass until a moment, blocking; as `advance`."""
         until = self._parse_moment(moment)
         return run_blocking("advance_to", lambda threads: self._until(until, threads, raises=raises))
 
@@ -344,8 +347,8 @@ class Kit(KitBase, Assertions):
         Its process time and group are ignored; `task.options(...)` sets other options.
 
         Raises:
-            InvalidOptionError: if it is not a typed task.
-            ServerStateError: if its queue gives no task, because it is paused or at a limit.
+            InvalidOptionError: if the call is not of a typed task.
+            ServerStateError: if the queue is paused or at a limit, so that the task cannot run.
             Exception: the error of enqueueing or of the handler; `kit.attempts[-1]` has the details.
         """
         _check_is_typed(task)
@@ -375,14 +378,14 @@ class Kit(KitBase, Assertions):
     ) -> None:
         """Let time pass while worker and schedulers are idle: due tasks wait for the next `drain`.
 
-        Called by a handler, or by a fake of a slow service, it adds to the time of the attempt. When that
-        exceeds its timeout, the attempt is cancelled at its next await.
+        If a handler or a fake of a slow service calls this, the running attempt takes that much longer. An
+        attempt that exceeds its timeout is cancelled at its next await.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._move_to(self.clock.after(span))
 
     def crash_worker(self, tasks: int = 1, *, queue: str | None = None) -> list[str]:
-        """Have a worker take up to this many tasks and die; return their ids.
+        """Simulate a worker that takes up to this many tasks and crashes; return their ids.
 
         35 seconds later `advance` recovers the tasks.
         """
@@ -390,10 +393,10 @@ class Kit(KitBase, Assertions):
         return [one for _, one in take_and_die(self._driver, queues, tasks, self.clock.now())]
 
     def add_scheduler(self, scheduler: Scheduler | PeriodicTaskManager) -> None:
-        """Also fire the ticks of a scheduler or manager from now on; do not start it.
+        """Also fire the ticks of a scheduler or periodic task manager, which must not be started itself.
 
         Raises:
-            ConfigurationError: when it was not made with the kit's clock.
+            ConfigurationError: when the scheduler was not made with the kit's clock.
         """
         self._schedules.add(scheduler)
 
@@ -418,7 +421,7 @@ class Kit(KitBase, Assertions):
         return self._is_busy
 
     async def run_until_ended(self, queue: str, task_id: str, timeout: Duration | None) -> None:
-        """Run due tasks, and let time pass, until a task has ended; what waits do within `eager`.
+        """Run due tasks, and let time pass, until a task has ended. Waits within `eager` call this.
 
         Raises:
             WaitTimeoutError: the task has not ended within this virtual time.
@@ -463,7 +466,7 @@ class Kit(KitBase, Assertions):
         raises: bool,
         is_done: Callable[[], bool] = lambda: False,
     ) -> Report:
-        """Run all tasks due up to a moment (None: without limit), or until `is_done`."""
+        """Run all tasks that are due up to a virtual time (None: without limit), or until `is_done`."""
         recorder = self._recorder()
         async with self._working(recorder, threads, self._server_config, raises=raises) as worker:
             worker.schedules = self._schedules

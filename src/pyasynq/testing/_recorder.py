@@ -1,4 +1,4 @@
-"""Recorder of what happens while a kit's worker runs, from the events of server and schedulers."""
+"""Recorder of attempts and events while a kit's worker runs, from the events of server and schedulers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Recorder:
 
     @contextmanager
     def listening(self, events: Events) -> Iterator[None]:
-        """Record what is emitted within the block."""
+        """Record the events that are emitted during a block."""
         ends = [events.subscribe(TaskFinished, self._on_finished)]
         ends += [events.subscribe(kind, self._record) for kind in _NOTED]
         try:
@@ -92,7 +92,7 @@ class Recorder:
     def raise_failure(self) -> None:
         """Raise the failure, if any.
 
-        An error that would end an event loop is raised as the cause of another.
+        An error that would end the event loop (such as `SystemExit`) is raised as the cause of another error.
         """
         failure = self.failure
         if failure is None:
@@ -102,7 +102,7 @@ class Recorder:
         raise HandlerExitError(failure) from failure
 
     def started(self, task: Task) -> None:
-        """Record the payload of the current attempt, and watch for its handler's result."""
+        """Record the payload of the current attempt when its handler starts, and watch for the result."""
         running = current_task.get()
         key = running.queue, running.id
         self._payloads[key] = task.payload or b""
@@ -110,7 +110,7 @@ class Recorder:
         watch_result.set(lambda value: self._results.__setitem__(key, value))
 
     def returned(self, value: object) -> None:
-        """Record the handler's result of the current attempt, unless it is known."""
+        """Record the return value of the current attempt's handler, unless a result is recorded already."""
         running = current_task.get()
         self._results.setdefault((running.queue, running.id), value)
 
@@ -155,7 +155,7 @@ class Recorder:
 
 
 def _is_intended(event: TaskFinished) -> bool:
-    """Return whether the handler chose the outcome of its task."""
+    """Return whether a handler's error is a chosen outcome (such as `Snooze`), not a failure."""
     return event.error is None or event.outcome is Outcome.REVOKED or find_wish(event.error) is not None
 
 
@@ -177,7 +177,7 @@ class RecordedRouter:
         self._recorder = recorder
 
     def route(self, task_type: str) -> Route | None:
-        """Return the recorded route of this type."""
+        """Return the route of a task type, wrapped so that it reports to the recorder."""
         route = self._router.route(task_type)
         return None if route is None else self._record_route(route)
 

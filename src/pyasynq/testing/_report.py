@@ -28,7 +28,7 @@ class Attempt(Generic[_R_co]):
         queue: queue of the task.
         payload: payload of the task.
         arguments: arguments of the handler, for typed tasks; None for others.
-        retried: number of retries before.
+        retried: number of earlier retries of the task.
         at: the virtual time at which it ran.
         outcome: outcome of the attempt.
         result: result of the handler.
@@ -57,9 +57,9 @@ class Report:
     """Attempts in the order of their ends; iteration, `len` and indexing use the attempts.
 
     Attributes:
-        attempts: all of them, retries included.
+        attempts: all attempts, including retries.
         events: other events: `TickFired`, `TasksAggregated`, `TaskRecovered` and so on, in order.
-        left: number of tasks still pending, by queue; such a queue is paused, limited or not served.
+        left: number of tasks still pending, by queue, because the queue is paused, limited or not served.
     """
 
     attempts: tuple[Attempt[Any], ...]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Timer:
-    """One scheduler, which keeps its entries from one call of the kit to the next."""
+    """Scheduler under test, whose entries and due times are kept between two calls of the kit."""
 
     def __init__(self, scheduler: Scheduler | PeriodicTaskManager, clock: VirtualClock) -> None:
         manager = scheduler if isinstance(scheduler, PeriodicTaskManager) else None
@@ -86,7 +86,7 @@ class Schedules:
             timer.begin(driver, redis_time)
 
     async def round(self) -> None:
-        """Fire due ticks."""
+        """Fire the ticks that are due now, of all schedulers."""
         for timer in self._timers:
             await timer.round()
 

@@ -1,7 +1,7 @@
-"""Coroutines run from plain tests: the event loop has its own thread, plain handlers do not.
+"""Coroutines run from plain tests: the event loop gets a thread, plain handlers run in the test's thread.
 
-Django's connections, and many other objects, belong to the thread that made them. So plain handlers run in
-the thread of the test, which is blocked meanwhile, and see its uncommitted changes.
+Database connections of Django, and many other objects, belong to the thread that made them. Plain handlers
+run in the thread of the test, which is blocked meanwhile, so they see the test's uncommitted changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CallerThread(HandlerThreads):
     """Runs plain functions in the one thread that calls `serve`, one after another.
 
     Attributes:
-        on_interrupt: called when Ctrl-C ends one of them.
+        on_interrupt: called when Ctrl-C ends one of the functions.
     """
 
     def __init__(self) -> None:

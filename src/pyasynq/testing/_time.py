@@ -1,4 +1,4 @@
-"""Virtual time: a clock that is moved explicitly, ageing of keys, and times at which work is due."""
+"""Virtual time: a clock that tests move, expiry of Redis keys by this clock, and times when work is due."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DAY_COUNTER: Final = re.compile(rb":\d{4}-\d\d-\d\d$")
 
 
 class VirtualClock:
-    """Clock that is moved explicitly. Reading it is safe from any thread."""
+    """Fake clock that stands still until a test moves it. Any thread may read it."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -41,18 +41,18 @@ class VirtualClock:
         return self._now
 
     def redis_now(self) -> Instant:
-        """Return the present, for scripts in place of Redis' own clock."""
+        """Return the current virtual time, which scripts use instead of Redis' own clock."""
         return self._now
 
     def monotonic(self) -> float:
-        """Return the passed seconds, plus a thousand."""
+        """Return the virtual seconds since the start, plus 1,000, as a monotonic clock."""
         return 1_000.0 + self._now.seconds - self._start + self._now.microseconds / 1_000_000
 
     def after(self, seconds: int) -> Instant:
         """Return the instant this many seconds from now.
 
         Raises:
-            InvalidOptionError: if it is after the year 9999, the last of datetime.
+            InvalidOptionError: if the instant is after the year 9999, the last year of `datetime`.
         """
         moment = self._now.plus(seconds)
         return check_representable("duration", seconds, moment)
@@ -112,7 +112,7 @@ def whole_seconds(duration: timedelta | None, **units: float) -> int:
 
 
 def age_keys(driver: BlockingDriver, seconds: int) -> None:
-    """Make every key of the database with an expiry this many seconds older; some expire by that."""
+    """Shorten the time to live of every key with an expiry by this many seconds; overdue keys expire."""
     # A scan may return a key twice, which must not age twice.
     found: dict[bytes, None] = {}
     cursor = b""

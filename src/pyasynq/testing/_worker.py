@@ -1,6 +1,6 @@
-"""Worker of a kit, which calls the rounds of its services at instants of its choice.
+"""Worker of a kit: the parts of a `Server`, whose services run when the kit calls them, not by timers.
 
-Everything else is the server's: taking, running, deciding, settling, forwarding, recovering, aggregating.
+The server's own code takes, runs, settles, forwards, recovers and aggregates tasks.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HandWorker(Engine):
     """A server and its schedulers, built but not started.
 
     Args:
-        recorder: records what happens in the kit's call.
+        recorder: records attempts and events of one call of the kit.
         threads: where plain handlers run.
 
     Attributes:
@@ -104,7 +104,7 @@ class HandWorker(Engine):
         self._give_up_at = math.inf
 
     async def assemble(self) -> None:
-        """Build the parts.
+        """Build the parts of the server, without starting them.
 
         Raises:
             RedisError: when the server of the test cannot be used.
@@ -144,7 +144,7 @@ class HandWorker(Engine):
                 return
 
     async def run_pending(self, *, most: int = _MOST_AT_ONCE) -> None:
-        """Take tasks and run them until none is left that may be taken."""
+        """Take and run tasks until no queue gives another one."""
         intake, busy = self._intake, True
         self._ask_again()
         while busy:
@@ -256,7 +256,7 @@ class HandWorker(Engine):
                 self._intake.board.ask_again(queue)
 
     def _list_turns(self) -> list[Instant]:
-        """Return when rate limited queues will allow their next task, to the microsecond."""
+        """Return the times at which rate limited queues will allow their next task, to the microsecond."""
         rests = [queue.state.look_at - self._clock.monotonic() for queue in self._held_by_rate()]
         return [self._clock.now().plus(max(rest, _MICROSECOND)) for rest in rests]
 
@@ -264,7 +264,7 @@ class HandWorker(Engine):
         return [queue for queue in self._intake.board.queues if queue.state.phase is QueuePhase.RATE]
 
     def hold_leases(self, seconds: float) -> None:
-        """Renew the leases of running tasks for the time that is about to pass. From any thread."""
+        """Renew the leases of running tasks before virtual time moves. Callable from any thread."""
         now = self._clock.now()
         queues: dict[str, list[Claim]] = {}
         for attempt in self._roster.snapshot():
@@ -281,7 +281,7 @@ class HandWorker(Engine):
             driver.close()
 
     def time_passed(self) -> None:
-        """Cancel attempts whose deadlines have passed. From any thread."""
+        """Cancel attempts whose deadlines have passed, after virtual time has moved. For any thread."""
         self.loop.call_soon_threadsafe(self._cut)
 
     async def close(self) -> None:
