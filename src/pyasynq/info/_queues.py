@@ -93,7 +93,7 @@ class QueueInfos(TupleSequence[QueueInfo]):
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group of tasks that wait to be made into one."""
+    """A group of tasks that wait to be aggregated into one task."""
 
     name: str
     size: int
