@@ -495,7 +495,7 @@ class App(Scheduling, Generic[_State_co]):
         return self._registry.describe_types(self._version)
 
     def __pyasynq_router__(self) -> AppRouter:
-        """Return the interface of this app to servers."""
+        """Return the router through which servers run this app's tasks."""
         return AppRouter(self._registry, self._hooks, self._version)
 
     def _use_for(self, declaration: Declaration, middleware: Middleware) -> None:

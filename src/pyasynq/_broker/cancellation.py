@@ -48,7 +48,7 @@ class CancelRequest(NamedTuple):
 
 
 def publish_cancelation(task_id: str) -> Plan[int]:
-    """Tell all servers to cancel the task with this id, in any queue; return how many were listening."""
+    """Publish a cancel of the task with this id, in any queue; return the number of servers that listen."""
     return int((yield CommandCall(("PUBLISH", CANCEL_CHANNEL, task_id), None, Replay.SAFE)))
 
 

@@ -157,8 +157,8 @@ def fire(
 def pause_queue_entry(queue: str, entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[int | None]:
     """Pause an entry of a queue, or end its pause; return the second since which it is paused, 0 for none.
 
-    A pause that there is stays as it is. While it lasts, ticks count as fired and enqueue nothing. None for
-    an entry whose scheduler knows no pauses: one in Go; nothing was written then.
+    An existing pause is kept. While it lasts, ticks count as fired and enqueue nothing. Return None, and
+    write nothing, if the entry's scheduler does not support pauses, as in Go.
     """
     ticks = queue_keys(queue).ticks
     args = (entry_id, "pause" if pauses else "unpause", *time_arguments(now))

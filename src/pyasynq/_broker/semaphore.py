@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def acquire_token(
     scope: str, max_tokens: int, task_id: str, *, deadline: int, now: Instant | None = None
 ) -> Plan[bool]:
-    """Give a task a token until a Unix second; return False if none is free, or if the task holds one."""
+    """Acquire a token that expires at `deadline` (Unix second); return False if none was free."""
     args = (FIRST_SEND, max_tokens, task_id, deadline, *time_arguments(now))
     return bool((yield ScriptCall(RATE_ACQUIRE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))
 
 
 def release_token(scope: str, task_id: str, *, deadline: int | None = None) -> Plan[bool]:
-    """Take a task's token back, if it was given until this Unix second; return whether it held one."""
+    """Release a task's token, if it expires at `deadline` (None: any); return whether it held that."""
     args = (FIRST_SEND, task_id, "" if deadline is None else deadline)
     return bool((yield ScriptCall(RATE_RELEASE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))

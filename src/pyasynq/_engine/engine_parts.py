@@ -69,7 +69,7 @@ class Parts:
 
 
 def token_ending(parts: Parts) -> str:
-    """Return the suffix of a server's tokens: whether it confirms the start of handlers."""
+    """Return the suffix of a server's tokens, which says whether it records each start of a handler."""
     if isinstance(parts.router, NoRoutes):
         return ""  # a consumer hands tasks out, and does not see handlers start
     limits = [parts.config.crash_limit, *(route.rules.crash_limit for route in parts.router.routes())]

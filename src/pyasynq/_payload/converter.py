@@ -44,7 +44,7 @@ class Mismatch(Exception):  # noqa: N818 - internal; it becomes a PayloadEncodin
         self.path = ""
 
     def inside(self, step: str) -> Mismatch:
-        """Return the mismatch as seen from one level further out."""
+        """Return this mismatch with `step` put before its path, for the enclosing value."""
         self.path = step + self.path
         return self
 

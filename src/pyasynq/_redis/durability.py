@@ -40,7 +40,7 @@ class Confirmation(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """The reply to a `DurableCall`."""
+    """The reply to a `DurableCall`: that of the write, and the confirmation by replicas."""
 
     reply: Reply
     confirmation: Confirmation
@@ -116,7 +116,7 @@ def confirm_writes(
 def _track_reopening(
     steps: Generator[SessionStep, Any, list[CallResult]],
 ) -> Generator[SessionStep, Any, tuple[list[CallResult], bool]]:
-    """Pass steps on; return the outcomes, and whether the connection was reopened after its first use."""
+    """Forward the steps of an exchange; return its outcomes, and whether it reopened a used connection."""
     answer: Any = None
     has_sent = has_moved = False
     try:

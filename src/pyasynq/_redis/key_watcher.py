@@ -264,8 +264,8 @@ class Watcher:
     async def arm(self, *keys: str) -> bool:
         """Ask for `on_change` at the next change of each key, and wait until Redis has confirmed it.
 
-        A key that is armed and has not changed costs nothing. A server that lost a key's slot while the key
-        was empty does not say so: the key is armed at another one once the map of the cluster names that.
+        A key that is armed and has not changed costs nothing. A cluster node that lost a key's slot while the
+        key was empty does not report it. The key is armed at the new node once the slot map names that node.
 
         Returns:
             True if Redis watches all keys now: no later change is missed. False if it is not connected;

@@ -38,7 +38,7 @@ class EnterReplica(NamedTuple):
 def seek_replica(
     target: RedisTarget, seconds: float, preferred: Address | None
 ) -> Generator[EnterFirst | EnterReplica | Send | Close, Any, tuple[Address | None, OpenAnswer]]:
-    """Connect to a replica of a single server or of a primary under Sentinel, or to the server if it is one.
+    """Connect to a replica of a single server or Sentinel primary, or to the target if it is a replica.
 
     The replica that was used before is tried first, then those with the highest replication offset.
 

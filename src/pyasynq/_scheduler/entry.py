@@ -67,7 +67,7 @@ class ScheduleEntry(NamedTuple):
 
 
 def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location: tzinfo) -> ScheduleEntry:
-    """Make an entry.
+    """Make a scheduler entry from its id, cron expression and task.
 
     Raises:
         CronError: for an invalid expression.

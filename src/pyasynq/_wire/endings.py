@@ -85,7 +85,7 @@ def split_netstrings(data: bytes, most: int = _FIELDS) -> list[bytes]:
 
 
 def decode_ending(entry: bytes) -> TaskEnding:
-    """Return the end in an entry of an outbox.
+    """Decode an outbox entry about the end of a task.
 
     Raises:
         ValueError: for an entry of another kind, and for one that pyasynq has not written.

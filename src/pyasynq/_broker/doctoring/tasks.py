@@ -133,9 +133,9 @@ def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[StoredTask]]:
 
 
 def waiting_types(queue: str, now: Instant, seconds: int) -> Plan[set[str]]:
-    """Return the types of tasks that have waited longer than this, in seconds, or are to be tried again.
+    """Return the types of tasks that have been pending for more than `seconds`, or wait for a retry.
 
-    It looks at the 50 oldest pending tasks and at 50 that failed; while the queue is paused at none.
+    Reads the 50 oldest pending tasks and 50 retry tasks; none while the queue is paused.
     """
     keys = queue_keys(queue)
     if (yield CommandCall(("EXISTS", keys.paused), keys.paused, Replay.SAFE)):

@@ -209,7 +209,7 @@ def compose_checked(
 
 
 def build_failure(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:
-    """Return the result of a task that was not enqueued, perhaps not, or not durably."""
+    """Return the result of a task that was not enqueued, may not have been, or is not durable."""
     if isinstance(error, NotDurableError):
         info = error.info
         holder = info if info.enqueue_status in _WITH_HOLDER else None

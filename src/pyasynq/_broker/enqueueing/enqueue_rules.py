@@ -72,7 +72,8 @@ def build_enqueued(item: Composed) -> EnqueueResult:
 def build_refusal(item: Composed, code: int, holder: str = "", reason: str = "") -> EnqueueResult:
     """Return the result of a task that a script refused with this code.
 
-    It is 0 for its id, -1 for its lock, and -5 for a place at the front of an ordered queue.
+    The code is 0 if its id exists, -1 if its lock is held, and -5 if it would go to the front of an ordered
+    queue.
     """
     queue = item.settings.queue
     if code == _ORDERED:

@@ -51,7 +51,7 @@ _FIELDS: Final = {
 
 
 def find_schedulers(now: Instant | None) -> Plan[list[Plan[SchedulerRecord]]]:
-    """Return a plan for each running scheduler that reads its entries."""
+    """Return one plan for each running scheduler; the plan reads the scheduler's entries."""
     return [read_scheduler(key) for key in (yield from list_record_keys(SCHEDULERS_KEY, now))]
 
 

@@ -20,7 +20,7 @@ _FIRST_PAGE: Final = "0"
 
 
 class ScorePlace(NamedTuple):
-    """A place in a sorted set: score and id of the last task that was looked at; empty at the start."""
+    """A position in a sorted set: score and id of the last task that was read; empty at the start."""
 
     score: str
     task_id: str
@@ -45,7 +45,7 @@ class _GroupPlace(NamedTuple):
 
 
 def walk_set(reader: WalkReader, key: str, place: ScorePlace) -> Plan[ScorePlace | None]:
-    """Go on from a place until the reader is full; return the new place, None at the end of the set."""
+    """Read tasks from a position on until the reader is full; return the new position, None at the end."""
     while True:
         args = (*place, reader.low, reader.high, reader.count, reader.most, MAX_READ, *reader.texts)
         looked_at, more, task_id, score, *found = yield from reader.call(INSPECT_WALK_SET, key, *args)
@@ -58,7 +58,7 @@ def walk_set(reader: WalkReader, key: str, place: ScorePlace) -> Plan[ScorePlace
 
 
 def walk_groups(reader: WalkReader, cursor: str, tag: str) -> Plan[str]:
-    """Go on through all groups of a queue until the reader is full; return the cursor, empty at the end."""
+    """Read tasks of all groups of a queue until the reader is full; return the cursor, empty at the end."""
     place = yield from _begin(reader, cursor, tag)
     while True:
         following, names = yield from _read_names(reader, place.page)

@@ -49,7 +49,7 @@ class Link:
             yield from unpacker.feed(data)
 
     def first(self) -> MessageFrame:
-        """Wait for the first frame. Raises StopIteration when the worker has ended."""
+        """Wait for the worker's first message. Raises StopIteration when the worker has ended."""
         return next(self._frames)
 
     def listen(self, heard: Callable[[MessageFrame], object]) -> None:

@@ -44,7 +44,7 @@ def get_verdict(cause: BaseException | None) -> Verdict | None:
 
 
 def copy_cause(cause: BaseException) -> PyasynqError:
-    """Return the error that reports to a holder why its call was ignored."""
+    """Return a copy of a cancellation's cause, to raise in the holder whose settle was ignored."""
     if isinstance(cause, TaskCanceledError):
         return TaskCanceledError(cause.outcome)
     return TaskTimeoutError() if isinstance(cause, TaskTimeoutError) else LeaseExpiredError()

@@ -36,7 +36,7 @@ _SIGN_SECONDS = 1.0
 
 
 class Beat(NamedTuple):
-    """Report of the thread to the event loop after each beat."""
+    """Result of one heartbeat (beat), which the thread passes to the event loop."""
 
     lost: list[Attempt]
     canceled: list[tuple[Attempt, str]]
@@ -101,7 +101,7 @@ class Heartbeater(Service):
         self._wake_thread.set()
 
     async def enter(self) -> None:
-        """Start the thread, which beats at once."""
+        """Start the thread, which sends its first heartbeat at once."""
         threading.Thread(target=self._work, name="pyasynq-heartbeat", daemon=True).start()
 
     async def round(self) -> float:

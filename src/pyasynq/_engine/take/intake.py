@@ -405,14 +405,14 @@ class Intake:
         ask.want.heard(error)
 
     def finds(self) -> list[tuple[Ask, Plan[list[DequeuedTask]]]]:
-        """Return the calls that find the tasks of lost replies."""
+        """Return calls that search for the tasks of dequeue calls whose replies were lost."""
         if not self.unclear:
             return []
         calls = self._list_ready_unclear(self._parts.clock.monotonic())
         return [(call, find_dequeued(call.queue.name, token=call.token)) for call in calls]
 
     def found(self, call: Ask, tasks: Sequence[DequeuedTask]) -> None:
-        """Run the tasks of a lost reply, or put them back in front if their leases have aged."""
+        """Start the tasks of a lost reply; put them back in front if half of their lease has passed."""
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
         attempts = self._make_attempts(tasks, call, now)

@@ -123,11 +123,11 @@ class PoisonGuard:
         return RAN_ALONE if self.is_silent else ""
 
     def begin_silence(self, now: float) -> None:
-        """Begin the silence: nothing else may be taken."""
+        """Begin a silence: no task may be taken except the suspect."""
         self._saved, self._counted_at, self.is_silent = self.saved(now), now, True
 
     def end_silence(self, now: float) -> None:
-        """End the silence: others may be taken."""
+        """End the silence: other tasks may be taken again."""
         self._saved, self._counted_at, self.is_silent, self.alone = self.saved(now), now, False, None
 
     def forget(self, queue: str) -> None:

@@ -262,10 +262,10 @@ class QueueState(NamedTuple):
         return _open(told, Watch.NOTHING) if self.phase is QueuePhase.FAILED else told
 
     def looked(self, *, has_tasks: bool, changes: int) -> QueueState:
-        """Apply a look at the queue.
+        """Apply a look: a reading of the queue's state by the queue look service.
 
         Args:
-            has_tasks: whether it showed tasks that may be taken.
+            has_tasks: whether the reading showed tasks that may be taken.
             changes: the number of reports when the look was begun.
         """
         if changes != self.changes:

@@ -114,7 +114,7 @@ class Sink(Protocol):
         """
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Return the attempts, of one queue or of all, that are put back without having started."""
+        """Remove and return attempts to put back that have not started: those of one queue, or of all."""
 
     def serve(self, priorities: Mapping[str, int]) -> None:
         """Take tasks of these queues with these priorities from now on; keep none of other queues."""
