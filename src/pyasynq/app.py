@@ -558,7 +558,7 @@ class App(Scheduling, Generic[_State_co]):
 
     @asynccontextmanager
     async def _working(self, scheduler: Scheduler | None) -> AsyncGenerator[Any, None]:
-        """Enter the lifetime and call the hooks of a worker's start; at the end those of its stop."""
+        """Enter the lifespan, and call the hooks `on_worker_start`; at the end call `on_worker_stop`."""
         async with self._lifetime(scheduler) as state:
             await self._call_worker_hooks(self._hooks.start)
             try:

@@ -134,7 +134,7 @@ def reschedule_tasks(queue: str, times: Sequence[tuple[str, int]], *, now: Insta
 def cancel_by_ids(
     queue: str, ids: Iterable[str], outcome: str, *, now: Instant | None
 ) -> list[Plan[TaskResult]]:
-    """Return one plan for each id that requests the task's cancellation; a batch takes two round trips.
+    """Return one plan for each id; it requests the task's cancellation. A batch takes two round trips.
 
     Raises:
         InvalidOptionError: for invalid ids, or an invalid outcome.

@@ -28,7 +28,7 @@ _FIELDS_OF_REFUSAL: Final = 6
 
 
 class Written(NamedTuple):
-    """An entry as the stream holds it.
+    """An entry of the audit log, as stored in its stream.
 
     Attributes:
         position: position in the stream, `MILLISECONDS-NUMBER`.

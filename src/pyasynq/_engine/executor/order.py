@@ -31,7 +31,7 @@ class Program:
     settings: Callable[[], Mapping[str, Any]]
 
     def reference(self) -> str:
-        """Return the name.
+        """Return the handler's name, `MODULE:FUNCTION`.
 
         Raises:
             ConfigurationError: if it has none, or the name refers to something else.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Deadlines(Service):
-    """Sweeps over the roster four times a second, which replaces a timer for each attempt."""
+    """Checks all attempts four times a second (a sweep), which replaces a timer for each attempt."""
 
     name = "deadlines"
 

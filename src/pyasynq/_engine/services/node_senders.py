@@ -152,13 +152,13 @@ class NodeSenders:
             self._return(node)
 
     def _leave(self, node: str) -> None:
-        """Skip a node until it has answered."""
+        """Send no further calls to a slow or failed node until it has answered."""
         known = self._parts.board.known
         self._left[node] = frozenset(queue for queue in known if self._find_node(queue) == node)
         self._arrange()
 
     def _return(self, node: str) -> None:
-        """Stop skipping a node."""
+        """Send calls to a node again, after it has answered."""
         if self._left.pop(node, None) is not None:
             self._arrange()
             self._service.wake()

@@ -32,7 +32,7 @@ class Parcel(NamedTuple):
 
     @property
     def plans(self) -> list[Plan[Any]]:
-        """The plans of all fields."""
+        """The plans of all calls in the parcel, in their order."""
         plans: list[Plan[Any]] = [batch.plan for batch in self.batches]
         plans += [ask.plan for ask in self.asks]
         plans += [plan for _, plan in self.finds]

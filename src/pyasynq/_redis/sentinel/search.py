@@ -235,7 +235,7 @@ class _Troubles:
         self._passing: list[str] = []
 
     def note_sentinel(self, asked: RedisTarget, answer: Any) -> None:
-        """Record a Sentinel's useless answer, or why there was none."""
+        """Record that a Sentinel named no primary, or why it did not answer."""
         if isinstance(answer, Received):
             answer = _refusal(asked, answer.replies[0]) if answer.replies else answer.broken
         elif isinstance(answer, ReplyError):
