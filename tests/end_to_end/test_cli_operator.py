@@ -92,6 +92,33 @@ def test_a_part_that_fails_is_told_and_gives_its_own_exit_code(cli: Cli, client:
     assert 1 == cli.run("queue", "resume", "mail", "nix").exit_code
 
 
+def test_errors_for_people_come_in_time_and_tell_what_was_left_out(
+    cli: Cli, client: Client, inspector: Inspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queues with the most failed tasks come first; programs, and who asks for more, get all."""
+    monkeypatch.setattr("pyasynq.cli.look._SECONDS", 0.0)
+    monkeypatch.setattr("pyasynq.cli.look._QUEUES_AT_ONCE", 1)
+    for queue in ("few", "many", "many"):
+        inspector.archive_task(queue, client.enqueue("mail", queue=queue).id)
+    left_out = "Only 1 of 2 queues, those with the most such tasks, were looked at; --scan 5000 looks at all."
+
+    assert left_out in cli.run("errors").stderr
+    for arguments in (("-o", "json"), ("--scan", "10"), ("-q", "few", "-q", "many")):
+        assert "looked at" not in cli.run("errors", *arguments).stderr
+
+
+def test_the_numbers_above_the_queues_are_theirs(cli: Cli, client: Client, redis_client: RedisClient) -> None:
+    """All queues are read once, not once for the sums and again for the table."""
+    client.enqueue("mail", queue="mail")
+    cli.run("stats")  # loads the scripts
+    redis_client.config_resetstat()
+
+    shown = cli.run("stats").stdout
+
+    assert "1 pending" in shown
+    assert 1 == redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+
 def test_tasks_are_listed_inspected_and_run_by_their_ids(
     cli: Cli, client: Client, inspector: Inspector
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ from pyasynq.cli.actions import DURATION
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.printer import Printer
+from pyasynq.cli.output.progress import StatusLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +39,9 @@ _queues = click.option(
 _MOST_ENTRIES: Final = 1_000
 _SCANNED: Final = 10_000
 _LEAST_SCANNED: Final = 10
-_QUEUES_AT_ONCE: Final = 50
+_QUEUES_AT_ONCE: Final = 25
+_SECONDS: Final = 0.25
+"""Seconds after which people get what was found; programs, named queues and `--scan` get all."""
 
 
 @click.command(
@@ -57,7 +61,7 @@ _QUEUES_AT_ONCE: Final = 50
 @click.option(
     "--scan",
     type=click.IntRange(1, 1_000_000),
-    help="Newest tasks of each queue to look at; 10,000 in all queues together unless given.",
+    help="Newest tasks of each queue to look at, for as long as it takes. Default: 10,000 in all of them.",
 )
 @operator_command
 async def errors(
@@ -65,21 +69,35 @@ async def errors(
 ) -> None:
     """Group failed tasks by their errors, the most frequent first.
 
+    The queues with the most such tasks are looked at first. A table has what was found within a
+    quarter of a second; other formats have all queues.
+
     To list the tasks of an error, search for its signature, as in  pyasynq search error:sig:1f0c9a2b
     """
     after = None if since is None else datetime.now(UTC) - timedelta(seconds=since)
 
     async def gather() -> list[Record]:
-        names = list(queues or await session.operator.queues())
+        names = list(queues or await _order_by_failed_tasks(session, state))
         each = scan or max(_LEAST_SCANNED, _SCANNED // max(1, len(names)))
+        began = time.monotonic()
         records: list[Record] = []
         cut: list[str] = []
-        for first in range(0, len(names), _QUEUES_AT_ONCE):
-            some = names[first : first + _QUEUES_AT_ONCE]
-            reports = [session.operator.errors(name, state, scan=each, since=after) for name in some]
-            for name, report in zip(some, await asyncio.gather(*reports), strict=True):
-                records += [describe_error(name, group) for group in report.groups]
-                cut += [] if report.is_complete else [name]
+        looked_at = 0
+        is_limited = session.printer.is_for_people and not queues and scan is None
+        with StatusLine() as status:
+            while looked_at < len(names):
+                if looked_at and is_limited and time.monotonic() - began > _SECONDS:
+                    break
+                some = names[looked_at : looked_at + _QUEUES_AT_ONCE]
+                reports = [session.operator.errors(name, state, scan=each, since=after) for name in some]
+                for name, report in zip(some, await asyncio.gather(*reports), strict=True):
+                    records += [describe_error(name, group) for group in report.groups]
+                    cut += [] if report.is_complete else [name]
+                looked_at += len(some)
+                status.show(f"Looked at {looked_at:,} of {len(names):,} queues")
+        if looked_at < len(names):
+            those = f"Only {looked_at:,} of {len(names):,} queues, those with the most such tasks,"
+            click.echo(f"{those} were looked at; --scan {each} looks at all.", err=True)
         if cut:
             newest = f"newest {counted(each, 'task')}"
             where = f"queue {visible(cut[0])}" if len(cut) == 1 else f"each of {len(cut):,} queues"
@@ -87,6 +105,13 @@ async def errors(
         return sorted(records, key=lambda one: -one["count"])
 
     await session.show(ERRORS, gather)
+
+
+async def _order_by_failed_tasks(session: Session, state: str) -> list[str]:
+    """Return the queues that have tasks of a state, the most first, then those that cannot be counted."""
+    infos = await session.operator.queue_infos()
+    counts = {info.queue: getattr(info, state) for info in infos}
+    return [*sorted(filter(counts.get, counts), key=lambda name: -counts[name]), *infos.unreadable]
 
 
 @click.command(cls=OperatorCommand, examples=("pyasynq types", "pyasynq types -o json"))

@@ -84,9 +84,14 @@ async def stats(session: Session, shape: str, days: int, *, history: bool) -> in
     infos = await operator.queue_infos()
     if printer.is_for_people and session.watch is None:
         click.echo(describe_totals(infos, await operator.redis_info(), operator.address))
+    is_first = True
 
     async def gather() -> list[Record]:
-        return [describe_queue(info) for info in await operator.queue_infos()]
+        nonlocal infos, is_first
+        if not is_first:
+            infos = await operator.queue_infos()
+        is_first = False
+        return [describe_queue(info) for info in infos]
 
     await session.show(QUEUES, gather)
     return tell_unreadable(infos)
