@@ -30,8 +30,8 @@ Event = TypeVar("Event", bound=tuple[object, ...])
 
 EVENT_CLASSES = [
     value
-    for value in vars(all_events).values()
-    if inspect.isclass(value) and issubclass(value, tuple) and value is not tuple
+    for value in (getattr(all_events, name) for name in all_events.__all__)
+    if inspect.isclass(value) and issubclass(value, tuple)
 ]
 QUICK = EngineSettings(heartbeat_interval=0.05, syncer_interval=0.1, look_interval=0.1, sweep_interval=0.02)
 """Settings under which nothing takes long; leases as in production."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pyasynq import info
 from pyasynq.info import WorkerInfo
 from pyasynq.operations import Redactor, User
 from pyasynq.operations.permissions import Access
 from pyasynq.operations.redaction import Withheld
-from pyasynq.operations.shown import HIDDEN, Shown
+from pyasynq.operations.shown import HIDDEN, INFO_FILTERS, Shown
 
 _WORKER = WorkerInfo("id", "email", "emails", b'{"user": 42}', None, None)
 
@@ -35,3 +36,9 @@ def test_the_payload_of_a_running_task_is_withheld_from_a_viewer() -> None:
     shown = _shown_to(User.with_role("vera", "viewer"))(_WORKER)
     assert isinstance(shown.payload, Withheld)
     assert HIDDEN is _shown_to(User.with_role("olaf", "admin", queues="other-*"))(_WORKER)
+
+
+def test_every_filter_named_by_its_class_belongs_to_a_class_that_exists() -> None:
+    """A class that was renamed without its filter would be shown with its secrets."""
+    assert set(INFO_FILTERS) <= set(info.__all__)
+    assert {True} == {getattr(info, name).__module__.startswith("pyasynq.info.") for name in INFO_FILTERS}

@@ -15,7 +15,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._error_signature import error_signature
-from pyasynq.info import ErrorGroup, QueueInfo, SchedulerEntryInfo, ServerInfo, TaskEvent, WorkerInfo
 from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task import TaskInfo, make_unchecked_task
 
@@ -26,6 +25,10 @@ from .permissions import Permission
 from .redaction import Withheld
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.info import ErrorGroup, QueueInfo, SchedulerEntryInfo, ServerInfo, TaskEvent, WorkerInfo
+
     from .permissions import Access
     from .redaction import Redactor
 
@@ -70,6 +73,8 @@ def cut_down(value: Any, shown: Shown) -> Any:
     """Filter one value for a user; `HIDDEN` if nothing may be seen (single dispatch, see below)."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
+    if (cut := _find_info_filter(type(value))) is not None:
+        return cut(value, shown)
     queue = getattr(value, "queue", None)
     if isinstance(queue, str) and queue and not shown.access.sees(queue):
         return HIDDEN
@@ -103,14 +108,13 @@ def _cut_mapping(values: Mapping[Any, Any], shown: Shown) -> Mapping[Any, Any]:
     return {key: value for key, value in cut.items() if value is not HIDDEN}
 
 
-@cut_down.register
+@cut_down.register(TaskInfo)
 def _cut_task(task: TaskInfo, shown: Shown) -> Any:
     if not shown.access.sees(task.queue):
         return HIDDEN
     return shown.redactor.task(task, payload_view=shown.may_view_payload(task.queue))
 
 
-@cut_down.register
 def _cut_worker(worker: WorkerInfo, shown: Shown) -> Any:
     if not shown.access.sees(worker.queue):
         return HIDDEN
@@ -119,7 +123,6 @@ def _cut_worker(worker: WorkerInfo, shown: Shown) -> Any:
     return worker if payload is worker.payload else replace(worker, payload=payload)
 
 
-@cut_down.register
 def _cut_server(server: ServerInfo, shown: Shown) -> Any:
     queues = {name: priority for name, priority in server.queues.items() if shown.access.sees(name)}
     if not queues:
@@ -131,7 +134,6 @@ def _cut_server(server: ServerInfo, shown: Shown) -> Any:
     return replace(server, queues=queues, limits=limits, types=types, active_workers=running)
 
 
-@cut_down.register
 def _cut_entry(entry: SchedulerEntryInfo, shown: Shown) -> Any:
     queue = queue_of_entry(entry)
     if not shown.access.sees(queue):
@@ -145,17 +147,16 @@ def queue_of_entry(entry: SchedulerEntryInfo) -> str:
     return entry.task.options.get("queue", DEFAULT_QUEUE)
 
 
-@cut_down.register
 def _queue_info(info: QueueInfo, shown: Shown) -> Any:
     return info if shown.access.sees(info.queue) else HIDDEN
 
 
-@cut_down.register
+@cut_down.register(OperationInfo)
 def _cut_operation(operation: OperationInfo, shown: Shown) -> Any:
     return operation if all(map(shown.access.sees, operation.concerns)) else HIDDEN
 
 
-@cut_down.register
+@cut_down.register(AuditEntry)
 def _cut_audit_entry(entry: AuditEntry, shown: Shown) -> Any:
     if entry.user == shown.access.user.name:
         return entry
@@ -164,7 +165,7 @@ def _cut_audit_entry(entry: AuditEntry, shown: Shown) -> Any:
     return entry if all(shown.access.may(Permission.AUDIT_VIEW, name) for name in entry.queues) else HIDDEN
 
 
-@cut_down.register
+@cut_down.register(Attention)
 def _cut_attention(attention: Attention, shown: Shown) -> Attention:
     return replace(
         attention,
@@ -177,7 +178,7 @@ def _cut_attention(attention: Attention, shown: Shown) -> Attention:
     )
 
 
-@cut_down.register
+@cut_down.register(AttentionFinding)
 def _cut_finding(finding: AttentionFinding, shown: Shown) -> Any:
     queues = tuple(name for name in finding.queues if shown.access.sees(name))
     if (finding.queue and not shown.access.sees(finding.queue)) or (finding.queues and not queues):
@@ -185,17 +186,31 @@ def _cut_finding(finding: AttentionFinding, shown: Shown) -> Any:
     return replace(finding, queues=queues)
 
 
-@cut_down.register
 def _cut_event(event: TaskEvent, shown: Shown) -> Any:
     if not shown.access.sees(event.queue):
         return HIDDEN
     return replace(event, error=shown.error(event.queue, event.type, event.error))
 
 
-@cut_down.register
 def _cut_error_group(group: ErrorGroup, shown: Shown) -> Any:
     sample = shown(group.sample)
     if sample is HIDDEN:
         return HIDDEN
     signature = shown.redactor.text(group.signature, group.sample.type)
     return replace(group, signature=signature, sample=sample)
+
+
+INFO_FILTERS: Final[dict[str, Callable[[Any, Shown], Any]]] = {
+    "ErrorGroup": _cut_error_group,
+    "QueueInfo": _queue_info,
+    "SchedulerEntryInfo": _cut_entry,
+    "ServerInfo": _cut_server,
+    "TaskEvent": _cut_event,
+    "WorkerInfo": _cut_worker,
+}
+"""Filters of classes of `pyasynq.info`, by name: the classes that no call returned are not imported."""
+
+
+def _find_info_filter(kind: type) -> Callable[[Any, Shown], Any] | None:
+    """Return the filter of a class of `pyasynq.info`; None for other classes."""
+    return INFO_FILTERS.get(kind.__name__) if kind.__module__.startswith("pyasynq.info.") else None

@@ -1,25 +1,15 @@
-"""Events: small immutable values about what happens. Logs, metrics, traces and tests subscribe to them.
-
-An event is built only if there is a subscriber for its class, so an unwatched one costs a look-up:
-
-    if events.wants(TaskFinished):
-        events.emit(TaskFinished(...))
-"""
+"""Events of servers and consumers, and of the tasks that they run."""
 
 from __future__ import annotations
 
 import enum
-import logging
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
+    from collections.abc import Mapping
 
     from pyasynq.context import CancelReason
     from pyasynq.telemetry import AttemptCounts
-
-_log = logging.getLogger("pyasynq")
 
 
 class Outcome(enum.StrEnum):
@@ -451,13 +441,6 @@ class TypesNotPublished(NamedTuple):
     types: tuple[str, ...]
 
 
-class RedisWarning(NamedTuple):
-    """A problem of Redis or this host that endangers tasks: eviction, clock skew, a refused command."""
-
-    code: str
-    message: str
-
-
 class LimitsIgnored(NamedTuple):
     """A Go server, which ignores limits and order, works on a queue that has them.
 
@@ -468,157 +451,3 @@ class LimitsIgnored(NamedTuple):
     host: str
     pid: int
     server_id: str
-
-
-class SchedulerStateChanged(NamedTuple):
-    """A scheduler is now `new`, `active`, `stopped` or `closed`."""
-
-    scheduler_id: str
-    state: str
-
-
-class TickFired(NamedTuple):
-    """This scheduler has enqueued the task of a tick."""
-
-    entry_id: str
-    spec: str
-    task_type: str
-    queue: str
-    task_id: str
-    tick: datetime
-
-
-class TickFailed(NamedTuple):
-    """A tick could not be fired. With `retried` it is retried, and reported only once."""
-
-    entry_id: str
-    spec: str
-    task_type: str
-    tick: datetime
-    error: Exception
-    retried: bool
-
-
-class TickPaused(NamedTuple):
-    """A tick of an entry that an operator has paused: it counts as fired, and enqueues nothing."""
-
-    entry_id: str
-    spec: str
-    task_type: str
-    tick: datetime
-
-
-class TicksMissed(NamedTuple):
-    """Ticks up to this one are skipped: no scheduler ran, or none could reach Redis, and misfire is skip."""
-
-    entry_id: str
-    spec: str
-    task_type: str
-    tick: datetime
-
-
-class FutureTickIgnored(NamedTuple):
-    """The stored last tick of an entry is over 5 minutes in the future, so the scheduler ignores it.
-
-    The clock of Redis was ahead when the tick was written. The next tick that is fired replaces it.
-    """
-
-    entry_id: str
-    spec: str
-    task_type: str
-    tick: datetime
-
-
-class HookFailed(NamedTuple):
-    """A hook of a scheduler raised."""
-
-    hook: str
-    error: Exception
-
-
-class SyncFailed(NamedTuple):
-    """The provider of periodic tasks raised, or returned something invalid; all entries stay as they are."""
-
-    error: Exception
-
-
-class PeriodicTaskRefused(NamedTuple):
-    """A periodic task has an invalid expression; the others are not affected."""
-
-    spec: str
-    task_type: str
-    error: Exception
-
-
-Event = TypeVar("Event", bound=tuple[object, ...])
-
-
-class _Subscription(NamedTuple):
-    callback: Callable[..., object]
-    routine: Callable[[], bool] | bool
-
-
-class Events:
-    """Publish/subscribe hub of one server or scheduler. Used by the event loop's thread only."""
-
-    __slots__ = ("_routine", "_subscriptions")
-
-    def __init__(self) -> None:
-        self._subscriptions: dict[type, tuple[_Subscription, ...]] = {}
-        self._routine: dict[type, tuple[Callable[[], bool], ...]] = {}
-        """Functions that tell whether routine events of a class are wanted; asked for each task."""
-
-    def subscribe(
-        self,
-        event_class: type[Event],
-        callback: Callable[[Event], object],
-        *,
-        routine: Callable[[], bool] | bool = True,
-    ) -> Callable[[], None]:
-        """Call `callback` with each event of exactly this class; return a function that unsubscribes.
-
-        An exception of a callback is logged and does not affect the others. `routine` tells whether routine
-        events, such as the success of a task, are wanted: always, never, or whenever a function says so.
-        """
-        subscription = _Subscription(callback, routine)
-        self._set(event_class, (*self._subscriptions.get(event_class, ()), subscription))
-
-        def unsubscribe() -> None:
-            kept = self._subscriptions.get(event_class, ())
-            self._set(event_class, tuple(one for one in kept if one is not subscription))
-
-        return unsubscribe
-
-    def _set(self, event_class: type, subscriptions: tuple[_Subscription, ...]) -> None:
-        self._subscriptions[event_class] = subscriptions
-        if not subscriptions:
-            del self._subscriptions[event_class]
-        self._routine.pop(event_class, None)
-        questions = tuple(
-            (lambda: True) if one.routine is True else one.routine
-            for one in subscriptions
-            if one.routine is not False
-        )
-        if questions:
-            self._routine[event_class] = questions
-
-    def wants(self, event_class: type) -> bool:
-        """Return whether there is a subscriber of this class."""
-        return event_class in self._subscriptions
-
-    def wants_routine(self, event_class: type) -> bool:
-        """Return whether any subscriber wants routine events of this class at the moment."""
-        if event_class not in self._routine:
-            return False
-        for ask in self._routine[event_class]:  # noqa: SIM110 - a generator costs more than all of this
-            if ask():
-                return True
-        return False
-
-    def emit(self, event: tuple[object, ...]) -> None:
-        """Pass the event to its subscribers, in the order of their subscriptions."""
-        for subscription in self._subscriptions.get(type(event), ()):
-            try:
-                subscription.callback(event)
-            except Exception:  # noqa: BLE001 - a subscriber's failure must not affect the emitter
-                _log.exception("a subscriber of %s raised", type(event).__name__)
