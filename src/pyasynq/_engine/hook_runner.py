@@ -19,7 +19,7 @@ from pyasynq.events import MessageQuarantined, Outcome, TaskFinished, WorkerDied
 from pyasynq.hooks import HOOK_SECONDS, AttemptEnd, name_of_hook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyasynq._background.time_limits import TimeLeft
     from pyasynq._engine.supervisor.death_notes import DeathEvent
@@ -37,11 +37,17 @@ _log = logging.getLogger("pyasynq")
 
 
 class HookRunner:
-    """Runs hooks in tasks and threads of their own. All of it belongs to the event loop of the server."""
+    """Runs hooks in tasks and threads of their own. All of it belongs to the event loop of the server.
+
+    Attributes:
+        threads: where plain hooks run.
+        on_failure: called with what a hook raises, after the log.
+    """
 
     def __init__(self, hooks: Hooks, events: Events) -> None:
         self._hooks = hooks
-        self._threads = HandlerThreads("pyasynq-hook")
+        self.threads = HandlerThreads("pyasynq-hook")
+        self.on_failure: Callable[[BaseException], object] | None = None
         self._waiting: deque[tuple[AttemptHook, AttemptEnd]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._dropped = 0
@@ -120,7 +126,9 @@ class HookRunner:
             hook, end = self._waiting.popleft()
             # Not the context of the attempt: it would live as long as the hook.
             task = asyncio.get_running_loop().create_task(
-                run_hook(hook, (end,), self._threads), name="pyasynq hook", context=self._context.copy()
+                run_hook(hook, (end,), self.threads, self.on_failure),
+                name="pyasynq hook",
+                context=self._context.copy(),
             )
             self._running.add(task)
             task.add_done_callback(self._ended)
@@ -129,6 +137,18 @@ class HookRunner:
         self._running.discard(task)
         if not task.cancelled():
             self._start_waiting()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether hooks run or wait."""
+        return bool(self._running or self._waiting)
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no hook runs or waits; each has its own time limit."""
+        while self._running:
+            await asyncio.wait(self._running)
+            # The callbacks of ended tasks start those that wait.
+            await asyncio.sleep(0)
 
     async def close(self, left: TimeLeft) -> None:
         """Wait at most 5 seconds for running and queued hooks; drop the rest."""
@@ -147,7 +167,7 @@ class HookRunner:
                 "%s at the end of the worker",
                 counted(lost, "call of a hook was given up", "calls of hooks were given up"),
             )
-        self._threads.close()
+        self.threads.close()
 
 
 def _kinds_of(event: TaskFinished) -> tuple[HookKind, ...]:
@@ -171,7 +191,12 @@ async def call_hooks(hooks: Iterable[object]) -> None:
     threads.close()
 
 
-async def run_hook(hook: object, arguments: tuple[object, ...], threads: HandlerThreads) -> None:
+async def run_hook(
+    hook: object,
+    arguments: tuple[object, ...],
+    threads: HandlerThreads,
+    on_failure: Callable[[BaseException], object] | None = None,
+) -> None:
     """Call a hook, a coroutine function or a plain one, for 5 seconds at most; log what it raises."""
     limit = asyncio.timeout(HOOK_SECONDS)
     try:
@@ -182,8 +207,10 @@ async def run_hook(hook: object, arguments: tuple[object, ...], threads: Handler
                 await await_fully(await threads.result(hook, *arguments))  # type: ignore[arg-type] # as above
     except asyncio.CancelledError:
         raise
-    except BaseException:  # noqa: BLE001 - a hook changes nothing, whatever it raises
+    except BaseException as error:  # noqa: BLE001 - a hook changes nothing, whatever it raises
         if limit.expired():
             _log.error("the hook %s took over %g s and was given up", name_of_hook(hook), HOOK_SECONDS)
         else:
             _log.exception("the hook %s raised", name_of_hook(hook))
+        if on_failure is not None:
+            on_failure(error)

@@ -126,7 +126,10 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An error of pyasynq becomes one line and exit code 1, Ctrl-C exit code 130."""
+        """Run the command. An error of pyasynq becomes one line and exit code 1, Ctrl-C exit code 130.
+
+        A missing extra is such an error too.
+        """
         # Imports make many objects and few cycles: with the default threshold they take a tenth longer.
         collect_less_often()
         try:
@@ -136,6 +139,13 @@ class Commands(click.Group):
             if user_traceback:
                 click.echo(visible_lines(user_traceback), err=True, nl=False)
             raise click.ClickException(visible(error)) from error
+        except ModuleNotFoundError as error:
+            from pyasynq._extras import explain_missing  # noqa: PLC0415 - only where a package is missing
+
+            explained = explain_missing(error)
+            if explained is error:
+                raise
+            raise click.ClickException(str(explained)) from error
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             raise SystemExit(EXIT_ABORTED) from None

@@ -105,6 +105,8 @@ def web(context: click.Context, /, **options: Any) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    import pyasynq.web  # noqa: F401, PLC0415 - a missing extra is told before anything else, and not by --help
+
     if options["demo"]:
         _show_demo(context, options)
         return

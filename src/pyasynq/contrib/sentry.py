@@ -10,8 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import sentry_sdk
-from sentry_sdk.tracing import TransactionSource
+from pyasynq._extras import explain_missing
+
+try:
+    import sentry_sdk
+    from sentry_sdk.tracing import TransactionSource
+except ModuleNotFoundError as error:
+    raise explain_missing(error) from None
 
 from pyasynq._error_signature import error_signature
 from pyasynq.context import context

@@ -229,7 +229,7 @@ class KitBase:
             async with AsyncExitStack() as stack:
                 state = None
                 if self._app is not None:
-                    state = await stack.enter_async_context(self._app._lifetime())  # noqa: SLF001 - as above
+                    state = await stack.enter_async_context(self._app._working(None))  # noqa: SLF001 - as above
                 events = Events()
                 LogSubscriber(config, parse_redis_url(self.url).address).attach(events)
                 for one in (events, *self._schedules.events):

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq import events as happened
 from pyasynq._app.routes import watch_result
 from pyasynq._engine.handlers.group_routes import GroupRouter
+from pyasynq._engine.handlers.routes import HasHooks
 from pyasynq._engine.run.outcome import find_wish
 from pyasynq.context import current_task
 from pyasynq.errors import HandlerExitError, PayloadDecodingError
 from pyasynq.events import Outcome, TaskFinished
+from pyasynq.hooks import Hooks
 from pyasynq.testing._report import Attempt
 
 if TYPE_CHECKING:
@@ -147,6 +149,10 @@ class Recorder:
         if isinstance(error, BaseException):
             self._fail(error, f"reported as {event!r}")
 
+    def hook_failed(self, error: BaseException) -> None:
+        """Record what a hook of the app has raised."""
+        self._fail(error, "raised by a hook")
+
     def _fail(self, error: BaseException, note: str) -> None:
         if self.failure is None:
             self.failure = error
@@ -192,6 +198,11 @@ class RecordedRouter:
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
         """Return the aggregators by the names of their groups."""
         return self._router.aggregators() if isinstance(self._router, GroupRouter) else {}
+
+    @property
+    def hooks(self) -> Hooks:
+        """Hooks of the app."""
+        return self._router.hooks if isinstance(self._router, HasHooks) else Hooks()
 
     def _record_route(self, route: Route) -> Route:
         recorder = self._recorder

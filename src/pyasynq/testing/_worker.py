@@ -94,6 +94,8 @@ class HandWorker(Engine):
         self._threads = threads
         # Handlers stay in this process, where the test's patches and breakpoints are.
         self._children = None
+        if self._hooks is not None:
+            self._hooks.threads, self._hooks.on_failure = threads, recorder.hook_failed
         self._recorder = recorder
         self._since: dict[Attempt, float] = {}
         """When running attempts were first seen, in real time: their timeouts use real time."""
@@ -157,8 +159,13 @@ class HandWorker(Engine):
             busy = bool(self._runner.running or self._settles.outstanding or self._may_have_more())
             if self._runner.running:
                 await self._let_run()
-                # Handlers may have enqueued. Queues are asked in turn, so each is asked again only now.
-                self._ask_again()
+            elif self._hooks is not None and self._hooks.is_busy:
+                await self._hooks.wait_until_idle()
+                busy = True
+            else:
+                continue
+            # Handlers and hooks may have enqueued. Queues are asked in turn, so each is asked again only now.
+            self._ask_again()
 
     def _may_have_more(self) -> bool:
         """Return whether the last dequeue reply requires another call at once."""
@@ -289,6 +296,8 @@ class HandWorker(Engine):
         try:
             if hasattr(self, "_processor"):
                 await self._break_off()
+            if self._hooks is not None:
+                await self._hooks.wait_until_idle()
         finally:
             await super().close()
 

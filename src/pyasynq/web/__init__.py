@@ -5,15 +5,20 @@ It uses `pyasynq.operations` alone. `docs/dashboard.md` shows how to start it, m
 
 from __future__ import annotations
 
-from pyasynq.web.auth import (
-    Authenticator,
-    CredentialsFile,
-    Everyone,
-    HostFunction,
-    LoopbackOnly,
-    TrustedProxy,
-)
-from pyasynq.web.dashboard import Dashboard, dashboard
+from pyasynq._extras import explain_missing
+
+try:
+    from pyasynq.web.auth import (
+        Authenticator,
+        CredentialsFile,
+        Everyone,
+        HostFunction,
+        LoopbackOnly,
+        TrustedProxy,
+    )
+    from pyasynq.web.dashboard import Dashboard, dashboard
+except ModuleNotFoundError as error:
+    raise explain_missing(error) from None
 
 __all__ = [
     "Authenticator",

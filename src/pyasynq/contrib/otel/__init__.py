@@ -10,11 +10,16 @@ Names and attributes follow OpenTelemetry's conventions for messaging, at the ve
 
 from __future__ import annotations
 
-from .client import ClientTracing
-from .conventions import SCHEMA_URL
-from .groups import link_members
-from .instrumentor import PyasynqInstrumentor, trace_app
-from .worker import WorkerTracing
+from pyasynq._extras import explain_missing
+
+try:
+    from .client import ClientTracing
+    from .conventions import SCHEMA_URL
+    from .groups import link_members
+    from .instrumentor import PyasynqInstrumentor, trace_app
+    from .worker import WorkerTracing
+except ModuleNotFoundError as error:
+    raise explain_missing(error) from None
 
 __all__ = [
     "SCHEMA_URL",

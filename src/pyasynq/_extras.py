@@ -1,0 +1,27 @@
+"""Packages of the extras, for errors that say what to install."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_EXTRAS: Final = {
+    "aiohttp": "service",
+    "jinja2": "web",
+    "jsonschema_rs": "service",
+    "msgspec": "web",
+    "opentelemetry": "otel",
+    "prometheus_client": "metrics",
+    "sentry_sdk": "sentry",
+    "starlette": "web",
+    "uvicorn": "web",
+}
+"""Extra that brings a package, by the name under which the package is imported."""
+
+
+def explain_missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return an error that names the extra of the missing package; the same error for any other package."""
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRAS:
+        return error
+    text = f"this needs the package {package}: type  pip install 'pyasynq[{_EXTRAS[package]}]'"
+    return ModuleNotFoundError(text, name=error.name)
