@@ -1,6 +1,6 @@
-"""The layer below command line, dashboards and HTTP API: `Operator`, permissions, redaction, audit.
+"""Service layer below command line, dashboard and HTTP API: `Operator`, permissions, redaction, audit.
 
-A name is imported when it is first used, so that a command line that only needs a word of it starts quickly.
+Public names are imported lazily, at first use, so that commands start quickly.
 """
 
 import importlib

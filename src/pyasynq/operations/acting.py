@@ -1,4 +1,4 @@
-"""The size of an operation's steps, and its acts on single tasks. Pure."""
+"""Adaptive step size of operations, and the changes that they make to single tasks. Pure."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SAMPLES: Final = 5
 
 
 class StepPace:
-    """The size of an operation's steps, by the time that Redis takes for a task.
+    """Adaptive size of an operation's steps, from the time that Redis takes for a task.
 
-    A step takes the work of Redis, a round trip, and whatever the machine adds by running something else.
-    The fastest round trip is taken off the fastest of the recent steps.
+    The duration of a step is Redis' work, a network round trip, and delays by other programs.
+    The estimate is the fastest recent step without the fastest round trip, for one task.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class StepPace:
 
         Args:
             size: number of tasks of the step that was made.
-            seconds: its duration.
-            trip: duration of a call that does hardly anything.
+            seconds: duration of that step.
+            trip: duration of a trivial call, as the round-trip time.
         """
         self._steps.append((max(1, size), seconds))
         self._trips.append(trip)
@@ -56,7 +56,7 @@ def due_times(
 ) -> list[tuple[str, int]]:
     """Return the due time of each task in Unix seconds, spread evenly.
 
-    `ids` begins at this position of the operation's `total` tasks.
+    `position` is the place of the first of the `ids` among the operation's `total` tasks.
     """
     first = parse_instant("process_at", options.process_at).ceiling
     distance = options.spread.total_seconds() / max(1, total)

@@ -1,4 +1,4 @@
-"""Entries of the audit: user, verb, subject, address, reason and outcome of each call."""
+"""Audit log entries: user, verb, subject, address, reason and outcome of each call."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class AuditFilters:
     until: datetime | None = None
 
     def match(self, entry: AuditEntry) -> bool:
-        """Return whether an entry is to be shown."""
+        """Return whether an entry passes the filters."""
         wanted = (
             (self.user, entry.user),
             (self.verb, entry.verb),

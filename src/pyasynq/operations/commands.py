@@ -47,12 +47,12 @@ class HostedCommand:
         started: when it was started.
         ended: when it ended; None while it runs.
         end: how it ended, such as `exit code 3`; empty while it runs.
-        reason: error of the attempt; empty if it has not failed.
+        reason: error of the attempt; empty if the attempt has not failed.
         cpu: seconds of CPU of all its processes; None until it has ended.
-        memory: largest resident set of one of them, in bytes; None until it has ended.
-        out: the end of its standard output.
+        memory: largest resident set of one of its processes, in bytes; None until it has ended.
+        out: the last part of its standard output.
         out_bytes: bytes of its standard output.
-        err: the end of its standard error.
+        err: the last part of its standard error.
         err_bytes: bytes of its standard error.
     """
 
@@ -77,10 +77,10 @@ class HostedCommand:
 
 @dataclass(frozen=True, slots=True)
 class CommandReport:
-    """A command, and its place among those that an instance reports.
+    """State of a command, and its slot in the reports of an instance.
 
     Attributes:
-        place: number below the number of reports of an instance; a later command may take it over.
+        place: index of the slot; a later command may reuse it.
         command: state of the command.
     """
 

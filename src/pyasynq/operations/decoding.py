@@ -1,7 +1,7 @@
 """Readers of foreign data: JSON, MessagePack and protobuf become values that can be shown.
 
 Numbers stay as they are written, and objects keep names that are there twice. Nothing is executed.
-Data that are nested too deeply, cut off, or followed by more, are not read.
+Data that are nested too deeply, truncated, or followed by further bytes are rejected.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def read_msgpack(data: bytes, found: Callable[[str, int, int, Any], object] | No
 
     Args:
         data: the whole message.
-        found: told each name in a map, where its value begins and ends, and the value.
+        found: callback for each name in a map: the name, begin and end of its value, and the value.
     """
     first = data[:1]
     if not (b"\x80" <= first <= b"\x9f" or first in {b"\xdc", b"\xdd", b"\xde", b"\xdf"}):

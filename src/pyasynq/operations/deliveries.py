@@ -54,7 +54,7 @@ class FailedExchange:
         task_id: the task's id.
         attempt: number of the attempt.
         at: when the request was sent.
-        seconds: until the answer, or until none was awaited any more.
+        seconds: time until the answer, or until the timeout.
         method: method of the request.
         url: template of the type's URL; its places are filled with params of the task.
         headers: headers of the request, without the values of secrets.
@@ -86,9 +86,9 @@ class HostDeliveries:
         host: name, with a port unless it is 80 or 443.
         queue: queue of the tasks, and their type.
         statuses: number of requests by class: `2xx` and so on, or `none` without an answer.
-        times: number of requests by the place of their duration among the bounds of the histogram.
-        throttled_since: when the host first asked to be left alone; None if it does not now.
-        throttled_until: until when an instance leaves it alone.
+        times: histogram of durations: number of requests in each bucket.
+        throttled_since: when the host began to throttle our requests; None if it does not now.
+        throttled_until: time until which no request is sent to the host.
         gone_at: when the host last said that the endpoint is gone; None if it has not.
         seen: when a request last ended.
         failed: the newest request whose attempt failed.
@@ -122,7 +122,7 @@ class DeliverySlot:
 
     Attributes:
         statuses: number of requests by class.
-        times: number of requests by the place of their duration.
+        times: histogram of durations: number of requests in each bucket.
     """
 
     statuses: dict[str, int] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class DeliverySlot:
 
 @dataclass(slots=True)
 class DeliveryReport:
-    """Requests of one type to one host, as one instance of the task service knows them. It changes it.
+    """Requests of one type to one host, counted by one instance of the task service, which updates it.
 
     Times are Unix times, and 0 if there was none.
     """
@@ -152,7 +152,7 @@ class DeliveryReport:
         return make_delivery_id(self.host, self.queue)
 
     def note(self, status: int, seconds: float, now: float) -> None:
-        """Count a request that has ended; status 0 is none."""
+        """Count a request that has ended; status 0 means no answer."""
         self.seen = now
         number = int(now) // SLOT_SECONDS
         slot = self.slots.get(number)
@@ -166,7 +166,7 @@ class DeliveryReport:
         slot.times[place] = slot.times.get(place, 0) + 1
 
     def note_throttled(self, seconds: float, now: float) -> None:
-        """Remember that the host is left alone for a while."""
+        """Record until when the host is throttled, so that no request is sent."""
         if self.throttled_until < now:
             self.throttled_since = now
         self.throttled_until = max(self.throttled_until, now + seconds)
@@ -184,7 +184,7 @@ def judge_requests(calls: int, good: int, *, is_throttled: bool) -> str:
     Args:
         calls: number of requests.
         good: number of those with a 2xx answer.
-        is_throttled: whether the host asks to be left alone.
+        is_throttled: whether the host throttles us now.
     """
     if is_throttled:
         return "throttled"
@@ -284,7 +284,7 @@ def _merge(reports: list[DeliveryReport], now: float) -> HostDeliveries:
 
 
 def add_counts(total: dict[Any, int], counts: Mapping[Any, int]) -> None:
-    """Add counts to a sum."""
+    """Add counts to the totals, key by key."""
     for name, count in counts.items():
         total[name] = total.get(name, 0) + count
 

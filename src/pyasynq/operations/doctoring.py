@@ -1,4 +1,4 @@
-"""Examinations by the doctor for an operator: findings, unexamined queues, and repairs."""
+"""Runs of the doctor (consistency check of Redis) for an operator: findings, skipped queues, repairs."""
 
 from __future__ import annotations
 

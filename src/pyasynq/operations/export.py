@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def export_line(task: TaskInfo) -> str:
     """Return a task as JSON in one line, as the user sees it.
 
-    Bytes that are UTF-8 are a text, others Base64 in a field with `_base64` behind its name. Times are in
+    UTF-8 bytes are written as text, others as Base64 in a field whose name ends in `_base64`. Times are in
     ISO 8601, durations in seconds. Fields without a value are left out.
     """
     facts: dict[str, Any] = {

@@ -66,7 +66,7 @@ class AttentionFinding:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Findings of one time about queues, servers and Redis: active ones, and snoozed ones."""
+    """Snapshot of the findings about queues, servers and Redis at one time: active and snoozed findings."""
 
     at: datetime
     """Time at which the snapshot was read."""

@@ -1,4 +1,4 @@
-"""Gates of hosts that the task service calls: limits that hold over all its instances."""
+"""Rate and concurrency limits of requests to hosts, shared by all instances of the task service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GateAnswer:
-    """What the gate of a host says to some requests."""
+    """Answer of the limiter of a host: number of admitted requests, and seconds to wait."""
 
     admitted: int
     """Number of requests that may begin: the first ones."""
@@ -30,9 +30,9 @@ class GateAnswer:
 
 
 class HostGate:
-    """The gate of a host: each instance asks it before requests begin, with one call of Redis.
+    """Distributed limiter of requests to a host: each instance asks it before requests, in one Redis call.
 
-    It knows the host's throttling always, and its rate and its concurrency if they are limited.
+    It always honours the host's throttling, and limits rate and concurrency if they are configured.
     These are not verbs of an operator: the service uses them by itself, and no audit has them.
 
     Args:
@@ -58,8 +58,8 @@ class HostGate:
     async def enter(self, ids: Sequence[str]) -> GateAnswer:
         """Ask whether requests may begin, each with an id that no other request has.
 
-        A request that may begin holds a slot for 30 s, unless it is renewed or released.
-        Cancelled, it may have taken slots and tokens.
+        A request that may begin holds a slot for 30 s; `renew` extends that, `release` ends it.
+        If the call is cancelled, slots and tokens may have been taken.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.
@@ -76,7 +76,7 @@ class HostGate:
         return GateAnswer(admitted, throttled / 1e3, wait / 1e6, left)
 
     async def close_for(self, seconds: float) -> float:
-        """Let no request begin for some seconds, an hour at most; return for how many none begins.
+        """Close the gate for some seconds, an hour at most; return the seconds until it opens.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.
@@ -85,7 +85,7 @@ class HostGate:
         return await self._door.run(plan) / 1e3
 
     async def renew(self, ids: Sequence[str]) -> int:
-        """Renew the slots of requests that still run; return how many still have theirs.
+        """Renew the slots of running requests; return how many of them still had a slot.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.

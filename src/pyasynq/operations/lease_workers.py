@@ -40,9 +40,9 @@ class LeaseWorker:
         host: as the worker gives it, else the address from which it asked.
         key_id: id of its API key.
         queues: queues that it polled last, and queues of its tasks.
-        parked: requests of it that wait for tasks.
+        parked: number of its long polls that wait for tasks.
         at_work: tasks that it has leased, at most 100.
-        seen: when it asked for anything last.
+        seen: time of its last request.
     """
 
     id: str

@@ -168,7 +168,7 @@ class OperationOptions:
 
 @dataclass(frozen=True, slots=True)
 class OperationPreview:
-    """Preview of an operation: the tasks that it would act on, and what is needed to start it."""
+    """Preview of an operation: the tasks that it would act on, and the confirmation it needs."""
 
     act: Act
     total: int

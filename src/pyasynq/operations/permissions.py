@@ -167,7 +167,7 @@ class Access:
     """Whether the interface refuses every change, whatever the user's permissions are."""
 
     def __post_init__(self) -> None:
-        """Check the user, which a name alone is not. Raises `InvalidOptionError`."""
+        """Check that `user` is a `User`, not a name. Raises `InvalidOptionError`."""
         user: object = self.user
         if not isinstance(user, User):
             raise InvalidOptionError("user", type(user).__name__, "must be a User, such as User.local()")

@@ -2,8 +2,8 @@
 
 A value is a secret if its name matches `SECRET_NAMES`. In JSON and MessagePack the value of such a field is
 replaced as a whole, whatever it holds, and all other bytes stay as they are. In other text, such as errors,
-what follows `name=` or `name:` is replaced, and every secret of the task's own payload and headers. Bytes in
-any other format are withheld as a whole if the name of a secret is in them.
+the text after `name=` or `name:` is replaced, and any secret of the task's payload and headers. Bytes in any
+other format are withheld as a whole if the name of a secret is in them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class RequestRate:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Quota and window in whole seconds for rate limit headers; the quota is at least the burst."""
+        """Quota (requests) and window (whole seconds) for rate limit headers; at least the burst."""
         quota, seconds = self.requests, self.period
         if self.burst > quota:
             quota, seconds = self.burst, self.burst * self.period / self.requests

@@ -108,7 +108,7 @@ class PathWalk:
         self._below = _step_into(self._opened[-1][1] if self._opened else NO_PATHS, name)
 
     def pass_by(self, mark: str) -> None:
-        """Process any other token, given its first character."""
+        """Advance over a token that is not a member's name, given its first character."""
         if mark in "{[":
             self._opened.append((mark, self._below))
         elif mark in "}]" and self._opened:

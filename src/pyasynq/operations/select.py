@@ -1,4 +1,4 @@
-"""Running a query: through all its collections, the newest tasks first, page by page and within a budget."""
+"""Execution of a query: scans its collections, newest tasks first, page by page within a budget."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Selector:
             query: the query.
             cursor: cursor of the previous selection of the same query; empty for the first one.
             limit: how many matches to find.
-            budget: how much to look at; 100,000 positions or two seconds unless given.
+            budget: limit of work; by default 100,000 examined positions or two seconds.
 
         Raises:
             InvalidOptionError: for a cursor that a search by this query did not return, or a limit below 1.
@@ -139,7 +139,7 @@ class Selector:
         return match_facts(self._clock.now(), servers)
 
     async def _find_parts(self, query: Query, queues: Sequence[str]) -> list[_Part]:
-        """Return the collections that have tasks to look at, in their order."""
+        """Return the non-empty collections that the query has to scan, in the order of the search."""
         placed = _reduce_to_places(query, queues)
         now = self._clock.now()
         # Most collections share their tree, so its filter is made once.
@@ -232,7 +232,7 @@ class Selector:
     async def _look_up(
         self, query: Query, queues: Sequence[str], progress: SearchProgress
     ) -> AsyncSelections:
-        """Look ids up in some queues at a time, without going through a collection."""
+        """Look up tasks by id, several queues in one call, without scanning a collection."""
         ids = sorted(query.ids or ())
         progress.total = len(ids) * len(queues)
         left = [queue for queue in queues if queue >= progress.place.queue]

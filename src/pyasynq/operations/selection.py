@@ -134,7 +134,7 @@ class SearchProgress:
 
     @property
     def wanted(self) -> int:
-        """Matches that are still to be found."""
+        """Number of matches that are still wanted."""
         return self.limit - self.found
 
     @property
@@ -206,13 +206,13 @@ class SearchSlots:
         self._slots = threading.BoundedSemaphore(slots)
 
     async def enter_async(self) -> Self:
-        """Wait for a slot, looking 200 times a second; it is left at the end of the `with` block."""
+        """Acquire a search slot, polling 200 times a second; the end of the `with` block releases it."""
         while not self._slots.acquire(blocking=False):
             await sleep_async(_SLOT_SECONDS)
         return self
 
     def enter_blocking(self) -> Self:
-        """Wait for a slot; it is left at the end of the `with` block."""
+        """Acquire a search slot; the end of the `with` block releases it."""
         while not self._slots.acquire(blocking=False):
             sleep_blocking(_SLOT_SECONDS)
         return self
@@ -224,7 +224,7 @@ class SearchSlots:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the slot."""
+        """Release the slot."""
         self._slots.release()
 
 

@@ -58,7 +58,7 @@ def check_server_number(total: int, environment: str, confirm: int | None) -> No
     """Check that a request to several servers confirms their number, where needed.
 
     Raises:
-        InvalidOptionError: the number is missing where it is needed, or is another one.
+        InvalidOptionError: the number is required and missing, or is wrong.
     """
     if confirm == total or (confirm is None and not needs_server_number(total, environment)):
         return

@@ -1,4 +1,4 @@
-"""Doors of the task service for other protocols than HTTP: reports of its instances, and their list."""
+"""Protocol gateways (doors) of the task service, such as for Gearman: reports of its instances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_FUNCTIONS: Final = 12_000
 
 @dataclass(frozen=True, slots=True)
 class ServiceDoor:
-    """A door of one instance of the task service.
+    """A protocol gateway (door) of one instance of the task service.
 
     Attributes:
         id: id of the door.
@@ -99,7 +99,7 @@ def decode_door(data: bytes) -> ServiceDoor | None:
 
 
 def list_doors(reports: Iterable[tuple[int, ServiceDoor]], now: float) -> list[ServiceDoor]:
-    """Return doors by address and machine.
+    """Return gateways, sorted by address and machine.
 
     Args:
         reports: doors, each with the Unix second at which it was reported.

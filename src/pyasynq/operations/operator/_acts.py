@@ -49,7 +49,7 @@ class StepTasks(NamedTuple):
         queue: queue of the tasks.
         ids: ids of the tasks.
         state: state that the tasks must have; empty for any.
-        unwanted: ids of those that a move only finishes, if it has begun: they no longer match its query.
+        unwanted: ids that no longer match the query; a move that has begun for them is still completed.
     """
 
     queue: str
@@ -63,9 +63,9 @@ class StepProgress(NamedTuple):
 
     Attributes:
         number: number of the step.
-        position: tasks before it.
-        kept: bytes of messages that are kept for undoing.
-        hints: where the step's pending tasks are in their list.
+        position: number of tasks before the step.
+        kept: bytes of messages that are kept for undo.
+        hints: positions of the step's pending tasks in their list.
         is_repeated: whether another process has made the step without recording it.
     """
 

@@ -30,7 +30,7 @@ class Door(Inspector):
         return await self._run(plan)
 
     async def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
-        """Run plans in step, and return a result or an exception for each."""
+        """Run plans concurrently in shared pipelines; return a result or an exception for each."""
         return await self._driver.run_batch(plans)
 
     async def queue_limits(self, queue: str) -> QueueLimits:
@@ -52,7 +52,7 @@ class Door(Inspector):
 
     @property
     def places(self) -> Sequence[Place]:
-        """A place on each Redis server that calls have used, for commands to every node."""
+        """One address key for each Redis node that calls have used, for commands to every node."""
         return self._driver.places
 
     def now(self) -> Instant:

@@ -38,7 +38,7 @@ class Doors:
 
     @property
     def sweep(self) -> Sweep:
-        """The sweep of all queues; made when it is first needed."""
+        """The cached reader of all queues (sweep); made when it is first needed."""
         if self._sweep is None:
             from pyasynq.operations.sweep import Sweep  # noqa: PLC0415 - most commands need no sweep
 

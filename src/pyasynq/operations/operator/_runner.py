@@ -60,8 +60,8 @@ class OperationRunner:
     Args:
         doors: the connections.
         operation: id of the operation.
-        redactor: redacts a task as the query that found it saw it.
-        progress: told after each step.
+        redactor: redacts a task before it is tested against the operation's query again.
+        progress: callback after each step.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class OperationRunner:
         self._hints: Hints | None = None
 
     async def run(self) -> OperationInfo:
-        """Run the operation as long as this process has it; return its record then."""
+        """Run the operation while this process holds its lease; return its record afterwards."""
         info: OperationInfo = await self._door.operation(self._operation)
         self._fence = await self._door.run(
             take_operation(self._operation, secrets.token_hex(8), now=self._door.redis_now())
@@ -200,7 +200,7 @@ class OperationRunner:
         return StepTasks(queue, ids, state)
 
     async def _place(self, chunk: StepTasks, failures: int) -> StepTasks:
-        """Look for the pending tasks of the operation; return as many of a step as one call can remove."""
+        """Find the list positions of pending tasks; return the part of a step that one call can remove."""
         queue, ids, *_ = chunk
         left = {task_id for name, task_id, _ in self._tasks[self._position :] if name == queue}
         self._placed, self._places = queue, await self._door.run(find_places(queue, left))
@@ -237,7 +237,7 @@ class OperationRunner:
         return self._acts.size_limit(self._size)
 
     async def _step(self, chunk: StepTasks) -> Stepped:
-        """Act on the tasks that still match the query; report the others as changed.
+        """Act on the tasks of a step that still match the query; report the others as changed.
 
         The script itself tests queue, id and state.
         """
@@ -321,7 +321,7 @@ class OperationRunner:
         return "" if found == LOST else found
 
     async def _rest(self) -> bool:
-        """Wait as the rate limit requires; return whether the operation still runs."""
+        """Wait until the rate limit allows the next step; return whether the operation still runs."""
         rate = self._options.rate
         if rate is None:
             return True

@@ -27,9 +27,9 @@ class AttentionOperator(OperatorBase):
     async def attention(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Attention:
         """Return the findings that need attention, the most severe first; snoozed ones are separate.
 
-        The findings are those of the last sweep of all queues, which all viewers of a process share. It is at
-        least two seconds apart from the next one, so that sweeps take at most 2 % of Redis' time. Findings
-        about Redis are for users who may see Redis' reports about itself.
+        The findings come from the last reading (sweep) of all queues, which all viewers of a process share.
+        Sweeps are at least two seconds apart and take at most 2 % of Redis' time. Findings about Redis are
+        for users who may see Redis' reports about itself.
 
         Raises:
             RedisError: Redis cannot be reached.

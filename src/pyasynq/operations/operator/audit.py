@@ -39,7 +39,7 @@ class AuditOperator(OperatorBase):
     async def refusals(
         self, filters: AuditFilters = _EVERYTHING, *, cursor: str = "", limit: int = 50
     ) -> AuditPage:
-        """Return calls that were refused, as `audit` does entries.
+        """Return the entries of refused calls; arguments and result are as for `audit`.
 
         At most ten a minute of one user and address have an entry; `more` counts the others.
         """

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class QueueOperator(OperatorBase):
-    """The operator's methods about queues: look, pause, limit, delete."""
+    """The operator's methods about queues: read, pause, limit, delete."""
 
     async def queues(self, queues: Sequence[str] | None = None) -> list[str]:
-        """Return the names of the queues that exist, sorted; only those among `queues`, if given."""
+        """Return the sorted names of existing queues; with `queues`, only names that are in it."""
         names = await self._inspector.queues()
         return names if queues is None else [name for name in names if name in set(queues)]
 
@@ -47,7 +47,7 @@ class QueueOperator(OperatorBase):
         return await self._inspector.group_page(queue, cursor=cursor, page_size=page_size)
 
     async def queue_limits(self, queue: str) -> LimitReport:
-        """Return the limits of a queue: stored ones, those that servers ask for, and how many tasks run.
+        """Return stored limits of a queue, limits that servers declare, and the number of running tasks.
 
         Raises:
             QueueNotFoundError: when there is no such queue.
@@ -70,7 +70,7 @@ class QueueOperator(OperatorBase):
         return await self._inspector.cluster_nodes(queue) if self._inspector.is_cluster else []
 
     async def pause_queue(self, queue: str, duration: Duration | None = None, *, reason: str = "") -> None:
-        """Let no worker take tasks from a queue, until it is resumed or the duration, in seconds, is over.
+        """Pause a queue: workers take no tasks until it is resumed, or until the duration (seconds) is over.
 
         Raises:
             QueuePausedError: when it is paused already.
@@ -78,7 +78,7 @@ class QueueOperator(OperatorBase):
         await self._inspector.pause_queue(queue, duration)
 
     async def resume_queue(self, queue: str, *, reason: str = "") -> None:
-        """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
+        """Resume a paused queue. Raises `QueueNotPausedError` when it is not paused."""
         await self._inspector.unpause_queue(queue)
 
     async def set_queue_limits(

@@ -49,7 +49,7 @@ class SearchOperator(OperatorBase):
             queues: where to search; None is everywhere.
             cursor: cursor of the previous selection of the same query; empty for the first one.
             limit: how many matches to find.
-            budget: how much to look at; 100,000 positions or two seconds unless given.
+            budget: limit of work; by default 100,000 examined positions or two seconds.
 
         Raises:
             QueryError: for a query that cannot be read, or uses a field that the user may not view.

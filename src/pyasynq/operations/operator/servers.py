@@ -41,7 +41,7 @@ class ServerOperator(OperatorBase):
     """The operator's methods about servers, schedules and Redis."""
 
     async def servers(self) -> list[ServerInfo]:
-        """Return the live servers of the queues that the user sees, with the tasks of these that run."""
+        """Return live servers of the queues that the user sees, with running tasks of these queues."""
         return await self._inspector.servers()
 
     async def quiet_server(
@@ -93,15 +93,15 @@ class ServerOperator(OperatorBase):
     ) -> list[ServerRequestResult]:
         """Ask several servers to shut down with their workers: some by their ids, or all of a version.
 
-        The user needs all queues of each of them. Servers of which the user sees no queue are left out of a
-        version. A server that ends meanwhile is reported as ended.
+        The user needs the permission for all queues of each server. A version leaves out servers without a
+        queue that the user sees. A server that ends meanwhile is reported as ended.
 
         Args:
             server_ids: ids of servers; None for all of the version.
             version: version of the application, `ServerInfo.version`.
             engine_version: version of pyasynq, `ServerInfo.engine_version`.
             confirm: number of the servers; needed for more than 10, and in production.
-            wait: how long to wait for their ends.
+            wait: how long to wait until the servers have ended.
             reason: why; it is kept in the audit.
 
         Raises:
@@ -202,7 +202,7 @@ class ServerOperator(OperatorBase):
         return await self._inspector.redis_texts()
 
     async def queue_locations(self, queues: Sequence[str] | None = None) -> list[QueueLocation]:
-        """Return where in the cluster the queues are that the user sees; nothing without a cluster."""
+        """Return slot and nodes of each queue that the user sees; empty without a cluster."""
         names = await self._inspector.queues() if queues is None else queues
         return await self._inspector.queue_locations(names)
 

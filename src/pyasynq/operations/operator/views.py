@@ -31,7 +31,7 @@ class ViewOperator(SearchOperator):
     async def save_view(
         self, name: str, page: str, query: str = "", columns: Sequence[str] = (), *, queue: str = ""
     ) -> SavedView:
-        """Save a view for the user alone; one of the same name is replaced, and no longer shared.
+        """Save a private view; the user's view of the same name is replaced, and no longer shared.
 
         Args:
             name: name of the view, at most 100 characters.

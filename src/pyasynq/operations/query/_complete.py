@@ -79,7 +79,7 @@ def complete(text: str, caret: int, known: Known) -> list[Completion]:
     """Return at most 20 completions of the word before the caret, the likeliest first.
 
     Args:
-        text: the query so far.
+        text: the query typed so far.
         caret: position in it, in characters from 0; text behind it is left unchanged.
         known: names that fields can have.
     """

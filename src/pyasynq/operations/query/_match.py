@@ -53,7 +53,7 @@ class Candidate:
 
     @property
     def running(self) -> RunningFacts | None:
-        """The task's entry in its server's record."""
+        """Record of the running task by its server; None if it is not running."""
         return self._facts.running.get((self.task.queue, self.task.id))
 
     @property

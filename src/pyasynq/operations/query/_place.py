@@ -57,7 +57,7 @@ _MASK_GROWTH: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A collection of tasks; None is any queue or group."""
+    """A collection of tasks: state, queue and group; None means any queue or group."""
 
     state: TaskState
     queue: str | None = None
@@ -81,7 +81,7 @@ _EMPTY: Final = ScoreBounds(1, 0)
 
 
 def reduce_to(node: QueryNode, place: Place) -> QueryNode:
-    """Return the rest of a query for the tasks of a place: `TRUE`, `FALSE`, or a tree of other clauses."""
+    """Reduce a query by partial evaluation for one collection: `TRUE`, `FALSE`, or the remaining tree."""
     if isinstance(node, Clause):
         decided = _decide(node, place)
         return node if decided is None else TRUE if decided else FALSE

@@ -85,7 +85,7 @@ class Query:
 
     @property
     def ids(self) -> frozenset[str] | None:
-        """Ids that are looked up instead of going through collections; None if any task may match."""
+        """Ids that a search looks up instead of scanning collections; None if other tasks may match too."""
         return names_of(self.node, "id")
 
     @property

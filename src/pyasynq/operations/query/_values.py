@@ -90,7 +90,7 @@ class TimePoint:
         return now + self.microseconds if self.is_relative else self.microseconds
 
     def shifted(self, microseconds: int) -> TimePoint:
-        """Return the point that many microseconds later."""
+        """Return the point shifted by these microseconds."""
         return TimePoint(self.microseconds + microseconds, self.is_relative)
 
 

@@ -50,7 +50,7 @@ class Operator(
 
     Every method raises `PermissionDeniedError` if the user lacks the permission of the method's row in
     `pyasynq.operations.VERBS`; nothing was changed then. For a queue that the user does not see it raises
-    `QueueNotFoundError`, whether the queue exists or not. Else it raises what the door below it does. One
+    `QueueNotFoundError`, whether the queue exists or not. Otherwise it raises what `Inspector` raises. A call
     that is cancelled may have taken effect.
 
     Args:

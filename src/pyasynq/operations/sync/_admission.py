@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/_admission.py by tools/unasync.py; change that file and run `make sync`.
-"""Admission of calls: checks whether a user may make a call, by the subject of its verb."""
+"""Authorization of calls: checks a user's permissions for the queues that a call concerns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """Checks calls of one user.
+    """Authorizes the calls of one user.
 
     Args:
         access: permissions of the user.
@@ -37,7 +37,7 @@ class Admission:
         self._door = door
 
     def admit(self, call: OperatorCall) -> None:
-        """Check that the user may make this call; replace None for all queues by those that the user sees.
+        """Check that the user may make this call; replace `queues=None` by all queues that the user sees.
 
         Raises:
             PermissionDeniedError: the user lacks a permission.

@@ -187,7 +187,7 @@ class OperatorBase:
         return result
 
     def _note_stream(self, call: OperatorCall, items: Any) -> Iterator[Any]:
-        """Yield the items of a view; the audit gets an entry before them, and their number after them."""
+        """Yield the items of a stream; write an audit entry before, and the number of items after it."""
         began = time.monotonic()
         entry = self._begin_entry(call)
         position = self._recorder.begin(entry)

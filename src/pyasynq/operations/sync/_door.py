@@ -31,7 +31,7 @@ class Door(Inspector):
         return self._run(plan)
 
     def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
-        """Run plans in step, and return a result or an exception for each."""
+        """Run plans concurrently in shared pipelines; return a result or an exception for each."""
         return self._driver.run_batch(plans)
 
     def queue_limits(self, queue: str) -> QueueLimits:
@@ -53,7 +53,7 @@ class Door(Inspector):
 
     @property
     def places(self) -> Sequence[Place]:
-        """A place on each Redis server that calls have used, for commands to every node."""
+        """One address key for each Redis node that calls have used, for commands to every node."""
         return self._driver.places
 
     def now(self) -> Instant:

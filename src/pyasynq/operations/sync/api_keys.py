@@ -51,7 +51,7 @@ class ApiKeyOperator(SearchOperator):
         rate: str | None = None,
         reason: str = "",
     ) -> IssuedApiKey:
-        """Make an API key; its text is returned this once, and stored nowhere.
+        """Make an API key; only this call returns its text, which is stored nowhere.
 
         Args:
             name: name of the program or its owner.
@@ -83,7 +83,7 @@ class ApiKeyOperator(SearchOperator):
     def rotate_api_key(
         self, key_id: str, *, overlap: Duration = _OVERLAP_SECONDS, reason: str = ""
     ) -> IssuedApiKey:
-        """Give a key a new secret; the former one stays valid for the overlap, an older one ends.
+        """Give a key a new secret; the former one stays valid for the overlap, older ones end at once.
 
         Args:
             key_id: id of the key, which stays.

@@ -90,7 +90,7 @@ class BulkOperator(OperatorBase):
         Args:
             queue: the queue, which need not exist yet.
             tasks: as `parse_task_line` reads them, or others with a `task_id`.
-            once_for: for how long their ids are remembered.
+            once_for: time for which the ids are remembered, to skip duplicates.
             reason: why, for the audit.
 
         Raises:

@@ -35,7 +35,7 @@ class StatisticsOperator(OperatorBase):
         return self._inspector.marks(since, until)
 
     def add_mark(self, text: str, *, at: datetime | None = None) -> Mark:
-        """Mark a time, now unless given, as that of a deployment: a line in each chart. It names the user."""
+        """Add a mark (annotation), such as a deployment, to all charts; the time is now unless given."""
         return self._inspector.add_mark(text, at=at, by=self.user.name)
 
     def remove_mark(self, mark_id: str) -> bool:

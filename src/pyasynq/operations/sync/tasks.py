@@ -90,7 +90,7 @@ class TaskOperator(OperatorBase):
         return self._client.wait(queue, task_id, timeout)
 
     def run_task(self, queue: str, task_id: str, *, reason: str = "") -> None:
-        """Put a task that waits, has failed or is completed at the end of its queue.
+        """Run a task now: put a scheduled, retry, archived, completed or aggregating task at its queue's end.
 
         Raises:
             TaskNotFoundError: when there is no such task.
@@ -195,7 +195,7 @@ class TaskOperator(OperatorBase):
         return self._client.enqueue(task, **options)
 
     def enqueue(self, queue: str, task: Task, *, reason: str = "") -> TaskInfo:
-        """Enqueue a task with its own options, except that it goes into this queue, which need not exist yet.
+        """Enqueue a task into this queue, which need not exist yet; its other options apply.
 
         Raises:
             InvalidOptionError: for an invalid option, or the mask of a redacted secret in payload or
