@@ -1,4 +1,4 @@
-"""The consumer: takes tasks for programs that have a loop of their own, under the server's rules.
+"""Consumer: pull-based access to tasks for programs with their own main loop, under the server's rules.
 
 async with Consumer("redis://localhost:6379/0", ConsumerConfig(queues={"reports": 1})) as consumer:
 async with consumer.take("reports", limit=10) as attempts:

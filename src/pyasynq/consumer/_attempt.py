@@ -1,4 +1,4 @@
-"""Attempts handed out by a consumer, and the attempts of one take together."""
+"""Attempts that a consumer hands out, and the list of attempts of one `take` call."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Attempt:
 
     @property
     def receipt(self) -> str:
-        """Identifies this attempt for `Consumer.find`, in any process; text that is safe in URLs and JSON.
+        """Text that identifies this attempt for `Consumer.find`, in any process; safe in URLs and JSON.
 
         `extend` changes it; the earlier one stays valid for 30 seconds after the end of the lease that it
         names.
@@ -167,7 +167,7 @@ class Attempt:
         await self._settle(Failed(cause), Verdict.RETRY)
 
     async def snooze(self, delay: Duration) -> None:
-        """Settle: not yet. The task runs again after the delay; nothing has failed and no retry is spent.
+        """Settle: postpone the task by the delay; no failure is counted and no retry is spent.
 
         Raises:
             InvalidOptionError: for an invalid delay; the attempt is not settled then.
@@ -175,22 +175,22 @@ class Attempt:
         await self._settle(Failed(Snooze(delay)), Verdict.SNOOZE)
 
     async def archive(self, reason: str) -> None:
-        """Settle: failed for good, even if retries are left; the reason becomes the task's error."""
+        """Settle: archive the task, even if retries are left; the reason becomes its error."""
         await self._settle(Failed(Archive(reason)), Verdict.ARCHIVE)
 
     async def cancel(self, reason: str = "") -> None:
-        """Settle: not wanted any more. The task is deleted; the reason is for logs and events."""
+        """Settle: cancel and delete the task; the reason is for logs and events."""
         await self._settle(Failed(Cancel(reason)), Verdict.CANCEL)
 
     async def requeue(self) -> None:
-        """Settle: as if it had not been taken. The task goes back to the front of its queue."""
+        """Settle: put the task back to the front of its queue, as if it had not been taken."""
         await self._settle(Unfinished(), Verdict.REQUEUE)
 
     async def crashed(self, reason: str) -> None:
-        """Settle: the worker died with it. The task goes back to the front, and the crash is counted.
+        """Settle: report that the worker crashed. The task goes back to the front, and the crash is counted.
 
-        At `crash_limit` it is archived as poison instead, as when a server dies. No retry is spent. For
-        programs that pass tasks on and see the connection to the worker break.
+        At `crash_limit` the task is archived as poison instead, as when a server dies. No retry is spent. For
+        programs that forward tasks to workers and notice that the connection to a worker broke.
 
         Args:
             reason: a description of the crash, for the task's attempts.
@@ -203,7 +203,7 @@ class Attempt:
         await self._settle(Unfinished(crash=reason), Verdict.CRASHED)
 
     async def extend(self, duration: Duration) -> None:
-        """Set the lease to end this long from now, earlier or later than before, but not after the deadline.
+        """Set the lease to end this duration from now, at most at the deadline; it may become shorter.
 
         For attempts of `Consumer.lease` and `Consumer.find`.
 
@@ -269,7 +269,7 @@ class Attempt:
 class SettledAttempt(Attempt):
     """A leased attempt that its holder has settled before; only its verdict is still known.
 
-    Settling it in the same way returns; everything else raises AttemptSettledError.
+    Settling it again in the same way succeeds; everything else raises AttemptSettledError.
     """
 
     __slots__ = ("_id", "_queue", "_receipt", "_verdict")
@@ -323,7 +323,7 @@ class SettledAttempt(Attempt):
 
 
 class Attempts(Sequence[Attempt]):
-    """The attempts of one `take`, in the order to work on them; empty if nothing came."""
+    """The attempts of one `take` call, in the order to work on them; empty if there were no tasks."""
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._attempts = attempts
@@ -350,7 +350,7 @@ class Attempts(Sequence[Attempt]):
 
 
 async def settle_leftovers(attempts: Attempts, engine: ConsumerEngine, error: BaseException | None) -> None:
-    """Settle the attempts left by a block: put them back, or fail the started ones with the error."""
+    """Settle the attempts that a `take` block left: put them back, or fail started ones with its error."""
     failed: list[asyncio.Future[bool | Exception]] = []
     rest = []
     for place, one in enumerate(attempts._attempts):  # noqa: SLF001 - the other half of the class

@@ -1,4 +1,4 @@
-"""Settings of a consumer, with the words and defaults of a server's."""
+"""Settings of a consumer, with the names and defaults of a server's settings."""
 
 from __future__ import annotations
 

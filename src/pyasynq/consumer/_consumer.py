@@ -1,4 +1,4 @@
-"""The consumer: start, take, close."""
+"""The class `Consumer`: takes and leases tasks from queues for other programs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class Consumer:
-    """Takes tasks from queues and hands them out, with leases, settles and recovery as a server has them.
+    """Takes tasks from queues for the calling program, with leases, settling and recovery as in a server.
 
-    For programs with a loop of their own, and for those that pass tasks on to others. Dashboards show it as a
+    For programs with their own main loop, or that forward tasks to other workers. Dashboards show it as a
     server, and the tasks that it has handed out as its workers. It belongs to one event loop and is used
     once.
 
@@ -96,7 +96,7 @@ class Consumer:
         self.events.emit(ServerStateChanged(engine.server_id, "active"))
 
     async def close(self) -> None:
-        """Hand out no more, wait for attempts held in `take` blocks, write all outcomes, and close.
+        """Stop taking tasks, wait for attempts in `take` blocks, write all outcomes, and disconnect.
 
         Pending takes return nothing. Attempts of `take` blocks may continue for `shutdown_timeout`, are then
         told to stop, and are put back after `cancel_timeout`. Attempts of `lease` are left to
@@ -130,9 +130,9 @@ class Consumer:
 
         Args:
             queues: the queues to take from, by their priorities; by default all queues of the config.
-            limit: largest number. As soon as there is one task, `take` returns all available tasks, up to
-                the limit.
-            wait: time to wait for the first; 0 checks once, None waits until there is one. If nothing has
+            limit: maximum number of tasks. As soon as there is one task, `take` returns all available
+                tasks, up to the limit.
+            wait: time to wait for the first task; 0 checks once, None waits without limit. If nothing has
                 come, or the consumer is closed meanwhile, `attempts` is empty.
 
         Raises:

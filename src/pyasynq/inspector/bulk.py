@@ -1,4 +1,4 @@
-"""The inspector's methods about many tasks: all of one state, or those of some ids."""
+"""The inspector's methods about many tasks: all tasks of a state, or tasks by their ids."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class BulkInspector(InspectorBase):
             queue: where they are.
             ids: ids of the tasks.
             process_at: when they are due, aware.
-            spread: over how long to spread them, at even distances and in the order of the ids, from
+            spread: time span over which to spread the due times evenly, in the order of the ids, from
                 `process_at` on; in seconds or a `timedelta`.
         """
         self._require_primary()

@@ -103,10 +103,10 @@ class ServerInspector(InspectorBase):
         return schedulers.sort_entries(entries, await self._run_in_parts(schedulers.plan_pauses(entries)))
 
     async def pause_entry(self, entry_id: str) -> EntryPauseResult:
-        """Let an entry of a scheduler enqueue nothing until `unpause_entry`.
+        """Pause an entry of a scheduler: it enqueues nothing until `unpause_entry`.
 
         Its ticks count as fired meanwhile, in every scheduler that has the entry, and are not made up for. A
-        pause that there is stays as it is. Schedulers in Go ignore pauses; the result says so.
+        second pause changes nothing. Schedulers in Go ignore pauses; the result says so.
 
         Raises:
             ScheduleNotFoundError: when no running scheduler has the entry.
@@ -116,7 +116,7 @@ class ServerInspector(InspectorBase):
         return await self._run(plan)
 
     async def unpause_entry(self, entry_id: str) -> EntryPauseResult:
-        """Let an entry enqueue its task again, from its next tick on; harmless if it is not paused.
+        """Resume a paused scheduler entry from its next tick on; harmless if it is not paused.
 
         Raises:
             ScheduleNotFoundError: when no running scheduler has the entry.
@@ -128,7 +128,7 @@ class ServerInspector(InspectorBase):
     async def run_entry(self, entry_id: str) -> EntryRun:
         """Enqueue the task of an entry now, also while it is paused; its ticks stay as they are.
 
-        The task has the options that the entry's record tells. Options without a text of Asynq's, such as
+        The task has the options in the entry's record. Options that Asynq's record cannot express, such as
         `unique_key` and `on_duplicate`, are not among them.
 
         Raises:
@@ -158,7 +158,7 @@ class ServerInspector(InspectorBase):
         return await self._run(cluster.redis_texts(of_cluster=self._driver.target.is_cluster))
 
     async def queue_locations(self, queues: Sequence[str]) -> list[QueueLocation]:
-        """Return where in the cluster some queues are, which need not exist; nothing without a cluster."""
+        """Return cluster slot and nodes of queues, which need not exist; empty without a cluster."""
         if not self._driver.target.is_cluster:
             return []
         return await self._run(cluster.queue_locations(queues))

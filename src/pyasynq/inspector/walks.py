@@ -1,4 +1,4 @@
-"""The inspector's methods that walk through many tasks with a stable cursor."""
+"""The inspector's methods that iterate over many tasks with a stable cursor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLANS_AT_ONCE: Final = 1_000
 
 
 class WalkInspector(InspectorBase):
-    """Walks through tasks, and looks them up by id."""
+    """Iterates over tasks by cursor, and looks tasks up by id."""
 
     async def walk_tasks(
         self,

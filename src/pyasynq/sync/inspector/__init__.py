@@ -25,9 +25,9 @@ class Inspector(
 ):
     """Reads and changes queues, tasks, servers and schedulers in Redis, also those of Go peers.
 
-    It connects with the first call. The asyncio inspector (`pyasynq.Inspector`) belongs to the event loop and
+    The first call connects. The asyncio inspector (`pyasynq.Inspector`) belongs to the event loop and
     the process that use it; the blocking one (`pyasynq.sync.Inspector`) may be shared by threads. Close it,
-    or use it as a context manager; one that is never closed gives a `ResourceWarning`.
+    or use it as a context manager; an inspector that is never closed gives a `ResourceWarning`.
 
     Every method raises a `RedisError` when Redis or the way to it fails, `InvalidOptionError` for an invalid
     argument, and, where it takes a queue, `QueueNotFoundError` for one that does not exist, unless its
@@ -40,7 +40,7 @@ class Inspector(
         clock: source of the present, for ages and due times.
         client_name: the name in `CLIENT LIST`.
         archive_max_size: how many archived tasks a queue keeps when this inspector archives.
-        archive_max_age: older ones are deleted when this inspector archives.
+        archive_max_age: maximum age of archived tasks; older ones are deleted when this inspector archives.
         read_from: `"replica"` reads from replicas, of a single server, under Sentinel and in a cluster, and
             refuses to change anything.
 

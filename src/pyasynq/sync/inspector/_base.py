@@ -110,7 +110,7 @@ class InspectorBase:
         return result  # type: ignore[no-any-return]
 
     def _run_in_parts(self, plans: Sequence[Plan[_T]], most: int = MOST_PLANS) -> list[_T]:
-        """Run many plans, up to `most` in one pipeline to each node; raise the first error, if any."""
+        """Run many plans, up to `most` in one pipeline to each node; raise the first error."""
         results: list[_T] = []
         for part in chunks(plans, most=most):
             for result in self._driver.run_batch([self._guard(plan) for plan in part]):

@@ -75,9 +75,9 @@ class QueueInspector(InspectorBase):
         return replace(sweep.result(), as_of=as_of, missing_rights=rights)
 
     def replicas(self) -> list[ReplicaState]:
-        """Return how far the replicas that this inspector reads from are behind their primaries.
+        """Return the replication lag of the replicas that this inspector reads from.
 
-        One for each primary of a cluster, in the order of their slots. Empty unless the inspector was made
+        One entry for each primary of a cluster, in the order of slots. Empty unless the inspector was made
         with `read_from="replica"`, and where INFO is refused.
         """
         if not self._reads_replica:
@@ -116,7 +116,7 @@ class QueueInspector(InspectorBase):
         return self._run(list_group_page(queue, cursor, page_size))
 
     def pause_queue(self, queue: str, duration: Duration | None = None) -> None:
-        """Let no worker take tasks from a queue, which need not exist yet, until `unpause_queue`.
+        """Pause a queue, which need not exist yet: workers take no tasks from it until `unpause_queue`.
 
         With a duration, rounded up to whole seconds, the pause ends by itself: workers go on within
         5 seconds. Enqueueing, running tasks and the forwarding of due tasks go on.
@@ -128,7 +128,7 @@ class QueueInspector(InspectorBase):
         self._run(plans_of_queues.pause_queue(queue, duration, now=self._now()))
 
     def unpause_queue(self, queue: str) -> None:
-        """Let workers take tasks from a queue again. Raises `QueueNotPausedError` when it is not paused."""
+        """Resume a paused queue. Raises `QueueNotPausedError` when it is not paused."""
         self._require_primary()
         self._run(plans_of_queues.unpause_queue(queue))
 
@@ -175,7 +175,7 @@ class QueueInspector(InspectorBase):
     def remove_queue(
         self, queue: str, *, force: bool = False, progress: Callable[[int, int], object] | None = None
     ) -> int:
-        """Remove a queue with all that was kept for it: locks, counters, pause, groups, limits, ticks.
+        """Remove a queue and all its keys: locks, counters, pause, groups, limits, ticks of schedules.
 
         A queue with tasks, in any state, is removed by `force` only. Then they are deleted in short
         calls, each of which `progress` is told about: tasks so far, and tasks in all. To find what is left

@@ -72,7 +72,7 @@ class StatisticsInspector(InspectorBase):
         return self._run(marks.list_marks(parse_instant("since", since).seconds, last.ceiling))
 
     def add_mark(self, text: str, *, at: datetime | None = None, by: str = "") -> Mark:
-        """Mark a time, now unless given, as that of a deployment: a line in each chart.
+        """Add a mark (annotation), such as a deployment, to all charts; the time is now unless given.
 
         The newest 1,000 marks are kept, for 90 days after the last one.
 

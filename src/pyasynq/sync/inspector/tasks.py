@@ -110,7 +110,7 @@ class TaskInspector(InspectorBase):
                 the time they are due, so the report begins with the one that is due last.
             scan: how many tasks to look at.
             since: the earliest time at which a task was archived, or failed (`retry`), aware; None is any.
-            until: the latest one.
+            until: the latest such time.
 
         Returns:
             the errors, how many tasks were looked at, and from when these are.
@@ -132,8 +132,8 @@ class TaskInspector(InspectorBase):
             queue: the queue's name.
             scan: how many tasks of each state to look at; those of all groups are one state.
             since: the earliest time at which a task came into its state, aware; None is any.
-            until: the latest one. With a range, active and scheduled tasks are left out: Redis does not tell
-                since when they are that.
+            until: the latest such time. With a range, active and scheduled tasks are left out: Redis does
+                not store since when they are in these states.
         """
         plan = reports.type_report(queue, scan=scan, since=since, until=until, now=self._now())
         return self._run_in_steps(plan)
@@ -141,7 +141,7 @@ class TaskInspector(InspectorBase):
     def run_task(self, queue: str, task_id: str) -> None:
         """Put a scheduled, retry, archived, completed or aggregating task at the end of its queue.
 
-        It runs by itself; after a failure, one that has a group joins the group when it is due, as in Asynq.
+        A task with a group runs alone; if it fails, it joins its group when it is due, as in Asynq.
 
         Raises:
             TaskNotFoundError: when there is no such task.
@@ -215,7 +215,7 @@ class TaskInspector(InspectorBase):
 
         Args:
             task_id: id of the task.
-            queue: where it is; None is wherever it is.
+            queue: queue of the task; None searches all queues.
             outcome: the fate of the task.
             wait: how long to wait for the attempts to end, looking ten times a second; cancelling the wait
                 does not take the request back.

@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/inspector/walks.py by tools/unasync.py; change that file and run `make sync`.
-"""The inspector's methods that walk through many tasks with a stable cursor."""
+"""The inspector's methods that iterate over many tasks with a stable cursor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLANS_AT_ONCE: Final = 1_000
 
 
 class WalkInspector(InspectorBase):
-    """Walks through tasks, and looks them up by id."""
+    """Iterates over tasks by cursor, and looks tasks up by id."""
 
     def walk_tasks(
         self,
