@@ -1,1 +1,1 @@
-"""Connections to other libraries; each module needs the extra of its name."""
+"""Integrations with other libraries; each module needs the extra of its name."""

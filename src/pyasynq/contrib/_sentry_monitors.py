@@ -1,4 +1,4 @@
-"""Sentry's monitors of an app's schedules: their names, their settings, and the check-ins of their runs."""
+"""Sentry cron monitors for an app's schedules: slugs, settings, and check-ins of runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ID_DIGITS: Final = 8  # of an entry's id, where a task type has several schedul
 
 
 class Monitor(NamedTuple):
-    """A monitor of Sentry for one schedule.
+    """A Sentry cron monitor for one schedule.
 
     Attributes:
         slug: its name, unique in the project.
@@ -126,7 +126,7 @@ def make_monitors(entries: list[ScheduleEntry], zone: tzinfo) -> dict[str, Monit
 
 
 def _make_config(spec: str, zone: tzinfo) -> MonitorConfig | None:
-    """Return a schedule in Sentry's form.
+    """Convert a schedule to Sentry's monitor configuration.
 
     Sentry knows intervals of whole minutes, and zones that have a name; None for any other schedule.
     """
@@ -143,5 +143,5 @@ def _make_config(spec: str, zone: tzinfo) -> MonitorConfig | None:
 
 
 def _make_slug(task_type: str) -> str:
-    """Return a task type as a name of a monitor: lower-case letters, digits, `-` and `_`."""
+    """Convert a task type to a monitor's slug: lower-case letters, digits, `-` and `_`."""
     return re.sub(r"[^a-z0-9_]+", "-", task_type.lower()).strip("-")[:_LONGEST_SLUG] or "schedule"

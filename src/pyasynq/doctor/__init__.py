@@ -1,4 +1,4 @@
-"""Doctor for live data: finds damage in Redis, explains it, and repairs it while workers run."""
+"""Doctor: consistency check (fsck) of live task data in Redis, with explanations and online repair."""
 
 from ._doctor import Doctor
 from ._findings import Finding, FindingKind, Severity

@@ -61,7 +61,7 @@ _SLOW_WITHIN_SECONDS: Final = 3_600
 
 
 def group_kind(facts: GroupFacts, keys: QueueKeys) -> FindingKind | None:
-    """Return the damage of a group or an aggregation set; None if it is sound."""
+    """Return the kind of damage of a group or an aggregation set; None if it is undamaged."""
     name = facts.key.removeprefix(keys.group_prefix.encode())
     if facts.is_set and not facts.members:
         return FindingKind.EMPTY_SET
@@ -72,10 +72,10 @@ def group_kind(facts: GroupFacts, keys: QueueKeys) -> FindingKind | None:
 
 
 def lock_kind(facts: LockFacts, *, unowned: bool) -> FindingKind | None:
-    """Return the damage of a lock; None if it is sound.
+    """Return the kind of damage of a lock; None if it is undamaged.
 
-    A lock whose task is gone, or has another lock, may be left on purpose by `until="expiry"`. Such locks are
-    reported only if the user says that none are left on purpose.
+    A lock without an owner may be intended: `until="expiry"` keeps it after the task. Such locks are
+    reported only if the user asks for it (`unowned_locks`).
     """
     if facts.ttl == -2:
         return None
@@ -163,7 +163,7 @@ class QueueChecks:
 async def endless(
     pace: Pace, keys: Iterable[bytes], kind: FindingKind
 ) -> list[tuple[FindingKind, bytes, bytes]]:
-    """Return the keys that never expire."""
+    """Return those of the keys that have no expiry."""
     ordered = sorted(keys)
     times = await pace.run_all([get_time_to_live(key) for key in ordered])
     return [(kind, key, b"") for key, seconds in zip(ordered, times, strict=True) if seconds == -1]

@@ -31,7 +31,7 @@ class Diagnosis(NamedTuple):
 
 
 def looks_sound(facts: StoredTask, queue: str) -> bool:
-    """Return whether a task's hash and score are sound."""
+    """Return whether a task's hash and score are undamaged."""
     if not facts.message or has_stale_fields(facts, facts.state):
         return False
     try:
@@ -56,7 +56,7 @@ def has_stale_fields(facts: StoredTask, state: str) -> bool:
 def diagnose(
     facts: StoredTask, keys: QueueKeys, *, seen_in: bytes, sets: Collection[bytes]
 ) -> Diagnosis | None:
-    """Return the damage of a judged task; None if it is sound.
+    """Return the damage of a task read atomically; None if it is undamaged.
 
     `sets` are the keys of the queue's aggregation sets: a group may have the same name as one.
     """
@@ -82,7 +82,7 @@ def diagnose(
 def _diagnose_place(
     facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None, sets: Collection[bytes]
 ) -> Diagnosis | None:
-    """Return the damage in the place of a task, or in its fields about its place."""
+    """Return the damage in the task's collection (list or sorted set), or in the fields that name it."""
     place = _find_place(facts, keys)
     state = _find_state(place, keys)
     group = _find_group(place, keys, sets) if state == "aggregating" else None

@@ -77,7 +77,7 @@ class Doctor:
     Args:
         url: as for `Client`.
         queues: names of the queues to examine; by default all of them, Redis and the servers.
-        pause: seconds between the two looks that each finding takes.
+        pause: seconds between the two checks that confirm each finding.
         archive_max_size: maximum number of archived tasks, as in `ServerConfig`. The repair of a larger
             archive needs it; None is Asynq's 9,999, and no repair.
         unowned_locks: also find locks whose task is gone or has another lock. Only if you never use
@@ -298,7 +298,7 @@ class Doctor:
     async def _judge(
         self, survey: QueueSurvey, orphan_sets: set[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Judge the suspicious tasks, and clear those that are sound."""
+        """Check each suspicious task atomically; return the damaged ones and drop the others."""
         found = []
         suspects, survey.suspects = survey.suspects, {}
         _, sets = await self._pace.run(list_known_groups(survey.keys.queue))

@@ -339,5 +339,5 @@ def make_finding(queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes],
 
 
 def as_text(subject: bytes) -> str:
-    """Return the text that shows a subject."""
+    """Decode a subject, such as a task id or a key, for display."""
     return subject.decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Mending: makes a task's message, hash and score agree."""
+"""Repair of a task's stored fields: makes message, hash and score agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SKEW_SECONDS: Final = 2
 
 
 class Mended(NamedTuple):
-    """Mended fields of a task, and the worst damage in the current ones.
+    """Repaired fields of a task, and the most severe damage in its current fields.
 
     Attributes:
         kind: None if nothing is wrong.

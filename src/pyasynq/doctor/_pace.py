@@ -1,4 +1,4 @@
-"""Pace: runs plans call by call, with a pause after each."""
+"""Throttled execution of plans: one call at a time, with a pause after each."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PLANS_AT_ONCE: Final = MAX_TASKS // 10
 
 
 class Pace:
-    """Rests after each round of calls as long as the round took, so that others get half of Redis."""
+    """Throttle: pauses after each round of calls as long as the round took, to use at most half of Redis."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver
 
     @property
     def places(self) -> list[Place]:
-        """A place on each server that has keys, as far as calls have used them."""
+        """One address key for each Redis node that calls have used so far."""
         return self._driver.places
 
     async def run(self, plan: Plan[_T]) -> _T:

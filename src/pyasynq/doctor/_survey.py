@@ -1,7 +1,7 @@
-"""Survey: looks through a queue for suspicions.
+"""First pass of an examination: scans a queue for tasks and keys that may be damaged.
 
-The look is cheap but not atomic, and the queue changes during it. Its results are suspicions, which are
-judged later, each by a script that reads everything about a task at one moment.
+The scan is cheap but not atomic, and the queue changes during it. Its results are suspicions, which are
+checked later, each by a script that reads everything about a task atomically.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class QueueSurvey:
                 self._unplaced.add(facts.id)
 
     async def walk(self) -> None:
-        """Walk through all collections, and look again for tasks that were not found in theirs."""
+        """Scan all collections, and check again the tasks that were not found in their collection."""
         with self._guard():
             await self._walk_twice()
 
@@ -135,7 +135,7 @@ class QueueSurvey:
         await self._walk_unordered()
 
     async def _walk_unordered(self) -> None:
-        """Walk through the lists and the groups."""
+        """Scan the lists and the groups, whose order may change during the scan."""
         await self._walk(self.keys.pending, "pending")
         await self._walk(self.keys.active, "active")
         listed, sets = await self._pace.run(list_known_groups(self.keys.queue))

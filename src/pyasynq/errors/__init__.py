@@ -1,4 +1,4 @@
-"""Every error that pyasynq raises: one tree, one class for each cause, the data as attributes.
+"""All exceptions of pyasynq: one class hierarchy, one class for each cause, details as attributes.
 
 Catch :class:`PyasynqError` for all of them. Errors about a wrong argument are also ``ValueError``,
 errors about an unreachable Redis are also ``ConnectionError``, so that code that does not know

@@ -105,7 +105,7 @@ class SettleError(PyasynqError):
 
 
 class RemoteError(PyasynqError):
-    """An error of a handler in a child process, whose class the worker does not know, or cannot make.
+    """Replacement for an error from a child process whose class the worker cannot import or construct.
 
     Attributes:
         type_name: the class with its module, as in `shop.errors.CardDeclined`.
@@ -140,7 +140,7 @@ class ChildProcessDiedError(PyasynqError):
 
 
 class WorkerDiedError(PyasynqError):
-    """The worker that ran a task has died: killed, out of memory, or its host is gone. For hooks.
+    """The worker that ran a task has died: killed, out of memory, or its host is gone. Passed to hooks.
 
     Attributes:
         server_id: id of the worker; `unknown` for one that has left no trace.
@@ -168,7 +168,7 @@ class SemaphoreFullError(PyasynqError):
 
 
 class SemaphoreNotHeldError(PyasynqError):
-    """A task gave back a token that it does not hold, or whose deadline has passed.
+    """A task released a semaphore token that it does not hold, or whose deadline has passed.
 
     Attributes:
         scope: the semaphore's name.

@@ -53,9 +53,9 @@ class DuplicateTaskError(EnqueueError):
 
 
 class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
-    """An `enqueue_many` lost some of its tasks, or may have.
+    """Some tasks of an `enqueue_many` call were not enqueued, or it is unknown whether they were.
 
-    They were refused, it is unknown whether Redis has them, or too few replicas have them. It is an exception
+    Redis refused them, its reply was lost, or too few replicas have confirmed them. It is an exception
     group that contains each of their errors once, so `except*` works. A task that was not enqueued
     because its id exists or its lock is held is not lost: it is in the results only.
 

@@ -1,6 +1,6 @@
-"""Metrics for Prometheus: of queues, as Asynq's exporter tells them and more, and of workers and clients.
+"""Metrics for Prometheus: queues (a superset of Asynq's exporter), workers and clients.
 
-`pyasynq metrics` and `pyasynq worker --metrics` use this, and so can a program of yours:
+`pyasynq metrics` and `pyasynq worker --metrics` use this package; use it in your program like this:
 
     app.mount("/metrics", MetricsApp("redis://localhost:6379/0"))     # ASGI; MetricsWsgi for WSGI
 

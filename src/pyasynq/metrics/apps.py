@@ -24,7 +24,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 class MetricsApp:
     """ASGI application for one Redis: mount it at `/metrics`.
 
-    It has no login: what can reach it sees the names of all queues.
+    It has no authentication: every client that can reach it sees the names of all queues.
 
     Args:
         target: URL of Redis.
@@ -56,7 +56,7 @@ class MetricsApp:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def aclose(self) -> None:
-        """Close the connections; a mounted application gets no lifespan of its own."""
+        """Close the connections. Call it yourself: a mounted application gets no lifespan events."""
         await self._metrics.close()
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -13,7 +13,7 @@ from pyasynq.telemetry import ATTEMPT_SECONDS
 
 
 class MetricType(enum.StrEnum):
-    """Type of a family, as Prometheus calls it."""
+    """Metric type of a family, as in Prometheus: counter, gauge or histogram."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -21,7 +21,7 @@ class MetricType(enum.StrEnum):
 
 
 class Origin(enum.Enum):
-    """Process that counts a family."""
+    """Kind of process that measures a family."""
 
     ASYNQ = "`pyasynq metrics`, with the names of Asynq's exporter"
     QUEUES = "`pyasynq metrics`"
@@ -34,7 +34,7 @@ class Origin(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric.
+    """Definition of one metric (metric family).
 
     Attributes:
         name: with the suffix `_total` of counters.
@@ -43,7 +43,7 @@ class Family:
         labels: names of its labels.
         origin: the process that counts it.
         bounds: upper bounds of a histogram's buckets, without infinity.
-        is_shared: whether all processes look at the same thing: the largest of their gauges counts, not the
+        is_shared: whether all processes measure the same thing: the maximum of their gauges counts, not the
             sum.
     """
 

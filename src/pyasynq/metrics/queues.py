@@ -1,4 +1,4 @@
-"""Metrics of all queues, read from Redis when they are scraped."""
+"""Metrics of all queues, read from Redis at each scrape."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Reading:
         servers: all live servers.
         entries: all periodic tasks of running schedulers.
         redis: fields of INFO; of a cluster those of CLUSTER INFO.
-        attention: what needs attention, and the objectives of queues; None unless it was asked for.
+        attention: attention findings and wait objectives of queues; None unless requested.
         seconds: time that reading took.
-        at: monotonic time of its end.
+        at: monotonic time at which reading ended.
     """
 
     infos: QueueInfos
@@ -56,7 +56,7 @@ class Reading:
 
 
 class QueueMetrics:
-    """Reads all queues when they are asked for, at most as often as Redis' time allows.
+    """Reads the metrics of all queues at a scrape; caches them so that reading takes a small share of time.
 
         async with QueueMetrics("redis://localhost:6379/0") as metrics:
             content_type, body = await metrics.render()
@@ -68,8 +68,8 @@ class QueueMetrics:
         queues: patterns of the queues that are shown.
         max_queues: number of queues that are told apart, by name; the others are added up under `_other`.
         memory: whether to estimate the memory of queues, of 50 in each reading.
-        attention: whether to look for what needs attention, which reads all queues once more.
-        share: for how many times its own duration a reading is used.
+        attention: whether to add attention findings, which reads all queues once more.
+        share: lifetime of a cached reading, as a multiple of the time that it took.
         timeout: seconds that one call to Redis may take.
     """
 
@@ -100,7 +100,7 @@ class QueueMetrics:
         """Why the last reading failed; None if it did not."""
 
     async def read(self) -> Reading:
-        """Return a reading that is recent enough. A cancelled caller does not end it for the others.
+        """Return a cached or new reading. Cancelling one caller does not cancel the reading for others.
 
         Raises:
             RedisError: Redis cannot be read.

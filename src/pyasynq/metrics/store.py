@@ -27,8 +27,8 @@ _LONGEST_VALUE: Final = 200
 class MetricStore:
     """Values of metrics by name and labels. Any thread may use it.
 
-    Counters and histograms only grow. Gauges belong to a source, such as a process, and are added up over the
-    sources; they go with their source.
+    Counters and histograms only grow. Gauges belong to a source, such as a process, and are summed over the
+    sources; a source's gauges are removed with it.
 
     Args:
         max_types: number of values of the label `type`; the others are counted under `_other`.
@@ -77,7 +77,7 @@ class MetricStore:
                 kept[capped] = kept.get(capped, 0) + value
 
     def take_rows(self) -> list[MetricRow]:
-        """Return what changed since the last call, and all gauges, for the store of another process."""
+        """Return the changes since the last call, and all gauges, to merge into another process's store."""
         with self._lock:
             changes, self._changes = self._changes, {}
             rows: list[MetricRow] = [
@@ -142,7 +142,7 @@ class MetricStore:
                 kept[at] += number
 
     def _find_histogram(self, family: Family, key: tuple[str, ...]) -> tuple[list[float], list[float]]:
-        """Return the numbers of a histogram, and of its changes, to be added to."""
+        """Return the mutable bucket counts of a histogram, and those of its changes since `take_rows`."""
         values = self._histograms.setdefault(family.name, {})
         if key not in values:
             values[key] = [0] * (len(family.bounds) + 2)

@@ -45,10 +45,9 @@ _ZERO_AT_FIRST: Final = (
 
 
 class _Observations:
-    """Values of a histogram without labels, collected between two measurements.
+    """Buffer for the observations of a histogram without labels, flushed to the store once a second.
 
-    There are several in each exchange with Redis; the store, which locks and checks labels, gets them once a
-    second.
+    Each exchange with Redis gives several observations; the store would lock and check labels for each.
     """
 
     def __init__(self, name: str) -> None:
@@ -62,7 +61,7 @@ class _Observations:
         self._numbers[-1] += value
 
     def publish(self, store: MetricStore) -> None:
-        """Move the values to the store."""
+        """Flush the buffered values to the store."""
         numbers, self._numbers = self._numbers, [0] * len(self._numbers)
         store.add_histogram(self._name, (), numbers)
 

@@ -1,4 +1,4 @@
-"""Client middleware that makes a span for each enqueued task, and sends its context along."""
+"""Client middleware that makes a span for each enqueued task, and injects its context into the headers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Batch:
 class ClientTracing:
     """Traces enqueues: `app.use_client(ClientTracing())`, as the last middleware.
 
-    A task alone has a PRODUCER span `enqueue QUEUE`, whose context travels with the task. A call of
+    A single enqueue has a PRODUCER span `enqueue QUEUE`, whose context travels with the task. A call of
     `enqueue_many` has one CLIENT span, and each of its first hundred tasks a span `create QUEUE`.
 
     Args:
@@ -163,9 +163,9 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 async def join_trace(task: Task, call_next: CallNext) -> TaskInfo:
-    """Enqueue a task within the trace of its headers, unless there is a span already.
+    """Continue the trace in a task's headers while it is enqueued, unless a span is already active.
 
-    For programs that enqueue for others, in front of `ClientTracing`.
+    Middleware for programs that enqueue on behalf of others; add it before `ClientTracing`.
     """
     if not task.headers or trace.get_current_span().get_span_context().is_valid:
         return await call_next(task)

@@ -1,4 +1,4 @@
-"""Names of OpenTelemetry's semantic conventions for messaging, and our own ones in their namespace.
+"""Names from OpenTelemetry's semantic conventions for messaging, and pyasynq's additional names.
 
 All conventions for messaging are in development and may change: these are of the version in `SCHEMA_URL`.
 """
@@ -35,12 +35,12 @@ SECONDS_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75,
 
 
 def get_tracer(provider: TracerProvider | None) -> Tracer:
-    """Return our tracer of a provider; of the global one if it is None."""
+    """Return pyasynq's tracer from a provider; None means the global provider."""
     return trace.get_tracer(SCOPE, tracer_provider=provider, schema_url=SCHEMA_URL)
 
 
 def get_meter(provider: MeterProvider | None) -> Meter:
-    """Return our meter of a provider; of the global one if it is None."""
+    """Return pyasynq's meter from a provider; None means the global provider."""
     return metrics.get_meter(SCOPE, meter_provider=provider, schema_url=SCHEMA_URL)
 
 

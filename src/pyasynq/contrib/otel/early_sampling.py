@@ -1,4 +1,4 @@
-"""Sampling decisions that need no span: most attempts are dropped, and a span costs as much as a short task.
+"""Head sampling without making a span: a dropped span would cost as much as a short task.
 
 OpenTelemetry's SDK makes a span's ids and describes the span before it asks the sampler. The samplers of the
 SDK decide by the trace id and the parent alone, so the decision is made here first. Other samplers, and

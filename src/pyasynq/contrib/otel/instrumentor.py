@@ -52,7 +52,7 @@ class PyasynqInstrumentor:
     _original: Callable[..., None] | None = None
 
     def instrument(self, **providers: Any) -> None:
-        """Begin. Idempotent.
+        """Start tracing every new app. Idempotent.
 
         Args:
             **providers: `tracer_provider` and `meter_provider`, if they are not the global ones.
@@ -75,7 +75,7 @@ class PyasynqInstrumentor:
         os.environ[AUTO_VARIABLE] = "1"
 
     def uninstrument(self, **_: Any) -> None:
-        """Trace no app that is made from now on. Idempotent."""
+        """Stop tracing new apps. Idempotent."""
         if PyasynqInstrumentor._original is not None:
             setattr(App, "__init__", PyasynqInstrumentor._original)  # noqa: B010 - as above
             PyasynqInstrumentor._original = None

@@ -40,7 +40,7 @@ class WorkerTracing:
     that enqueued the task: a task may run hours later, and more than once.
 
     Args:
-        parent: `"creation"` makes that span the parent instead, so that all is one trace.
+        parent: `"creation"` makes the enqueue span the parent instead, so that both are one trace.
         tracer_provider: None for the global one.
         meter_provider: None for the global one.
         baggage: keys of the baggage that handlers see; none unless given.
