@@ -1,6 +1,6 @@
 """The dashboard for browsers (extra `web`): `dashboard(redis, ...)` returns an ASGI application.
 
-It uses `pyasynq.operations` alone. `docs/dashboard.md` shows how to start it, mount it and sign in.
+It reads and changes Redis only through `pyasynq.operations`. docs/dashboard.md shows how to use it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _LEAST_SECONDS: Final = 0.001
 
 
 def spark_points(values: Sequence[float]) -> str:
-    """Return the points of a polyline in a box of 100 by 24; all zeros lie near the ground."""
+    """Return the points of a sparkline (SVG polyline) in a box of 100 by 24; zero is near the bottom."""
     if len(values) < 2:
         values = [*values, *values] or [0.0, 0.0]
     top = max(values)
@@ -33,7 +33,7 @@ def spark_points(values: Sequence[float]) -> str:
 
 
 def spark_bars(values: Sequence[float]) -> str:
-    """Return the path of upright bars in a box of 100 by 24, with a ground line."""
+    """Return the SVG path of a bar sparkline in a box of 100 by 24, with a base line."""
     count = max(len(values), 1)
     top = max(values, default=0.0)
     slot = _WIDTH / count
@@ -52,7 +52,7 @@ def gauge_width(part: float, whole: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A grid line of a chart, or a time below it."""
+    """An axis tick: a grid line of a chart, or a time label below the chart."""
 
     at: str
     """Pixels from the top for a line; a percentage from the left for a time."""

@@ -32,7 +32,7 @@ _ANY_JSON: Final = "The task service has no schema for this type, so it takes an
 
 
 class CommandKnowledge(Protocol):
-    """What a task service in this process knows of its commands: `TaskService`."""
+    """Interface of a `TaskService` in this process that describes the commands of its task types."""
 
     def list_command_params(self, name: str) -> tuple[str, ...]:
         """Return the names of the params of a type's command; none if they are not known."""

@@ -111,7 +111,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         trusted_proxies: networks of proxies, such as `["10.0.0.0/8"]`, that tell the scheme, host, prefix and
             client of a request by `X-Forwarded-Proto`, `-Host`, `-Prefix` and `-For`.
         queues: patterns of the queues that are shown at all.
-        title: name in the corner.
+        title: name of the dashboard in the corner of each page.
         environment: badge of each page: a name, or a name and one of red, amber, green, blue and none.
         secret: signs sessions and forms; `PYASYNQ_SECRET` unless given, else random for this process.
         trace_url: address of a trace, with `{trace_id}` in it.

@@ -1,4 +1,4 @@
-"""Checks of each request before its page: the user, the session, the origin of a form."""
+"""Access checks of each request before its page function: user, session, origin of a form."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FormError(Exception):
 
 
 class Doorkeeper:
-    """Factory of endpoints: wraps page functions in the checks of requests, for one Redis.
+    """Factory of endpoints for one Redis: wraps page functions in the access checks.
 
     Args:
         settings: settings of the dashboard.
@@ -111,7 +111,7 @@ class Doorkeeper:
         return endpoint
 
     async def admit(self, request: Request) -> PageRequest:
-        """Return the request with its user; `_NOT_SIGNED_IN` if there was no sign-in."""
+        """Authenticate a request; return it with its user, or `_NOT_SIGNED_IN`."""
         session = self.settings.sessions.find(request)
         user = await self._identify(request, session) or _NOT_SIGNED_IN
         links = Links(route_path(request.scope), _read_query(request))
@@ -128,7 +128,7 @@ class Doorkeeper:
         )
 
     def knows(self, ask: PageRequest) -> bool:
-        """Return whether the user of a request is signed in, or need not sign in."""
+        """Return whether the user of a request is signed in, or need not be."""
         return ask.user is not _NOT_SIGNED_IN
 
     def refuse(self, ask: PageRequest, began: float) -> Response:

@@ -1,4 +1,4 @@
-"""Numbers, sizes, shares and times as people read them in tables."""
+"""Formatting of numbers, sizes, shares and times for display."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def number(value: float | None) -> str:
-    """Return `1,204`, `0.4`, or a dash for an unknown number."""
+    """Format a number: `1,204`, `0.4`, or a dash if it is unknown."""
     if value is None:
         return NOT_KNOWN
     return f"{value:,}" if isinstance(value, int) else significant(value)
@@ -71,7 +71,7 @@ def _long_span(whole: int) -> str:
 
 
 def relative(moment: datetime | None, now: datetime) -> str:
-    """Return `34 s ago`, `in 3 min` or `now`."""
+    """Format a time relative to now: `34 s ago`, `in 3 min` or `now`."""
     if moment is None:
         return NOT_KNOWN
     seconds = (now - moment).total_seconds()
@@ -82,14 +82,14 @@ def relative(moment: datetime | None, now: datetime) -> str:
 
 
 def exact(moment: datetime, zone: tzinfo = UTC) -> str:
-    """Return `23 Nov 2026, 12:03:31 UTC`."""
+    """Format the exact time: `23 Nov 2026, 12:03:31 UTC`."""
     local = moment.astimezone(zone)
     day = f"{local.day} {_MONTHS[local.month - 1]} {local.year}"
     return f"{day}, {local:%H:%M:%S} {local.tzname() or ''}".rstrip()
 
 
 def clock(moment: datetime, zone: tzinfo = UTC) -> str:
-    """Return `12:03:31`."""
+    """Format the time of day: `12:03:31`."""
     return f"{moment.astimezone(zone):%H:%M:%S}"
 
 

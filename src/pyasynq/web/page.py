@@ -1,4 +1,4 @@
-"""A request for a page, and the page returned for it."""
+"""Request and result of a page function: `PageRequest` and `Page`."""
 
 from __future__ import annotations
 

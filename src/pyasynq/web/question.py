@@ -1,4 +1,4 @@
-"""Confirmation forms, which ask before an action and take a reason for the audit."""
+"""Confirmation forms, which ask before an action and record a reason in the audit."""
 
 from __future__ import annotations
 

@@ -96,19 +96,19 @@ class Moments:
         self.zone = zone
 
     def relative(self, moment: datetime | None, none: str = formats.NOT_KNOWN) -> Markup:
-        """Return `34 s ago`, which live pages keep current."""
+        """Format a time as an HTML element with `34 s ago`, which live pages keep current."""
         return self._element(moment, none, formats.relative(moment, self.now), " data-ago")
 
     def clock(self, moment: datetime | None, none: str = formats.NOT_KNOWN) -> Markup:
-        """Return `12:03:31`."""
+        """Format a time as an HTML element with `12:03:31`."""
         return self._element(moment, none, formats.clock(moment, self.zone) if moment else "", "")
 
     def day_clock(self, moment: datetime) -> Markup:
-        """Return `12:03`, with the date if it is not today."""
+        """Format a time as an HTML element with `12:03`, and with the date if it is not today."""
         return self._element(moment, "", self.until(moment), "")
 
     def exact(self, moment: datetime | None, none: str = formats.NOT_KNOWN) -> Markup:
-        """Return `23 Nov 2026, 12:03:31 UTC`."""
+        """Format a time as an HTML element with `23 Nov 2026, 12:03:31 UTC`."""
         return self._element(moment, none, formats.exact(moment, self.zone) if moment else "", "")
 
     def until(self, moment: datetime | None) -> str:
@@ -120,7 +120,7 @@ class Moments:
         return f"{local:%H:%M}" if is_today else f"{local:%d %b %H:%M}".lstrip("0")
 
     def age(self, moment: datetime | None) -> str:
-        """Return an age, without the word "ago"."""
+        """Format the age of a time as an HTML element, without the word "ago"."""
         return (
             formats.NOT_KNOWN
             if moment is None

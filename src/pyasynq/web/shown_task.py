@@ -1,4 +1,4 @@
-"""A task in a list: one row, with texts that are short and cannot break the page."""
+"""Row of a task in a list: texts are shortened, and safe to show."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def payload_line(data: bytes) -> tuple[str, bool]:
 
 
 def when_of(task: TaskInfo) -> datetime | None:
-    """Return the most informative time of a task in its state."""
+    """Return the time to show for a task in its state, such as when it is due or failed."""
     match task.state:
         case TaskState.SCHEDULED | TaskState.RETRY:
             return task.next_process_at

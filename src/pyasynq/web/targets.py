@@ -38,7 +38,7 @@ class _Answer:
 
 
 class Target:
-    """One Redis instance of the dashboard.
+    """One Redis instance of the dashboard, with its connections and its cache.
 
     Args:
         name: name in addresses; empty for the only instance.
@@ -171,7 +171,7 @@ class Target:
         return self._counts.get(access_key(user), {})
 
     def note_count(self, user: User, name: str, text: str, tone: str = "") -> None:
-        """Store a count for the navigation; pages call this when they have read the count anyway."""
+        """Cache a count for the navigation; pages that have read the count call this."""
         if len(self._counts) > _MOST_ANSWERS:
             self._counts.clear()
         self._counts.setdefault(access_key(user), {})[name] = (text, tone)

@@ -1,4 +1,4 @@
-"""Forms that change one task: due time and payload. A refused value stays in the form."""
+"""Forms that change one task: due time and payload. The form keeps a refused value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts over time in the form of charts: ranges, bars, percentiles, and marks."""
+"""Charts of attempts over time: time ranges, bars, percentiles, and marks."""
 
 from __future__ import annotations
 
@@ -243,5 +243,5 @@ def totals_by_type(series: Iterable[AttemptSeries]) -> dict[str, AttemptCounts]:
 
 
 def busiest(names: Iterable[tuple[str, int]]) -> list[str]:
-    """Return queue names, sorted by today's attempts in descending order."""
+    """Return the names of the busiest queues: sorted by today's attempts, descending."""
     return [name for name, _ in sorted(names, key=lambda pair: -pair[1])][:_MOST_QUEUES]

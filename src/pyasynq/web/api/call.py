@@ -22,7 +22,7 @@ _MOST_IDS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page of records, with additional facts."""
+    """Answer with a page of records: items, next cursor, and additional members."""
 
     records: Sequence[Record]
     next: str = ""
@@ -33,7 +33,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The record of a new resource, and the segments of its address below `/api/v1`."""
+    """Answer 201: the record of a new resource, and the path segments of its address below `/api/v1`."""
 
     record: Record
     address: tuple[str, ...]
@@ -42,7 +42,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Streamed answer of JSON lines."""
+    """Streamed answer in JSON lines."""
 
     lines: AsyncGenerator[str]
 

@@ -61,7 +61,7 @@ register_url_convertor("rest", _Rest())
 
 
 def api_route(door: Doorkeeper) -> Route:
-    """Return the one route of the router, below which the table decides."""
+    """Return the single Starlette route of the API; the route table dispatches below it."""
 
     async def endpoint(request: Request) -> Response:
         try:

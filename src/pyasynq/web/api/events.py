@@ -57,7 +57,7 @@ async def _stream_events(call: ApiCall) -> AsyncGenerator[str]:
 
 
 async def _with_rests(events: AsyncIterator[TaskEvent]) -> AsyncGenerator[TaskEvent | None]:
-    """Yield events, and None after each interval without one."""
+    """Yield events, and None as a keep-alive after each interval without an event."""
     following = asyncio.ensure_future(anext(events, None))
     try:
         while True:

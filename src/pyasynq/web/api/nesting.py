@@ -1,4 +1,4 @@
-"""Check of JSON nesting before parsing: parsers fail at different depths, and some crash."""
+"""Limit of JSON nesting depth, checked before parsing: parsers fail at different depths, and some crash."""
 
 from __future__ import annotations
 

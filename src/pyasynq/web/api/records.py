@@ -1,4 +1,4 @@
-"""Records of the API: those of the command line's `-o json`, and records that only the API has."""
+"""JSON records of the API: those of the command line's `-o json`, and records that only the API has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dry runs: check everything as for the change itself, and change nothing."""
+"""Dry runs of API requests: check everything as for the change itself, and change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers of what instances of the task service report: requests to hosts, commands, and doors."""
+"""Handlers of reports by task service instances: requests to hosts, commands, protocol gateways (doors)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def handle_get_delivery(call: ApiCall) -> Record:
 
 
 async def handle_list_commands(call: ApiCall) -> Listing:
-    """Return the commands that run, and those that ended lately."""
+    """Return the running commands, and those that ended within 10 minutes."""
     commands = await call.operator.commands()
     return Listing([describe_hosted_command(one, call.ask.now) for one in commands])
 
@@ -62,7 +62,7 @@ async def rehearse_kill(call: ApiCall) -> Record:
 
 
 async def handle_list_doors(call: ApiCall) -> Listing:
-    """Return the doors that were open lately, with their functions."""
+    """Return the protocol gateways (doors) that were open within 10 minutes, with their functions."""
     return Listing([describe_door(one) for one in await call.operator.service_doors()])
 
 

@@ -1,4 +1,4 @@
-"""Texts as Go programs write them: JSON, times in RFC 3339, durations, quoted strings."""
+"""Formatting as in Go: JSON, times in RFC 3339, durations, quoted strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts of asynqmon: nine Prometheus queries, whose answers are passed on unchanged."""
+"""Proxy for asynqmon's charts: nine Prometheus queries, whose answers are passed on unchanged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The credentials file: names, roles, queues and scrypt hashes of passwords; hashes of bearer tokens.
 
-One line for each: `password:mira:operator:*:scrypt$15$8$1$…` or `token:ci:viewer:team-*:2027-01-31:sha256$…`.
+One line for each password and token: `password:mira:operator:*:scrypt$15$8$1$…` or
+`token:ci:viewer:team-*:2027-01-31:sha256$…`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TOKEN_FIELDS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A line of the file."""
+    """A line of the credentials file: a person's password or a program's token."""
 
     name: str
     role: str
@@ -146,7 +147,7 @@ def hash_password(password: str, salt: bytes | None = None, cost: int = _COST) -
 
 
 def verify_password(password: str, stored: str) -> bool:
-    """Return whether a password has that hash."""
+    """Return whether a password matches a hash."""
     try:
         scheme, cost, _, _, salt, _ = stored.split("$")
         if scheme != "scrypt" or not 1 <= int(cost) <= _HIGHEST_COST:

@@ -36,10 +36,10 @@ class Authenticator(Protocol):
 
 
 class LoopbackOnly:
-    """Everyone on this machine is the administrator `local`; all others are refused.
+    """Authenticator that treats every request from this machine as the administrator `local`.
 
     A request counts as local if it comes from a loopback address, was not forwarded by a proxy, and names
-    this machine in `Host`; the last keeps out web pages whose own name was made to point here.
+    this machine in `Host`; checking `Host` prevents DNS rebinding.
     """
 
     async def identify(self, request: Request) -> User | None:
@@ -72,7 +72,7 @@ class Everyone:
 
 
 class TrustedProxy:
-    """A proxy that signs people in and names them in a header.
+    """Authenticator for a reverse proxy that signs people in and names them in a header.
 
     Args:
         networks: addresses of the proxy, such as `["10.0.0.0/8"]`; a header from elsewhere is ignored.
@@ -131,7 +131,7 @@ class TrustedProxy:
 
 
 class BearerTokens:
-    """Tokens of programs, from a credentials file."""
+    """Authenticator for bearer tokens of programs, from a credentials file."""
 
     def __init__(self, credentials: CredentialsFile) -> None:
         self._credentials = credentials
@@ -148,13 +148,13 @@ class BearerTokens:
 
 
 class HostFunction:
-    """A function of the host application: `async (request) -> User | None`."""
+    """Authenticator that calls a function of the host application: `async (request) -> User | None`."""
 
     def __init__(self, function: Callable[[Request], Awaitable[User | None]]) -> None:
         self._function = function
 
     async def identify(self, request: Request) -> User | None:
-        """Return what the function returns.
+        """Return the user that the host application's function returns.
 
         Raises:
             TypeError: if that is neither a user nor None.

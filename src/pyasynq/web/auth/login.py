@@ -53,7 +53,7 @@ def login_page(door: Doorkeeper) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def sign_in(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Begin a session, or show the page again with a sentence."""
+    """Begin a session, or show the login page again with an error message."""
     began = time.perf_counter()
     name, following = fields.get("name", "")[:200], fields.get("next", "")
     address = client_address(ask.request)

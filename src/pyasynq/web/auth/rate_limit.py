@@ -13,11 +13,11 @@ _MOST_KEYS: Final = 10_000
 
 
 class RateLimit:
-    """Allows a number of attempts within a time.
+    """Sliding-window rate limit of attempts for each key, in the memory of this process.
 
     Args:
-        tries: this many.
-        seconds: period of the limit.
+        tries: number of attempts allowed in the period.
+        seconds: length of the period.
         clock: seconds that never go back.
     """
 

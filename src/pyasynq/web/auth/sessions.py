@@ -65,7 +65,7 @@ class Sessions:
         return LoginSession(secrets.token_urlsafe(_ID_BYTES), name, fingerprint, now, now)
 
     def find(self, request: Request) -> LoginSession | None:
-        """Return the session of a request, unless it is forged, over, or was ended."""
+        """Return the session in a request's cookie; None if it is forged, expired, or was ended."""
         text = request.cookies.get(self.cookie_name(request), "")
         session = self._parse(text) if 0 < len(text) <= _LONGEST_COOKIE else None
         if session is None or session.id in self._ended:

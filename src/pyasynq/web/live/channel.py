@@ -55,7 +55,7 @@ class Channel:
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Render while the context lasts; the last viewer who leaves ends it."""
+        """Keep the page rendered within the `with` block; rendering stops when the last viewer leaves."""
         self._viewers += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="pyasynq-live")

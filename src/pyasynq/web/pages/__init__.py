@@ -1,1 +1,1 @@
-"""One module for each page: its view model, and the function that fills it."""
+"""Pages of the dashboard, one module for each: view models, and the functions that build them."""

@@ -62,7 +62,7 @@ class ActionButton:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """View model of a finding."""
+    """View model of an attention finding."""
 
     key: str
     tone: str
@@ -90,7 +90,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class AttentionView:
-    """View model of the page with all findings."""
+    """View model of the attention page."""
 
     summary: str
     findings: tuple[FindingRow, ...]

@@ -28,7 +28,7 @@ _FIELDS: Final = ("user", "verb", "queue", "text")
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """View model of an entry."""
+    """View model of an audit entry in the list."""
 
     key: str
     at: datetime
@@ -45,7 +45,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditView:
-    """View model of the page."""
+    """View model of the audit page."""
 
     rows: tuple[AuditRow, ...]
     summary: str

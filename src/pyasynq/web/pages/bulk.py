@@ -84,7 +84,7 @@ _DAY_MINUTES: Final = 1_440.0
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """Tasks of one queue, type and state."""
+    """View model of a row of the preview: number of tasks of one queue, type and state."""
 
     queue: str
     type: str
@@ -96,7 +96,7 @@ class CountRow:
 
 @dataclass(frozen=True, slots=True)
 class BulkView:
-    """View model of the preview."""
+    """View model of the preview of a bulk action."""
 
     heading: str
     act: str

@@ -26,7 +26,7 @@ _SECONDS: Final = 1.0
 
 
 class CommandLook(NamedTuple):
-    """Word, symbol and tone of a state."""
+    """Appearance of a command's state: word, symbol and tone."""
 
     word: str
     symbol: str
@@ -67,7 +67,7 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True)
 class CommandsView:
-    """View model of the list."""
+    """View model of the list of commands."""
 
     total: int
     summary: str
@@ -181,7 +181,7 @@ def _show_output(data: bytes) -> str:
 
 
 def _note_output(data: bytes, total: int, *, is_running: bool) -> str:
-    """Return how much of a stream is shown."""
+    """Return a note on how much of a command's output stream is shown."""
     if not total:
         return "nothing so far" if is_running else "nothing"
     if len(data) < total and not isinstance(data, Withheld):

@@ -33,7 +33,7 @@ _LONGEST_URL: Final = 1_000
 
 
 class DeliveryState(NamedTuple):
-    """Word, symbol and tone of a state."""
+    """Appearance of a host's state: word, symbol and tone."""
 
     word: str
     symbol: str
@@ -52,7 +52,7 @@ _BY_WORD: Final = {"idle": _IDLE, "called": _CALLED, "failing": _FAILS, "throttl
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFigures:
-    """View model of the requests of the last hour, in all or of one type."""
+    """View model of request statistics of the last hour, for a whole host or for one task type."""
 
     state: DeliveryState
     calls: int
@@ -77,7 +77,7 @@ class HostRow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveriesView:
-    """View model of the list."""
+    """View model of the list of hosts."""
 
     total: int
     summary: str

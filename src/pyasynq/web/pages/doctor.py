@@ -34,7 +34,7 @@ _LOOKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """View model of a finding."""
+    """View model of a finding of the doctor."""
 
     word: str
     symbol: str
@@ -54,7 +54,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class DoctorView:
-    """View model of the page."""
+    """View model of the doctor page."""
 
     state: str
     """`never`, `running` or `ended`; live pages reload when it changes."""

@@ -64,7 +64,7 @@ _REFUSALS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class EnqueueView:
-    """View model of the form."""
+    """View model of the form that enqueues a task."""
 
     queue: str
     type: str

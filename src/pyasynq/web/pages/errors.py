@@ -1,4 +1,4 @@
-"""Errors of all queues, grouped by their signature."""
+"""The page of errors: failed tasks of all queues, grouped by error signature."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ErrorsView:
-    """View model of the page."""
+    """View model of the errors page."""
 
     rows: tuple[ErrorRow, ...]
     total: int

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HelpView:
-    """View model of the page."""
+    """View model of the help page."""
 
     keys: tuple[tuple[str, str], ...]
     queries: tuple[tuple[str, str], ...]

@@ -52,7 +52,7 @@ class LeaseWorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWorkersView:
-    """View model of the page."""
+    """View model of the page of lease workers (workers elsewhere)."""
 
     total: int
     summary: str

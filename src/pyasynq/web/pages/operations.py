@@ -75,7 +75,7 @@ class OperationRow:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A button that acts on an operation, such as pausing it."""
+    """A button that changes an operation: pause, resume, stop, undo or continue."""
 
     action: str
     label: str
@@ -94,7 +94,7 @@ class RefusedRow:
 
 @dataclass(frozen=True, slots=True)
 class OperationsView:
-    """View model of the list, and of the page of one operation."""
+    """View model of the list of operations, and of the page of one operation."""
 
     rows: tuple[OperationRow, ...]
     summary: str

@@ -39,7 +39,7 @@ _RATE_MINUTES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number with its label and a comparison."""
+    """View model of a key figure of the overview: a number, its label, and a comparison."""
 
     name: str
     word: str
@@ -51,7 +51,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """Servers with the same engine."""
+    """View model of a row: number of servers with the same engine version."""
 
     engine: str
     servers: int
@@ -61,7 +61,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class TimeRow:
-    """A task type with the total time of its attempts."""
+    """View model of a row: a task type with the total run time of its attempts."""
 
     name: str
     href: str
@@ -73,7 +73,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True)
 class OverviewView:
-    """View model of the page."""
+    """View model of the overview."""
 
     summary: str
     is_empty: bool

@@ -25,7 +25,7 @@ TABS: Final = ("tasks", "types", "errors", "groups", "limits", "history", "consu
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A part of the page, as a link."""
+    """A tab of the page of a queue, as a link."""
 
     name: str
     label: str
@@ -36,7 +36,7 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class StateChip:
-    """A state with its count, as a link."""
+    """A task state with its number of tasks, as a link to the list."""
 
     look: StateLook
     href: str
@@ -46,7 +46,7 @@ class StateChip:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """View model of the page."""
+    """View model of the page of one queue."""
 
     row: QueueRow
     summary: str

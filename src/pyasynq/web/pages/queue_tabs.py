@@ -61,7 +61,7 @@ class TasksTab:
 
 @dataclass(frozen=True, slots=True)
 class VerbButton:
-    """A button for the selected tasks."""
+    """A button that acts on the selected tasks."""
 
     name: str
     label: str
@@ -131,7 +131,7 @@ class LimitRow:
 
 @dataclass(frozen=True, slots=True)
 class LimitsTab:
-    """The limits of the queue: stored limits, and limits that servers declare."""
+    """View model of the tab with the limits of the queue: stored limits, and limits that servers declare."""
 
     rows: tuple[LimitRow, ...]
     sentence: str
@@ -139,7 +139,7 @@ class LimitsTab:
 
 @dataclass(frozen=True, slots=True)
 class DayRow:
-    """Attempts of one day."""
+    """View model of a row: the attempts of one day."""
 
     day: date
     processed: int
@@ -149,7 +149,7 @@ class DayRow:
 
 @dataclass(frozen=True, slots=True)
 class HistoryTab:
-    """Number of attempts on each day."""
+    """View model of the tab with the number of attempts on each day."""
 
     rows: tuple[DayRow, ...]
     done: tuple[float, ...]

@@ -59,7 +59,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A filter with a count."""
+    """A filter of the list of queues, as a link with the number of matching queues."""
 
     label: str
     href: str
@@ -71,7 +71,7 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class QueuesView:
-    """View model of the list."""
+    """View model of the list of queues."""
 
     summary: str
     total: int

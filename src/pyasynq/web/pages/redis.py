@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InfoFact:
-    """A fact about Redis, with a warning if the value is bad."""
+    """A fact about Redis, such as its memory, with a warning if the value is dangerous."""
 
     label: str
     text: str
@@ -27,7 +27,7 @@ class InfoFact:
 
 @dataclass(frozen=True, slots=True)
 class RedisView:
-    """View model of the page."""
+    """View model of the page about Redis."""
 
     summary: str
     groups: tuple[tuple[str, tuple[InfoFact, ...]], ...]

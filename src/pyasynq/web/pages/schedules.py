@@ -1,4 +1,4 @@
-"""Periodic tasks of running schedulers."""
+"""Pages of schedules: the periodic tasks of running schedulers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SORTS: Final = ("next", "-next", "type", "-type", "spec", "-spec", "queue", "-q
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """View model of a periodic task."""
+    """View model of a periodic task in the list."""
 
     key: str
     type: str
@@ -41,7 +41,7 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class SchedulesView:
-    """View model of the list."""
+    """View model of the list of schedules."""
 
     total: int
     summary: str
@@ -53,7 +53,7 @@ class SchedulesView:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """A task that the schedule enqueued."""
+    """View model of a row: a task that the schedule enqueued."""
 
     id: str
     href: str
@@ -62,7 +62,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """View model of one periodic task."""
+    """View model of the page of one periodic task."""
 
     row: ScheduleRow
     options: tuple[str, ...]
@@ -178,7 +178,7 @@ _FIELDS: Final = 5
 
 
 def describe_spec(spec: str) -> str:
-    """Return a common expression in words; empty for one that has no short description."""
+    """Describe a cron expression in words; empty if it has no short description."""
     text = spec.strip()
     if len(text) > _LONGEST_SPEC:
         return ""

@@ -71,7 +71,7 @@ class QueryProblem:
 
 @dataclass(frozen=True, slots=True)
 class SearchView:
-    """View model of the page around the rows."""
+    """View model of the search page without its result rows."""
 
     query: str
     explain: str
@@ -104,7 +104,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class FacetGroup:
-    """Values of one field."""
+    """Facet counts of one field, by value."""
 
     heading: str
     facets: tuple[Facet, ...]
@@ -112,7 +112,7 @@ class FacetGroup:
 
 @dataclass(frozen=True, slots=True)
 class TailView:
-    """View model of what comes after the rows."""
+    """View model of the end of the search page, after the result rows."""
 
     rows: int
     summary: str

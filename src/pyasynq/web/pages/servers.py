@@ -91,7 +91,7 @@ class QueueShare:
 
 @dataclass(frozen=True, slots=True)
 class ServersView:
-    """View model of the list, and of the page of one server."""
+    """View model of the list of servers, and of the page of one server."""
 
     heading: str
     summary: str

@@ -1,4 +1,4 @@
-"""The page of the doors of the task service: who is connected, and the functions with their jobs."""
+"""The page of protocol gateways (doors) of the task service: connections, and functions with their jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DoorRow:
-    """View model of a door."""
+    """View model of a protocol gateway (door) in the list."""
 
     key: str
     address: str
@@ -63,7 +63,7 @@ class FunctionRow:
 
 @dataclass(frozen=True, slots=True)
 class DoorsView:
-    """View model of the page."""
+    """View model of the page of protocol gateways (doors)."""
 
     summary: str
     filter: str
@@ -89,7 +89,7 @@ async def service_doors_page(ask: PageRequest) -> Page:
 
 
 async def _read_functions(ask: PageRequest, doors: Sequence[ServiceDoor]) -> list[FunctionRow]:
-    """Return the types that workers elsewhere run, and what else workers at the doors can run."""
+    """Return the task types that lease workers run, and further functions that gateway connections accept."""
     workers: Counter[str] = Counter()
     for door in doors:
         workers.update(door.functions)

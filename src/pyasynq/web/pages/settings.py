@@ -50,7 +50,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class SettingsView:
-    """View model of the page."""
+    """View model of the settings page."""
 
     choices: tuple[PreferenceChoice, ...]
     zone: str

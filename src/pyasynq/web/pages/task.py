@@ -40,7 +40,7 @@ _TRACE_DIGITS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """An attempt that did not succeed."""
+    """View model of an attempt that did not succeed."""
 
     number: int
     outcome: str
@@ -83,7 +83,7 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """View model of the page."""
+    """View model of the page of one task."""
 
     key: str
     id: str

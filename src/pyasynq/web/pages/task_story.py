@@ -1,4 +1,4 @@
-"""The story of a task: reason of its state, path through the states, and timeline. Pure."""
+"""History of a task for its page: reason of its state, path through the states, and timeline. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The answer to "why is it here?": a sentence, and its evidence."""
+    """Explanation why a task is in its state: a sentence, and its evidence."""
 
     sentence: str
     evidence: str = ""
@@ -54,7 +54,7 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A state in the state diagram."""
+    """A state in the state diagram, drawn as a box."""
 
     name: str
     x: float

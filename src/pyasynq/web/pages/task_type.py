@@ -38,7 +38,7 @@ _MOST_MILLISECONDS: Final = 253_402_300_799_000
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """An entry of the audit about the configuration."""
+    """View model of a change of the configuration, from the audit."""
 
     at: datetime
     who: str
@@ -59,7 +59,7 @@ class TypeWorker:
 
 @dataclass(frozen=True, slots=True)
 class TaskTypeView:
-    """View model of the page."""
+    """View model of the page of a task type of the task service."""
 
     row: TaskTypeRow
     others: tuple[tuple[str, str], ...]

@@ -45,7 +45,7 @@ _LIMITS: Final = ("max_run", "rate", "ordered")
 
 @dataclass(frozen=True, slots=True)
 class EditView:
-    """View model of the form."""
+    """View model of the form that edits a task type."""
 
     heading: str
     action: str
@@ -332,7 +332,7 @@ async def _preview_page(ask: PageRequest, form: _Form, wanted: Mapping[str, Any]
 async def _late_page(
     ask: PageRequest, form: _Form, stored: TypeConfiguration | None, mine: Mapping[str, Any]
 ) -> Page:
-    """Return the page that shows two conflicting changes.
+    """Return the page for an edit conflict: the change of another user and the user's own.
 
     Confirming it applies the user's change to the stored configuration.
     """

@@ -62,7 +62,7 @@ class TaskTypeRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskTypesView:
-    """View model of the list."""
+    """View model of the list of the task service's types."""
 
     total: int
     summary: str
@@ -142,7 +142,7 @@ def forget_configurations(ask: PageRequest) -> None:
 
 
 async def count_workers(ask: PageRequest) -> Counter[str]:
-    """Return the number of live servers, and of workers elsewhere, by the queue that they take from."""
+    """Return the number of live servers and lease workers of each queue."""
     counts = Counter(queue for server in await read_servers(ask) for queue in server.queues)
     elsewhere = [one for one in await read_lease_workers(ask) if one.state != "away"]
     counts.update(queue for one in elsewhere for queue in one.queues)

@@ -50,7 +50,7 @@ class TypeQueueRow:
 
 @dataclass(frozen=True, slots=True)
 class TypeView:
-    """View model of the page."""
+    """View model of the page of one task type."""
 
     name: str
     summary: str

@@ -34,7 +34,7 @@ STATES_WITH_STATISTICS: Final = frozenset({TaskState.PENDING, TaskState.RETRY, T
 
 @dataclass(slots=True)
 class TypeSummary:
-    """Tasks of one type in all queues."""
+    """Number of tasks of one type in all queues, with its statistics."""
 
     name: str
     href: str
@@ -70,7 +70,7 @@ class TypeSummary:
 
 @dataclass(frozen=True, slots=True)
 class TypesView:
-    """View model of the page."""
+    """View model of the page of task types."""
 
     looks: tuple[StateLook, ...]
     rows: tuple[TypeSummary, ...]

@@ -43,7 +43,7 @@ class ViewLink:
 
 @dataclass(frozen=True, slots=True)
 class ViewRow:
-    """A saved view in the list of all."""
+    """View model of a saved view in the list."""
 
     name: str
     href: str
@@ -58,7 +58,7 @@ class ViewRow:
 
 @dataclass(frozen=True, slots=True)
 class ViewsView:
-    """View model of the list of all."""
+    """View model of the list of saved views."""
 
     summary: str
     rows: tuple[ViewRow, ...]
