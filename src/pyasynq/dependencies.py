@@ -18,10 +18,10 @@ _LIVES: Final = ("attempt", "worker")
 
 
 class Dependency(NamedTuple):
-    """The default of a parameter that is a dependency.
+    """Default value that marks a handler's parameter as a dependency (dependency injection).
 
     Attributes:
-        provider: the function that makes it.
+        provider: function that makes the value.
         per: its lifetime: `"attempt"` or `"worker"`.
     """
 

@@ -83,8 +83,8 @@ ALERTS: Final = (
         "An operator has paused the queue, and it may have been forgotten.",
         ("A pause without an end, during an incident or a deployment.",),
         (
-            "See who paused it and why: `pyasynq audit`.",
-            "Resume it: `pyasynq queue resume QUEUE`.",
+            "See who paused the queue and why: `pyasynq audit`.",
+            "Resume the queue: `pyasynq queue resume QUEUE`.",
             "Next time give the pause an end: `pyasynq queue pause QUEUE --for 15m`.",
         ),
         Case(
@@ -150,7 +150,7 @@ ALERTS: Final = (
         (
             "Group the failures: `pyasynq errors QUEUE --state retry`.",
             "If a service is down, pause the queue: retries then wait, and do not load the service.",
-            "When the cause is gone, let them run at a rate: `pyasynq limits QUEUE --rate 100/s`.",
+            "When the cause is gone, limit the rate of the retries: `pyasynq limits QUEUE --rate 100/s`.",
         ),
         Case(
             {f'pyasynq_queue_tasks{{{_Q},state="retry"}}': "0+100x60"},
@@ -169,8 +169,8 @@ ALERTS: Final = (
         "Tasks that failed for good are kept in the archive, and its size is limited.",
         ("Tasks fail for good all the time.",),
         (
-            "Group them: `pyasynq errors QUEUE`.",
-            "Run those whose cause is mended: `pyasynq task run`. Delete the others: `pyasynq task delete`.",
+            "Group the failed tasks by error: `pyasynq errors QUEUE`.",
+            "Run tasks whose cause is mended: `pyasynq task run`. Delete the others: `pyasynq task delete`.",
             "If your workers have another `archive_max_size`, change the number in your copy of the rule.",
         ),
         Case(
@@ -194,9 +194,9 @@ ALERTS: Final = (
             "The code ends the process.",
         ),
         (
-            "Find it: `pyasynq task list QUEUE archived`; its error names the crashes.",
+            "Find the task: `pyasynq task list QUEUE archived`; its error names the crashes.",
             "See how the processes died: the worker's log, and the kernel's (`dmesg`) for the memory.",
-            "Read [poison tasks](../poison-tasks.md). Run it alone first, with more memory.",
+            "Read [poison tasks](../poison-tasks.md). Run the task alone first, with more memory.",
         ),
         Case(
             {f"pyasynq_poisoned_total{{{_Q}}}": "0x5 1x60"},

@@ -115,7 +115,7 @@ def _page_lines(alert: Alert) -> Iterator[str]:
     yield ""
     yield alert.meaning
     lasting = f" for {alert.minutes} minutes" if alert.minutes else ""
-    yield f"It fires when this is so{lasting}, with severity `{alert.severity}`:"
+    yield f"The alert fires when this expression is true{lasting}, with severity `{alert.severity}`:"
     yield ""
     yield "```promql"
     yield alert.expression

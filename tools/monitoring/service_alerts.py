@@ -26,7 +26,7 @@ SERVICE_ALERTS: Final = (
             "Look at the page Deliveries of the dashboard: it shows the newest failed request.",
             "If the host limits requests, give it [limits](../service.md#limits-of-a-host) in the file.",
             "If the host is down, tell the people who run it. Tasks wait, and spend no retries meanwhile.",
-            "If it is going to last, let its tasks rest: `pyasynq queue pause QUEUE --for 2h`.",
+            "If the host stays away for long, pause the queue: `pyasynq queue pause QUEUE --for 2h`.",
         ),
         Case(
             {f"pyasynq_service_host_throttled{{{_HOST}}}": "0x10 1x80"},
@@ -91,7 +91,7 @@ SERVICE_ALERTS: Final = (
         (
             "Look at the page Commands of the dashboard: time, CPU, memory and the last output of each.",
             "Group the failures: `pyasynq errors QUEUE`.",
-            "If one input does it, archive its task: `pyasynq task archive`. A retry would end the same.",
+            "If one input is the cause, archive its task: `pyasynq task archive`. Retries would fail, too.",
             "If the work has grown, raise `timeout` or `limits` in the file of the service, and send it HUP.",
             "The page on [isolation](../service.md#isolation) says what each limit means.",
         ),
@@ -109,7 +109,7 @@ SERVICE_ALERTS: Final = (
         0,
         "warning",
         "{{ $value | humanize }} leases of {{ $labels.queue }} lapsed in 15 minutes: their tasks run again.",
-        "Workers elsewhere lease tasks of the task service, and neither settle nor extend them in time.",
+        "Remote workers lease tasks of the task service, and neither settle nor extend them in time.",
         (
             "Workers are killed, or stop without giving their tasks back.",
             "Tasks take longer than the lease, and the worker does not extend it.",
@@ -152,7 +152,7 @@ SERVICE_ALERTS: Final = (
         (
             "Look at Redis: `pyasynq ping`, its memory and its log.",
             "Read the log of the instance: it has the status of each request, and the pattern of its path.",
-            "If it is overloaded, start another instance: see [limits](../service.md#limits-and-load).",
+            "If the instance is overloaded, start another one: see [limits](../service.md#limits-and-load).",
             "Clients that send the same `Idempotency-Key` again enqueue nothing twice.",
         ),
         Case(

@@ -36,7 +36,7 @@ class HttpRoad:
     def __init__(self, url: object, key: object) -> None:
         self.connection = ServiceConnection(url, key)
         self._types: dict[str, Any] | None = None
-        """Configurations of the task types that the key may see, by name; None before the first look."""
+        """Configurations of the task types that the key may see, by name; None before the first read."""
 
     async def start(self) -> None:
         """Read the task types from the service. Idempotent.

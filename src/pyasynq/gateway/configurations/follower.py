@@ -51,9 +51,9 @@ class ConfigurationFollower:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._began_at = 0.0
-        """Time of the loop at which the newest look began."""
+        """Time of the event loop at which the newest poll began."""
         self._read_at: float | None = None
-        """Time of the loop at which the newest look ended; None before the first."""
+        """Time of the event loop at which the newest poll ended; None before the first."""
         self.on_look: Callable[[], Awaitable[None]] | None = None
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .url_template import UrlTemplate
 
 _KINDS: Final = ("worker", "http", "cmd", "list")
-"""Kinds of task types: `worker` is run by workers elsewhere, the others by the service.
+"""Kinds of task types: `worker` is run by remote workers, the others by the service.
 
 `http` is a request, `cmd` a command, and `list` an entry in a list of Redis, which a worker takes.
 """

@@ -34,7 +34,7 @@ _log = logging.getLogger("pyasynq.gateway")
 _RENEW_SECONDS: Final = 10.0
 """Seconds between two renewals of slots, which lapse after 30 s: one of them may fail."""
 _FULL_SECONDS: Final = 0.5
-"""Seconds until the next look at a host whose slots other instances hold."""
+"""Seconds until the next request for admission while other instances hold all slots of the host."""
 _GATHER_SECONDS: Final = 0.05
 """Seconds for which tokens gather, so that a high rate does not cost a lease for each task."""
 _UNKNOWN_SECONDS: Final = 5.0
@@ -42,9 +42,9 @@ _UNKNOWN_SECONDS: Final = 5.0
 _STEP_SECONDS: Final = 1.0
 """Seconds until the window of a host that was throttled doubles (slow start)."""
 _STEPS: Final = 7
-"""Number of steps after which it has no window any more: the next one would be above an instance's slots."""
+"""Number of doublings after which slow start ends: another one would exceed an instance's slots."""
 _SPREAD: Final = 0.1
-"""Share of a wait by which tasks are put off further, at random."""
+"""Maximum jitter of a task that is put off, as a fraction of its delay."""
 _LEAST_SPREAD: Final = 1.0
 _MOST_SPREAD: Final = 60.0
 
@@ -77,12 +77,12 @@ class HostAdmission:
         """Ids of the requests that hold a slot."""
         self._renewing: asyncio.Task[None] | None = None
         self._closed_until = 0.0
-        """Time of the loop until which no request is going to be admitted."""
+        """Time of the event loop until which no request will be admitted."""
         self._throttled_until = -math.inf
-        """Time of the loop until which the host has asked to be left alone, as far as is known."""
+        """Time of the event loop at which the last known pause of the host (429 or 503) ends."""
         self._tokens = 0.0 if gate.rate is None else float(gate.rate.burst)
         self._told_at = 0.0
-        """Time of the loop at which the bucket had these tokens."""
+        """Time of the event loop at which the token bucket had `_tokens` tokens."""
         self._has_failed = False
 
     def find_window(self, now: float) -> int:

@@ -109,7 +109,7 @@ class DeliveryTable:
         self._clock = clock
         self._most = most
         self._reports: dict[tuple[str, str], DeliveryReport] = {}
-        """By host and queue, the one that was called longest ago first."""
+        """Reports by host and queue, the one that was called longest ago first."""
         self._changed: set[tuple[str, str]] = set()
 
     def note(self, request: SentRequest, status: int) -> None:

@@ -51,7 +51,7 @@ _WAIT_SECONDS: Final = 20.0
 """Longest time of one call for tasks."""
 _SWEEP_SECONDS: Final = 1.0
 _READ_SECONDS: Final = 0.05
-"""Seconds between two looks for replies, while workers have entries."""
+"""Seconds between two reads of the replies, while workers have entries."""
 _PAUSE_SECONDS: Final = 1.0
 """Seconds until the next try after one that failed."""
 _BATCH: Final = 100
@@ -66,7 +66,7 @@ class _Shard:
         self.living = 0
         """Number of living workers."""
         self.free = 0
-        """Number of entries that they could take."""
+        """Number of entries that the living workers could take."""
         self.leases: dict[str, str] = {}
         """Lease tokens by the tokens of entries."""
         self.has_replies = False
