@@ -38,7 +38,7 @@ _PAYLOADS: Final = ("params", "payload", "payload_text", "payload_base64")
 
 
 class AskedTask(NamedTuple):
-    """Request to enqueue a task, read from a body in either form."""
+    """Request to enqueue a task, read from a body in the long or the short form."""
 
     type: str
     field: str
@@ -57,7 +57,7 @@ class PreparedTask(NamedTuple):
 
 
 async def serve_enqueue(call: ServiceCall) -> Response:
-    """Enqueue a task; with `wait` answer when it has ended."""
+    """Enqueue a task; with the parameter `wait`, answer when the task has ended."""
     wait = call.values["wait"]
     if wait:
         check_may_read(call)
@@ -78,7 +78,7 @@ async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: s
     Args:
         call: the request.
         content: the body, or one item of it.
-        decode: reads it as a struct.
+        decode: decodes the body as a struct of a given kind.
         key: idempotency key; empty for none.
 
     Raises:
@@ -117,10 +117,10 @@ async def enqueue_prepared(call: ServiceCall, prepared: PreparedTask) -> tuple[T
 
 
 def _read_body(decode: Decode, content: bytes) -> AskedTask:
-    """Return the request that a body contains.
+    """Decode a body as a request to enqueue a task.
 
     Raises:
-        ProblemError: it is not one of the forms.
+        ProblemError: the body is in neither the long nor the short form.
     """
     form: TaskForm = decode(content, TaskForm)
     if form.go_id is not UNSET or form.go_name is not UNSET or form.go_params is not UNSET:
@@ -180,7 +180,7 @@ def _read_options_of_key(call: ServiceCall, asked: AskedTask, content: bytes, ke
     """Return the enqueue options that make a request with an idempotency key enqueue only one task.
 
     Raises:
-        ProblemError: the short form has such a key.
+        ProblemError: the request is in the short form, which takes no idempotency key.
     """
     if asked.is_short:
         remedy = "Leave it out: with a task_id, a repeat does not start a second task."
@@ -204,7 +204,7 @@ async def _enqueue(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
 async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
     """Enqueue a task under its number, unless a task with that number waits or runs.
 
-    Return the task, and whether it was enqueued.
+    Return the new or existing task, and whether it existed already.
     """
     try:
         return await enqueue_short(call.parts.client, call.parts.operator, task)
@@ -215,7 +215,10 @@ async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]
 
 
 def describe_new_task(info: TaskInfo, *, is_existing: bool) -> dict[str, Any]:
-    """Return the description of an enqueued task, without contents, as another program may have made it."""
+    """Return id, queue, type, state and due time of a task in answer to its enqueue request.
+
+    The payload is left out: an existing task may belong to another program.
+    """
     return {
         "id": info.id,
         "queue": info.queue,

@@ -103,7 +103,7 @@ class ServiceFile:
 
 
 def read_service_file(file: Path) -> ServiceFile:
-    """Read a file: JSON if its name ends with `.json`, TOML otherwise.
+    """Read and check the service's file: JSON if its name ends with `.json`, TOML otherwise.
 
     Raises:
         ConfigurationError: for a file that cannot be read, and for one with wrong content.

@@ -63,7 +63,7 @@ class AdmittedRequests:
 
 
 class HostAdmission:
-    """Admits the requests of an instance to one host. Belongs to one event loop.
+    """Admission control for the requests of an instance to one host. Belongs to one event loop.
 
     Args:
         gate: gate of the host.

@@ -39,7 +39,7 @@ class ReadyEnd(NamedTuple):
 class CommandStream:
     """Pipe with a command's output, read one chunk in each turn of the event loop.
 
-    A command that writes fast is slowed down (back-pressure), because nothing is buffered.
+    A command that writes faster than the service reads is slowed down (back-pressure).
     """
 
     def __init__(self, lines: OutputLines) -> None:

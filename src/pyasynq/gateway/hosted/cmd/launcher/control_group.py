@@ -30,7 +30,7 @@ def find_own_group() -> Path | None:
 
 
 def can_make_groups(folder: Path) -> bool:
-    """Return whether groups can be made, joined and killed below a group."""
+    """Return whether child groups can be made, joined and killed below a control group."""
     group = ControlGroup(folder / f"pyasynq-probe-{os.getpid()}")
     try:
         group.make(memory=None, processes=None)
@@ -46,7 +46,7 @@ class ControlGroup:
     """A control group of one command. Its methods raise `OSError`, except `kill` and `remove`.
 
     Args:
-        folder: folder of the group, below one of ours.
+        folder: folder of the group, below the service's own group.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -60,11 +60,11 @@ class ControlGroup:
 
     @functools.cached_property
     def limits_processes(self) -> bool:
-        """Whether the number of its processes can be limited."""
+        """Whether the number of processes of the whole command can be limited."""
         return (self.folder / "pids.max").exists()
 
     def make(self, *, memory: int | None, processes: int | None) -> None:
-        """Make the group, with limits as far as they are allowed, unless it has been made with them."""
+        """Make the group with the limits that the host allows, unless it exists with these limits."""
         if self._limits == (memory, processes):
             return
         self.folder.mkdir(parents=True, exist_ok=True)

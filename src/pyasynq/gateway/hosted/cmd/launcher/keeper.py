@@ -1,9 +1,10 @@
 """Keeper: runs one command at a time, and kills every process that a command leaves behind.
 
-The service sends `R` with four descriptors: the order as JSON in a file, and the standard streams. The keeper
-answers with a line of JSON when the command has ended, or has not started. Meanwhile `T` asks the command to
-end, and `K` kills it. `D` follows: the folder of the attempt is removed. When the socket is closed, also by
-the death of the service, the keeper kills the command and ends.
+The service sends one letter for each request. `R` runs a command: four descriptors come with it, of a file
+with the order as JSON and of the standard streams. `T` sends SIGTERM to the command, and `K` kills it. The
+keeper answers with a line of JSON when the command has ended, or could not start. Then `D` removes the folder
+of the attempt. When the socket is closed, also by the death of the service, the keeper kills the command and
+ends.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def keep(link: socket.socket, launcher: int) -> None:
     """Run commands until the socket is closed, or until one of them could not be killed.
 
     Args:
-        link: link to the service.
+        link: socket to the service.
         launcher: process id of the parent, which ends what this process leaves behind.
     """
     kernel.become_subreaper()
@@ -50,7 +51,7 @@ def keep(link: socket.socket, launcher: int) -> None:
 
 
 class _Keeper:
-    """Runs the commands of a link, one at a time."""
+    """Runs the commands that the service sends over one socket, one at a time."""
 
     def __init__(self, link: socket.socket, bell: Bell, launcher: int) -> None:
         self._link = link
@@ -68,7 +69,7 @@ class _Keeper:
         """Wait for an order and run it; return how many of its processes could not be killed.
 
         Raises:
-            _GoneError: the service is gone; nothing of the command is left.
+            _GoneError: the service is gone; all processes of the command were killed.
         """
         message, descriptors, _, _ = socket.recv_fds(self._link, 1, _STREAMS)
         for one in descriptors:
@@ -84,7 +85,7 @@ class _Keeper:
         return self._run(order, descriptors[1:], group)
 
     def _run(self, order: dict[str, Any], streams: list[int], group: ControlGroup | None) -> int:
-        """Run a command as `take_order` does, with its fresh folder."""
+        """Run a command in its working folder; return how many of its processes could not be killed."""
         folder = Path(order["folder"])
         left = 0
         try:
@@ -139,7 +140,7 @@ def _watch(tree: ProcessTree, group: ControlGroup | None, link: socket.socket, b
 def _wait(tree: ProcessTree, link: socket.socket, bell: Bell) -> bool:
     """Wait until a command has ended or is to be killed; return whether the service is gone.
 
-    A command that was asked to end has ended with the last of its processes; otherwise with its first one.
+    A command ends with its main process. After SIGTERM, it ends with the last of its processes.
     """
     is_ending = False
     while True:

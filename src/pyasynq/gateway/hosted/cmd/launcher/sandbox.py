@@ -44,7 +44,7 @@ class StartError(Exception):
 
 
 def prepare_keeper() -> None:
-    """Set what all commands of this process inherit: no descriptors, core dumps or new privileges."""
+    """Set what all commands of this keeper inherit: no open descriptors, core dumps or new privileges."""
     kernel.forbid_new_privileges()
     _set_limit(resource.RLIMIT_CORE, 0)
     with suppress(OSError):
@@ -56,9 +56,9 @@ def prepare_keeper() -> None:
 
 
 def can_spawn(order: dict[str, Any], launcher: int) -> bool:
-    """Return whether a command can be spawned, which cannot set limits or a user.
+    """Return whether a command can be spawned: `posix_spawn` cannot set limits or a user.
 
-    A spawned command does not end with its keeper by itself: the launcher, which must live, ends it.
+    A spawned command outlives a killed keeper until the launcher kills it, so the launcher must be alive.
     """
     needs_nothing = order.get("user") is None and not any(one is not None for one in order["limits"].values())
     return kernel.IS_LINUX and needs_nothing and os.getppid() == launcher
