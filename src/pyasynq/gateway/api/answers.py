@@ -1,4 +1,4 @@
-"""Shapes of the answers of the task service, as its OpenAPI document has them."""
+"""Structs that describe the answers of the task service in its OpenAPI document."""
 
 # No `from __future__ import annotations`: msgspec reads the types when the program starts.
 from datetime import datetime

@@ -60,7 +60,7 @@ class NewTask(Body):
 
 
 class TaskForm(msgspec.Struct):
-    """The fields that only a task in one of the short forms has; others are allowed, and not read."""
+    """Fields that occur only in the short forms of a task: one of them shows that a form is short."""
 
     task_id: msgspec.Raw | UnsetType = UNSET
     task_name: msgspec.Raw | UnsetType = UNSET

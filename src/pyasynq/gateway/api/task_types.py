@@ -187,7 +187,7 @@ def _merge(target: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def read_expected(call: ServiceCall, stored: TypeConfiguration | None) -> int | None:
     """Return the version that a change may replace: 0 if there must be none, None for any.
 
-    The headers If-Match and If-None-Match say it.
+    The headers If-Match and If-None-Match name this version (compare-and-set).
 
     Raises:
         ProblemError: the stored version does not satisfy these headers.

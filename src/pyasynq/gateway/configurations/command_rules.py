@@ -36,7 +36,7 @@ class CommandRules:
 
 
 def parse_command_rules(path: str, value: object) -> CommandRules:
-    """Return the rules that a table gives.
+    """Parse the rules for commands from their table in the service's file.
 
     Raises:
         InvalidOptionError: for an invalid field; the message names the field and the remedy.

@@ -1,4 +1,4 @@
-"""Settings of the Gearman door: where it listens, and which networks it admits."""
+"""Settings of the Gearman server: the address on which it listens, and the networks that it admits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_LISTEN: Final = "127.0.0.1:4730"
 
 @dataclass(frozen=True, slots=True)
 class GearmanSettings:
-    """Settings of the Gearman door.
+    """Settings of the Gearman server (a door, in the dashboard's words).
 
     Attributes:
         host: address to listen on.

@@ -17,10 +17,10 @@ WAITS_SINCE_HEADER: Final = "pyasynq-waits-since"
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The target has taken over the task, and will settle the attempt by its lease token.
+    """The host has taken over the task (callback), and will settle the attempt by its lease token.
 
     Attributes:
-        lease: seconds until the target must have extended the lease or settled the attempt.
+        lease: seconds until the host must have extended the lease or settled the attempt.
     """
 
     lease: float

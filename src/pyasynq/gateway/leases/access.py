@@ -39,7 +39,7 @@ class WorkKey(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _CallbackKey:
-    """Key in the place of an API key for hosts that settle `http` tasks by the token of the request."""
+    """Stand-in for an API key: hosts of `http` tasks settle by the lease token in the request alone."""
 
     id: str = "callback"
     scopes: frozenset[str] = frozenset({WORK_SCOPE})
