@@ -1,4 +1,4 @@
-"""One call of a verb: its arguments, and the checks of its permission. Pure."""
+"""One call of an `Operator` method (verb): its arguments, and the check of its permissions. Pure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class OperatorCall:
     """A call of a method of `Operator`, with its arguments by name.
 
     Args:
-        verb: the method's row.
-        bound: the arguments, the operator first.
+        verb: the method's row in `VERBS`.
+        bound: arguments of the call; the first one is the operator.
 
     Attributes:
         concerns: queues of the server, schedule or operation that the call names.
@@ -46,7 +46,7 @@ class OperatorCall:
 
     @staticmethod
     def check(verb: Verb, method: FunctionType) -> None:
-        """Raise `TypeError` if a method lacks the argument that the subject of its row is read from."""
+        """Raise `TypeError` if a method lacks the argument that holds its subject, such as `queue`."""
         name = _ARGUMENTS.get(verb.subject)
         code = method.__code__
         if name is not None and name not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
@@ -87,7 +87,7 @@ class OperatorCall:
         self._bound.arguments["queues"] = names
 
     def name_servers(self, server_ids: Sequence[str]) -> None:
-        """Put the ids of the servers that the call is about in place of a version."""
+        """Replace the version in the call's arguments by the ids of the chosen servers."""
         self._bound.arguments["server_ids"] = server_ids
 
     def is_allowed(self, access: Access, queue: str) -> bool:
@@ -117,7 +117,7 @@ def require_somewhere(access: Access, verb: Verb, needed: tuple[AnyPermission, .
     """Check that the user may have each permission of a verb, or of a call, for some queue.
 
     Raises:
-        PermissionDeniedError: there cannot be such a queue.
+        PermissionDeniedError: the user has the permission for no queue.
     """
     for permission in needed or verb.needed:
         if not access.may_somewhere(permission):

@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/operations/operator/service_doors.py by tools/unasync.py; change that file and run `make sync`.
-"""The operator's methods about the doors of the task service."""
+"""The operator's methods about protocol gateways (doors) of the task service, such as for Gearman."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class ServiceDoorOperator(SearchOperator):
-    """Lists the doors that the instances of the task service report."""
+    """Lists the protocol gateways (doors) that the instances of the task service report."""
 
     def service_doors(self) -> list[ServiceDoor]:
-        """Return the doors that were open within 10 minutes, with the functions that the user sees."""
+        """Return the gateways of the last 10 minutes, with the functions that the user sees."""
         from pyasynq.operations.service_doors import decode_door, list_doors  # noqa: PLC0415 - most calls need none
 
         now = self._inspector.now()
