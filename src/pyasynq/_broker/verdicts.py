@@ -76,5 +76,5 @@ def make_note(verdict: Verdict | None, now: Instant) -> VerdictNote:
 
 
 def is_leased(token: str) -> bool:
-    """Return whether the attempts with this token are leased to an external worker (`Consumer.lease`)."""
+    """Return whether the attempts with this token are leased to a worker elsewhere (`Consumer.lease`)."""
     return token.endswith(LEASED)

@@ -1,4 +1,4 @@
-"""Descriptions of the servers of Redis: replicas, nodes of a cluster, and what they tell of themselves."""
+"""Descriptions of Redis servers: replicas, nodes of a cluster, and their replies to INFO and SLOWLOG."""
 
 from __future__ import annotations
 

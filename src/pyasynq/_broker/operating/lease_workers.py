@@ -1,4 +1,4 @@
-"""Leases of tasks that external workers, which lease from the task service, have reported."""
+"""Leases that workers elsewhere, which lease tasks from the task service, have reported."""
 
 from __future__ import annotations
 
