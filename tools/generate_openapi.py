@@ -49,7 +49,7 @@ unless it sends `Origin` or `Sec-Fetch-Site`.
 Other sites cannot read anything, because the answers have no CORS headers.
 `GET /me` tells who asks, and what that user may.
 
-One user has 1,200 requests a minute from one address; `dashboard(api_requests=...)` changes that.
+One user may send 1,200 requests a minute from one address; `dashboard(api_requests=...)` changes that.
 Above it the answer is 429 with `Retry-After`.
 
 

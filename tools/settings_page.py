@@ -95,7 +95,7 @@ def build() -> str:
         _table([name for name in SETTINGS if name in of_server and name not in functions]),
         "\n\n## Processes, probes and logs\n",
         _table([name for name in SETTINGS if name not in {*of_server, *QUEUE_LIMITS, *functions}]),
-        "\n\n## Limits of queues as text\n\nA file has these in its table of queues.\n",
+        "\n\n## Limits of queues as text\n\nIn a file, these options are in the table of queues.\n",
         _table([*QUEUE_LIMITS]),
         "\n\n## In Python alone\n\n`groups` may also be in a file, as a table of tables.\n",
         _table(functions),

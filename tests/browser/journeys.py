@@ -107,7 +107,7 @@ def repair_failing_type(page: Page, site: Site, album: Album) -> None:
     page.locator("tbody tr th a").first.click()
     undo = page.get_by_role("button", name="Put back ")
     undo.wait_for()
-    album.take(page, "They were not old: the page of the operation has the undo.")
+    album.take(page, "The deleted tasks were still needed: the page of the operation has the undo.")
     undo.click()
     page.get_by_role("heading", name="Put back ").wait_for()
     page.locator(".head .st", has_text="Done").wait_for()
