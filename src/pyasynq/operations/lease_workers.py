@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, write_reports
@@ -99,6 +100,7 @@ class LeaseWorkerReport:
     """Tasks that the worker has leased or extended through this instance, the newest last."""
 
 
+@lru_cache(maxsize=2_000)
 def make_worker_id(key_id: str, name: str, pid: int | None, host: str) -> str:
     """Return the id of a worker, the same in all instances."""
     text = json.dumps([key_id, name, pid, host])

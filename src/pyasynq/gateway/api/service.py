@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocketClose
 
-from pyasynq._visible_text import visible
 from pyasynq.client import Client
 from pyasynq.errors import PyasynqError
 from pyasynq.events import Events, LeaseLapsed, TaskRecovered
@@ -54,6 +53,7 @@ from pyasynq.web.api.paths import PathTable, raw_path
 from pyasynq.web.api.problem import ProblemError
 from pyasynq.web.auth.origin import SAFE_METHODS
 from pyasynq.web.auth.secret import SigningSecret
+from pyasynq.web.locations import route_path
 
 from .back_pressure import BackPressure
 from .call import ServiceCall, ServiceParts, answer_json
@@ -66,7 +66,7 @@ from .table import SERVICE_ROUTES
 from .task_events import StreamCount
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from pyasynq.gateway.auth import ServiceKey
     from pyasynq.gateway.configurations import GearmanSettings, TaskConfiguration
     from pyasynq.gateway.leases.access import WorkKey
+
+    LeaseEndpoint = Callable[[Request], Awaitable[Response]]
 
 _USER: Final = "task-service"
 _TIMEOUT_SECONDS: Final = 5.0
@@ -91,6 +93,7 @@ _GATED_LATER: Final = _FREE | {"/v1/leases"}
 _ACTS: Final = "/v1/attempts"
 _LEASES: Final = ("/v1/leases", _ACTS)
 """Prefixes of the lease paths."""
+_ACT_PATH: Final = re.compile(f"{_ACTS}/([^/]+):([a-z]+)")
 
 
 class TaskService:
@@ -168,12 +171,11 @@ class TaskService:
                 InstanceReports("workers", self._operator, self._gearman.workers, report_lease_workers),
                 InstanceReports("doors", self._operator, self._gearman.table, report_doors),
             ]
+        routes = lease_routes(self._leases, self._admit_worker, self._gate.admitting)
+        self._lease_answers: dict[str, LeaseEndpoint] = {route.path: route.endpoint for route in routes}
         self._app = Starlette(
-            routes=lease_routes(self._leases, self._admit_worker, self._gate.admitting),
-            exception_handlers={HTTPException: _answer_wrong_method},
             lifespan=self._live,
         )
-        self._app.router.redirect_slashes = False
         self._app.router.default = self._handle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,7 +185,7 @@ class TaskService:
             return
         send = sending_rate_fields(scope, send)
         path = raw_path(scope)
-        answer = self._app if path.startswith(_LEASES) else self._handle
+        answer = self._handle_lease if path.startswith(_LEASES) else self._handle
         with tracing(scope):
             if path in _GATED_LATER:
                 await answer(scope, receive, send)
@@ -366,6 +368,20 @@ class TaskService:
         finally:
             await self.close()
 
+    async def _handle_lease(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request about leases. Workers send most requests, so Starlette's layers are left out."""
+        path = route_path(scope)
+        if act := _ACT_PATH.fullmatch(path):
+            path, scope["path_params"] = f"{_ACTS}/{{token}}:{act[2]}", {"token": act[1]}
+        answer = self._lease_answers.get(path)
+        if answer is None:
+            await self._handle(scope, receive, send)
+        elif scope["method"] == "POST":
+            response = await answer(Request(scope, receive))
+            await response(scope, receive, send)
+        else:
+            await _answer_wrong_method(path)(scope, receive, send)
+
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is not about leases.
 
@@ -463,12 +479,11 @@ def count_lapses(metrics: ServiceMetrics) -> Events:
     return events
 
 
-async def _answer_wrong_method(request: Request, error: Exception) -> Response:
+def _answer_wrong_method(path: str) -> Response:
     """Answer 405 to a request for a lease path with another method than POST."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for these
-    detail = f"{request.url.path} has other methods."
+    headers = {"Allow": "POST"}
     return ProblemError(
-        error.status_code, "method_not_allowed", visible(detail), "Use POST.", headers=error.headers
+        405, "method_not_allowed", f"{path} has other methods.", "Use POST.", headers=headers
     ).response()
 
 

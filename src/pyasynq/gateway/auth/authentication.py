@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _KEPT_SECONDS: Final = 1.0
 """Seconds for which a key is cached: a deleted key is accepted that much longer."""
 _MOST_KEPT: Final = 1_000
+_ALL_SCOPES: Final = frozenset(SCOPES)
+_ALL_GRANTS: Final = dict.fromkeys(SCOPES["admin"], (EVERYTHING,))
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -121,9 +123,8 @@ class LoopbackAuthentication:
             remedy = "Ask from a program, or let the service ask for keys."
             raise ProblemError(403, "another_site", "The request was sent by a web page.", remedy)
         address = request.client.host if request.client else ""
-        grants = dict.fromkeys(SCOPES["admin"], (EVERYTHING,))
-        user = User("local", grants, "admin", "loopback", address)
-        return ServiceKey("local", frozenset(SCOPES), (EVERYTHING,), user)
+        user = User("local", _ALL_GRANTS, "admin", "loopback", address)
+        return ServiceKey("local", _ALL_SCOPES, (EVERYTHING,), user)
 
 
 def _refuse(code: str, detail: str, remedy: str) -> ProblemError:

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 ProxyNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_FORWARDING_HEADERS: Final = (
-    *("forwarded", "x-real-ip"),
-    *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix"),
+_FORWARDING_HEADERS: Final = frozenset(
+    {
+        *(b"forwarded", b"x-real-ip"),
+        *(b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix"),
+    }
 )
+"""Names of headers in ASGI, which has them in lower case."""
 _BEARER: Final = "bearer "
 _RANKS: Final = ("viewer", "operator", "admin")
 FORWARDED_CLIENT: Final = "pyasynq.forwarded_client"
@@ -218,7 +221,7 @@ def is_in_networks(address: str, networks: Iterable[ProxyNetwork], *, strict: bo
 
 def came_through_proxy(request: Request) -> bool:
     """Return whether a proxy says that it has forwarded the request, so it may come from anywhere."""
-    return any(name in request.headers for name in _FORWARDING_HEADERS)
+    return not _FORWARDING_HEADERS.isdisjoint([name for name, _ in request.scope["headers"]])
 
 
 def get_requested_host(request: Request) -> str:
