@@ -94,7 +94,8 @@ async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: s
             options["on_finished"] = await _read_callback(call, asked)
         if key:
             options |= _read_options_of_key(call, asked, content, key)
-        resolve_options(options)
+        if asked.options or key:  # those of the type alone are valid
+            resolve_options(options)
         task = Task(configuration.name, asked.payload, **cast("EnqueueOptions", options))
     except InvalidOptionError as error:
         raise name_field(error, asked) from None

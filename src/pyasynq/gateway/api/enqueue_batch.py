@@ -153,8 +153,11 @@ def _find_due(task: Task, now: datetime) -> tuple[TaskState, datetime | None]:
     if options.get("group"):
         return TaskState.AGGREGATING, None
     due = options.get("process_at")
+    delay = cast("float | None", options.get("process_in"))
+    if delay is not None:
+        due = now + timedelta(seconds=delay)
     if due is None:
-        due = now + timedelta(seconds=cast("float", options.get("process_in", 0)))
+        return TaskState.PENDING, now
     return (TaskState.SCHEDULED, due) if due > now else (TaskState.PENDING, now)
 
 
