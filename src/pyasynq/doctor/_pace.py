@@ -30,7 +30,7 @@ class Pace:
 
     @property
     def places(self) -> list[Place]:
-        """One address key for each Redis node that calls have used so far."""
+        """Routing targets for commands to every node: one for each known primary of a cluster."""
         return self._driver.places
 
     async def run(self, plan: Plan[_T]) -> _T:

@@ -52,7 +52,7 @@ class Door(Inspector):
 
     @property
     def places(self) -> Sequence[Place]:
-        """One address key for each Redis node that calls have used, for commands to every node."""
+        """Routing targets for commands to every node: one for each known primary of a cluster."""
         return self._driver.places
 
     def now(self) -> Instant:
