@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast,
 
 from pyasynq._app.declaration import Declaration
 from pyasynq._app.queue_rules import DeclaredQueues, QueueRules
-from pyasynq._app.registry import AppRouter, Registry
+from pyasynq._app.registry import AppRouter, Registry, check_undeclared
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
 from pyasynq._call_shape import describe_function, takes
@@ -257,6 +257,8 @@ class App(Scheduling, Generic[_State_co]):
         if result_ttl is not None:
             options = with_result_ttl(options, result_ttl)
         resolve_options(options)
+        if callable(middleware):
+            raise InvalidOptionError("middleware", type(middleware), "give a list, as in middleware=[m]")
         inner = tuple(middleware)
         for one in inner:
             check_middleware(one)
@@ -264,6 +266,7 @@ class App(Scheduling, Generic[_State_co]):
         is_limited = bool(limits.fields())
 
         def declare(function: Callable[..., Any]) -> TypedTask[..., Any]:
+            check_undeclared(function)
             declaration = Declaration(
                 function,
                 name if isinstance(name, str) else None,

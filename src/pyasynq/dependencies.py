@@ -68,7 +68,7 @@ def depends(provider: Callable[..., Any], *, per: Life = "attempt") -> Any:
         InvalidOptionError: for a provider that cannot be called, or another value of `per`.
     """
     if not callable(provider):
-        raise InvalidOptionError("provider", type(provider), "must be a function")
+        raise InvalidOptionError("provider", type(provider), "must be a function; give it without calling it")
     if per not in _LIVES:
         raise InvalidOptionError("per", per, "must be 'attempt' or 'worker'")
     return cast("Any", Dependency(provider, per))

@@ -34,9 +34,11 @@ from pyasynq.events import Events, MessageQuarantined, Outcome, TaskFinished, Wo
 from tests import child_tasks as work
 from tests.fix_engine import serving
 from tests.run_async import run_async
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyasynq import AttemptEnd
     from tests.factories import Tasks
@@ -241,19 +243,30 @@ async def test_a_shutdown_calls_no_hooks(redis_url: str) -> None:
     assert [CancelReason.SHUTDOWN] == seen
 
 
+@pytest.mark.parametrize("place", ["loop", "process"])
 @pytest.mark.parametrize(("crashes", "kinds"), [(0, ["error"]), (8, ["archived", "error"])])
 @run_async
 async def test_a_task_of_a_dead_worker_calls_hooks_where_it_is_taken_back(
-    redis_url: str, redis_client: RedisClient, tasks: Tasks, crashes: int, kinds: list[str]
+    redis_url: str,
+    redis_client: RedisClient,
+    tasks: Tasks,
+    monkeypatch: pytest.MonkeyPatch,
+    crashes: int,
+    kinds: list[str],
+    place: str,
 ) -> None:
     """With `WorkerDiedError`; as poison also the hook of the archive."""
-    app = App()
+    app, name = App(), "where"
+    if place == "process":
+        app = work.app
+        monkeypatch.setattr(app, "_hooks", type(app._hooks)())
+    else:
 
-    @app.task("t")
-    async def succeed() -> None: ...
+        @app.task("where")
+        async def succeed() -> None: ...
 
     calls = listen(app)
-    tasks.active("a", type="t", token="dead/1", lease=redis_client.time()[0] - 60, crashes=crashes)
+    tasks.active("a", type=name, token="dead/1", lease=redis_client.time()[0] - 60, crashes=crashes)
     async with serving(redis_url, app) as running:
         await running.recorder.wait(WorkerDied)
     told = [(kind, end) for kind, end in calls if kind != "success"]
@@ -261,7 +274,7 @@ async def test_a_task_of_a_dead_worker_calls_hooks_where_it_is_taken_back(
     error = told[0][1].error
     assert isinstance(error, WorkerDiedError)
     assert ("dead", crashes + 1) == (error.server_id, error.crashes)
-    assert ("t", None if crashes == 0 else Outcome.ARCHIVED) == (told[0][1].task_type, told[0][1].outcome)
+    assert (name, None if crashes == 0 else Outcome.ARCHIVED) == (told[0][1].task_type, told[0][1].outcome)
 
 
 @run_async
@@ -303,6 +316,29 @@ async def test_hooks_of_tasks_in_child_processes_run_in_the_worker(
         await running.finished("a")
     assert ["archived", "error"] == sorted(kind for kind, _ in calls)
     assert "argument order.number" in str(calls[0][1].error)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kinds"),
+    [("retry", ["error", "retry"]), ("archive", ["archived", "error"]), ("delete", ["error"])],
+)
+@run_async
+async def test_a_cancelled_attempt_in_a_child_process_calls_the_same_hooks(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: Any, kinds: list[str]
+) -> None:
+    """With the reason, whatever the child process does."""
+    monkeypatch.setattr(work.app, "_hooks", type(work.app._hooks)())
+    calls = listen(work.app)
+    begun = tmp_path / "begun"
+    payload = json.dumps({"path": str(begun)}).encode()
+    async with serving(redis_url, work.app) as running, Inspector(redis_url) as inspector:
+        await running.client.enqueue("poll", payload, task_id="a")
+        await asyncio.to_thread(wait_until, begun.exists)
+        await inspector.cancel("a", outcome=outcome)
+        await running.finished("a")
+    assert kinds == sorted(kind for kind, _ in calls)
+    assert {CancelReason.CANCEL} == {end.reason for _, end in calls}
+    assert {TaskCanceledError} == {type(end.error) for _, end in calls}
 
 
 ENDS_IN_CHILDREN: list[tuple[str, dict[str, str], int, list[str]]] = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "outcomes.md"
-HANDLERS, HISTORY, PROGRESS = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+HANDLERS, GIVE_UP, HISTORY, PROGRESS = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 JOBS = {1: ("running", ""), 2: ("unknown", ""), 3: ("ready", "text")}
 LOOK_BACK = f"async def main(url, task_id):\n{textwrap.indent(HISTORY, '    ')}"
 
@@ -55,7 +55,7 @@ async def test_the_examples_run(
         "encode_frame": lambda number: None,
         "__name__": "myapp",
     }
-    for source in (HANDLERS, PROGRESS, LOOK_BACK):
+    for source in (HANDLERS, GIVE_UP, PROGRESS, LOOK_BACK):
         exec(source, names)
     app = names["app"]
     async with serving(redis_url, app) as running:

@@ -19,7 +19,7 @@ from pyasynq.dependencies import Dependency
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
 
 class _Provider(NamedTuple):
@@ -105,6 +105,10 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
     )
 
 
+def _nothing() -> None:
+    """Stand for the replacement of a provider that has none."""
+
+
 class Providers:
     """The dependencies of one app in this process.
 
@@ -119,6 +123,15 @@ class Providers:
         """Exit stack of the dependencies that live as long as the worker; None while no worker runs."""
         self._made: dict[Callable[..., Any], asyncio.Future[Any]] = {}
         """Dependencies of the worker by provider, also those that are being made."""
+
+    def is_needed(self, function: Callable[..., Any], wanted: Iterable[Dependency]) -> bool:
+        """Return whether one of these dependencies, or what it needs itself, is made by this function."""
+        return any(
+            function in (one.provider, self.overrides.get(one.provider))
+            or self.is_needed(function, _look_at(one.provider).needs.values())
+            or self.is_needed(function, _look_at(self.overrides.get(one.provider, _nothing)).needs.values())
+            for one in wanted
+        )
 
     @asynccontextmanager
     async def for_worker(self) -> AsyncIterator[None]:

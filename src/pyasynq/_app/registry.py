@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._app.providers import Providers
 from pyasynq._app.routes import route_of
-from pyasynq._app.typed_task import CoroutineTask, PlainTask
+from pyasynq._app.typed_task import CoroutineTask, PlainTask, TypedTask
 from pyasynq._engine.handlers.group_routes import declare_aggregator
 from pyasynq._engine.handlers.middleware import check_middleware, missing_route, wrap_route
 from pyasynq.errors import ConfigurationError
 from pyasynq.options import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyasynq._app.declaration import Declaration
-    from pyasynq._app.typed_task import TaskSender, TypedTask
+    from pyasynq._app.typed_task import TaskSender
     from pyasynq._engine.handlers.group_routes import DeclaredAggregator
     from pyasynq._engine.handlers.middleware import Middleware
     from pyasynq._engine.handlers.routes import Route
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from pyasynq.hooks import Hooks
     from pyasynq.options import EnqueueOptions
     from pyasynq.task_types import TaskTypeInfo
+
+
+def check_undeclared(function: object) -> None:
+    """Raise `ConfigurationError` for a task, which `@app.cron` below `@app.task` has declared."""
+    if isinstance(function, TypedTask):
+        raise ConfigurationError(
+            f"task {function.type!r} is declared already: write one @app.task(...), below @app.cron(...)"
+        )
 
 
 class Registry:
@@ -94,6 +103,11 @@ class Registry:
         """Add middleware to a single task type, inside the middleware that it has."""
         declaration.middleware = (*declaration.middleware, middleware)
         self._routes.pop(declaration.type, None)
+
+    def is_provider(self, function: Callable[..., Any]) -> bool:
+        """Return whether any handler depends on this function."""
+        found = (one.dependencies.values() for one in self._declarations.values())
+        return self.providers.is_needed(function, chain.from_iterable(found))
 
     def compile(self) -> None:
         """Compile declarations whose annotations used names that were not defined yet.

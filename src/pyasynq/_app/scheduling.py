@@ -12,6 +12,7 @@ from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.enqueueing.chunks import with_options
 from pyasynq._cron import parse_cron
 from pyasynq.config import SchedulerConfig, check_misfire
+from pyasynq.errors import ArgumentsError
 from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
 
 if TYPE_CHECKING:
@@ -68,8 +69,12 @@ def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> 
     """
     parse_cron(spec)
     check_misfire(misfire)
-    with suppress(UnknownAnnotationError):  # its module may define it further down
-        task.task()
+    try:
+        with suppress(UnknownAnnotationError):  # its module may define it further down
+            task.task()
+    except ArgumentsError as error:
+        remedy = f"a tick has no arguments: give them, as in app.schedule({spec!r}, handler.task(...))"
+        raise ArgumentsError(f"{error}; {remedy}", error.argument) from None
     return DeclaredSchedule(spec, task.task, task.declared_options, misfire)
 
 

@@ -179,6 +179,8 @@ def _hint(name: str) -> str:
         return "; write it in the table of queues, as in queues.mail = {max_run = 3}"
     if name in SETTINGS:
         return "; it is a function: set it in Python, as in App(worker=...)"
+    if name in {"redis", "redis_url", "url"}:
+        return "; write the URL into the app, as in App('redis://localhost:6379/0'), or set PYASYNQ_REDIS_URL"
     return nearest(name, [one for one in SETTINGS if _can_be_in_file(one)])
 
 
@@ -210,9 +212,10 @@ def _make_from_table(kind: type[Any], name: str, fields: Mapping[str, Any]) -> A
     try:
         return kind(**fields)
     except TypeError:
-        known = list(kind.__dataclass_fields__)
-        wrong = next(one for one in fields if one not in known)
-        raise InvalidOptionError(name, wrong, f"has no {wrong!r}{nearest(wrong, known)}") from None
+        known = ["weight" if one == "priority" else one for one in kind.__dataclass_fields__]
+        wrong = next(one for one in fields if one not in kind.__dataclass_fields__)
+        hint = nearest(wrong, known) or f"; there are {', '.join(known)}"
+        raise InvalidOptionError(name, wrong, f"has no {wrong!r}{hint}") from None
     except InvalidOptionError as error:
         raise InvalidOptionError(name, error.value, f"{error.option}: {error.remedy}") from None
 

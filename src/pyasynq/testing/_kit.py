@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from pyasynq import sync
 from pyasynq._app.typed_task import TypedTask
+from pyasynq._call_shape import describe_function
 from pyasynq._checks import is_whole, parse_instant, parse_seconds
 from pyasynq._clock import Instant
 from pyasynq._engine.handlers.routes import make_router
@@ -167,10 +168,15 @@ class KitBase:
             fake: a function that is called instead, with dependencies of its own, or any other value.
 
         Raises:
-            ConfigurationError: for a kit without an app.
+            ConfigurationError: for a kit without an app, and for a provider that no task depends on.
         """
         if self._app is None:
             raise ConfigurationError("only an app has dependencies, and this kit has none")
+        if not self._app._registry.is_provider(provider):  # noqa: SLF001 - as below
+            raise ConfigurationError(
+                f"no task of the app depends on {describe_function(provider)}: "
+                "give the function that depends(...) was given"
+            )
         overrides = self._app._providers.overrides  # noqa: SLF001 - made for this
         before = overrides.get(provider)
         overrides[provider] = fake if callable(fake) else lambda: fake
