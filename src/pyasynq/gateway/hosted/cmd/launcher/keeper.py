@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import kernel
+from .attempt_folder import AttemptFolder, remove_folder
 from .control_group import ControlGroup
 from .process_tree import Bell, ProcessTree
 from .sandbox import StartError, can_spawn, prepare_keeper, spawn_command, start_command
@@ -27,7 +27,6 @@ _STREAMS: Final = 4
 _RUN: Final = b"R"
 _TERMINATE: Final = b"T"
 _KILL: Final = b"K"
-_FOLDER_MODE: Final = 0o700
 
 
 class _GoneError(Exception):
@@ -47,7 +46,7 @@ def keep(link: socket.socket, launcher: int) -> None:
     with suppress(_GoneError, ConnectionError):
         while not keeper.take_order():
             pass
-    keeper.remove_groups()
+    keeper.close()
 
 
 class _Keeper:
@@ -59,11 +58,15 @@ class _Keeper:
         self._launcher = launcher
         self._groups: dict[str, ControlGroup] = {}
         """Control groups of former commands, by their folders; to make one again takes long."""
+        self._folder: AttemptFolder | None = None
+        """Folder of the last command, if that has not touched it."""
 
-    def remove_groups(self) -> None:
-        """Remove the control groups of all commands."""
+    def close(self) -> None:
+        """Remove the control groups of all commands, and the last folder."""
         for group in self._groups.values():
             group.remove()
+        if self._folder is not None:
+            remove_folder(self._folder.path)
 
     def take_order(self) -> int:
         """Wait for an order and run it; return how many of its processes could not be killed.
@@ -86,11 +89,11 @@ class _Keeper:
 
     def _run(self, order: dict[str, Any], streams: list[int], group: ControlGroup | None) -> int:
         """Run a command in its working folder; return how many of its processes could not be killed."""
-        folder = Path(order["folder"])
+        path = Path(order["folder"])
         left = 0
         try:
             try:
-                tree = self._start(order, streams, folder, group)
+                tree = self._start(order, streams, path, group)
             except StartError as error:
                 _answer(self._link, {"stage": error.stage, "errno": error.number})
             else:
@@ -98,17 +101,19 @@ class _Keeper:
             if not self._link.recv(1):
                 raise _GoneError
         finally:
-            remove_folder(folder)
+            if self._folder is None or not self._folder.is_untouched():
+                self._folder = None
+                remove_folder(path)
         return left
 
     def _start(
-        self, order: dict[str, Any], streams: list[int], folder: Path, group: ControlGroup | None
+        self, order: dict[str, Any], streams: list[int], path: Path, group: ControlGroup | None
     ) -> ProcessTree:
         stage = "folder"
         try:
-            folder.mkdir(_FOLDER_MODE)
-            if order.get("user") is not None:
-                os.chown(folder, *order["user"][:2])
+            owner = (os.geteuid(), os.getegid()) if order.get("user") is None else tuple(order["user"][:2])
+            if self._folder is None or not self._folder.move(path, owner):
+                self._folder = AttemptFolder(path, owner)
             stage = "cgroup"
             if group is not None:
                 group.make(memory=order["limits"].get("memory"), processes=order["limits"].get("processes"))
@@ -162,30 +167,6 @@ def _wait(tree: ProcessTree, link: socket.socket, bell: Bell) -> bool:
 
 def _answer(link: socket.socket, content: dict[str, Any]) -> None:
     link.sendall(json.dumps(content).encode() + b"\n")
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with its content, even folders without access rights; skip what cannot be removed."""
-    with suppress(OSError):
-        # Most commands leave it empty.
-        folder.rmdir()
-        return
-    try:
-        shutil.rmtree(folder)
-    except PermissionError:
-        _open_folders(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-    except (OSError, RecursionError):
-        return
-
-
-def _open_folders(folder: Path) -> None:
-    """Give this process access to all subfolders. Safe: no process runs that could add links."""
-    for parent, names, _ in os.walk(folder):
-        for path in (Path(parent, name) for name in names):
-            with suppress(OSError):
-                if not path.is_symlink():
-                    path.chmod(_FOLDER_MODE)
 
 
 def ignore_signals() -> None:

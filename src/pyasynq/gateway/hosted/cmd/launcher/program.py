@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from . import kernel
-from .keeper import ignore_signals, keep, remove_folder
+from .attempt_folder import remove_folder
+from .keeper import ignore_signals, keep
 from .process_tree import Bell, kill_descendants, list_descendants
 
 _NEW: Final = b"N"

@@ -1,0 +1,91 @@
+"""Fresh folder of an attempt; one that a command has not touched is the next command's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_MODE: Final = 0o700
+
+
+class AttemptFolder:
+    """A folder for the files of one attempt. Its constructor raises `OSError`.
+
+    A file system on a disk takes longer to make a folder than to start a program.
+
+    Args:
+        path: where it is made.
+        owner: ids of its user and group.
+    """
+
+    def __init__(self, path: Path, owner: tuple[int, ...]) -> None:
+        self.path = path
+        self._owner = owner
+        path.mkdir(_MODE)
+        made = path.stat()
+        if (made.st_uid, made.st_gid) != owner:
+            os.chown(path, *owner)
+        self._state = self._read_state()
+
+    def move(self, path: Path, owner: tuple[int, ...]) -> bool:
+        """Give an untouched folder to the next attempt, if it has the same owner; return whether that is so.
+
+        Otherwise the folder is removed.
+        """
+        if owner != self._owner:
+            remove_folder(self.path)
+            return False
+        try:
+            self.path.rename(path)
+        except OSError:
+            # A program that cleans up has removed it.
+            return False
+        self.path = path
+        self._state = self._read_state()
+        return True
+
+    def is_untouched(self) -> bool:
+        """Return whether nothing of the folder has changed: neither files, nor mode, owner or attributes.
+
+        The time of the last change alone does not tell, because it may have steps of milliseconds.
+        """
+        try:
+            return self._state == self._read_state() and not os.listdir(self.path)  # noqa: PTH208 - as names
+        except OSError:
+            return False
+
+    def _read_state(self) -> tuple[object, ...]:
+        found = self.path.lstat()
+        attributes = os.listxattr(self.path, follow_symlinks=False) if hasattr(os, "listxattr") else []
+        return (
+            (found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid, found.st_nlink),
+            (found.st_ctime_ns, found.st_mtime_ns),
+            attributes,
+        )
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with its content, even folders without access rights; skip what cannot be removed."""
+    with suppress(OSError):
+        # Most commands leave it empty.
+        folder.rmdir()
+        return
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        _open_folders(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    except (OSError, RecursionError):
+        return
+
+
+def _open_folders(folder: Path) -> None:
+    """Give this process access to all subfolders. Safe: no process runs that could add links."""
+    for parent, names, _ in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            with suppress(OSError):
+                if not path.is_symlink():
+                    path.chmod(_MODE)
