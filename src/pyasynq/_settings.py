@@ -128,7 +128,7 @@ def check_settings(values: Any) -> None:
 
 
 class _Kind:
-    """Base class of value kinds, with defaults."""
+    """Base class of the kinds of values that settings have; its attributes describe a kind in help texts."""
 
     __slots__ = ()
     metavar = "VALUE"

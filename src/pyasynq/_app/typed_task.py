@@ -198,10 +198,11 @@ class TypedTask(Generic[_P, _R]):
         self,
         middleware: Callable[[TypedCall[_P, _R], AsyncHandler], Awaitable[HandlerReturn]],
     ) -> Callable[[TypedCall[_P, _R], AsyncHandler], Awaitable[HandlerReturn]]:
-        """Add `async def m(call, call_next)` around the handler of this type, inside all added before.
+        """Add middleware around the handler of this task type, inside all middleware added before.
 
-        `call` is the task with typed arguments: `call.arguments`, `call.apply(function)`. It goes on with
-        `await call_next(call)`, which returns the result's bytes. It may be used as a decorator.
+        The middleware is `async def m(call, call_next)`. `call` is the task with typed arguments:
+        `call.arguments`, `call.apply(function)`. `await call_next(call)` runs the handler, and returns the
+        result's bytes. `use` may be a decorator.
 
         Raises:
             ConfigurationError: for anything but a coroutine function that takes two arguments.

@@ -71,7 +71,10 @@ class AsyncRegistrar(RegistrarBase):
         return outcome
 
     def register(self, queues: Sequence[str]) -> None:
-        """Register queue names that are not written together with a task, without waiting."""
+        """Register queues soon, in a call of its own; return at once.
+
+        It is for queues whose tasks this process did not enqueue, such as those that it found in Redis.
+        """
         self.registry.owe(queues)
         if self.registry.owes:
             self._send_soon(0.0)

@@ -33,8 +33,8 @@ _LOOK_AGAIN: Final = 0.5
 """Seconds after which a waiting thread checks for itself, in case its wake-up was lost."""
 
 
-class _Use:
-    """Position of an exchange in the queue for a connection."""
+class _Ticket:
+    """Ticket of an exchange in the line for a connection, with the thread that waits, if one does."""
 
     __slots__ = ("waiter",)
 
@@ -54,7 +54,7 @@ class BlockingPool:
         self._endpoint = endpoint
         self._state = state
         self._idle: list[BlockingConnection] = []
-        self._line: dict[_Use, None] = {}
+        self._line: dict[_Ticket, None] = {}
         """All exchanges in order of arrival: the first ten are in progress, the others wait."""
         self._is_over = False
 
@@ -68,14 +68,14 @@ class BlockingPool:
         wanted: _W,
     ) -> list[Any]:
         """Perform an exchange on a connection that it holds alone; return an outcome for each call."""
-        use = _Use()
+        ticket = _Ticket()
         try:
-            self._line[use] = None
-            if len(self._line) > MAX_CONNECTIONS and not self._wait_for_turn(use):
+            self._line[ticket] = None
+            if len(self._line) > MAX_CONNECTIONS and not self._wait_for_turn(ticket):
                 return [build_busy_error(self._state) for _ in range(len(wanted))]
             return self._perform(begin, wanted)
         finally:
-            self._line.pop(use, None)  # first: an exception here leaves the queue as it is
+            self._line.pop(ticket, None)  # first: an exception here leaves the queue as it is
             if len(self._line) >= MAX_CONNECTIONS:
                 self._wake_next()
 
@@ -95,11 +95,11 @@ class BlockingPool:
             if self._is_over:
                 self.abandon()
 
-    def _wait_for_turn(self, use: _Use) -> bool:
+    def _wait_for_turn(self, ticket: _Ticket) -> bool:
         """Wait until the exchange is one of the first ten; return False at the timeout."""
-        waiter = use.waiter = ThreadWaiter()
+        waiter = ticket.waiter = ThreadWaiter()
         deadline = time.monotonic() + self._state.timeout
-        while use not in list(self._line)[:MAX_CONNECTIONS]:
+        while ticket not in list(self._line)[:MAX_CONNECTIONS]:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return False
@@ -111,9 +111,9 @@ class BlockingPool:
 
         Exchanges that are in progress ignore it.
         """
-        for use in list(self._line)[:MAX_CONNECTIONS]:
-            if use.waiter is not None:
-                use.waiter.wake()
+        for ticket in list(self._line)[:MAX_CONNECTIONS]:
+            if ticket.waiter is not None:
+                ticket.waiter.wake()
 
     def close(self) -> bool:
         """Close the connections; one that is in use is closed when its exchange ends."""

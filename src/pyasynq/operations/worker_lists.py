@@ -43,7 +43,10 @@ class WorkerList:
         return await self._run(plans.sweep_list(self.task_type, self.shard))
 
     async def read(self) -> tuple[list[bytes], int]:
-        """Return the first replies, and how many were removed because they are too long."""
+        """Return the oldest replies of workers, which stay in the list, and how many others were removed.
+
+        A reply is removed if it is too long.
+        """
         return await self._run(plans.read_list_replies(self.task_type, self.shard))
 
     async def find_lease(self, token: str) -> str | None:

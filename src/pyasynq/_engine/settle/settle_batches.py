@@ -69,8 +69,8 @@ class Entry:
     def may_be_blamed(self, error: Exception) -> bool:
         """Return whether this outcome may have caused an error, rather than Redis or the network.
 
-        It may have caused an error reply, and any error that is not pyasynq's. It may have broken a
-        connection if it is large: a server or a proxy may close the connection without a reply.
+        True for an error reply of Redis, and for an exception that is not a `PyasynqError`. For a lost
+        reply, true only of a large outcome: a server or a proxy may close the connection because of it.
         """
         if isinstance(error, ReplyLostError):
             return self.size >= SUSPECT_BYTES

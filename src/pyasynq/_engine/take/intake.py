@@ -273,7 +273,7 @@ class Intake:
         return False
 
     def leave_alone(self, queue: str, until: float) -> None:
-        """Send nothing to a queue until a monotonic time, because a call has failed."""
+        """Send no dequeue call for a queue until a monotonic time, because a call has failed."""
         known = self.board.known.get(queue)
         if known is not None:
             self.board.failed(known, look_at=until)

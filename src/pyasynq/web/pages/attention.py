@@ -114,7 +114,7 @@ async def attention_page(ask: PageRequest) -> Page:
 
 
 async def read_attention(ask: PageRequest) -> Attention:
-    """Return the findings that need attention, at most a few seconds old."""
+    """Return the findings that need attention, from a cache of a few seconds."""
     attention = await ask.target.recent(ask.user, "attention", ask.operator.attention)
     count = len(attention.findings)
     ask.target.note_count(ask.user, "overview", formats.number(count) if count else "")
