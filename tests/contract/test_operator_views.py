@@ -127,7 +127,7 @@ def test_there_is_an_end_to_views(
     mira: blocking.Operator, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One user has a limit, and all together; an own view can be replaced also then."""
-    monkeypatch.setattr("pyasynq.operations.sync.views.MAX_OWN_VIEWS", 2)
+    monkeypatch.setattr("pyasynq.operations.views.MAX_OWN_VIEWS", 2)
     mira.save_view("a", "p")
     mira.save_view("b", "p")
     with pytest.raises(InvalidOptionError, match="a user has at most 2 views"):

@@ -9,7 +9,6 @@ import pytest
 
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.operations import Act, Operator, Targets, User
-from pyasynq.operations.selection import Budget
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
 from pyasynq.web.pages.operations import act_title
@@ -97,7 +96,7 @@ async def test_a_preview_that_is_not_exact_asks_for_the_number_of_all(
     redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to a wrong number names the right one, and the form never asks for the lower bound."""
-    monkeypatch.setattr("pyasynq.operations.operator.operations._PREVIEW", Budget(positions=1))
+    monkeypatch.setattr("pyasynq.operations.operator.operations._PREVIEW_POSITIONS", 1)
     async with visiting(redis_url, environment=("production", "red")) as visitor:
         page = await visitor.get("bulk", params={"act": "delete", "q": "queue:emails"})
         assert heading_of(page).startswith("Delete at least")

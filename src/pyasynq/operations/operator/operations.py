@@ -61,8 +61,10 @@ _READ_AT_ONCE: Final = 500
 _MOST_POSITIONS: Final = 100_000_000
 _MOST_SECONDS: Final = 600.0
 """Maximum seconds of the search for an operation's tasks: its caller waits for all of them."""
+_PREVIEW_POSITIONS: Final = 100_000
+"""Maximum positions that a preview examines: up to this number, tasks are counted exactly."""
 _PREVIEW_SECONDS: Final = 20.0
-"""Maximum seconds of a preview: 100,000 positions are counted exactly. It only matters on a busy machine."""
+"""Maximum seconds of a preview, which only a busy machine reaches."""
 _DEFAULT: Final = OperationOptions()
 _MISSING: Final = (
     TaskNotFoundError,
@@ -94,7 +96,8 @@ class OperationOperator(SearchOperator):
         found: list[TaskInfo] = []
         missing, is_exact = 0, True
         if not targets.ids:
-            async for page in self._pages(act, targets.query, options, Budget(seconds=_PREVIEW_SECONDS)):
+            budget = Budget(_PREVIEW_POSITIONS, _PREVIEW_SECONDS)
+            async for page in self._pages(act, targets.query, options, budget):
                 found += page.tasks
                 is_exact = not page.cursor
         else:
