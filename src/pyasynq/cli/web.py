@@ -256,7 +256,13 @@ def _check_reachable(targets: dict[str, str], *, is_guessed: bool) -> None:
 
 @contextlib.contextmanager
 def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
-    """Yield the authenticators of the options; without any, refuse an address other than loopback."""
+    """Yield the authenticators that the options choose; None if they choose none and the host is loopback.
+
+    Without any, a container gets a generated password for other hosts.
+
+    Raises:
+        click.UsageError: for another host without authenticators, outside a container.
+    """
     from pyasynq.web import CredentialsFile, Everyone, TrustedProxy  # noqa: PLC0415 - as above
 
     found: list[Any] = []

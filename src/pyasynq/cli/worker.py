@@ -47,8 +47,8 @@ def worker(reference: str, modules: tuple[str, ...], **typed: Any) -> None:
     Each setting is a flag, an environment variable such as PYASYNQ_CONCURRENCY, a line of a file, or an
     argument of App(worker=WorkerConfig(...)). The first of these that is given wins.
 
-    Exit codes: 0 all done, 1 it could not start, 2 wrong usage, 3 a shutdown put unfinished tasks back,
-    4 it could not stop all handlers, 5 the processes die again and again, 130 a second Ctrl-C.
+    Exit codes: 0 all done, 1 it could not start, 2 wrong usage, 130 a second Ctrl-C. After a shutdown:
+    3 unfinished tasks were put back, 4 handlers could not be stopped. 5: the processes die again and again.
     """
     if sys.platform == "win32":
         raise click.ClickException(

@@ -239,7 +239,11 @@ class ServerChecks:
     async def histories(
         self, histories: Iterable[bytes], records: Iterable[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check the histories of scheduler entries; a scheduler that has just started has no record yet."""
+        """Find histories without an expiry whose scheduler entry is in no scheduler's record.
+
+        A history with an enqueue in the last minute is left out: a scheduler that has just started has no
+        record yet.
+        """
         schedulers = [decode_name(key) for key in records if key.startswith(SCHEDULERS_KEY.encode())]
         live = set[bytes]().union(*await self._pace.run_all([list_histories(key) for key in schedulers]))
         old = sorted(set(histories) - live)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def find_wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[bytes, int | None]]:
-    """Return the wrong counters and the smallest correct value of each; None for one that is not a number.
+    """Return each wrong counter of a queue with its smallest correct value; None if it is not a number.
 
-    `counters` are the keys of the daily counters. The two of a day are read at the same moment. An expired
-    one proves nothing; a missing total is 0.
+    `counters` are the keys of the daily counters. `processed` and `failed` of a day are read in one command.
+    A daily counter that is missing has expired, so it is never wrong. A missing total counts as 0.
     """
     keys = queue_keys(queue)
     processed, failed = keys.processed.encode(), keys.failed.encode()

@@ -38,7 +38,7 @@ class TaskLook(NamedTuple):
 
 
 def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[TaskLook]:
-    """Check a task; `briefly` returns only the existence of one that has not ended.
+    """Check whether a task exists, and describe it; with `briefly`, describe it only if it has ended.
 
     Raises:
         UnknownTaskStateError: for an unknown state.

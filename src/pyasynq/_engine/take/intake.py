@@ -412,7 +412,11 @@ class Intake:
         return [(call, find_dequeued(call.queue.name, token=call.token)) for call in calls]
 
     def found(self, call: Ask, tasks: Sequence[DequeuedTask]) -> None:
-        """Start the tasks of a lost reply; put them back in front if half of their lease has passed."""
+        """Start the tasks that a dequeue call took before its reply was lost, as far as there is room.
+
+        The others are put back in front of their queue. All are put back if half of their lease has passed,
+        or if nothing may be taken from the queue now.
+        """
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
         attempts = self._make_attempts(tasks, call, now)

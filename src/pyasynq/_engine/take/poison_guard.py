@@ -28,10 +28,12 @@ class PoisonGuard:
     """Token bucket for silences: times in which a suspect runs alone, so that a crash proves it guilty.
 
     In a silence nothing else is taken: running attempts end, and then the suspect is taken. The bucket
-    fills by 0.1 s a second and a silence empties it, so other tasks keep 90 % of the worker's time. When the
-    bucket is empty, others start alongside the suspect, and a crash proves nothing. Each crash without
-    proof doubles the silence that the next attempt waits for.
-    The first saving is delayed by a random part of the time it takes; `draw`, between 0 and 1, is that part.
+    gains 0.1 s of silence each second, and a silence uses it up. So other tasks keep 90 % of the worker's
+    time. When the bucket is empty, the silence ends: other tasks run alongside the suspect, and a crash
+    proves nothing. Each crash without proof doubles the seconds to save for the next silence, up to 10.
+
+    The bucket begins to fill after a random delay, so that workers that start together are not silent
+    together. `draw`, between 0 and 1, is the part of the seconds in which the shortest silence is saved.
 
     Attributes:
         threshold: number of crashes from which a task is a suspect; 0 for never.

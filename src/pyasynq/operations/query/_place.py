@@ -190,7 +190,11 @@ def _texts(node: QueryNode, masks: Sequence[str] | None, now: int) -> _Groups:
 
 
 def _join_alternatives(parts: Sequence[_Groups]) -> _Groups:
-    """Return the texts that a match of any part contains: the longest texts of each, as alternatives."""
+    """Combine the tests of several parts, of which a match needs only one (OR).
+
+    Several parts give one group: from each part, the group whose shortest text is longest. If a part has no
+    group, the result has none either. A single part is returned unchanged.
+    """
     if len(parts) == 1:
         return parts[0]
     if not parts or not all(parts):

@@ -50,7 +50,7 @@ async def _read_series(call: ApiCall) -> list[AttemptSeries]:
 
 
 async def handle_list_marks(call: ApiCall) -> Listing:
-    """Return the marks in a time range, oldest first."""
+    """Return the marks of the charts, such as deployments, in a time range, oldest first."""
     since = call["since"] or datetime.now(UTC) - _WEEK
     return Listing([describe_mark(mark) for mark in await call.operator.marks(since, call["until"])])
 
