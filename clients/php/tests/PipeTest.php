@@ -59,7 +59,7 @@ final class PipeTest extends TestCase
         self::assertNull($this->theirs->poll());
         self::assertNull($this->theirs->receive());
         self::assertFalse($this->theirs->skipTo('mark'));
-        self::assertFalse($this->theirs->send(['nobody reads it']));
+        self::assertFalse($this->theirs->send(['unread']));
     }
 
     public function testObjectsAreNotMade(): void

@@ -77,7 +77,7 @@ class Session:
         """Print records once, or repeatedly: redrawn on a terminal, else as JSON lines of changes.
 
         Args:
-            view: fields of the records, and the sentence to print if there are no records.
+            view: fields of the records, and the sentence to print without records.
             gather: function that reads the records.
             describe: formats a record as lines of text, instead of a table row.
         """

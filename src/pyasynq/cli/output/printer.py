@@ -64,7 +64,7 @@ class Printer:
 
         Raises:
             click.UsageError: for a field that the view does not have.
-            SystemExit: with `EXIT_NO_MATCH`, if there is no record and `fail_empty` is set.
+            SystemExit: with `EXIT_NO_MATCH`, without a record, if `fail_empty` is set.
         """
         text = self.format_records(view, records, describe)
         if text:

@@ -31,7 +31,7 @@ class SecretReference:
         """Read the secret from its variable or file, and strip white space. A file is read at each call.
 
         Raises:
-            ConfigurationError: there is no secret; the error names the reference, never the content.
+            ConfigurationError: the secret is missing; the error names the reference, never the content.
         """
         try:
             if self.scheme == "env":
