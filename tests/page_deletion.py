@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -188,8 +189,8 @@ def run(
         )
         resumed = time.monotonic()
         second.send("settings", f"{operation}/continue")
-        seen_after = _watch_to_end(second, operation, total)
-        deleting = first_seconds + time.monotonic() - resumed
+        seen_after, ended = _watch_to_end(second, client, operation, total)
+        deleting = first_seconds + ended - resumed
         slow_calls = single.slowlog_len()
         page = wait_for_page(second, operation, _UNDO)
         found = _UNDO.search(page)
@@ -204,8 +205,8 @@ def run(
         answer = second.send(operation, f"{operation}/undo")
         undoing = "operations/" + str(answer.url).rpartition("/")[2]
         assert operation != undoing
-        _watch_to_end(second, undoing, total)
-        undo_seconds = time.monotonic() - undo_began
+        _, ended = _watch_to_end(second, client, undoing, total)
+        undo_seconds = ended - undo_began
         slow_calls += single.slowlog_len()
         assert "left as they were" not in wait_for_page(second, undoing, re.compile("Done"))
     assert before == read_tasks(client)
@@ -238,8 +239,6 @@ def _kill_halfway(
     site: Site, client: RedisClient, operation: str, total: int
 ) -> tuple[list[int], int, float, float]:
     """Kill the process when its page shows a quarter; return that progress, the record's, and two moments."""
-    single: Any = client
-    key = operation_key(operation.rpartition("/")[2])
     began = time.monotonic()
     seen = []
     for done in site.watch(operation):
@@ -249,12 +248,26 @@ def _kill_halfway(
     site.process.kill()
     site.process.wait()
     killed = time.monotonic()
-    done = int(single.hget(key, "done"))
+    done = _number_done(client, operation)
     assert 0 < done < total, f"it was too late to kill the process: {done:,} of {total:,} tasks were deleted"
     return seen, done, killed, began
 
 
-def _watch_to_end(site: Site, operation: str, total: int) -> list[int]:
+def _watch_to_end(site: Site, client: RedisClient, operation: str, total: int) -> tuple[list[int], float]:
+    """Watch an operation until its live page shows all tasks.
+
+    Returns:
+        the numbers that the page showed, and the moment at which the record had all tasks.
+        The page shows them later, with its next refresh.
+    """
+    with ThreadPoolExecutor(1) as executor:
+        watching = executor.submit(_watch_page, site, operation, total)
+        wait_until(lambda: _number_done(client, operation) == total, f"all of {operation}", seconds=_PATIENCE)
+        ended = time.monotonic()
+        return watching.result(), ended
+
+
+def _watch_page(site: Site, operation: str, total: int) -> list[int]:
     """Watch the live page of an operation until it shows all tasks; return the numbers that it showed."""
     seen = []
     for done in site.watch(operation):
@@ -263,6 +276,12 @@ def _watch_to_end(site: Site, operation: str, total: int) -> list[int]:
             break
     assert sorted(seen) == seen
     return seen
+
+
+def _number_done(client: RedisClient, operation: str) -> int:
+    """Return the number of finished tasks in the record of an operation."""
+    single: Any = client
+    return int(single.hget(operation_key(operation.rpartition("/")[2]), "done") or 0)
 
 
 def wait_for_page(site: Site, path: str, expected: re.Pattern[str]) -> str:
