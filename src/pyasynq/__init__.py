@@ -16,9 +16,9 @@ For newcomers, the layout from the top down; a module imports from lower floors 
 Names without a leading underscore are stable; everything that users need is importable from here.
 """
 
-import importlib
-import sys
 from typing import TYPE_CHECKING
+
+from pyasynq import _lazy_exports
 
 # Imported at once: the submodule of the same name would hide the function, and it needs the errors anyway.
 from pyasynq.context import CancelReason, TaskContext, TaskFieldsFilter, context
@@ -134,36 +134,35 @@ if TYPE_CHECKING:
     from pyasynq.worker_config import WorkerConfig
 
 _EXPORTS_BY_MODULE = {
-    "pyasynq._app.declaration": "TypedCall",
-    "pyasynq._app.handles": "BlockingEnqueuedTask BlockingTaskHandle EnqueuedTask TaskHandle",
-    "pyasynq._app.typed_task": "CoroutineTask PlainTask TypedTask",
-    "pyasynq.app": "App",
-    "pyasynq.callbacks": "Callback",
-    "pyasynq.client": "Client",
-    "pyasynq.config": "GroupRule SchedulerConfig ServerConfig",
-    "pyasynq.consumer": "Attempt Attempts Consumer ConsumerConfig",
-    "pyasynq.control": "Archive Cancel Control ControlFlow Retry Snooze is_control",
-    "pyasynq.dependencies": "depends",
-    "pyasynq.embedded": "EmbeddedServer",
-    "pyasynq.events": "Events",
-    "pyasynq.hooks": "AttemptEnd",
-    "pyasynq.inspector": "Inspector",
-    "pyasynq.limits": "Queue QueueLimits",
-    "pyasynq.mux": "Mux",
-    "pyasynq.options": "EnqueueOptions OnConflict OnDuplicate Until",
-    "pyasynq.periodic": "PeriodicTaskConfig PeriodicTaskManager",
-    "pyasynq.rate": "Semaphore",
-    "pyasynq.retry": "default_retry_delay",
-    "pyasynq.scheduler": "Scheduler",
-    "pyasynq.secret": "Secret",
-    "pyasynq.server": "Server ServerState",
-    "pyasynq.task": "AttemptInfo EnqueueResult EnqueueStatus FinishedTask Task TaskEnd TaskInfo TaskProgress "
+    "_app.declaration": "TypedCall",
+    "_app.handles": "BlockingEnqueuedTask BlockingTaskHandle EnqueuedTask TaskHandle",
+    "_app.typed_task": "CoroutineTask PlainTask TypedTask",
+    "app": "App",
+    "callbacks": "Callback",
+    "client": "Client",
+    "config": "GroupRule SchedulerConfig ServerConfig",
+    "consumer": "Attempt Attempts Consumer ConsumerConfig",
+    "control": "Archive Cancel Control ControlFlow Retry Snooze is_control",
+    "dependencies": "depends",
+    "embedded": "EmbeddedServer",
+    "events": "Events",
+    "hooks": "AttemptEnd",
+    "inspector": "Inspector",
+    "limits": "Queue QueueLimits",
+    "mux": "Mux",
+    "options": "EnqueueOptions OnConflict OnDuplicate Until",
+    "periodic": "PeriodicTaskConfig PeriodicTaskManager",
+    "rate": "Semaphore",
+    "retry": "default_retry_delay",
+    "scheduler": "Scheduler",
+    "secret": "Secret",
+    "server": "Server ServerState",
+    "sync": "",
+    "task": "AttemptInfo EnqueueResult EnqueueStatus FinishedTask Task TaskEnd TaskInfo TaskProgress "
     "TaskState",
-    "pyasynq.task_types": "TaskTypeInfo",
-    "pyasynq.worker_config": "WorkerConfig",
+    "task_types": "TaskTypeInfo",
+    "worker_config": "WorkerConfig",
 }
-_MODULE_BY_EXPORT = {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
-_SUBMODULES = {*_EXPORTS_BY_MODULE, "pyasynq.sync"}
 
 __all__ = [
     "ApiKeyNotFoundError",
@@ -298,27 +297,5 @@ __all__ = [
     "is_control",
 ]
 
-
-# Type checkers see the imports above instead: with this function they would accept any name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import a public name, or a submodule that holds some, when it is first used.
-
-        Raises:
-            AttributeError: for a name that pyasynq does not have.
-        """
-        if name in _MODULE_BY_EXPORT:
-            value = getattr(importlib.import_module(_MODULE_BY_EXPORT[name]), name)
-        elif f"{__name__}.{name}" in _SUBMODULES:
-            value = importlib.import_module(f"{__name__}.{name}")
-        else:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message, name=name, obj=sys.modules[__name__])
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    """Return all names, including those not yet imported."""
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazy_exports.attach(__name__, _EXPORTS_BY_MODULE)

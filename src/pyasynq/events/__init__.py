@@ -8,9 +8,9 @@ An event is built only if there is a subscriber for its class, so an unwatched o
 A name is imported when it is first used, because programs that only enqueue emit no events.
 """
 
-import importlib
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+from pyasynq import _lazy_exports
 
 if TYPE_CHECKING:
     from ._engine import (
@@ -88,9 +88,6 @@ _EXPORTS_BY_MODULE: Final = {
         "TickFired TickPaused TicksMissed"
     ),
 }
-_MODULE_BY_EXPORT: Final = MappingProxyType(
-    {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
-)
 
 __all__ = [
     "AggregationDeclined",
@@ -149,19 +146,5 @@ __all__ = [
     "WorkerMeasured",
 ]
 
-# Type checkers see the imports above instead: with this function they would accept any name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import a public name when it is first used. Raises `AttributeError` for an unknown name."""
-        if name not in _MODULE_BY_EXPORT:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
-        value = getattr(importlib.import_module(f".{_MODULE_BY_EXPORT[name]}", __name__), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    """Return all names, including those not yet imported."""
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazy_exports.attach(__name__, _EXPORTS_BY_MODULE)

@@ -3,9 +3,9 @@
 A name is imported when it is first used: each class takes half a millisecond, and few programs need them all.
 """
 
-import importlib
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+from pyasynq import _lazy_exports
 
 if TYPE_CHECKING:
     from ._cancellation import CancelResult, CancelStatus
@@ -36,9 +36,6 @@ _EXPORTS_BY_MODULE: Final = {
     "_servers": "RequestStatus ServerAction ServerAnswer ServerInfo ServerRequestResult WorkerInfo",
     "_walks": "CollectionCount ScanFilter ScanNumber ScanText SearchPage TaskFilters TaskPage",
 }
-_MODULE_BY_EXPORT: Final = MappingProxyType(
-    {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
-)
 
 __all__ = [
     "BulkResult",
@@ -83,19 +80,5 @@ __all__ = [
     "WorkerInfo",
 ]
 
-# Type checkers see the imports above instead: with this function they would accept any name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import a public name when it is first used. Raises `AttributeError` for an unknown name."""
-        if name not in _MODULE_BY_EXPORT:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
-        value = getattr(importlib.import_module(f".{_MODULE_BY_EXPORT[name]}", __name__), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    """Return all names, including those not yet imported."""
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazy_exports.attach(__name__, _EXPORTS_BY_MODULE)

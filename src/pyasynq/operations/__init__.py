@@ -3,9 +3,9 @@
 Public names are imported lazily, at first use, so that commands start quickly.
 """
 
-import importlib
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+from pyasynq import _lazy_exports
 
 if TYPE_CHECKING:
     from .api_keys import SCOPES, ApiKey, IssuedApiKey
@@ -71,71 +71,39 @@ if TYPE_CHECKING:
     from .worker_lists import MAX_SHARDS, WorkerList, count_listening
 
 _EXPORTS_BY_MODULE: Final = {
-    "api_keys": ("ApiKey", "IssuedApiKey", "SCOPES"),
-    "attention": ("find_attention",),
-    "audit": ("AuditEntry", "AuditFilters", "AuditPage"),
-    "commands": (
-        "CommandReport",
-        "HostedCommand",
-        "REPORTED_OUTPUT",
-        "find_command",
-        "report_commands",
-        "require_running",
-    ),
+    "api_keys": "ApiKey IssuedApiKey SCOPES",
+    "attention": "find_attention",
+    "audit": "AuditEntry AuditFilters AuditPage",
+    "commands": "CommandReport HostedCommand REPORTED_OUTPUT find_command report_commands require_running",
     "deliveries": (
-        "DeliveryReport",
-        "FailedExchange",
-        "HIDDEN_VALUE",
-        "HostDeliveries",
-        "MOST_BODY",
-        "add_counts",
-        "class_of_status",
-        "find_duration",
-        "judge_requests",
-        "make_delivery_id",
-        "report_deliveries",
+        "DeliveryReport FailedExchange HIDDEN_VALUE HostDeliveries MOST_BODY add_counts class_of_status "
+        "find_duration judge_requests make_delivery_id report_deliveries"
     ),
-    "doctoring": ("Examination",),
-    "finding": ("Attention", "AttentionFinding", "FindingAction"),
-    "importing": ("ImportReport", "parse_task_line"),
-    "host_gates": ("GateAnswer", "HostGate"),
-    "key_rates": ("KeyAllowance", "spend_key_request"),
-    "lease_workers": (
-        "HeldTask",
-        "LeaseWorker",
-        "LeaseWorkerReport",
-        "make_worker_id",
-        "report_lease_workers",
-    ),
-    "limit_report": ("LimitReport",),
+    "doctoring": "Examination",
+    "finding": "Attention AttentionFinding FindingAction",
+    "importing": "ImportReport parse_task_line",
+    "host_gates": "GateAnswer HostGate",
+    "key_rates": "KeyAllowance spend_key_request",
+    "lease_workers": "HeldTask LeaseWorker LeaseWorkerReport make_worker_id report_lease_workers",
+    "limit_report": "LimitReport",
     "operation": (
-        "Act",
-        "MAX_FOUND",
-        "OperationInfo",
-        "OperationOptions",
-        "OperationPreview",
-        "OperationState",
-        "STATES_OF_ACT",
-        "Targets",
-        "needs_reason",
+        "Act MAX_FOUND OperationInfo OperationOptions OperationPreview OperationState STATES_OF_ACT "
+        "Targets needs_reason"
     ),
-    "operator": ("Operator",),
-    "permissions": ("Access", "AnyPermission", "Permission", "ProgramPermission", "ROLES", "User"),
-    "presentation": ("Node", "Presentation", "ShowHook", "present"),
-    "redaction": ("MASK", "RedactHook", "Redactor", "Withheld"),
-    "request_rate": ("RequestRate", "parse_request_rate"),
-    "selection": ("Budget",),
-    "server_choice": ("choose_servers", "needs_server_number"),
-    "service_doors": ("ServiceDoor", "report_doors"),
-    "thresholds": ("DEFAULT_THRESHOLDS", "Thresholds"),
-    "type_configurations": ("TypeConfiguration", "TypeVersion"),
-    "verbs": ("Subject", "VERBS", "Verb"),
-    "views": ("SavedView",),
-    "worker_lists": ("MAX_SHARDS", "WorkerList", "count_listening"),
+    "operator": "Operator",
+    "permissions": "Access AnyPermission Permission ProgramPermission ROLES User",
+    "presentation": "Node Presentation ShowHook present",
+    "redaction": "MASK RedactHook Redactor Withheld",
+    "request_rate": "RequestRate parse_request_rate",
+    "selection": "Budget",
+    "server_choice": "choose_servers needs_server_number",
+    "service_doors": "ServiceDoor report_doors",
+    "thresholds": "DEFAULT_THRESHOLDS Thresholds",
+    "type_configurations": "TypeConfiguration TypeVersion",
+    "verbs": "Subject VERBS Verb",
+    "views": "SavedView",
+    "worker_lists": "MAX_SHARDS WorkerList count_listening",
 }
-_MODULE_BY_EXPORT: Final = MappingProxyType(
-    {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names}
-)
 
 __all__ = [
     "DEFAULT_THRESHOLDS",
@@ -222,14 +190,5 @@ __all__ = [
     "spend_key_request",
 ]
 
-# Type checkers see the imports above instead: with this function they would accept any name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import a public name when it is first used. Raises `AttributeError` for an unknown name."""
-        if name not in _MODULE_BY_EXPORT:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
-        value = getattr(importlib.import_module(f".{_MODULE_BY_EXPORT[name]}", __name__), name)
-        globals()[name] = value
-        return value
+    __getattr__, __dir__ = _lazy_exports.attach(__name__, _EXPORTS_BY_MODULE)

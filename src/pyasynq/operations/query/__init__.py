@@ -7,10 +7,9 @@ Everything here is pure: it asks Redis nothing. `pyasynq.operations.select` runs
 A name is imported when it is first used, because most programs run no query.
 """
 
-import importlib
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pyasynq import _lazy_exports
 from pyasynq.errors import QueryError
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ _EXPORTS_BY_MODULE: Final = {
     "_place": "Place ScoreBounds",
     "_query": "PlacedQuery Query",
 }
-_MODULE_BY_EXPORT: Final = MappingProxyType(
-    {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names.split()}
-)
 
 __all__ = [
     "FIELDS",
@@ -60,14 +56,5 @@ __all__ = [
     "parse_query",
 ]
 
-# Type checkers see the imports above instead: with this function they would accept any name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import a public name when it is first used. Raises `AttributeError` for an unknown name."""
-        if name not in _MODULE_BY_EXPORT:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
-        value = getattr(importlib.import_module(f".{_MODULE_BY_EXPORT[name]}", __name__), name)
-        globals()[name] = value
-        return value
+    __getattr__, __dir__ = _lazy_exports.attach(__name__, _EXPORTS_BY_MODULE)
