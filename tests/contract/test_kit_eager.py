@@ -76,7 +76,7 @@ def kit() -> Iterator[Kit]:
 
 @run_async
 async def test_a_coroutine_gets_the_result_of_its_task() -> None:
-    """An eager handle behaves as if a worker elsewhere had run the task."""
+    """An eager handle behaves as if a remote worker had run the task."""
     async with use(app) as kit:
         with kit.eager():
             handle = await add.enqueue(1, right=2)

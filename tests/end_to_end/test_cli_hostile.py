@@ -178,7 +178,7 @@ COMMANDS: Final = {
     "task run": ("task", "run", "{text}2", "--dry-run"),
     "task export": ("task", "export", "-q", "{text}"),
     "server list": ("server", "ls"),
-    "server elsewhere": ("server", "elsewhere"),
+    "server remote": ("server", "remote"),
     "server quiet": ("server", "quiet", "{text}"),
     "server stop": ("server", "stop", "no{text}"),
     "delivery list": ("delivery", "ls"),

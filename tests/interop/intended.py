@@ -139,7 +139,7 @@ EACH = ".*"
 QUIET = (
     Intended("H5", "", TASK, "x:attempt", _only_ours, "the token of the attempt"),
     Intended("H6", "", TASK, "x:crashes", _only_ours, "how many workers died with the task"),
-    Intended("H6", "", TASK, "x:extended", _only_ours, "which worker elsewhere is known to live"),
+    Intended("H6", "", TASK, "x:extended", _only_ours, "which remote worker is known to live"),
     Intended("H6", "", TASK, "x:lapses", _only_ours, "how many leases ended without a sign of a worker"),
     Intended("W5", "", TASK, "x:group", _only_ours, "the group that a scheduled task is to join"),
     Intended("H9", "", TASK, "x:unique_ttl", _only_ours, "for how long the lock is to be renewed"),

@@ -60,7 +60,7 @@ ALERTS: Final = (
             "Start a worker that serves the queue: `pyasynq worker MODULE:APP --queues QUEUE=1`.",
             "If workers die, their logs and the page on [poison tasks](../poison-tasks.md) say why.",
             "If a scaler should have started one, see [scaling](../scaling.md).",
-            "For a type of the task service, look at the pages Workers elsewhere and Keys of the dashboard.",
+            "For a type of the task service, look at the pages Remote workers and Keys of the dashboard.",
         ),
         Case(
             {

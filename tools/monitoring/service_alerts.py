@@ -116,7 +116,7 @@ SERVICE_ALERTS: Final = (
             "Workers cannot reach the service any more.",
         ),
         (
-            "Look at the page Workers elsewhere of the dashboard: which worker is gone, and what it had.",
+            "Look at the page Remote workers of the dashboard: which worker is gone, and what it had.",
             "Read the worker's log. Acts that come too late are refused with `lease_lost`.",
             "If workers work longer than their lease, let them extend it: see [leases](../leases.md).",
             "A task that kills its workers is archived in the end: see [poison tasks](../poison-tasks.md).",

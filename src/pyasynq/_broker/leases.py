@@ -74,7 +74,7 @@ class ExpiredTask(NamedTuple):
             starts. An attempt that runs alone in its process is recorded only when another attempt starts
             there.
         lapses: number of leases of this task that have ended without a sign of the worker that had it.
-        extended: token of the last attempt whose worker elsewhere has extended its lease; empty for none.
+        extended: token of the last attempt whose remote worker has extended its lease; empty for none.
     """
 
     id: str
@@ -88,7 +88,7 @@ class ExpiredTask(NamedTuple):
 
     @property
     def was_unanswered(self) -> bool:
-        """Whether the task was leased to a worker elsewhere that has never extended its lease.
+        """Whether the task was leased to a remote worker that has never extended its lease.
 
         The worker may have lost its connection before it had the whole answer, so this does not prove a
         crash.
@@ -151,7 +151,7 @@ def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
 
 
 def confirm_extended(queue: str, task_id: str, token: str) -> Plan[bool]:
-    """Record that a worker elsewhere has extended its attempt's lease; return as `confirm_begin` does.
+    """Record that a remote worker has extended its attempt's lease; return as `confirm_begin` does.
 
     It has a field of its own, because `x:begun` has another meaning: the attempt no longer runs alone.
     """

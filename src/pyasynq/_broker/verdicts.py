@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 LEASED: Final = "/leased"
-"""Suffix of the token of a dequeue call whose tasks are leased to workers elsewhere."""
+"""Suffix of the token of a dequeue call whose tasks are leased to remote workers."""
 
 SAID_SECONDS: Final = 60
 """Seconds for which a verdict given by the holder is kept: enough to repeat a settle whose reply was lost."""
@@ -76,5 +76,5 @@ def make_note(verdict: Verdict | None, now: Instant) -> VerdictNote:
 
 
 def is_leased(token: str) -> bool:
-    """Return whether the attempts with this token are leased to a worker elsewhere (`Consumer.lease`)."""
+    """Return whether the attempts with this token are leased to a remote worker (`Consumer.lease`)."""
     return token.endswith(LEASED)

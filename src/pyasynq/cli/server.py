@@ -63,10 +63,10 @@ async def list_servers_command(session: Session, version: str, engine_version: s
     await session.show(SERVERS, gather)
 
 
-@server_group.command("elsewhere", examples=("pyasynq server elsewhere", "pyasynq server elsewhere --watch"))
+@server_group.command("remote", examples=("pyasynq server remote", "pyasynq server remote --watch"))
 @operator_command
 async def list_lease_workers(session: Session) -> None:
-    """List the workers that lease tasks from the task service, in any language."""
+    """List remote workers: programs in any language that lease tasks from the task service."""
 
     async def gather() -> list[Record]:
         return [describe_lease_worker(worker) for worker in await session.operator.lease_workers()]

@@ -85,7 +85,7 @@ class TaskRecovered(NamedTuple):
 
 
 class LeaseLapsed(NamedTuple):
-    """A task that was leased to a worker elsewhere is pending again: its lease ended, and was never extended.
+    """A task that was leased to a remote worker is pending again: its lease ended, and was never extended.
 
     The worker may have crashed, or have lost its connection before it had the task. `lapses` is how often in
     a row that has happened.

@@ -114,7 +114,7 @@ _NAVIGATION: Final = (
             ("task-types", "Task types", ("task-types",)),
             ("deliveries", "Deliveries", ("deliveries",)),
             ("commands", "Commands", ("commands",)),
-            ("workers", "Workers elsewhere", ("workers",)),
+            ("workers", "Remote workers", ("workers",)),
             ("doors", "Doors", ("doors",)),
             ("keys", "API keys", ("keys",)),
         ),

@@ -349,7 +349,7 @@ async def test_a_callback_needs_its_token_alone_where_keys_are_asked_for(redis_u
 
 @run_async
 async def test_tasks_of_a_hosted_type_are_not_leased(redis_url: str) -> None:
-    """Two would run it: a worker elsewhere and the service."""
+    """Two would run it: a remote worker and the service."""
     async with hosting() as host, delivering(redis_url, host) as visitor:
         answer = await visitor.ask("POST", "/v1/leases", {"queues": ["deliver"], "wait": 0})
         assert (404, "queue_not_found") == (answer.status_code, answer.json()["code"])

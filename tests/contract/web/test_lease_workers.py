@@ -1,4 +1,4 @@
-"""The page of workers elsewhere, and what the pages of task types say of them."""
+"""The page of remote workers, and what the pages of task types say of them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ async def test_the_page_lists_workers_with_what_they_hold(redis_url: str) -> Non
     """A worker may have no name; a filter finds queues, hosts and keys."""
     async with visiting(redis_url) as visitor:
         page = await visitor.get("workers")
-        assert "Workers elsewhere" == heading_of(page)
-        assert "3 workers elsewhere, with 1 task; 1 away" in page.text
+        assert "Remote workers" == heading_of(page)
+        assert "3 remote workers, with 1 task; 1 away" in page.text
         for text in ("packing station", "no name", "php 8.3 2.4.0", "warehouse-3:71", "shipping-labels"):
             assert text in page.text
         for word in ("At work", "Waits for tasks", "Away"):

@@ -42,7 +42,7 @@ PAGES = {
     "task-types/payments": "payments",
     "task-types/payments/edit": "Edit payments",
     "new-task-type": "New task type",
-    "workers": "Workers elsewhere",
+    "workers": "Remote workers",
     "deliveries": "Deliveries",
     "commands": "Commands",
     "doors": "Doors",

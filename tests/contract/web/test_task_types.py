@@ -523,7 +523,7 @@ async def test_the_params_of_a_command_are_fields_where_the_service_runs(
 
 @run_async
 async def test_a_type_without_known_fields_takes_json_and_says_so(redis_url: str, admin: Operator) -> None:
-    """Requests to a fixed URL, lists, and types that workers elsewhere lease."""
+    """Requests to a fixed URL, lists, and types that remote workers lease."""
     admin.set_type_configuration("legacy", {"name": "legacy", "kind": "list"})
     async with visiting(redis_url) as visitor:
         for name, hint in (

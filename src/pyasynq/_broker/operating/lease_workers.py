@@ -1,4 +1,4 @@
-"""Leases that workers elsewhere, which lease tasks from the task service, have reported."""
+"""Leases that remote workers, which lease tasks from the task service, have reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of workers elsewhere: programs in any language that lease tasks from the task service."""
+"""The page of remote workers: programs in any language that lease tasks from the task service."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LeaseWorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWorkersView:
-    """View model of the page of lease workers (workers elsewhere)."""
+    """View model of the page of remote workers."""
 
     total: int
     summary: str
@@ -77,9 +77,7 @@ async def lease_workers_page(ask: PageRequest) -> Page:
         filter=text,
         pages=paginate(ask, found, f"{counted(len(found), 'worker')} that asked within 10 minutes"),
     )
-    return Page(
-        "lease_workers.html", f"({len(rows):,}) Workers elsewhere", WORKERS_SECTION, view, is_live=True
-    )
+    return Page("lease_workers.html", f"({len(rows):,}) Remote workers", WORKERS_SECTION, view, is_live=True)
 
 
 async def read_lease_workers(ask: PageRequest) -> Sequence[LeaseWorker]:
@@ -115,6 +113,6 @@ def _row(ask: PageRequest, worker: LeaseWorker) -> LeaseWorkerRow:
 
 def _summarize(workers: Sequence[LeaseWorker]) -> str:
     tasks = sum(one.at_work for one in workers)
-    words = f"{counted(len(workers), 'worker')} elsewhere, with {counted(tasks, 'task')}"
+    words = f"{counted(len(workers), 'remote worker')}, with {counted(tasks, 'task')}"
     away = sum(one.state == "away" for one in workers)
     return words + (f"; {away:,} away" if away else "")

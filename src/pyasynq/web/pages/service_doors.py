@@ -51,7 +51,7 @@ class DoorRow:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRow:
-    """View model of a function, which is a task type that workers elsewhere run."""
+    """View model of a function, which is a task type that remote workers run."""
 
     key: str
     name: str

@@ -75,7 +75,7 @@ class TaskTypeView:
     """Time of each earlier version, and address of the form with its fields; empty for users who may not
     edit."""
     workers: tuple[TypeWorker, ...]
-    elsewhere: tuple[LeaseWorkerRow, ...]
+    remote_workers: tuple[LeaseWorkerRow, ...]
     """Workers that lease tasks of the type from the task service."""
     worker_command: str
     figures: tuple[tuple[str, str, str], ...]
@@ -105,8 +105,8 @@ async def task_type_page(ask: PageRequest) -> Page:
     stored = _redact(ask, stored)
     info = next((one for one in await read_queues(ask) if one.queue == name), None)
     servers = [one for one in await read_servers(ask) if name in one.queues]
-    elsewhere = [one for one in await read_lease_workers(ask) if name in one.queues]
-    present = sum(one.state != "away" for one in elsewhere)
+    remote_workers = [one for one in await read_lease_workers(ask) if name in one.queues]
+    present = sum(one.state != "away" for one in remote_workers)
     may_edit = ask.may("set_type_configuration", name)
     locked = explain_lock(stored)
     view = TaskTypeView(
@@ -136,7 +136,7 @@ async def task_type_page(ask: PageRequest) -> Page:
             )
             for one in servers
         ),
-        elsewhere=build_lease_worker_rows(ask, elsewhere),
+        remote_workers=build_lease_worker_rows(ask, remote_workers),
         worker_command=f"pyasynq worker MODULE:APP --queues {shlex.quote(visible(name))}",
         figures=_figures(ask, name, info),
         queue_href=ask.links.to("queues", name) if info is not None else "",

@@ -47,7 +47,7 @@ class TaskTypeRow:
     fail: float | None
     """Share of today's attempts that failed."""
     workers: int
-    """Number of live servers, and of workers elsewhere, that take tasks of the type."""
+    """Number of live servers, and of remote workers, that take tasks of the type."""
 
     @property
     def is_unserved(self) -> bool:
@@ -144,8 +144,8 @@ def forget_configurations(ask: PageRequest) -> None:
 async def count_workers(ask: PageRequest) -> Counter[str]:
     """Return the number of live servers and lease workers of each queue."""
     counts = Counter(queue for server in await read_servers(ask) for queue in server.queues)
-    elsewhere = [one for one in await read_lease_workers(ask) if one.state != "away"]
-    counts.update(queue for one in elsewhere for queue in one.queues)
+    remote_workers = [one for one in await read_lease_workers(ask) if one.state != "away"]
+    counts.update(queue for one in remote_workers for queue in one.queues)
     return counts
 
 
