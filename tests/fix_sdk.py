@@ -1,4 +1,4 @@
-"""The two roads of the SDK on the real Redis of a test: Redis itself, and the task service over HTTP."""
+"""The two transports of the SDK on the real Redis of a test: Redis itself, and the task service over HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from pyasynq.gateway.api import TaskService
 from pyasynq.gateway.configurations import parse_service_file
 from pyasynq.operations import Operator, User
-from pyasynq.sdk.redis_road import RedisRoad, RedisWork
+from pyasynq.sdk.redis_transport import RedisTransport, RedisWork
 from pyasynq.web.auth.secret import SigningSecret
 from tests.fix_leases import until
 from tests.ports import free_port
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyasynq.sdk import RunningWorker
 
 ADMIN = User.with_role("admin", "admin")
-ROADS = ("redis", "service")
+TRANSPORTS = ("redis", "service")
 
 
 class LoopServer(uvicorn.Server):
@@ -39,8 +39,8 @@ class LoopServer(uvicorn.Server):
 
 
 @dataclass
-class Road:
-    """A road: the arguments of `start_worker` and `SdkClient`, and the instance behind it."""
+class Transport:
+    """A transport: the arguments of `start_worker` and `SdkClient`, and the instance behind it."""
 
     arguments: dict[str, Any]
     service: TaskService | None = None
@@ -49,12 +49,12 @@ class Road:
         """Let service and worker read the task types now; both do so by themselves within seconds."""
         if self.service is not None:
             await self.service._follower.refresh()
-        road, work = worker._road, worker._work
-        if isinstance(road, RedisRoad) and isinstance(work, RedisWork):
-            await road.follower.refresh()
+        transport, work = worker._transport, worker._work
+        if isinstance(transport, RedisTransport) and isinstance(work, RedisWork):
+            await transport.follower.refresh()
             await work._follow()
         else:
-            await work._look()  # type: ignore[union-attr]
+            await work._update_served()  # type: ignore[union-attr]
 
 
 async def configure(redis_url: str, **types: dict[str, Any]) -> None:
@@ -65,14 +65,14 @@ async def configure(redis_url: str, **types: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def over(road: str, redis_url: str, **types: dict[str, Any]) -> AsyncIterator[Road]:
-    """Store task types, and yield a road to them."""
+async def over(transport: str, redis_url: str, **types: dict[str, Any]) -> AsyncIterator[Transport]:
+    """Store task types, and yield a transport to them."""
     await configure(redis_url, **types)
-    if road == "redis":
-        yield Road({"redis": redis_url})
+    if transport == "redis":
+        yield Transport({"redis": redis_url})
         return
     async with serving_http(redis_url) as (service, address):
-        yield Road({"service": address}, service)
+        yield Transport({"service": address}, service)
 
 
 class Meddler:

@@ -169,7 +169,7 @@ class Server:
         try:
             self._engine = await self._start_engine(router)
             if self.state is ServerState.ACTIVE:
-                self._tell_state()
+                self._emit_state()
         except BaseException:
             self._set_state(ServerState.CLOSED)
             if self._engine is not None:
@@ -447,9 +447,9 @@ class Server:
     def _set_state(self, state: ServerState) -> None:
         if self._state is not state:
             self._state = state
-            self._tell_state()
+            self._emit_state()
 
-    def _tell_state(self) -> None:
+    def _emit_state(self) -> None:
         self.events.emit(ServerStateChanged(self.id or "", self._state.value))
 
     async def __aenter__(self) -> Self:

@@ -19,7 +19,7 @@ _OF_THE_MACHINE: Final = frozenset({FindingKind.SLOW_SCRIPT, FindingKind.CLOCK_S
 """They say something about the machine or the faults, and nothing about the data."""
 
 
-async def look(url: str, client: RedisClient, queues: Sequence[str]) -> FinalState:
+async def read_final_state(url: str, client: RedisClient, queues: Sequence[str]) -> FinalState:
     """Read all tasks, and let the invariants and the doctor say what they have to say."""
     states, complaints = _states(client, queues), violations(client)
     async with Doctor(url, pause=_PAUSE_SECONDS, unowned_locks=True) as doctor:

@@ -76,8 +76,8 @@ class Producers:
 
     async def run(self) -> None:
         """Enqueue all tasks."""
-        roads = (self._produce_over_http, self._produce_by_gearman)
-        await asyncio.gather(*(roads[number % 2]() for number in range(self._plan.producers)))
+        transports = (self._produce_over_http, self._produce_by_gearman)
+        await asyncio.gather(*(transports[number % 2]() for number in range(self._plan.producers)))
 
     async def _produce_over_http(self) -> None:
         async for name in self._draw_names():

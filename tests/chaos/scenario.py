@@ -17,7 +17,7 @@ from pyasynq.client import Client
 from pyasynq.inspector import Inspector
 from tests.chaos.bed import one_redis
 from tests.chaos.checker import Verdict, check
-from tests.chaos.final import look
+from tests.chaos.final import read_final_state
 from tests.chaos.fleet import Fleet
 from tests.chaos.load import Producer, mixed_task
 from tests.chaos.records import Recorder, read_history
@@ -173,7 +173,7 @@ class _ScenarioRun:
         with self._scenario.bed(data) as bed:
             problems = await self._work(bed)
             with bed.client() as client:
-                return problems, await look(bed.url, client, queue_names(self._scenario.queues))
+                return problems, await read_final_state(bed.url, client, queue_names(self._scenario.queues))
 
     async def _work(self, bed: Bed) -> list[str]:
         """Start workers, load, inject, wait until everything is done, and stop the workers."""

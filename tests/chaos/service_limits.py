@@ -1,4 +1,4 @@
-"""Workers by all roads on one task type, under kills and live changes: its limit holds.
+"""Workers by all transports on one task type, under kills and live changes: its limit holds.
 
     PYTHONPATH=src:. python -m tests.chaos.service_limits [--ordered] [--tasks 20000] [--seed 1]
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tests.invariants import RedisClient
 
-ROADS: Final = ("app", "redis", "http", "leases")
+TRANSPORTS: Final = ("app", "redis", "http", "leases")
 LIMITS: Final = (3, 6, 2, 4)
 ORDERED: Final = {"ordered": True}
 PATIENCE_SECONDS: Final = 1_800.0
@@ -119,7 +119,9 @@ def run(url: str, folder: Path, tasks: int, numbers: random.Random, limit: Mappi
         client.eval(NOTE, 1, JOURNAL, "limit", "-", "1" if limit == ORDERED else str(LIMITS[0]))
         asyncio.run(enqueue(url, tasks))
         workers = [
-            stack.enter_context(_start_worker(road, url, port, folder)) for road in ROADS for port in ports
+            stack.enter_context(_start_worker(transport, url, port, folder))
+            for transport in TRANSPORTS
+            for port in ports
         ]
         deadline = time.monotonic() + PATIENCE_SECONDS
         turn = 0
@@ -143,8 +145,8 @@ def _start_service(url: str, folder: Path, port: int, limit: Mapping[str, int]) 
     return make_instance({"service": service, "tasks": {QUEUE: task_type}}, folder)
 
 
-def _start_worker(road: str, url: str, port: int, folder: Path) -> Fleet:
-    arguments = [road, url, f"http://127.0.0.1:{port}"]
+def _start_worker(transport: str, url: str, port: int, folder: Path) -> Fleet:
+    arguments = [transport, url, f"http://127.0.0.1:{port}"]
     return Fleet(1, arguments, {}, folder / "log", program="tests.chaos.service_worker")
 
 
@@ -195,7 +197,7 @@ def main() -> int:
     kills = sum(note.what == "kill" for note in journal)
     changes = sum(note.what == "limit" for note in journal)
     print(
-        f"{ran:,} tasks ran by {len(ROADS)} roads in {time.monotonic() - begun:.0f} s, "
+        f"{ran:,} tasks ran by {len(TRANSPORTS)} transports in {time.monotonic() - begun:.0f} s, "
         f"{ends - ran} of them again; {kills} kills, {changes} changes of max_run"
     )
     for fault in faults[:20]:

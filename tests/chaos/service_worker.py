@@ -1,4 +1,4 @@
-"""One worker of the task service, by one of the roads that there are; it writes down what it runs.
+"""One worker of the task service, by one of the transports that there are; it writes down what it runs.
 
 python -m tests.chaos.service_worker app|redis|http|leases REDIS_URL SERVICE_URL
 """
@@ -54,13 +54,13 @@ async def run_server(journal: Journal, url: str, stop: asyncio.Event) -> None:
         await stop.wait()
 
 
-async def run_sdk(journal: Journal, stop: asyncio.Event, **road: Any) -> None:
+async def run_sdk(journal: Journal, stop: asyncio.Event, **transport: Any) -> None:
     """Run a worker of the SDK."""
 
     async def handle(running: Any, task: Any) -> None:
         await journal.run(running.task_id, task.payload)
 
-    async with await start_worker({QUEUE: handle}, concurrency=_CONCURRENCY, **road):
+    async with await start_worker({QUEUE: handle}, concurrency=_CONCURRENCY, **transport):
         await stop.wait()
 
 
@@ -93,13 +93,13 @@ async def _settle(session: aiohttp.ClientSession, token: str) -> None:
         await asyncio.sleep(0.2)
 
 
-async def main(road: str, url: str, service: str) -> None:
+async def main(transport: str, url: str, service: str) -> None:
     """Work until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with redis.asyncio.Redis.from_url(url, single_connection_client=True) as client:
         journal = Journal(client)
-        match road:
+        match transport:
             case "app":
                 await run_server(journal, url, stop)
             case "redis":
@@ -109,7 +109,7 @@ async def main(road: str, url: str, service: str) -> None:
             case "leases":
                 await run_leases(journal, service, stop)
             case _:
-                raise SystemExit(f"there is no road {road!r}")
+                raise SystemExit(f"there is no transport {transport!r}")
 
 
 if __name__ == "__main__":

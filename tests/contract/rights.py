@@ -72,7 +72,7 @@ from pyasynq._broker.slow_scripts import list_slow_scripts
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._broker.task_events import FIRST_MARK, encode_event, publish_events, read_events
 from pyasynq._broker.task_types import read_types
-from pyasynq._broker.waits.endings import look
+from pyasynq._broker.waits.endings import check_task
 from pyasynq._clock import SYSTEM_CLOCK
 from pyasynq._redis.facts import check_health, read_redis_facts
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall, ask
@@ -219,8 +219,8 @@ def waiter_work() -> list[Plan[Any]]:
     """Look at tasks that end and that do not, as waits do, and ask to be told of changes."""
     arm = CommandCall(("EXISTS", "asynq:{default}:t:a"), "asynq:{default}:t:a", Replay.SAFE)
     return [
-        look("default", "over", briefly=False, clock=SYSTEM_CLOCK),
-        look("default", "a", briefly=True, clock=SYSTEM_CLOCK),
+        check_task("default", "over", briefly=False, clock=SYSTEM_CLOCK),
+        check_task("default", "a", briefly=True, clock=SYSTEM_CLOCK),
         ask(arm),
     ]
 

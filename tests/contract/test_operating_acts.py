@@ -13,7 +13,7 @@ from pyasynq._broker.operating.acts import (
     archive_step,
     delete_step,
     forget_steps,
-    read_ways_back,
+    read_restorable,
     reschedule_step,
     run_step,
     set_aside_step,
@@ -54,7 +54,7 @@ def undo(*ids: str, number: int = 1) -> Plan[Stepped]:
 
 def way_ids(perform: Perform) -> list[str]:
     """Return the ids of the tasks that can be put back, the last deleted first."""
-    return [task_id for _, task_id in perform(read_ways_back(OP, "default"))]
+    return [task_id for _, task_id in perform(read_restorable(OP, "default"))]
 
 
 def fill(tasks: Tasks) -> None:
@@ -293,4 +293,4 @@ def test_steps_do_what_the_inspector_does(perform: Perform, tasks: Tasks) -> Non
     assert ["p3", "p4", "p5", "r"] == tasks.ids("pending")
     assert {"p1", "y", "z"} == set(tasks.ids("archived"))
     assert {"s": NOW.seconds + 9} == tasks.scores("scheduled")
-    assert [] == perform(read_ways_back(OP, "default"))
+    assert [] == perform(read_restorable(OP, "default"))

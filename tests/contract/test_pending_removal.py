@@ -13,7 +13,7 @@ from pyasynq._broker.operating.acts import (
     ActStep,
     archive_step,
     delete_step,
-    read_ways_back,
+    read_restorable,
     set_aside_step,
     undo_step,
 )
@@ -155,7 +155,7 @@ def test_many_tasks_are_looked_for_everywhere_if_that_is_asked_for(perform: Perf
     fill(tasks, [one for deep in DEEP[:5] for one in (deep, *neighbours_of(deep))])
     assert 5 == perform(set_aside_step(ActStep("op", 1), "default", DEEP[:5], "", hints=WALK)).done
     assert without(*DEEP[:5]) == tasks.ids("pending")
-    ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
+    ways = [task_id for _, task_id in perform(read_restorable("op", "default"))]
     assert 5 == perform(undo_step(ActStep("undo", 1), "default", ways, "op")).done
     assert TASKS == tasks.ids("pending")
 
@@ -262,7 +262,7 @@ def test_what_was_removed_goes_back_to_its_places(tasks: Tasks, redis_client: Re
         )
         places.remove(ids)
     assert without(*deep) == tasks.ids("pending")
-    ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
+    ways = [task_id for _, task_id in perform(read_restorable("op", "default"))]
     assert len(ways) == perform(undo_step(ActStep("undo", 1), "default", ways, "op")).done
     assert TASKS == tasks.ids("pending")
 
@@ -281,7 +281,7 @@ def test_tasks_go_back_to_the_front_of_a_long_list(
         redis_client.rpop(tasks.keys.pending)
         redis_client.delete(tasks.keys.task(TASKS[0]))
         expected = TASKS[1:]
-    ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
+    ways = [task_id for _, task_id in perform(read_restorable("op", "default"))]
     assert 8 == perform(undo_step(ActStep("undo", 1), "default", ways, "op")).done
     assert expected == tasks.ids("pending")
 
@@ -302,7 +302,7 @@ def test_an_undo_ends_its_call_before_the_walks_are_long(
     perform = BlockingPerformer(redis_client)
     assert 2 == perform(set_aside_step(ActStep("op", 1), "default", ids[:2], "")).done
     assert 2 == perform(set_aside_step(ActStep("op", 2), "default", ids[2:], "")).done
-    ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
+    ways = [task_id for _, task_id in perform(read_restorable("op", "default"))]
     first = perform(undo_step(ActStep("undo", 1), "default", ways, "op"))
     assert (2, 2) == (first.done, first.left)
     last = perform(undo_step(ActStep("undo", 2), "default", ways[2:], "op"))
@@ -329,7 +329,7 @@ def test_an_undo_counts_only_the_ids_that_redis_walks_past(
     surround(tasks, older=older, newer=newer)
     perform = BlockingPerformer(redis_client)
     assert 2 == perform(set_aside_step(ActStep("op", 1), "default", ["b", "c"], "")).done
-    ways = [task_id for _, task_id in perform(read_ways_back("op", "default"))]
+    ways = [task_id for _, task_id in perform(read_restorable("op", "default"))]
     undone = perform(undo_step(ActStep("undo", 1), "default", ways, "op"))
     assert (2, 0) == (undone.done, undone.left)
     assert ["a", "b", "c"] == [one for one in tasks.ids("pending") if len(one) == 1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import App, ServerConfig
-from pyasynq._broker.inspecting.servers import look_at_request, request_of_server
+from pyasynq._broker.inspecting.servers import refresh_request, request_of_server
 from pyasynq._broker.server_requests import ask_server, read_request
 from pyasynq._broker.servers import write_server_state
 from pyasynq._engine.logs import version_text
@@ -149,13 +149,13 @@ def test_a_request_is_looked_at_again(perform: Perform, redis_client: RedisClien
     """Open, acknowledged, refused, or over because the server has gone."""
     perform(write_server_state(server(engine="pyasynq"), [], now=NOW))
     result = perform(request_of_server("abc", QUIET, now=NOW))
-    assert RequestStatus.REQUESTED is perform(look_at_request(result, now=NOW)).status
+    assert RequestStatus.REQUESTED is perform(refresh_request(result, now=NOW)).status
     for obeyed, status in ((True, RequestStatus.OBEYED), (False, RequestStatus.REFUSED)):
         engine = encode_engine("pyasynq", {}, answer=ServerAnswer(QUIET, result.number, obeyed))
         perform(write_server_state(server(engine=engine), [], now=NOW))
-        assert status is perform(look_at_request(result, now=NOW)).status
+        assert status is perform(refresh_request(result, now=NOW)).status
     redis_client.delete(SERVERS_KEY)
-    assert RequestStatus.ENDED is perform(look_at_request(result, now=NOW)).status
+    assert RequestStatus.ENDED is perform(refresh_request(result, now=NOW)).status
 
 
 @run_async

@@ -483,7 +483,7 @@ def test_what_vanished_was_deleted_only_if_it_cannot_have_been_completed_and_exp
 def test_the_first_changes_are_looked_at_at_once_and_more_of_them_together() -> None:
     """Twenty times a second, counted from the last look."""
     task = watched_task.WatchedTask("default", "a", "k")
-    task.looked = 100.0
+    task.checked = 100.0
     assert [100.01] * 10 == [task.note_change(100.01) for _ in range(10)]
     assert pytest.approx(100.05) == task.note_change(100.01)
     assert 101.0 == task.note_change(101.0)

@@ -17,7 +17,7 @@ from pyasynq.context import context
 from pyasynq.events import TaskSettled
 from pyasynq.server import Server
 from tests.chaos.checker import Verdict, check
-from tests.chaos.final import look
+from tests.chaos.final import read_final_state
 from tests.chaos.load import Producer, make_task
 from tests.chaos.records import Recorder, What, read_history
 from tests.chaos.settings import QUEUE
@@ -62,7 +62,7 @@ class SmallRun:
         await self._serve()
         self._recorder.close()
         with redis.Redis.from_url(self.url) as client:
-            return check(read_history(self._folder), await look(self.url, client, [QUEUE]))
+            return check(read_history(self._folder), await read_final_state(self.url, client, [QUEUE]))
 
     async def _serve(self) -> None:
         """Run what there is."""

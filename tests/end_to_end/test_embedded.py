@@ -111,7 +111,7 @@ def is_running(pid: int) -> bool:
 
 def await_end(pid: int) -> bool:
     """Wait until a process has ended; False if it has not within the patience of these tests."""
-    return any(not is_running(pid) for _ in folders.rests(PATIENCE))
+    return any(not is_running(pid) for _ in folders.poll_pauses(PATIENCE))
 
 
 def call(url: str, *command: str) -> Any:
@@ -258,7 +258,8 @@ def test_killing_every_user_leaves_no_process_and_no_socket(data: Path, where: s
         for server in servers:
             assert await_end(server["pid"])
             assert any(
-                not Path(server["url"].removeprefix("unix://")).exists() for _ in folders.rests(PATIENCE)
+                not Path(server["url"].removeprefix("unix://")).exists()
+                for _ in folders.poll_pauses(PATIENCE)
             )
 
 
@@ -348,7 +349,7 @@ def test_a_server_without_a_guardian_is_ended_before_another_one_starts(data: Pa
             [binary.path, "--port", "0", "--unixsocket", socket_file, "--appendonly", "yes", "--dir", data],
             stdout=log,
         )
-    assert any(Path(socket_file).exists() for _ in folders.rests(PATIENCE))
+    assert any(Path(socket_file).exists() for _ in folders.poll_pauses(PATIENCE))
     assert state["socket"] == socket_file
     with EmbeddedServer(data) as server:
         assert 0 == orphan.wait(PATIENCE)
@@ -575,7 +576,7 @@ def test_killing_who_starts_a_server_ends_it_before_it_is_ready(
     monkeypatch.setenv("PYASYNQ_EMBEDDED_BINARY", str(silent_program))
     pid_file = silent_program.parent / "pid"
     with using(data) as [user]:
-        assert any(pid_file.exists() for _ in folders.rests(PATIENCE))
+        assert any(pid_file.exists() for _ in folders.poll_pauses(PATIENCE))
         user.kill()
     assert await_end(int(pid_file.read_text()))
 

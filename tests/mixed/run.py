@@ -29,7 +29,7 @@ from pyasynq.embedded import EmbeddedServer
 from pyasynq.errors import QueueNotFoundError
 from pyasynq.inspector import Inspector
 from tests.chaos.checker import check
-from tests.chaos.final import look
+from tests.chaos.final import read_final_state
 from tests.chaos.fleet import Fleet
 from tests.chaos.records import Fault, Recorder, What, read_history
 from tests.mixed.base import MissingCommitError, install_base
@@ -198,7 +198,7 @@ def run(base: Path, seconds: float, seed: int) -> Report:
     ):
         folder = Path(name)
         problems = asyncio.run(MixedRun(server.url, base, folder, seed).perform(seconds))
-        final = asyncio.run(look(server.url, client, QUEUES))
+        final = asyncio.run(read_final_state(server.url, client, QUEUES))
         history = read_history(folder)
         # Ticks are enqueued by the schedulers, which write nothing down.
         history.enqueues |= {task_id: What.INTENDED for task_id in history.runs if ":" in task_id}

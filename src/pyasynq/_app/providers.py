@@ -56,7 +56,7 @@ def _check(dependency: Dependency, path: tuple[Callable[..., Any], ...]) -> None
     name = describe_function(dependency.provider)
     if dependency.provider in path:
         raise ConfigurationError(f"the provider {name} depends on itself")
-    provider = _look_at(dependency.provider)
+    provider = _inspect(dependency.provider)
     for one in provider.needs.values():
         if dependency.per == "worker" and one.per != "worker":
             raise ConfigurationError(
@@ -71,7 +71,7 @@ def _check(dependency: Dependency, path: tuple[Callable[..., Any], ...]) -> None
         )
 
 
-def _look_at(function: Callable[..., Any]) -> _Provider:
+def _inspect(function: Callable[..., Any]) -> _Provider:
     """Inspect the parameters of a provider function."""
     try:
         parameters = inspect.signature(function).parameters
@@ -128,8 +128,8 @@ class Providers:
         """Return whether one of these dependencies, or what it needs itself, is made by this function."""
         return any(
             function in (one.provider, self.overrides.get(one.provider))
-            or self.is_needed(function, _look_at(one.provider).needs.values())
-            or self.is_needed(function, _look_at(self.overrides.get(one.provider, _nothing)).needs.values())
+            or self.is_needed(function, _inspect(one.provider).needs.values())
+            or self.is_needed(function, _inspect(self.overrides.get(one.provider, _nothing)).needs.values())
             for one in wanted
         )
 
@@ -228,5 +228,5 @@ class Providers:
     def _read(self, function: Callable[..., Any]) -> _Provider:
         provider = self._looked_at.get(function)
         if provider is None:
-            provider = self._looked_at[function] = _look_at(function)
+            provider = self._looked_at[function] = _inspect(function)
         return provider

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 _log = logging.getLogger("pyasynq")
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 
 class Stoppable(Protocol):
@@ -55,11 +55,11 @@ class SignalWatch:
     def __enter__(self) -> Self:
         """Install the handlers. Called in a running event loop."""
         if self._enabled:
-            self._take(signal.SIGTERM, self._terminate)
-            self._take(signal.SIGINT, self._interrupt)
+            self._install(signal.SIGTERM, self._terminate)
+            self._install(signal.SIGINT, self._interrupt)
             if hasattr(signal, "SIGTSTP"):
-                self._take(signal.SIGTSTP, self._stop)
-            self._look_again()
+                self._install(signal.SIGTSTP, self._stop)
+            self._schedule_check()
         return self
 
     def __exit__(
@@ -77,14 +77,14 @@ class SignalWatch:
             signal.signal(number, before if before is not None else signal.SIG_DFL)
         self._before.clear()
 
-    def _take(self, number: int, handler: Callable[[int, FrameType | None], None]) -> None:
+    def _install(self, number: int, handler: Callable[[int, FrameType | None], None]) -> None:
         self._ours[number] = handler
         self._before[number] = signal.signal(number, handler)
 
-    def _look_again(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+    def _schedule_check(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Install our handlers again where other code has replaced them."""
         for number, ours in self._ours.items():
             current = signal.getsignal(number)
@@ -102,7 +102,7 @@ class SignalWatch:
                 _name(current),
                 after,
             )
-        self._look_again()
+        self._schedule_check()
 
     def _call_other(self, number: int, frame: FrameType | None) -> None:
         other = self._others.get(number)

@@ -51,7 +51,7 @@ class DataFolder:
         return self.path / "server.log"
 
 
-def rests(seconds: float) -> Iterator[None]:
+def poll_pauses(seconds: float) -> Iterator[None]:
     """Pace a polling loop: yield at once, then after growing sleeps of 2 to 50 ms, for *seconds* at most."""
     deadline = time.monotonic() + seconds
     rest = 0.002
@@ -93,7 +93,7 @@ def is_same_file(descriptor: int, path: Path) -> bool:
 
 def enter(folder: DataFolder, seconds: float) -> int:
     """Become a user of the folder: create or check it, and take the shared lock of its marker file."""
-    for _ in rests(seconds):
+    for _ in poll_pauses(seconds):
         try:
             descriptor = _open_marker(folder)
         except FileNotFoundError:
@@ -128,7 +128,7 @@ def leave(folder: DataFolder, descriptor: int, seconds: float) -> bool:
         return True
     os.close(descriptor)
     try:
-        return any(try_lock(state, fcntl.LOCK_SH) or _others_are_left(probe) for _ in rests(seconds))
+        return any(try_lock(state, fcntl.LOCK_SH) or _others_are_left(probe) for _ in poll_pauses(seconds))
     finally:
         os.close(probe)
         os.close(state)

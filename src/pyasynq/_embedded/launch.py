@@ -17,7 +17,7 @@ from pyasynq._embedded import guardian
 from pyasynq._embedded.address import socket_path, unix_url
 from pyasynq._embedded.binary import BINARY_VARIABLE, ServerBinary, find_server_binary
 from pyasynq._embedded.errors import DataFolderError, EmbeddedServerError, ServerStartError
-from pyasynq._embedded.folder import is_locked, read_state, rests
+from pyasynq._embedded.folder import is_locked, poll_pauses, read_state
 
 if TYPE_CHECKING:
     from pyasynq._embedded.folder import DataFolder
@@ -60,7 +60,7 @@ def join_or_start(folder: DataFolder, options: StartOptions) -> RunningServer:
         DataFolderError: another process holds the folder and cannot be reached.
         EmbeddedServerError: the running server listens on another port than the requested one.
     """
-    for _ in rests(options.seconds):
+    for _ in poll_pauses(options.seconds):
         if not is_locked(folder.state):
             started = _start(folder, options)
             if started is not None:

@@ -99,7 +99,7 @@ class Engine(EngineCore):
     def _receivers(self) -> tuple[Service, ...]:
         self._deadlines.on_stuck = self._give_up
         self._slots.on_end = self._processor.wake
-        self._runner.on_unknown = self._intake.give_way
+        self._runner.on_unknown = self._intake.give_head_start
         self._processor.on_idle = self._finish
         self._heartbeater.on_request = self.on_request
         types = describe_routes(self._router)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class LoopWatch:
     """Compares the time of the last deadline sweep, which runs on the loop, with the present.
 
-    Created in the loop's thread. `look` is called from another thread, and emits its event there, because the
+    Created in the loop's thread. Another thread calls `check`, which emits its event there, because the
     loop cannot while it is blocked.
     """
 
@@ -56,7 +56,7 @@ class LoopWatch:
         """Return `blocked_seconds`, for the server's record."""
         return self.blocked_seconds
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Return whether the loop is blocked; emit an event when the block begins, then every ten seconds."""
         seconds = self.blocked_seconds
         if seconds < self._settings.loop_blocked_after:

@@ -56,7 +56,7 @@ class EngineSettings:
     """Seconds for which a task without a handler here is left to other servers."""
     unknown_memory: float = 60.0
     """Seconds for which an idle server lets others go first at a queue with a task that it cannot handle."""
-    unknown_courtesy: float = 2.0
+    unknown_head_start: float = 2.0
     """Seconds that such a server waits before it asks: longer than an idle Go server's poll, 1.5 s."""
     forward_gap: float = 0.25
     """Seconds within which changes of delayed tasks are handled in one round of the forwarder."""

@@ -127,7 +127,7 @@ class RedisEndpoint:
         deadline = time.monotonic() + seconds
         refusal: OpenAnswer = None
         nodes = get_cluster_map(self._target)
-        for node in chain.from_iterable(nodes.looks(time.monotonic())):
+        for node in chain.from_iterable(nodes.query_groups(time.monotonic())):
             # A silent node must not use up the time of the others.
             refusal = await connection.open(self._target.node(node), (deadline - time.monotonic()) / 2)
             if refusal is None:

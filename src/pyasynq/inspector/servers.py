@@ -86,7 +86,7 @@ class ServerInspector(InspectorBase):
         result = await self._run(servers.request_of_server(server_id, action, now=now))
         while servers.is_request_open(result) and time.monotonic() < until:
             await sleep_async(_LOOK_SECONDS)
-            result = await self._run(servers.look_at_request(result, now=self._clock.redis_now()))
+            result = await self._run(servers.refresh_request(result, now=self._clock.redis_now()))
         return result
 
     async def task_types(self) -> list[TaskTypeInfo]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from .endings import name_endings
-from .roads import make_road
+from .transports import make_transport
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,7 +39,7 @@ class SdkClient:
         tell_endings: bool = False,
     ) -> None:
         self._finished_name = name_endings(team) if tell_endings else ""
-        self._road = make_road(redis=redis, service=service, key=key, team=team)
+        self._transport = make_transport(redis=redis, service=service, key=key, team=team)
 
     async def enqueue(self, request: TaskReq) -> RequestedTask:
         """Enqueue a task.
@@ -48,11 +48,11 @@ class SdkClient:
             InvalidOptionError: for an unknown task name, and for params that do not fit its schema.
             PyasynqError: as `Client.enqueue` does.
         """
-        return await self._road.enqueue(request, self._finished_name)
+        return await self._transport.enqueue(request, self._finished_name)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._road.close()
+        await self._transport.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -25,7 +25,7 @@ from .service_connection import ANSWER_SECONDS, Pauses
 
 if TYPE_CHECKING:
     from .handlers import HandlerTable
-    from .http_road import HttpRoad
+    from .http_transport import HttpTransport
     from .service_connection import ServiceAnswer
     from .worker_settings import WorkerSettings
 
@@ -34,7 +34,7 @@ _log = logging.getLogger("pyasynq.sdk")
 _POLL_SECONDS: Final = 20.0
 _MOST_TASKS: Final = 100
 """Maximum number of tasks of one answer, and of queues of one request: limits of the service."""
-_LOOK_SECONDS: Final = 5.0
+_FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the task types."""
 _CANCEL_SECONDS: Final = 5.0
 """Seconds that cancelled attempts have to end and to be released."""
@@ -50,17 +50,17 @@ class HttpWork:
     """Leases the tasks whose names are in the table and configured, and runs them. Belongs to one event loop.
 
     Args:
-        road: HTTP transport of the program.
+        transport: HTTP transport of the program.
         table: the handlers.
         settings: settings of the worker.
     """
 
-    def __init__(self, road: HttpRoad, table: HandlerTable, settings: WorkerSettings) -> None:
-        self._road = road
+    def __init__(self, transport: HttpTransport, table: HandlerTable, settings: WorkerSettings) -> None:
+        self._transport = transport
         self._table = table
         self._settings = settings
         self._served: set[str] = set()
-        """Queues to lease from; written by `start` and `_look`."""
+        """Queues to lease from; written by `start` and `_update_served`."""
         self._attempts: dict[asyncio.Task[None], LeasedAttempt] = {}
         """Attempts that run; each removes itself."""
         self._threads = HandlerThreads("pyasynq-sdk")
@@ -81,12 +81,12 @@ class HttpWork:
             ConfigurationError: when none of the table's names is configured.
             ServiceError: the service does not answer, or refuses the key.
         """
-        await self._road.start()
-        self._served = select_names(self._table, self._road)
+        await self._transport.start()
+        self._served = select_names(self._table, self._transport)
         if len(self._table.names) + len(self._table.inner_names) > _MOST_TASKS:
             raise ConfigurationError(f"handlers: over HTTP there may be {_MOST_TASKS} names at most")
         for name in self._table.inner_names:
-            if not self._road.find_kind(name):
+            if not self._transport.find_kind(name):
                 raise ConfigurationError(
                     f"on_finished: the service has no task type {visible(name)!r}, which is told of ends: "
                     f"add [tasks.{visible(name)}] to its file"
@@ -139,7 +139,7 @@ class HttpWork:
 
     async def _work(self) -> str:
         """Lease and run tasks until `close` (return an empty text) or an error (return the reason)."""
-        looking = asyncio.create_task(self._look_often(), name="pyasynq sdk types")
+        looking = asyncio.create_task(self._follow_types(), name="pyasynq sdk types")
         try:
             pauses = Pauses()
             while not self._is_closing and self._fatal is None:
@@ -189,7 +189,7 @@ class HttpWork:
             return 0.0
         if answer.status == _NOT_FOUND:
             with suppress(ServiceError):
-                await self._look()  # a type was deleted
+                await self._update_served()  # a type was deleted
         return self._bear(answer.error(), pauses, answer.retry_after)
 
     def _bear(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:
@@ -211,7 +211,7 @@ class HttpWork:
                 "version": self._settings.version[:200],
             },
         }
-        return await self._road.connection.send(
+        return await self._transport.connection.send(
             "POST", "/v1/leases", body, seconds=wait + ANSWER_SECONDS, on_answer=self._answer_comes
         )
 
@@ -227,7 +227,7 @@ class HttpWork:
                 leased,
                 began_at=asked_at,
                 clock_skew=skew,
-                connection=self._road.connection,
+                connection=self._transport.connection,
                 table=self._table,
                 threads=self._threads,
             )
@@ -264,18 +264,18 @@ class HttpWork:
         if self._poll is not None and not self._answer_comes.is_set():
             self._poll.cancel()
 
-    async def _look_often(self) -> None:
+    async def _follow_types(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_FOLLOW_SECONDS)
             try:
-                await self._look()
+                await self._update_served()
             except ServiceError as error:
                 _log.debug("the task types were not read: %s", error)
 
-    async def _look(self) -> None:
+    async def _update_served(self) -> None:
         """Serve types that have been configured since the last check, and drop deleted ones."""
-        await self._road.refresh()
-        wanted = find_configured(self._table, self._road)
+        await self._transport.refresh()
+        wanted = find_configured(self._table, self._transport)
         if wanted == self._served:
             return
         for name in sorted(wanted - self._served):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._engine.failure_text import error_line
-from pyasynq._engine.run.outcome import error_to_tell, find_wish
+from pyasynq._engine.run.outcome import find_wish, reported_error
 from pyasynq._visible_text import visible
 from pyasynq.context import current_task
 from pyasynq.control import Archive, Cancel, Retry, Snooze, find_control
@@ -307,7 +307,7 @@ class LeasedAttempt:
 def _describe_failure(error: BaseException) -> tuple[str, dict[str, Any]]:
     """Return name and body of the act (such as `fail` or `snooze`) for an error that a handler has raised."""
     wish = find_wish(error)
-    text = error_line(error_to_tell(error)) or type(error).__name__
+    text = error_line(reported_error(error)) or type(error).__name__
     match wish:
         case Snooze():
             return "snooze", {"delay": wish.delay}

@@ -27,19 +27,19 @@ class KnowsTypes(Protocol):
         """Return a suggestion for the message about an unknown task name, such as the most similar name."""
 
 
-def find_configured(table: HandlerTable, road: KnowsTypes) -> set[str]:
+def find_configured(table: HandlerTable, transport: KnowsTypes) -> set[str]:
     """Return the table's names whose configured type has the kind `worker`."""
-    return {name for name in table.names if road.find_kind(name) == _KIND}
+    return {name for name in table.names if transport.find_kind(name) == _KIND}
 
 
-def select_names(table: HandlerTable, road: KnowsTypes) -> set[str]:
+def select_names(table: HandlerTable, transport: KnowsTypes) -> set[str]:
     """Return the table's configured names; log the others.
 
     Raises:
         ConfigurationError: when no name is configured.
     """
-    found = find_configured(table, road)
-    unknown = [_describe_unknown(name, road) for name in sorted(table.names - found)]
+    found = find_configured(table, transport)
+    unknown = [_describe_unknown(name, transport) for name in sorted(table.names - found)]
     if not found:
         raise ConfigurationError(f"handlers: {unknown[0]}")
     for one in unknown:
@@ -47,8 +47,8 @@ def select_names(table: HandlerTable, road: KnowsTypes) -> set[str]:
     return found
 
 
-def _describe_unknown(name: str, road: KnowsTypes) -> str:
-    kind = road.find_kind(name)
+def _describe_unknown(name: str, transport: KnowsTypes) -> str:
+    kind = transport.find_kind(name)
     if kind:
         return f"{visible(name)!r} is run by the service itself, as its kind is {visible(kind)!r}"
-    return f"{visible(name)!r} is not a configured task type{road.nearest(name)}"
+    return f"{visible(name)!r} is not a configured task type{transport.nearest(name)}"

@@ -14,8 +14,8 @@ from .endings import make_ending_handler, name_endings
 from .errors import WorkerEndedError
 from .handlers import HandlerTable
 from .program_end import end_program
-from .roads import make_road, make_work
 from .task_run import task_run
+from .transports import make_transport, make_work
 from .worker_settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .endings import OnFinished
-    from .roads import Road, Work
     from .task_request import RequestedTask, TaskReq
+    from .transports import Transport, Work
 
     OnFatal = Callable[[BaseException], Awaitable[object] | object]
 
@@ -94,8 +94,8 @@ async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, 
     if on_finished is not None:
         finished_name = name_endings(team)
         table.add_inner(finished_name, make_ending_handler(on_finished))
-    road = make_road(redis=redis, service=service, key=key, team=team)
-    worker = RunningWorker(road, make_work(road, table, settings), finished_name, on_fatal)
+    transport = make_transport(redis=redis, service=service, key=key, team=team)
+    worker = RunningWorker(transport, make_work(transport, table, settings), finished_name, on_fatal)
     await worker.start()
     return worker
 
@@ -133,13 +133,13 @@ class RunningWorker:
 
     def __init__(
         self,
-        road: Road,
+        transport: Transport,
         work: Work,
         finished_name: str = "",
         on_fatal: OnFatal | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._road = road
+        self._transport = transport
         self._work = work
         self._finished_name = finished_name
         self._on_fatal = on_fatal
@@ -152,7 +152,7 @@ class RunningWorker:
         try:
             run = await self._work.start()
         except BaseException as error:
-            await self._road.close()
+            await self._transport.close()
             self._ended.set()
             if self._on_fatal is None or not isinstance(error, Exception):
                 raise
@@ -175,9 +175,9 @@ class RunningWorker:
             PyasynqError: as `Client.enqueue` does.
         """
         if asyncio.get_running_loop() is self._loop:
-            return await self._road.enqueue(request, self._finished_name)
+            return await self._transport.enqueue(request, self._finished_name)
         future = asyncio.run_coroutine_threadsafe(
-            self._road.enqueue(request, self._finished_name), self._loop
+            self._transport.enqueue(request, self._finished_name), self._loop
         )
         return await asyncio.wrap_future(future)
 
@@ -194,7 +194,7 @@ class RunningWorker:
         if running is self._loop:
             raise ServerStateError("enqueue_sync() would block the worker's event loop: await enqueue()")
         return asyncio.run_coroutine_threadsafe(
-            self._road.enqueue(request, self._finished_name), self._loop
+            self._transport.enqueue(request, self._finished_name), self._loop
         ).result()
 
     async def wait(self) -> None:
@@ -219,7 +219,7 @@ class RunningWorker:
         if self in _open_workers:
             _open_workers.remove(self)
         await self._work.close()
-        await self._road.close()
+        await self._transport.close()
         self._ended.set()
         if error is None:
             return

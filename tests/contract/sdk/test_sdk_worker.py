@@ -21,7 +21,7 @@ from pyasynq import (
 from pyasynq.operations import Operator
 from pyasynq.sdk import EndReport, SdkClient, TaskReq, WorkerEndedError, enqueue, start_worker, task_run
 from pyasynq.sdk.worker import enqueue_sync
-from tests.fix_sdk import ADMIN, ROADS, configure, over
+from tests.fix_sdk import ADMIN, TRANSPORTS, configure, over
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
@@ -56,9 +56,11 @@ class Notes:
         return self.seen
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_the_articles_table_runs_inside_its_middlewares_in_order(redis_url: str, road: str) -> None:
+async def test_the_articles_table_runs_inside_its_middlewares_in_order(
+    redis_url: str, transport: str
+) -> None:
     """The first one is outermost; a handler is async or plain, takes (context, task) or fields of params."""
     notes = Notes()
     loop = asyncio.get_running_loop()
@@ -83,7 +85,7 @@ async def test_the_articles_table_runs_inside_its_middlewares_in_order(redis_url
         notes.add((order_id, note))
 
     async with (
-        over(road, redis_url, dumpfeature={}, resize={}, deliver={}) as bed,
+        over(transport, redis_url, dumpfeature={}, resize={}, deliver={}) as bed,
         await start_worker(
             {"dumpfeature": dump_feature, "resize": resize, "deliver": deliver},
             middlewares=[middleware("a"), middleware("b"), task_run],
@@ -102,9 +104,9 @@ async def test_the_articles_table_runs_inside_its_middlewares_in_order(redis_url
     assert ("r", b"{}") in notes.seen
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_a_number_is_one_task_until_it_has_ended(redis_url: str, road: str) -> None:
+async def test_a_number_is_one_task_until_it_has_ended(redis_url: str, transport: str) -> None:
     """As the short form of the HTTP API: a repeat finds it, and starts it again once it is completed."""
     notes, go_on = Notes(), asyncio.Event()
 
@@ -113,7 +115,7 @@ async def test_a_number_is_one_task_until_it_has_ended(redis_url: str, road: str
         await go_on.wait()
 
     async with (
-        over(road, redis_url, dump={"retention": 3600.0, "max_retry": 3}) as bed,
+        over(transport, redis_url, dump={"retention": 3600.0, "max_retry": 3}) as bed,
         await start_worker({"dump": dump}, **bed.arguments) as worker,
         Client(redis_url) as client,
     ):
@@ -133,9 +135,9 @@ async def test_a_number_is_one_task_until_it_has_ended(redis_url: str, road: str
         assert [b"[1]", b"[3]"] == await notes.wait(2)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: str, road: str) -> None:
+async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: str, transport: str) -> None:
     """MaxRun rises from 1 to 3: the worker stores the limit, which every worker of the queue obeys."""
     notes, go_on = Notes(), asyncio.Event()
 
@@ -144,7 +146,7 @@ async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: s
         await go_on.wait()
 
     async with (
-        over(road, redis_url, dump={"max_run": 1}) as bed,
+        over(transport, redis_url, dump={"max_run": 1}) as bed,
         await start_worker({"dump": dump}, **bed.arguments) as worker,
         Inspector(redis_url) as inspector,
     ):
@@ -159,9 +161,9 @@ async def test_it_obeys_changes_of_its_configurations_while_it_runs(redis_url: s
         await notes.wait(6)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_the_newest_retry_rule_decides(redis_url: str, road: str) -> None:
+async def test_the_newest_retry_rule_decides(redis_url: str, transport: str) -> None:
     """Also for tasks that were enqueued under another one."""
     notes = Notes()
 
@@ -173,17 +175,17 @@ async def test_the_newest_retry_rule_decides(redis_url: str, road: str) -> None:
             raise ValueError("not yet")
 
     async with (
-        over(road, redis_url, dump={"retry": [3600.0]}) as bed,
+        over(transport, redis_url, dump={"retry": [3600.0]}) as bed,
         await start_worker({"dump": dump}, **bed.arguments) as worker,
     ):
         await worker.enqueue(TaskReq(task_name="dump"))
         assert [0, 1] == await notes.wait(2)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
 async def test_a_type_that_is_configured_later_is_taken_up_and_a_deleted_one_is_dropped(
-    redis_url: str, road: str, caplog: pytest.LogCaptureFixture
+    redis_url: str, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a restart; the start names it, with the most similar name."""
     caplog.set_level(logging.INFO, "pyasynq.sdk")
@@ -193,7 +195,7 @@ async def test_a_type_that_is_configured_later_is_taken_up_and_a_deleted_one_is_
         notes.add(task.type)
 
     async with (
-        over(road, redis_url, dump={}) as bed,
+        over(transport, redis_url, dump={}) as bed,
         await start_worker({"dump": note, "dumb": note}, **bed.arguments) as worker,
         Operator(redis_url, ADMIN) as operator,
     ):
@@ -217,13 +219,13 @@ async def enqueue_by_hand(redis_url: str, queue: str) -> None:
         await client.enqueue(queue, queue=queue)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     ("act", "outcome"),
     [("succeed", "succeeded"), ("fail", "archived"), ("kill", "archived"), ("delete", "deleted")],
 )
 @run_async
-async def test_every_end_reaches_on_finished(redis_url: str, road: str, act: str, outcome: str) -> None:
+async def test_every_end_reaches_on_finished(redis_url: str, transport: str, act: str, outcome: str) -> None:
     """Also when an operator has killed the task, or has deleted it by hand."""
     ends, started = Notes(), asyncio.Event()
 
@@ -239,7 +241,7 @@ async def test_every_end_reaches_on_finished(redis_url: str, road: str, act: str
 
     types: dict[str, dict[str, Any]] = {"dump": {"max_retry": 0}, "t-finished": {}}
     async with (
-        over(road, redis_url, **types) as bed,
+        over(transport, redis_url, **types) as bed,
         await start_worker({"dump": dump}, team="t", on_finished=note_end, **bed.arguments) as worker,
         Operator(redis_url, ADMIN) as operator,
     ):
@@ -256,9 +258,9 @@ async def test_every_end_reaches_on_finished(redis_url: str, road: str, act: str
     assert ("broken" in end.error) == (act == "fail")
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: str, road: str) -> None:
+async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: str, transport: str) -> None:
     """A task that has ended while no worker ran, and a function that failed: same key each time."""
     told: list[EndReport] = []
     come = asyncio.Event()
@@ -273,7 +275,7 @@ async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: s
         return None
 
     types: dict[str, dict[str, Any]] = {"dump": {}, "t-finished": {"retry": [0.0]}}
-    async with over(road, redis_url, **types) as bed:
+    async with over(transport, redis_url, **types) as bed:
         async with (
             SdkClient(team="t", tell_endings=True, **bed.arguments) as client,
             Operator(redis_url, ADMIN) as operator,
@@ -286,16 +288,16 @@ async def test_an_end_is_told_after_a_restart_and_until_it_is_taken(redis_url: s
     assert told[0].key
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_a_worker_that_cannot_start_raises_the_reason(redis_url: str, road: str) -> None:
+async def test_a_worker_that_cannot_start_raises_the_reason(redis_url: str, transport: str) -> None:
     """With `on_fatal` it is called instead; both times nothing is left running."""
     heard: list[BaseException] = []
 
     async def dump(context: TaskContext, task: Task) -> None:
         return None
 
-    async with over(road, redis_url) as bed:
+    async with over(transport, redis_url) as bed:
         with pytest.raises(ConfigurationError, match=r"'dump' is not a configured task type; .* types"):
             await start_worker({"dump": dump}, **bed.arguments)
         worker = await start_worker({"dump": dump}, on_fatal=heard.append, **bed.arguments)
@@ -306,9 +308,9 @@ async def test_a_worker_that_cannot_start_raises_the_reason(redis_url: str, road
         await enqueue(TaskReq(task_name="dump"))
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_a_worker_that_dies_later_tells_the_reason(redis_url: str, road: str) -> None:
+async def test_a_worker_that_dies_later_tells_the_reason(redis_url: str, transport: str) -> None:
     """Here a plain handler that hangs far beyond its time holds the worker's only slot."""
     heard: list[BaseException] = []
     died, go_on = asyncio.Event(), threading.Event()
@@ -320,7 +322,7 @@ async def test_a_worker_that_dies_later_tells_the_reason(redis_url: str, road: s
     def hang(context: TaskContext, task: Task) -> None:
         go_on.wait(60)
 
-    async with over(road, redis_url, dump={"timeout": 1.0}) as bed:
+    async with over(transport, redis_url, dump={"timeout": 1.0}) as bed:
         worker = await start_worker(
             {"dump": hang},
             concurrency=1,
@@ -371,9 +373,9 @@ async def test_operators_see_the_team_and_the_types_that_it_serves(redis_url: st
     assert ["order_id"] == (types["deliver"].schema or {})["required"]
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @run_async
-async def test_blocking_code_enqueues_from_its_thread(redis_url: str, road: str) -> None:
+async def test_blocking_code_enqueues_from_its_thread(redis_url: str, transport: str) -> None:
     """As a view of Django does; on the worker's loop it would block for ever, and is refused."""
     notes = Notes()
 
@@ -381,7 +383,7 @@ async def test_blocking_code_enqueues_from_its_thread(redis_url: str, road: str)
         notes.add(context.task_id)
 
     async with (
-        over(road, redis_url, dump={}) as bed,
+        over(transport, redis_url, dump={}) as bed,
         await start_worker({"dump": dump}, **bed.arguments),
     ):
         with pytest.raises(ServerStateError, match="await enqueue"):

@@ -40,9 +40,9 @@ def view(asked: tuple[str, int], *owners: tuple[tuple[str, int], int], epochs: b
     return ClusterView(asked, slots, "\n".join(lines).encode() if epochs else b"")
 
 
-def looks(nodes: ClusterMap, now: float = NOW) -> list[set[tuple[str, int]]]:
+def query_groups(nodes: ClusterMap, now: float = NOW) -> list[set[tuple[str, int]]]:
     """Return which nodes are asked together."""
-    return [set(look) for look in nodes.looks(now)]
+    return [set(group) for group in nodes.query_groups(now)]
 
 
 def test_a_map_that_knows_its_seeds_alone_is_to_be_learned() -> None:
@@ -51,10 +51,10 @@ def test_a_map_that_knows_its_seeds_alone_is_to_be_learned() -> None:
     assert nodes.doubted
     assert nodes.owner(0) is None
     assert () == nodes.primaries
-    assert [[A, B]] == nodes.looks(NOW)
+    assert [[A, B]] == nodes.query_groups(NOW)
     nodes.ask_last([A], NOW)
-    assert [[B], [A]] == nodes.looks(NOW)
-    assert [[A, B]] == nodes.looks(LATER)
+    assert [[B], [A]] == nodes.query_groups(NOW)
+    assert [[A, B]] == nodes.query_groups(LATER)
 
 
 def test_what_a_node_tells_is_who_serves_what() -> None:
@@ -63,7 +63,7 @@ def test_what_a_node_tells_is_who_serves_what() -> None:
     assert not nodes.doubted
     assert [A, A, B, B] == [nodes.owner(slot) for slot in (0, 8191, 8192, SLOTS - 1)]
     assert (A, B) == nodes.primaries
-    assert [[B, C, A]] == nodes.looks(NOW)
+    assert [[B, C, A]] == nodes.query_groups(NOW)
     assert [8191, SLOTS - 1] == nodes.get_primary_slots()
 
 
@@ -104,7 +104,7 @@ def test_a_former_node_that_belongs_to_another_cluster_is_not_believed(
     assert not nodes.learn([ClusterView(C, answer)], NOW)
     assert nodes.doubted
     assert (A, B) == nodes.primaries
-    assert [{A, B}] == looks(nodes, LATER)
+    assert [{A, B}] == query_groups(nodes, LATER)
 
 
 def test_a_node_whose_answer_names_a_node_of_ours_is_believed() -> None:
@@ -183,20 +183,25 @@ def test_the_source_of_a_map_that_led_to_an_error_is_asked_last() -> None:
     assert not nodes.is_late(A, NOW)
     nodes.doubt(1, NOW)
     assert nodes.is_late(A, NOW)
-    assert [{B, C}, {A}] == looks(nodes)
+    assert [{B, C}, {A}] == query_groups(nodes)
 
 
-def test_each_look_has_a_seed_as_long_as_any_is_left() -> None:
-    """Silent or not; only the first look leaves out what is silent. (D62)"""
+def test_each_query_group_has_a_seed_as_long_as_any_is_left() -> None:
+    """Silent or not; only the first group leaves out what is silent. (D62)"""
     seeds = [("s1", 1), ("s2", 1), ("s3", 1)]
     nodes = ClusterMap(seeds)
     old = [(f"n{number}", 1) for number in range(8)]
     assert nodes.learn([view(seeds[0], *((node, 1) for node in old))], NOW)
-    assert [{*old[0:2], seeds[0]}, {*old[2:4], seeds[1]}, {*old[4:6], seeds[2]}, {*old[6:8]}] == looks(nodes)
-    nodes.ask_last([*old[:3], *seeds[:2]], NOW)
-    assert [{*old[3:5], seeds[2]}, {*old[5:7], seeds[0]}, {old[7], old[0], seeds[1]}, {*old[1:3]}] == looks(
+    assert [{*old[0:2], seeds[0]}, {*old[2:4], seeds[1]}, {*old[4:6], seeds[2]}, {*old[6:8]}] == query_groups(
         nodes
     )
+    nodes.ask_last([*old[:3], *seeds[:2]], NOW)
+    assert [
+        {*old[3:5], seeds[2]},
+        {*old[5:7], seeds[0]},
+        {old[7], old[0], seeds[1]},
+        {*old[1:3]},
+    ] == query_groups(nodes)
 
 
 def test_a_seed_is_never_forgotten() -> None:
@@ -205,8 +210,8 @@ def test_a_seed_is_never_forgotten() -> None:
     for number in range(30):
         fresh = [(f"n{number}-{place}", 1) for place in range(6)]
         assert nodes.learn([view(A, *((node, 1) for node in fresh))], NOW)
-    assert A in nodes.looks(NOW)[0]
-    assert 65 == len([node for look in nodes.looks(NOW) for node in look])
+    assert A in nodes.query_groups(NOW)[0]
+    assert 65 == len([node for look in nodes.query_groups(NOW) for node in look])
 
 
 def test_moved_is_true_of_one_slot_and_makes_the_rest_doubtful() -> None:
@@ -215,7 +220,7 @@ def test_moved_is_true_of_one_slot_and_makes_the_rest_doubtful() -> None:
     assert (C, False) == nodes.note_redirection("MOVED 7 c:3", A, NOW)
     assert [A, C, A] == [nodes.owner(slot) for slot in (6, 7, 8)]
     assert nodes.doubted
-    assert C == nodes.looks(NOW)[0][0]
+    assert C == nodes.query_groups(NOW)[0][0]
     assert 1 == nodes.redirections
 
 

@@ -43,7 +43,7 @@ async def middleware(task: Task, call_next: Any) -> Any:
         ({"handlers": {"dump": "handle"}}, r"handlers\['dump'\] must be a function"),
         ({"middlewares": [handle, print]}, "middleware is `async def m"),
         ({"redis": None}, "redis, service: give one of them"),
-        ({"service": "http://localhost"}, "redis, service: these are two roads"),
+        ({"service": "http://localhost"}, "redis, service: these are two transports"),
         ({"key": "pq_1"}, "key: it is for service="),
         ({"redis": None, "service": "localhost:8080"}, "service: give the address"),
         ({"redis": None, "service": "http://localhost:x"}, "service: give the address"),

@@ -12,7 +12,7 @@ import pytest
 from pyasynq import App, Mux, Task
 from pyasynq._engine.failure_text import error_line, format_trace, log_line, own_traceback
 from pyasynq._engine.handlers.routes import make_router
-from pyasynq._engine.run.outcome import error_to_tell
+from pyasynq._engine.run.outcome import reported_error
 from pyasynq._payload import ArgumentsCodec
 from pyasynq.control import Retry
 from pyasynq.errors import (
@@ -110,13 +110,13 @@ def test_an_error_whose_text_cannot_be_read_is_written_down_all_the_same() -> No
 
 def test_a_retry_without_retries_left_does_not_promise_another_attempt() -> None:
     """It stays the last error of the archived task; a reason comes before what it was raised from. (D31)"""
-    assert "the handler asked for a retry" == error_line(error_to_tell(raised(Retry(5))))
+    assert "the handler asked for a retry" == error_line(reported_error(raised(Retry(5))))
     wish = Retry(5, reason="no answer")
     wish.__cause__ = TimeoutError("timed out")
-    assert "no answer" == error_line(error_to_tell(wish))
+    assert "no answer" == error_line(reported_error(wish))
     wish = Retry(5)
     wish.__cause__ = TimeoutError("timed out")
-    assert "TimeoutError: timed out" == error_line(error_to_tell(wish))
+    assert "TimeoutError: timed out" == error_line(reported_error(wish))
 
 
 async def fail(text: str) -> None:

@@ -92,7 +92,9 @@ EVENTS: Final[dict[str, Callable[[QueueState], QueueState]]] = {
     "asked": lambda state: state.asked(now=NOW),
     "polled": lambda state: state.asked(now=POLL),
     "doubted": lambda state: state.doubted(),
-    "gave way": lambda state: state.gave_way(2.0, until=NOW + 60)._replace(courtesy=0, courteous_until=0),
+    "head start": lambda state: state.head_start_given(2.0, until=NOW + 60)._replace(
+        head_start=0, head_start_until=0
+    ),
 }
 
 
@@ -125,7 +127,7 @@ slot freed|   .   |   .   |  .   |  .   |   .   |   .    |  .   |  U   |   Uh  |
 asked     |   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
 polled    |   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   C5  |  .   |   O5  |  H5  |  .
 doubted   |   .   |   .   |  .   |  U   |   Ut  |   U    |  U   |  U   |   Uh  |  U   |   Uh  |  Uh  |  U
-gave way  |   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
+head start|   .   |   .   |  .   |  .   |   .   |   .    |  .   |  .   |   .   |  .   |   .   |  .   |  .
 """
 """The state after each event. `.` is the same state. A letter is the phase: Unknown, Empty, Deferred, Rate,
 Concurrency, Order, Head or Failed; `t` or `h` the watch: tasks or holders; a number the seconds to rest.
@@ -179,9 +181,9 @@ def test_vain_calls_double_the_gap_until_it_is_a_quarter_of_a_second() -> None:
     assert 0.01 == answer(MORE._replace(limited_by=LimitedBy.CONCURRENCY))(state).gap
 
 
-def test_a_courteous_server_leaves_new_tasks_to_others_until_its_courtesy_ends() -> None:
-    """A server that gave way waits even if it is the only one."""
-    state = STATES["watched"].gave_way(2.0, until=NOW + 60)
+def test_new_tasks_are_left_to_other_servers_until_their_head_start_ends() -> None:
+    """A server that gives others a head start waits even if it is the only one."""
+    state = STATES["watched"].head_start_given(2.0, until=NOW + 60)
     told = state.key_changed(Key.PENDING, now=NOW, servers=1, draw=0.0)
     assert (QueuePhase.DEFERRED, NOW + 2) == (told.phase, told.look_at)
     assert QueuePhase.UNKNOWN is state.key_changed(Key.PENDING, now=NOW + 60, servers=1, draw=0.0).phase

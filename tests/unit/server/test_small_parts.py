@@ -292,7 +292,7 @@ async def test_a_handler_that_somebody_installs_does_not_take_the_signal_away(
 
     Defect D64.
     """
-    monkeypatch.setattr("pyasynq._background.signals._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("pyasynq._background.signals._CHECK_SECONDS", 0.001)
     before = signal.getsignal(signal.SIGTERM)
     server, called = Stopped(), []
     with SignalWatch(server, owns_process=owns_process):

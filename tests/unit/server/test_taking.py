@@ -147,7 +147,7 @@ def test_h19_a_queue_with_tasks_for_others_is_left_to_them_first(board: QueueBoa
         board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
         board.watched(one, changes=0)
         board.answered(one, EMPTY, changes=0, now=100.0, look_at=105.0)
-    board.give_way("one", 2.0, until=160.0)
+    board.give_head_start("one", 2.0, until=160.0)
     assert board.changed(queue.keys[Key.PENDING], 101.0)
     assert ([], [], 103.0) == (board.to_ask(102.9), board.to_watch(), board.next_look())
     assert [queue] == board.to_watch_again(103.0)
@@ -157,12 +157,12 @@ def test_h19_a_queue_with_tasks_for_others_is_left_to_them_first(board: QueueBoa
     assert [queue, other] == board.to_ask(103.0)
 
 
-def test_h19_the_courtesy_is_over_after_a_while_and_not_for_a_queue_that_is_being_emptied(
+def test_h19_the_head_start_is_over_after_a_while_and_not_for_a_queue_that_is_being_emptied(
     board: QueueBoard,
 ) -> None:
     """Then the next change is asked about at once."""
     queue = board.queues[0]
-    board.give_way("one", 2.0, until=160.0)
+    board.give_head_start("one", 2.0, until=160.0)
     assert board.changed(queue.keys[Key.PENDING], 101.0)
     assert queue in board.to_ask(101.0)
     board.answered(queue, EMPTY, changes=1, now=101.0, look_at=199.0)
@@ -412,8 +412,8 @@ def test_no_server_gets_more_and_more_of_the_tasks() -> None:
         waits = [(wait, random.random()) for _, wait in reports]
         first = waits.index(min(waits))
         got[first] += 1
-        herds = [herd.look(found=number == first) for number, (herd, _) in enumerate(reports)]
-        herds[first] = herds[first].report(SERVERS, random.random())[0].look(found=False)
+        herds = [herd.answered(found=number == first) for number, (herd, _) in enumerate(reports)]
+        herds[first] = herds[first].report(SERVERS, random.random())[0].answered(found=False)
     assert max(got) < 30, "the mean is 5"
 
 
@@ -443,7 +443,7 @@ def test_a_removed_queue_is_known_until_its_attempts_have_ended(board: QueueBoar
     assert [two] == board.forget_removed([])
     assert {"one": one} == board.known
     board.slot_freed("two")
-    board.give_way("two", 1.0, until=1.0)
+    board.give_head_start("two", 1.0, until=1.0)
     assert not board.is_ordered("two")
 
 

@@ -102,7 +102,7 @@ def archive_tasks(
         return True
 
     yield from take_in_calls(queue, ids, take, most=min(_MOST_AT_ONCE, limits.max_size))
-    yield from tell_endings(queue, moved.endings, now=now)
+    yield from try_deliver_endings(queue, moved.endings, now=now)
     return moved
 
 
@@ -136,7 +136,7 @@ def delete_tasks(
 
     yield from take_in_calls(queue, ids, take, most=_MOST_AT_ONCE)
     if tells:
-        yield from tell_endings(queue, moved.endings)
+        yield from try_deliver_endings(queue, moved.endings)
     return moved
 
 
@@ -153,7 +153,9 @@ def _add(moved: Moved, done: int, refused: Reply, *, trimmed: int = 0, told: Rep
     )
 
 
-def tell_endings(queue: str, endings: Sequence[StoredEnding], *, now: Instant | None = None) -> Plan[None]:
+def try_deliver_endings(
+    queue: str, endings: Sequence[StoredEnding], *, now: Instant | None = None
+) -> Plan[None]:
     """Enqueue the completion callbacks of tasks that have just ended; on an error the outbox relay will."""
     if endings:
         with suppress(RedisError):

@@ -92,13 +92,13 @@ def _delete_tasks(keys: QueueKeys, progress: Progress | None) -> Plan[int]:
     total = sum(size for _, _, size in found)
     before = deleted = 0
     for collection, state, size in found:
-        tell = progress and functools.partial(_tell, progress, before, total)
+        tell = progress and functools.partial(_report, progress, before, total)
         deleted += (yield from act_on_collection(keys, collection, state, delete, tell)).done
         before += size
     return deleted
 
 
-def _tell(progress: Progress, before: int, total: int, seen: int, _of: int) -> None:
+def _report(progress: Progress, before: int, total: int, seen: int, _of: int) -> None:
     progress(min(before + seen, total), total)
 
 

@@ -71,7 +71,7 @@ def request_of_server(
     return ServerRequestResult(server_id, action, RequestStatus.REQUESTED, request.number)
 
 
-def look_at_request(result: ServerRequestResult, *, now: Instant | None) -> Plan[ServerRequestResult]:
+def refresh_request(result: ServerRequestResult, *, now: Instant | None) -> Plan[ServerRequestResult]:
     """Return the current state of a request."""
     record = yield from _find_record(result.server_id, now)
     if record is None:

@@ -14,7 +14,7 @@ from pyasynq._broker.inspecting.actions import (
     MISSING,
     decode_refusals,
     release_locks_of_grouped,
-    tell_endings,
+    try_deliver_endings,
 )
 from pyasynq._broker.inspecting.pending_places import MOST_WALKED, NO_HINTS
 from pyasynq._broker.inspecting.tasks import get_task
@@ -125,7 +125,7 @@ def archive_step(
         return stepped(mark)
     trimmed = yield from trim_rest(keys, reply, max_size=limits.max_size, cutoff=limits.cutoff)
     done, refused, told = reply[2:]
-    yield from tell_endings(queue, read_endings(told), now=now)
+    yield from try_deliver_endings(queue, read_endings(told), now=now)
     return stepped(mark, done, refused)._replace(trimmed=trimmed)
 
 
@@ -143,7 +143,7 @@ def delete_step(
     if mark in _UNDONE:
         return stepped(mark)
     yield from release_locks_of_grouped(keys, reply[2])
-    yield from tell_endings(queue, read_endings(reply[3]))
+    yield from try_deliver_endings(queue, read_endings(reply[3]))
     return stepped(mark, *reply[:2])
 
 
@@ -161,7 +161,7 @@ def set_aside_step(
     mark, reply = yield from take_step(step, keys, OPERATE_DELETE, (*keys.places, gone), args)
     if mark in _UNDONE:
         return stepped(mark)
-    yield from tell_endings(queue, read_endings(reply[3]))
+    yield from try_deliver_endings(queue, read_endings(reply[3]))
     return stepped(mark, *reply[:2])._replace(kept=reply[2])
 
 
@@ -227,7 +227,7 @@ def forget_steps(operation: str, queue: str) -> Plan[None]:
     yield CommandCall(("EXPIRE", ledger, _FORGET_SECONDS), ledger, Replay.SAFE)
 
 
-def read_ways_back(operation: str, queue: str) -> Plan[list[tuple[int, str]]]:
+def read_restorable(operation: str, queue: str) -> Plan[list[tuple[int, str]]]:
     """Read the undo records: return the deleted tasks that can be restored, the last deleted one first.
 
     Each is a pair: the number of its deletion, from 1 within the operation and the queue, and its id.

@@ -30,14 +30,14 @@ _COMPLETION_MARGIN: Final = 1.0
 """Seconds by which a retention may end early, since it is counted from a whole second."""
 
 
-class TaskLook(NamedTuple):
+class TaskCheck(NamedTuple):
     """The result of checking a task: whether it exists, and its description if that was read."""
 
     exists: bool
     info: TaskInfo | None = None
 
 
-def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[TaskLook]:
+def check_task(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[TaskCheck]:
     """Check whether a task exists, and describe it; with `briefly`, describe it only if it has ended.
 
     Raises:
@@ -48,12 +48,12 @@ def look(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan[TaskL
         key = queue_keys(queue).task(task_id)
         state = yield CommandCall(("HGET", key, "state"), key, Replay.SAFE)
         if state not in _FINAL:
-            return TaskLook(state is not None)
+            return TaskCheck(state is not None)
     try:
         record = yield from get_task(queue, task_id)
     except TaskNotFoundError:
-        return TaskLook(False)
-    return TaskLook(True, decode_task_info(record, clock.now()))
+        return TaskCheck(False)
+    return TaskCheck(True, decode_task_info(record, clock.now()))
 
 
 def classify_missing(retention: float | None, unseen: float) -> TaskEnd:

@@ -14,7 +14,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyasynq._broker.waits.endings import decode_result, look
+from pyasynq._broker.waits.endings import check_task, decode_result
 from pyasynq._broker.waits.watched_task import Waiter, WatchedTask
 from pyasynq._checks import check_name, parse_seconds
 from pyasynq._redis.key_watcher import Watcher
@@ -25,7 +25,7 @@ from pyasynq.errors import ClientClosedError, PyasynqError, WaitTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from pyasynq._broker.waits.endings import TaskLook
+    from pyasynq._broker.waits.endings import TaskCheck
     from pyasynq._redis.driver import AsyncDriver
     from pyasynq.options import Duration
     from pyasynq.task import FinishedTask
@@ -156,7 +156,7 @@ class _LoopWaits:
                     until = time.monotonic() + _LINGER
                 listener.keep(self._watched.keys())
                 if due := self._take_due():
-                    await self._look(due, listener)
+                    await self._check(due, listener)
                 await self._rest(until)
         except asyncio.CancelledError:
             self._fail_all(ClientClosedError("the client was closed while it waited for a task"))
@@ -183,20 +183,22 @@ class _LoopWaits:
                 keys[key] = None
         return [self._watched[key] for key in keys if key in self._watched]
 
-    async def _look(self, due: Sequence[WatchedTask], listener: _ChangeListener) -> None:
+    async def _check(self, due: Sequence[WatchedTask], listener: _ChangeListener) -> None:
         for watched in due:
             watched.due = math.inf
         # Watch before reading: a change after the read is then pushed.
         told = await listener.arm([watched.key for watched in due])
         began = time.monotonic()
         for watched in due:
-            watched.looked = began
+            watched.checked = began
         plans = [
-            look(watched.queue, watched.id, briefly=watched.retention is not None, clock=self._driver.clock)
+            check_task(
+                watched.queue, watched.id, briefly=watched.retention is not None, clock=self._driver.clock
+            )
             for watched in due
         ]
         asked = [list(watched.waiters) for watched in due]
-        found: Sequence[TaskLook | Exception]
+        found: Sequence[TaskCheck | Exception]
         try:
             found = await self._driver.run_batch(plans)
         except PyasynqError as error:
@@ -205,11 +207,11 @@ class _LoopWaits:
             if isinstance(one, Exception):
                 watched.note_error(one)
             else:
-                watched.note_look(one, began)
+                watched.note_check(one, began)
             self._poll_at(watched, watched.next_poll(began, told=told))
             for waiter in waiters:
-                if not waiter.looked.done():
-                    waiter.looked.set_result(None)
+                if not waiter.checked.done():
+                    waiter.checked.set_result(None)
 
     async def _rest(self, until: float) -> None:
         if self._polls:
@@ -276,7 +278,7 @@ class TaskWaits:
         watched, waiter = waits.enter(queue, task_id, for_result=for_result)
         try:
             if seconds == 0:
-                return await self._look_once(watched, waiter), watched.retention
+                return await self._check_once(watched, waiter), watched.retention
             async with asyncio.timeout(seconds):
                 return await waiter.ended, watched.retention
         except TimeoutError as error:
@@ -291,8 +293,8 @@ class TaskWaits:
                 await waits.close()
 
     @staticmethod
-    async def _look_once(watched: WatchedTask, waiter: Waiter) -> FinishedTask:
-        futures: list[asyncio.Future[Any]] = [waiter.looked, waiter.ended]
+    async def _check_once(watched: WatchedTask, waiter: Waiter) -> FinishedTask:
+        futures: list[asyncio.Future[Any]] = [waiter.checked, waiter.ended]
         await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         if waiter.ended.done():
             return waiter.ended.result()

@@ -13,7 +13,7 @@ from pyasynq.task import FinishedTask
 if TYPE_CHECKING:
     import asyncio
 
-    from pyasynq._broker.waits.endings import TaskLook
+    from pyasynq._broker.waits.endings import TaskCheck
 
 _SAFETY_POLL: Final = 1.0
 _POLL_GRID: Final = 0.25
@@ -29,7 +29,7 @@ class Waiter(NamedTuple):
     """One waiting call: for the end of a task, or for its result, which may become impossible earlier."""
 
     ended: asyncio.Future[FinishedTask]
-    looked: asyncio.Future[None]
+    checked: asyncio.Future[None]
     for_result: bool
 
 
@@ -41,16 +41,16 @@ class WatchedTask:
         seen: monotonic time at which it was last seen and had not ended.
         due: monotonic time of the next check.
         rest: poll interval in seconds: the time between checks if no push comes.
-        looked: monotonic time at which the last check began.
+        checked: monotonic time at which the last check began.
         trouble: the error of the last check; None if it succeeded.
     """
 
     __slots__ = (
         "_changes",
+        "checked",
         "due",
         "id",
         "key",
-        "looked",
         "queue",
         "rest",
         "retention",
@@ -67,12 +67,12 @@ class WatchedTask:
         self.retention: float | None = None
         self.seen = 0.0
         self.due = math.inf
-        self.looked = 0.0
+        self.checked = 0.0
         self._changes = 0
         self.rest = _FIRST_POLL
         self.trouble: Exception | None = None
 
-    def note_look(self, seen: TaskLook, began: float) -> None:
+    def note_check(self, seen: TaskCheck, began: float) -> None:
         """Record the result of a check that began at this monotonic time."""
         self.trouble = None
         if seen.info is not None:
@@ -103,18 +103,18 @@ class WatchedTask:
     def note_change(self, now: float) -> float:
         """Record a change; return when to check: at once, unless the task changes all the time."""
         self._changes += 1
-        return now if self._changes <= _FREE_CHANGES else max(now, self.looked + _CHANGE_GAP)
+        return now if self._changes <= _FREE_CHANGES else max(now, self.checked + _CHANGE_GAP)
 
-    def next_poll(self, looked: float, *, told: bool) -> float:
+    def next_poll(self, checked: float, *, told: bool) -> float:
         """Return when to check again without a push, after a check that began at a monotonic time.
 
         If pushes are expected, the polls of many tasks are aligned.
         """
         if told:
             self.rest = _FIRST_POLL
-            return (looked + _SAFETY_POLL) // _POLL_GRID * _POLL_GRID
+            return (checked + _SAFETY_POLL) // _POLL_GRID * _POLL_GRID
         rest, self.rest = self.rest, min(self.rest * _POLL_GROWTH, _SAFETY_POLL)
-        return looked + rest
+        return checked + rest
 
     def _end(self, task: FinishedTask) -> None:
         for waiter in self.waiters:

@@ -32,7 +32,7 @@ class LostLeases:
         self._parts = parts
         self._emit = parts.settles.on_lost
         self._looks: set[asyncio.Task[None]] = set()
-        parts.settles.on_lost = self._take
+        parts.settles.on_lost = self._handle
 
     async def finish(self) -> None:
         """Wait for Redis' outstanding answers; report attempts without an answer as lost."""
@@ -43,15 +43,15 @@ class LostLeases:
             if late:
                 await asyncio.wait(late)
 
-    def _take(self, attempt: Attempt) -> None:
+    def _handle(self, attempt: Attempt) -> None:
         if not is_leased(attempt.token):
             self._emit(attempt)
             return
-        look = asyncio.create_task(self._look(attempt), name="pyasynq lost lease")
+        look = asyncio.create_task(self._check(attempt), name="pyasynq lost lease")
         self._looks.add(look)
         look.add_done_callback(self._looks.discard)
 
-    async def _look(self, attempt: Attempt) -> None:
+    async def _check(self, attempt: Attempt) -> None:
         is_known = False
         try:
             now = self._parts.clock.redis_now()

@@ -96,9 +96,7 @@ class Recovery:
         self._events = events
         self._redis_time = redis_time
 
-    async def take_back(
-        self, queue: str, tasks: Sequence[ExpiredTask], *, were_only_one: bool = False
-    ) -> int:
+    async def requeue(self, queue: str, tasks: Sequence[ExpiredTask], *, were_only_one: bool = False) -> int:
         """Recover the tasks that have not changed since they were read; return how many.
 
         Args:
@@ -130,7 +128,7 @@ class Recovery:
         recovered = await self._recover(queue, back, told) if back else []
         archived = await self._archive(queue, poison, told) if poison else []
         if self._events.wants(WorkerDied):
-            self._tell_of_deaths(queue, recovered, archived, told)
+            self._report_deaths(queue, recovered, archived, told)
         return len(recovered) + len(archived)
 
     def _judge(self, task: ExpiredTask, server: str, message: TaskMessage | None, reason: str) -> _Crash:
@@ -144,7 +142,7 @@ class Recovery:
         losses = 1 + (task.lapses if has_lapsed else task.crashes)
         return _Crash(server, losses, has_lapsed, message, reason)
 
-    def _tell_of_deaths(
+    def _report_deaths(
         self,
         queue: str,
         recovered: Sequence[str],

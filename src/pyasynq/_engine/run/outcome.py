@@ -231,7 +231,7 @@ def find_cause(error: BaseException) -> BaseException:
     return error.__cause__ or hidden or error
 
 
-def error_to_tell(error: BaseException) -> BaseException:
+def reported_error(error: BaseException) -> BaseException:
     """Return the error to show for a failure: a control value that has a reason, else the error's cause."""
     wish = find_wish(error)
     has_reason = isinstance(wish, control.Archive) or (isinstance(wish, control.Retry) and wish.reason)
@@ -241,7 +241,7 @@ def error_to_tell(error: BaseException) -> BaseException:
 def find_error(ending: Ending) -> BaseException | None:
     """Return the error to show for an ended attempt; None if it has no error."""
     if isinstance(ending, Failed):
-        return error_to_tell(ending.error)
+        return reported_error(ending.error)
     crash = ending.crash if isinstance(ending, Unfinished) else None
     return None if crash is None else ReportedError(crash)
 

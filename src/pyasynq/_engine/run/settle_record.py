@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._engine.failure_text import error_line, format_trace, shorten_bytes
-from pyasynq._engine.run.outcome import Failed, Succeeded, error_to_tell, find_cause
+from pyasynq._engine.run.outcome import Failed, Succeeded, find_cause, reported_error
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, ProgressJson, encode_attempt
 from pyasynq._wire.messages import copy_task_message, encode_task_message
@@ -70,7 +70,7 @@ def _failure_record(
     if decision.action == "done":
         return NOTHING
     progress = attempt.progress_json()
-    line = error_line(error_to_tell(error), settings.error_message_bytes)
+    line = error_line(reported_error(error), settings.error_message_bytes)
     history_entry = NO_HISTORY
     if decision.outcome in _IN_HISTORY:
         history_entry = _history_entry(attempt, decision, decision.outcome, line)

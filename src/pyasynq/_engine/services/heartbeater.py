@@ -161,14 +161,14 @@ class Heartbeater(Service):
         clock = self._parts.clock
         next_beat = clock.monotonic()
         while not self._stopping:
-            self._give_sign()
+            self._emit_sign_of_life()
             if self._wake_thread.is_set() or clock.monotonic() >= next_beat:
                 self._wake_thread.clear()
                 beat = self._beat()
                 pause = _RETRY_SECONDS if beat.error is not None else self._parts.settings.heartbeat_interval
                 next_beat = clock.monotonic() + min(pause, self._parts.settings.heartbeat_interval)
                 self._report(beat)
-            if self._watch.look():
+            if self._watch.check():
                 self._consider_exit()
             if not self._stopping:
                 until_beat = max(0.0, next_beat - clock.monotonic())
@@ -187,7 +187,7 @@ class Heartbeater(Service):
             found = self._renewal.renew(
                 [attempt for attempt in attempts if not self._rule.is_hopeless(attempt, now)],
             )
-            self._give_sign()
+            self._emit_sign_of_life()
             info, workers = self._record.write(attempts)
             writing = write_server_state(
                 info,
@@ -212,7 +212,7 @@ class Heartbeater(Service):
             # The loop was closed without stopping the server, so there are no leases to renew.
             self._stopping = True
 
-    def _give_sign(self) -> None:
+    def _emit_sign_of_life(self) -> None:
         """Emit a `SignOfLife` on the loop, about once a second."""
         now = self._parts.clock.monotonic()
         if now < self._next_sign or not self.events.wants(SignOfLife):

@@ -43,11 +43,11 @@ class PeerWatch(Service):
             self._parts.board.note_servers(servers)
         limited = self._limited()
         if limited:
-            await self._look()
+            await self._check_peers()
             self._report(limited)
         return self._parts.settings.heartbeat_interval
 
-    async def _look(self) -> None:
+    async def _check_peers(self) -> None:
         keys = await self._parts.driver.run(list_server_keys(self._parts.redis_time.now()))
         self._peers = {key: self._peers[key] for key in keys if key in self._peers}
         self._reported = {one for one in self._reported if one[0] in self._peers}

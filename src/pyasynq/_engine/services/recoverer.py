@@ -116,7 +116,7 @@ class Recoverer(Service):
         if not self._is_quiet():
             for queue, tasks in seen:
                 if queue not in self._quiet_queues:
-                    await self._take_back(queue, tasks)
+                    await self._requeue(queue, tasks)
             await self._reclaim_sets(read)
         return self._parts.settings.look_interval
 
@@ -151,9 +151,9 @@ class Recoverer(Service):
         """Return whether the last look could read any queue other than these."""
         return self._has_answer({*self._queues()}.difference(queues))
 
-    async def _take_back(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
+    async def _requeue(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
         try:
-            await self._recovery.take_back(queue, tasks)
+            await self._recovery.requeue(queue, tasks)
         except PyasynqError as error:
             self._failures.note(queue, error)
 

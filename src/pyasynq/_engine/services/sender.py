@@ -134,27 +134,27 @@ class Sender:
         for ask in parcel.asks:
             answer = next(answers)
             if isinstance(answer, Exception):
-                intake.failed(ask, answer, self._look_at(ask.queue.name, answer))
+                intake.failed(ask, answer, self._skip_until(ask.queue.name, answer))
             else:
                 intake.answered(ask, answer)
                 self._failures.recover(ask.queue.name)
         for call, _ in parcel.finds:
             answer = next(answers)
             if isinstance(answer, Exception):
-                intake.leave_alone(call.queue.name, self._look_at(call.queue.name, answer))
+                intake.leave_alone(call.queue.name, self._skip_until(call.queue.name, answer))
             else:
                 intake.found(call, answer)
         intake.deliver()
         for task, _ in parcel.quarantines:
             answer = next(answers)
             if isinstance(answer, Exception):
-                intake.leave_alone(task.queue, self._look_at(task.queue, answer))
+                intake.leave_alone(task.queue, self._skip_until(task.queue, answer))
             else:
                 intake.unreadable.quarantined(task)
                 self._parts.settles.on_endings(task.queue, answer.endings)
         intake.proofs_ended(parcel.proofs)
 
-    def _look_at(self, queue: str, error: Exception) -> float:
+    def _skip_until(self, queue: str, error: Exception) -> float:
         """Return the monotonic time until which a queue is skipped after an error."""
         rest = self.rest or self._failures.note(queue, error)
         return self._parts.clock.monotonic() + rest

@@ -61,7 +61,7 @@ async def recover_known_death(
     try:
         for rest in _LOOKS:
             await asyncio.sleep(rest)
-            taken += await recoverer.look_until_heard()
+            taken += await recoverer.recover_until_answered()
         await driver.run(clear_server_state(facts.host, pid, facts.server_id))
     except PyasynqError as error:
         text = "the tasks of server %s come back when their leases lapse: %s"
@@ -105,18 +105,18 @@ class _Recoverer:
             self._redis_time,
         )
 
-    async def look_until_heard(self) -> int:
+    async def recover_until_answered(self) -> int:
         """Recover the current tasks; retry while Redis is unreachable."""
         backoff = Backoff()
         while True:
             try:
-                return await self._look()
+                return await self._recover()
             except PyasynqError:
                 if time.monotonic() - self._died_at > _GIVE_UP_AFTER:
                     raise
                 await asyncio.sleep(backoff.next())
 
-    async def _look(self) -> int:
+    async def _recover(self) -> int:
         if self._latest_lease is None:
             facts = await self._driver.run(read_redis_facts())
             self._redis_time.learn(facts.redis_now)
@@ -136,7 +136,7 @@ class _Recoverer:
         taken = 0
         for queue, tasks in found:
             if tasks:
-                taken += await self._recovery.take_back(queue, tasks, were_only_one=were_only_one)
+                taken += await self._recovery.requeue(queue, tasks, were_only_one=were_only_one)
         return taken
 
     def _can_be_its(self, task: ExpiredTask) -> bool:

@@ -166,7 +166,7 @@ class Supervisor:
             self._news.clear()
             self._act()
             await self._wait_for_news()
-            self._look_at_memory()
+            self._check_memory()
             self._ask_for_metrics()
         if self._recoveries:
             until_end = max(_LEAST_RECOVERY, self._end_by - time.monotonic())
@@ -236,7 +236,7 @@ class Supervisor:
                 child.member.patience = seconds + KILL_MARGIN
             case {"facts": facts}:
                 child.take_facts(facts)
-                self._tell_of_deaths()
+                self._report_deaths()
             case {"queue": queue}:
                 child.note_queue(queue, has_tasks=message["has_tasks"])
             case {"beat": _} | {"queues": _}:
@@ -281,7 +281,7 @@ class Supervisor:
         self._fleet.leaving(child.member, time.monotonic())
         self._news.set()
 
-    def _look_at_memory(self) -> None:
+    def _check_memory(self) -> None:
         limit = self._settings.max_memory
         if limit is None or self._fleet.stage is not Stage.RUNNING:
             return
@@ -377,17 +377,17 @@ class Supervisor:
 
     async def _recover(self, child: Child, died_at: float) -> None:
         assert child.facts is not None  # noqa: S101 - the caller has looked
-        tasks = await recover_known_death(child.facts, child.pid, died_at, self._tell_of_death)
+        tasks = await recover_known_death(child.facts, child.pid, died_at, self._report_death)
         if tasks:
             recovered = counted(tasks, "task was", "tasks were")
             _log.warning("%s recovered from worker %d (pid %d)", recovered, child.member.worker, child.pid)
 
-    def _tell_of_death(self, event: DeathEvent) -> None:
+    def _report_death(self, event: DeathEvent) -> None:
         """Have a child call the hooks for a task of a dead one: this process knows no app."""
         self._deaths.append(encode_death(event))
-        self._tell_of_deaths()
+        self._report_deaths()
 
-    def _tell_of_deaths(self) -> None:
+    def _report_deaths(self) -> None:
         listening = next((one for one in self._children.values() if one.facts is not None), None)
         while listening is not None and self._deaths:
             listening.say(self._deaths.popleft())

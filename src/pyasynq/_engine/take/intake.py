@@ -207,11 +207,11 @@ class Intake:
         self.requeue_waiting(queue)
         return True
 
-    def give_way(self, queue: str) -> None:
+    def give_head_start(self, queue: str) -> None:
         """Delay calls to a queue for a while: other servers take its tasks without a handler here first."""
         settings = self._parts.settings
         until = self._parts.clock.monotonic() + settings.unknown_memory
-        self.board.give_way(queue, settings.unknown_courtesy, until=until)
+        self.board.give_head_start(queue, settings.unknown_head_start, until=until)
 
     def reserve_asks(self) -> list[Ask]:
         """Reserve room for the tasks of this round; return its dequeue calls."""

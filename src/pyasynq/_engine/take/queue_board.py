@@ -97,7 +97,7 @@ class QueueBoard:
         self.withheld: Collection[str] = frozenset()
         self._only: Collection[str] | None = None
         self._servers = 1
-        self._take_stock()
+        self._rebuild_lists()
 
     # Queries.
 
@@ -182,14 +182,14 @@ class QueueBoard:
         self.known[name] = queue
         self._by_key.update({key_name: (queue, key) for key, key_name in queue.keys.items()})
         self.settings = {**self.settings, name: settings}
-        self._take_stock()
+        self._rebuild_lists()
 
     def change(self, name: str, settings: Queue) -> None:
         """Replace the settings of a served queue."""
         queue = self.known[name]
         queue.declare(settings, queue.state)
         self.settings = {**self.settings, name: settings}
-        self._take_stock()
+        self._rebuild_lists()
 
     def remove(self, name: str) -> None:
         """Stop serving a queue; it stays known until `forget_removed`."""
@@ -198,7 +198,7 @@ class QueueBoard:
         for key_name in queue.keys.values():
             del self._by_key[key_name]
         self.settings = {other: settings for other, settings in self.settings.items() if other != name}
-        self._take_stock()
+        self._rebuild_lists()
 
     def forget_removed(self, in_use: Iterable[str]) -> list[ServedQueue]:
         """Forget the removed queues that are not in use; return them."""
@@ -228,7 +228,7 @@ class QueueBoard:
             wanted = [queue for queue in wanted if queue.name not in self.withheld]
         self._wanted = wanted
 
-    def _take_stock(self) -> None:
+    def _rebuild_lists(self) -> None:
         self.names = tuple(self.settings)
         self.queues = [self.known[name] for name in self.names]
         self.all_plain = not self.limited_queues()
@@ -295,14 +295,14 @@ class QueueBoard:
         if queue is not None:
             queue.state = queue.state.slot_freed()
 
-    def give_way(self, name: str, courtesy: float, *, until: float) -> None:
-        """Delay calls to a queue by `courtesy` seconds after each report, until `until` (monotonic time).
+    def give_head_start(self, name: str, head_start: float, *, until: float) -> None:
+        """Delay calls to a queue by `head_start` seconds after each report, until `until` (monotonic time).
 
         Other servers then take its tasks first.
         """
         queue = self.known.get(name)
         if queue is not None:
-            queue.state = queue.state.gave_way(courtesy, until=until)
+            queue.state = queue.state.head_start_given(head_start, until=until)
 
     def ask_again(self, queue: ServedQueue) -> None:
         """Forget the known state of a queue, so that it is asked again."""

@@ -15,7 +15,7 @@ It is asked after a report, but not before a gap that doubles with each vain cal
 It is asked at once when a task of this server ends.
 
 A report for an empty queue may be deferred for two reasons. Many idle servers hear of one task (see `Herd`).
-Or the queue holds tasks without a handler here: other servers, which may poll, get them first (a courtesy).
+Or the queue holds tasks without a handler here: other servers, which may poll, get them first (a head_start).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Herd(NamedTuple):
         exponent = math.log(place / _AT_ONCE, row / _AT_ONCE)
         return herd, _FIRST_LOOK * math.pow(last / _FIRST_LOOK, exponent)
 
-    def look(self, *, found: bool) -> Herd:
+    def answered(self, *, found: bool) -> Herd:
         """Return the new estimate after the queue was asked for the reported task."""
         if not self.told:
             return self
@@ -153,8 +153,8 @@ class QueueState(NamedTuple):
         gap: current back-off between vain calls, in seconds.
         not_before: monotonic time before which a report does not cause a call, while the queue is held.
         turn: Unix time in microseconds that Redis has given this server to come back; 0 for none.
-        courtesy: seconds by which a call is delayed after a report, so that other servers take the tasks
-            first; applies until `courteous_until` (monotonic time).
+        head_start: seconds by which a call is delayed after a report, so that other servers take the tasks
+            first; applies until `head_start_until` (monotonic time).
     """
 
     phase: QueuePhase = QueuePhase.UNKNOWN
@@ -166,8 +166,8 @@ class QueueState(NamedTuple):
     gap: float = _SHORTEST_GAP
     not_before: float = 0.0
     turn: int = 0
-    courtesy: float = 0.0
-    courteous_until: float = 0.0
+    head_start: float = 0.0
+    head_start_until: float = 0.0
     herd: Herd = Herd()
 
     @property
@@ -205,7 +205,7 @@ class QueueState(NamedTuple):
             return held if changes == self.changes else _stir(held)
         herd = self.herd
         if herd.told:
-            herd = herd.look(found=bool(answer.tasks))
+            herd = herd.answered(found=bool(answer.tasks))
         if answer.empty:
             return self._replace(phase=QueuePhase.EMPTY, look_at=math.inf, rules=rules, herd=herd)
         if self.phase is QueuePhase.UNKNOWN and rules is self.rules and herd is self.herd:
@@ -223,8 +223,8 @@ class QueueState(NamedTuple):
             return _unwatch(self, key)
         pause, herd = 0.0, self.herd
         if phase is not QueuePhase.UNKNOWN:
-            if now < self.courteous_until:
-                pause = self.courtesy
+            if now < self.head_start_until:
+                pause = self.head_start
             else:
                 herd, pause = herd.report(servers, draw)
         told = self._replace(changes=self.changes + 1, watch=Watch.NOTHING, herd=herd)
@@ -250,7 +250,7 @@ class QueueState(NamedTuple):
             return self._replace(watch=Watch.TASKS)
         if not may_rest:
             return _open(self, Watch.TASKS)
-        herd = self.herd.look(found=False)
+        herd = self.herd.answered(found=False)
         return self._replace(phase=QueuePhase.EMPTY, watch=Watch.TASKS, look_at=math.inf, herd=herd)
 
     def watch_lost(self) -> QueueState:
@@ -304,12 +304,12 @@ class QueueState(NamedTuple):
         """Return the next state: ask the queue at once, because its known state may be outdated."""
         return _open(self, self.watch)
 
-    def gave_way(self, courtesy: float, *, until: float) -> QueueState:
-        """Delay the call after each report by `courtesy` seconds, until `until` (monotonic time).
+    def head_start_given(self, head_start: float, *, until: float) -> QueueState:
+        """Delay the call after each report by `head_start` seconds, until `until` (monotonic time).
 
         Other servers then take the tasks first.
         """
-        return self._replace(courtesy=courtesy, courteous_until=until)
+        return self._replace(head_start=head_start, head_start_until=until)
 
 
 def _open(state: QueueState, watch: Watch) -> QueueState:

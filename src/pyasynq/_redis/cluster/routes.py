@@ -165,10 +165,10 @@ class _Routing:
         If none of them knows the map, ask the next nodes.
         """
         refusal: Exception | None = None
-        for nodes in self._nodes.looks(self._state.monotonic()):
+        for nodes in self._nodes.query_groups(self._state.monotonic()):
             if self._is_over():
                 return
-            end = self._compute_look_deadline()
+            end = self._compute_query_deadline()
             answers: Answers = yield [Visit(node, VIEW_QUESTIONS, end) for node in nodes]
             views: list[ClusterView] = []
             for node, (slots, epochs) in zip(nodes, answers, strict=True):
@@ -187,7 +187,7 @@ class _Routing:
         if refusal is not None and not self._nodes.primaries:
             self._give_up(_explain(refusal, self._state.address))
 
-    def _compute_look_deadline(self) -> float:
+    def _compute_query_deadline(self) -> float:
         """Return the deadline of one query for the slot map.
 
         Silent nodes must not use up the time of the others.

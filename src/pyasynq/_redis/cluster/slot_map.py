@@ -24,7 +24,7 @@ _REDIRECTION: Final = re.compile(
 )
 _LATE_SECONDS: Final = 30.0
 """Seconds for which a silent node is asked last. It limits how often such a node costs time."""
-_LOOK_SIZE: Final = 3
+_GROUP_SIZE: Final = 3
 """Number of nodes asked at the same time. Three are seldom cut off together; more would cost more."""
 
 
@@ -211,7 +211,7 @@ class ClusterMap:
         nodes = sorted(self.serving) if self.reads_replicas else self.primaries
         return min(nodes, key=lambda node: self._late.get(node, 0.0), default=None)
 
-    def looks(self, now: float) -> list[list[Address]]:
+    def query_groups(self, now: float) -> list[list[Address]]:
         """Return groups of nodes to ask for the slot map: the nodes of a group together, group after group.
 
         The first group has nodes that should answer. Each group has a seed (an address of the URL), if any
@@ -223,13 +223,13 @@ class ClusterMap:
         prompt = _mix(
             [node for node in nodes if not self.is_late(node, now)],
             [seed for seed in seeds if not self.is_late(seed, now)],
-        )[:_LOOK_SIZE]
+        )[:_GROUP_SIZE]
         rest = _mix(
             sorted((node for node in nodes if node not in prompt), key=lambda node: self.is_late(node, now)),
             sorted((seed for seed in seeds if seed not in prompt), key=lambda seed: self.is_late(seed, now)),
         )
-        looks = [rest[start : start + _LOOK_SIZE] for start in range(0, len(rest), _LOOK_SIZE)]
-        return [prompt, *looks] if prompt else looks
+        query_groups = [rest[start : start + _GROUP_SIZE] for start in range(0, len(rest), _GROUP_SIZE)]
+        return [prompt, *query_groups] if prompt else query_groups
 
 
 def _mix(nodes: list[Address], seeds: list[Address]) -> list[Address]:

@@ -177,14 +177,14 @@ def _watch(reference: weakref.ref[PrimaryWatch], over: ThreadWaiter) -> None:
             if watch is None or watch.is_over(over):
                 return
             with contextlib.suppress(ForeignRedisError):  # a test kit with another server is in use
-                _look(watch, connections)
+                _ask_sentinels(watch, connections)
             del watch
     finally:
         for connection in connections.values():
             connection.close()
 
 
-def _look(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -> None:
+def _ask_sentinels(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -> None:
     """Ask the Sentinels for the primary, and adopt the most credible answer.
 
     All Sentinels that answered the last time are asked. One of the others is asked each time, at the end: a

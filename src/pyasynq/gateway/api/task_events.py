@@ -104,7 +104,7 @@ async def _follow(call: ServiceCall, queue: str, task_id: str) -> AsyncGenerator
     try:
         yield "retry: 3000\n\n"
         while True:
-            name, fact = await _look(call, queue, task_id, ending)
+            name, fact = await _describe_state(call, queue, task_id, ending)
             if fact is not None and (event_id := _make_id(name, fact)) != seen:
                 seen, sent_at = event_id, time.monotonic()
                 yield f"event: {name}\nid: {event_id}\ndata: {msgspec.json.encode(fact).decode()}\n\n"
@@ -119,7 +119,7 @@ async def _follow(call: ServiceCall, queue: str, task_id: str) -> AsyncGenerator
         await asyncio.gather(ending, return_exceptions=True)
 
 
-async def _look(
+async def _describe_state(
     call: ServiceCall, queue: str, task_id: str, ending: asyncio.Task[FinishedTask]
 ) -> tuple[str, dict[str, Any] | None]:
     """Return name and content of the event for the task's present state."""

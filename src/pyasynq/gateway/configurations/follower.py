@@ -81,7 +81,7 @@ class ConfigurationFollower:
         async with self._lock:
             if self._task is None:
                 await self._store.write_file(self._tasks)
-                await self._look()
+                await self._refresh()
                 self._task = asyncio.create_task(self._follow(), name="pyasynq gateway configurations")
 
     async def refresh(self) -> None:
@@ -93,7 +93,7 @@ class ConfigurationFollower:
         called_at = asyncio.get_running_loop().time()
         async with self._lock:
             if self._read_at is None or self._began_at < called_at:
-                await self._look()
+                await self._refresh()
 
     async def clear_limits(self, deleted: TypeConfiguration) -> None:
         """Clear the limits that a deleted type had set. Raises `RedisError` if Redis cannot be reached."""
@@ -108,7 +108,7 @@ class ConfigurationFollower:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         self._began_at = asyncio.get_running_loop().time()
         await self._store.refresh()
         self._read_at = asyncio.get_running_loop().time()

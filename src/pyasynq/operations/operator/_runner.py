@@ -19,8 +19,8 @@ from pyasynq._broker.inspecting.tasks import find_tasks
 from pyasynq._broker.operating.acts import (
     Stepped,
     forget_steps,
+    read_restorable,
     read_step,
-    read_ways_back,
 )
 from pyasynq._broker.operating.operations import (
     LOST,
@@ -81,7 +81,7 @@ class OperationRunner:
         self._size = _FIRST_SIZE
         self._unnoted = 0
         self._tasks: list[tuple[str, str, str]] = []
-        self._ways: list[tuple[int, str]] | None = None
+        self._restorable: list[tuple[int, str]] | None = None
         self._numbers: dict[str, int] = {}
         self._placed = ""
         self._places = PendingPlaces()
@@ -185,7 +185,7 @@ class OperationRunner:
     async def _find_next_tasks(self) -> StepTasks | None:
         """Return the tasks of the next step; None at the end."""
         if self._act is Act.UNDO:
-            return await self._find_next_ways()
+            return await self._find_next_restorable()
         rest = self._tasks[self._position : self._position + (self._unnoted or self._step_limit())]
         if not rest:
             return None
@@ -216,21 +216,21 @@ class OperationRunner:
             return self._hints
         return self._places.hints(ids) if queue == self._placed else NO_HINTS
 
-    async def _find_next_ways(self) -> StepTasks | None:
+    async def _find_next_restorable(self) -> StepTasks | None:
         while self._position < len(self._queues):
             queue = self._queues[self._position]
-            if self._ways is None:
+            if self._restorable is None:
                 await self._door.run(register_queues([queue]))
-                self._ways = await self._door.run(read_ways_back(self._undoes, queue))
+                self._restorable = await self._door.run(read_restorable(self._undoes, queue))
             # Numbers fall; what was left out before is above the limit.
-            ways = [way for way in self._ways if not self._below or way[0] < self._below]
-            self._ways = ways[self._step_limit() :]
+            ways = [way for way in self._restorable if not self._below or way[0] < self._below]
+            self._restorable = ways[self._step_limit() :]
             # A step that was made and not noted is repeated also if it has left nothing to put back.
             if ways or self._unnoted:
                 self._number += 1
                 self._numbers = {task_id: number for number, task_id in ways[: self._step_limit()]}
                 return StepTasks(queue, list(self._numbers))
-            self._position, self._below, self._ways = self._position + 1, 0, None
+            self._position, self._below, self._restorable = self._position + 1, 0, None
         return None
 
     def _step_limit(self) -> int:
@@ -286,7 +286,7 @@ class OperationRunner:
             self._below = min(numbers, default=self._below)
             # A repeated step was made of other tasks than this one, which may still have to be put back.
             rest = [(self._numbers[task_id], task_id) for task_id in ids[len(seen) :]]
-            self._ways = None if stepped.repeated else rest + (self._ways or [])
+            self._restorable = None if stepped.repeated else rest + (self._restorable or [])
         else:
             self._position += len(ids)
             if queue == self._placed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.inspecting.servers import is_request_open, look_at_request, request_of_server
+from pyasynq._broker.inspecting.servers import is_request_open, refresh_request, request_of_server
 from pyasynq._checks import parse_seconds
 from pyasynq._clock import sleep_async
 from pyasynq.errors import ServerNotFoundError
@@ -132,7 +132,7 @@ class ServerOperator(OperatorBase):
                 break
             await sleep_async(_LOOK_SECONDS)
             now = self._inspector.redis_now()
-            for one in await self._inspector.run_batch([look_at_request(one, now=now) for one in asked]):
+            for one in await self._inspector.run_batch([refresh_request(one, now=now) for one in asked]):
                 if isinstance(one, Exception):
                     raise one
                 results[one.server_id] = one

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.inspecting.servers import is_request_open, look_at_request, request_of_server
+from pyasynq._broker.inspecting.servers import is_request_open, refresh_request, request_of_server
 from pyasynq._checks import parse_seconds
 from pyasynq._clock import sleep_blocking
 from pyasynq.errors import ServerNotFoundError
@@ -133,7 +133,7 @@ class ServerOperator(OperatorBase):
                 break
             sleep_blocking(_LOOK_SECONDS)
             now = self._inspector.redis_now()
-            for one in self._inspector.run_batch([look_at_request(one, now=now) for one in asked]):
+            for one in self._inspector.run_batch([refresh_request(one, now=now) for one in asked]):
                 if isinstance(one, Exception):
                     raise one
                 results[one.server_id] = one

@@ -87,7 +87,7 @@ class ServerInspector(InspectorBase):
         result = self._run(servers.request_of_server(server_id, action, now=now))
         while servers.is_request_open(result) and time.monotonic() < until:
             sleep_blocking(_LOOK_SECONDS)
-            result = self._run(servers.look_at_request(result, now=self._clock.redis_now()))
+            result = self._run(servers.refresh_request(result, now=self._clock.redis_now()))
         return result
 
     def task_types(self) -> list[TaskTypeInfo]:

@@ -47,7 +47,7 @@ async def _stream_events(call: ApiCall) -> AsyncGenerator[str]:
     )
     following = cast("AsyncGenerator[TaskEvent]", found)
     try:
-        async with aclosing(following), aclosing(_with_rests(following)) as events:
+        async with aclosing(following), aclosing(_with_keep_alives(following)) as events:
             async for event in events:
                 if _is_over(call):
                     return
@@ -56,7 +56,7 @@ async def _stream_events(call: ApiCall) -> AsyncGenerator[str]:
         channels.viewers -= 1
 
 
-async def _with_rests(events: AsyncIterator[TaskEvent]) -> AsyncGenerator[TaskEvent | None]:
+async def _with_keep_alives(events: AsyncIterator[TaskEvent]) -> AsyncGenerator[TaskEvent | None]:
     """Yield events, and None as a keep-alive after each interval without an event."""
     following = asyncio.ensure_future(anext(events, None))
     try:

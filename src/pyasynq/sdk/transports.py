@@ -1,4 +1,4 @@
-"""Choice of the transport ("road") for tasks: Redis or HTTP."""
+"""Choice of the transport for tasks: Redis or HTTP."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyasynq._checks import check_label
 from pyasynq.errors import ConfigurationError
 
-from .http_road import HttpRoad
+from .http_transport import HttpTransport
 from .http_work import HttpWork
-from .redis_road import RedisRoad, RedisWork
+from .redis_transport import RedisTransport, RedisWork
 
 if TYPE_CHECKING:
     from .handlers import HandlerTable
     from .worker_settings import WorkerSettings
 
-Road: TypeAlias = "RedisRoad | HttpRoad"
+Transport: TypeAlias = "RedisTransport | HttpTransport"
 Work: TypeAlias = "RedisWork | HttpWork"
 
 
-def make_road(*, redis: Any = None, service: str | None = None, key: str = "", team: str = "") -> Road:
+def make_transport(
+    *, redis: Any = None, service: str | None = None, key: str = "", team: str = ""
+) -> Transport:
     """Return the transport that the arguments choose: `redis` or `service`.
 
     Raises:
@@ -27,9 +29,9 @@ def make_road(*, redis: Any = None, service: str | None = None, key: str = "", t
     """
     check_label("team", team)
     if redis is not None and service is not None:
-        raise ConfigurationError("redis, service: these are two roads for tasks; give one of them")
+        raise ConfigurationError("redis, service: these are two transports for tasks; give one of them")
     if service is not None:
-        return HttpRoad(service, key)
+        return HttpTransport(service, key)
     if redis is None:
         raise ConfigurationError(
             'redis, service: give one of them, as in redis="redis://localhost:6379/0" or '
@@ -37,11 +39,11 @@ def make_road(*, redis: Any = None, service: str | None = None, key: str = "", t
         )
     if key:
         raise ConfigurationError("key: it is for service=; the password of Redis is in its URL")
-    return RedisRoad(redis, team)
+    return RedisTransport(redis, team)
 
 
-def make_work(road: Road, table: HandlerTable, settings: WorkerSettings) -> Work:
+def make_work(transport: Transport, table: HandlerTable, settings: WorkerSettings) -> Work:
     """Return the worker that runs the table's handlers over this transport."""
-    if isinstance(road, RedisRoad):
-        return RedisWork(road, table, settings)
-    return HttpWork(road, table, settings)
+    if isinstance(transport, RedisTransport):
+        return RedisWork(transport, table, settings)
+    return HttpWork(transport, table, settings)

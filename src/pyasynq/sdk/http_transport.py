@@ -1,4 +1,4 @@
-"""HTTP transport ("road"): connection to the task service, which enqueues tasks."""
+"""HTTP transport: connection to the task service, which enqueues tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRONG: Final = 422
 _NO_TYPES: Final = "; the service has no task types for this key"
 
 
-class HttpRoad:
+class HttpTransport:
     """HTTP transport: requests of one program to the task service. Belongs to one event loop.
 
     Args:

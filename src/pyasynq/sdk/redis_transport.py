@@ -1,4 +1,4 @@
-"""Redis transport ("road"): a server in this event loop takes tasks, and a client enqueues them."""
+"""Redis transport: a server in this event loop takes tasks, and a client enqueues them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TIMEOUT_SECONDS: Final = 5.0
 _NO_TYPES: Final = "; no types are stored in this Redis: start `pyasynq service` with a file that has them"
 
 
-class RedisRoad:
+class RedisTransport:
     """Redis transport: reads task configurations, and enqueues tasks. Belongs to one event loop.
 
     Args:
@@ -122,13 +122,13 @@ class RedisWork:
     """Worker over Redis: a `Server` for the table's names that are configured. Belongs to one event loop.
 
     Args:
-        road: Redis transport of the program.
+        transport: Redis transport of the program.
         table: the handlers.
         settings: settings of the worker.
     """
 
-    def __init__(self, road: RedisRoad, table: HandlerTable, settings: WorkerSettings) -> None:
-        self._road = road
+    def __init__(self, transport: RedisTransport, table: HandlerTable, settings: WorkerSettings) -> None:
+        self._transport = transport
         self._table = table
         self._settings = settings
         self._served: set[str] = set()
@@ -144,8 +144,8 @@ class RedisWork:
             ConfigurationError: when none of the table's names is configured.
             PyasynqError: as `Server.start` does; nothing is left running.
         """
-        await self._road.start()
-        self._served = select_names(self._table, self._road)
+        await self._transport.start()
+        self._served = select_names(self._table, self._transport)
         config = ServerConfig(
             queues=dict.fromkeys([*self._served, *self._inner], 1),
             concurrency=self._settings.concurrency,
@@ -154,7 +154,9 @@ class RedisWork:
             retry_delay=self._find_delay,
             publish_events=self._settings.publish_events,
         )
-        self._server = Server(self._road.url, config, lifespan=self._table.lifetime, team=self._settings.team)
+        self._server = Server(
+            self._transport.url, config, lifespan=self._table.lifetime, team=self._settings.team
+        )
         active: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_state(event: ServerStateChanged) -> None:
@@ -174,7 +176,7 @@ class RedisWork:
         if self._run.done():
             self._run.result()
             raise ServerStateError("the worker was stopped while it started")
-        self._road.follower.on_look = self._follow
+        self._transport.follower.on_look = self._follow
         return self._run
 
     def describe_end(self, code: int) -> str:
@@ -187,7 +189,7 @@ class RedisWork:
 
     async def close(self) -> None:
         """Take no more tasks, let running ones end within `shutdown_timeout`, and put the rest back."""
-        self._road.follower.on_look = None
+        self._transport.follower.on_look = None
         if self._server is not None:
             await self._server.shutdown()
         if self._run is not None:
@@ -196,7 +198,7 @@ class RedisWork:
     async def _follow(self) -> None:
         """Serve types that have been configured since the last check, and drop deleted ones."""
         assert self._server is not None  # noqa: S101 - it is called after the start
-        wanted = find_configured(self._table, self._road)
+        wanted = find_configured(self._table, self._transport)
         with suppress(ServerStateError):
             for name in sorted(wanted - self._served):
                 await self._server.add_queue(name)
@@ -211,7 +213,7 @@ class RedisWork:
 
     def _find_delay(self, retried: int, error: BaseException, task: Task) -> float:
         """Return the seconds until a failed task is retried, by the newest configuration of its type."""
-        configuration = self._road.find(task.type)
+        configuration = self._transport.find(task.type)
         if configuration is None or configuration.retry is None:
             return default_retry_delay(retried, error, task)
         return configuration.retry.delay(retried)
