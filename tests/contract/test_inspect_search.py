@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
@@ -158,7 +159,7 @@ def test_searches_need_a_queue(perform: Perform) -> None:
     for plan in (
         search(),
         error_report("default", "retry", scan=1, since=None, until=None, now=NOW),
-        type_report("default", scan=1, since=None, until=None, now=NOW),
+        type_report("default", scan=1, since=None, until=None),
     ):
         with pytest.raises(QueueNotFoundError):
             perform(plan)
@@ -275,7 +276,7 @@ def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
     tasks.put(TaskState.RETRY, "b", type="email", retried=2)
     tasks.put(TaskState.AGGREGATING, "c", "d", type="image", group="g")
     tasks.put(TaskState.AGGREGATING, "e", type="image", group="h")
-    report = perform(type_report("default", scan=10, since=None, until=None, now=NOW))
+    report = perform(type_report("default", scan=10, since=None, until=None))
     image, email = report.types
     assert ("image", {TaskState.AGGREGATING: 3}, 3, 0) == (
         image.type,
@@ -285,9 +286,9 @@ def test_types_are_counted_by_state(perform: Perform, tasks: Tasks) -> None:
     )
     assert ({TaskState.PENDING: 1, TaskState.RETRY: 1}, 2) == (email.counts, email.retried)
     assert (5, True) == (report.scanned, report.is_complete)
-    assert not perform(type_report("default", scan=1, since=None, until=None, now=NOW)).is_complete
+    assert not perform(type_report("default", scan=1, since=None, until=None)).is_complete
     with pytest.raises(InvalidOptionError):
-        perform(type_report("default", scan=0, since=None, until=None, now=NOW))
+        perform(type_report("default", scan=0, since=None, until=None))
 
 
 def test_the_bytes_of_a_message_hold_its_texts_as_they_are() -> None:
@@ -366,19 +367,18 @@ def test_a_report_of_types_takes_a_time_range(perform: Perform, tasks: Tasks) ->
     tasks.active("x")
     tasks.put(TaskState.SCHEDULED, "y")
     put_archived(tasks, 10)
-    report = perform(type_report("default", scan=100, since=ago(4), until=ago(2), now=NOW))
+    report = perform(type_report("default", scan=100, since=ago(4), until=ago(2)))
     assert [{TaskState.ARCHIVED: 3}] == [one.counts for one in report.types]
     assert {TaskState.ACTIVE, TaskState.SCHEDULED} == set(report.undated)
-    assert () == perform(type_report("default", scan=9, since=None, until=None, now=NOW)).undated
+    assert () == perform(type_report("default", scan=9, since=None, until=None)).undated
 
 
-@pytest.mark.parametrize("report", [error_report, type_report])
+@pytest.mark.parametrize("report", [partial(error_report, state="archived", now=NOW), type_report])
 def test_a_time_range_is_checked(report: Any) -> None:
     """Before anything is asked."""
-    state = ("archived",) if report is error_report else ()
     for since, until in ((datetime(2026, 1, 1), None), (ago(1), ago(2))):  # noqa: DTZ001 - on purpose
         with pytest.raises(InvalidOptionError, match=r"^(since|until)="):
-            next(report("default", *state, scan=1, since=since, until=until, now=NOW))
+            next(report("default", scan=1, since=since, until=until))
 
 
 def test_the_groups_of_a_report_of_types_are_one_state(redis_client: RedisClient, tasks: Tasks) -> None:
@@ -386,6 +386,6 @@ def test_the_groups_of_a_report_of_types_are_one_state(redis_client: RedisClient
     for number in range(30):
         tasks.put(TaskState.AGGREGATING, f"t{number}", group=f"g{number}")
     performer = BlockingPerformer(redis_client)
-    report = performer(type_report("default", scan=5, since=None, until=None, now=NOW))
+    report = performer(type_report("default", scan=5, since=None, until=None))
     assert (5, 30, False) == (report.scanned, report.total, report.is_complete)
     assert len(performer.calls) < 30

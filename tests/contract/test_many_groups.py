@@ -164,6 +164,6 @@ def test_d24_a_report_of_types_looks_at_a_part_of_many_groups(
 ) -> None:
     """And asks for no more pages of groups than it needs."""
     put_groups(tasks, MANY)
-    report = counting(type_report("default", scan=100, since=None, until=None, now=NOW))
+    report = counting(type_report("default", scan=100, since=None, until=None))
     assert (100, False) == (report.scanned, report.is_complete)
     assert len(counting.calls) < 150

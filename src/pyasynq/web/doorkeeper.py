@@ -112,6 +112,8 @@ class Doorkeeper:
 
     async def admit(self, request: Request) -> PageRequest:
         """Authenticate a request; return it with its user, or `_NOT_SIGNED_IN`."""
+        if request.method not in SAFE_METHODS:
+            self.target.expect_change()
         session = self.settings.sessions.find(request)
         user = await self._identify(request, session) or _NOT_SIGNED_IN
         links = Links(route_path(request.scope), _read_query(request))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._visible_text import visible
@@ -29,12 +29,28 @@ _MOST_ANSWERS: Final = 500
 _LOAD_SHARE: Final = 50
 """Factor of caching: an answer that took 1 s is kept for 50 s, so it takes at most 2 % of Redis' time."""
 _LONGEST_AGE: Final = 60.0
+_PATIENCE: Final = 0.03
+"""Seconds for which a viewer waits for a new answer while an old one can be shown."""
+_LONGEST_STALE: Final = 30.0
+"""Seconds for which an answer can be shown that is no longer fresh."""
+_LONGEST_CHANGE: Final = 5.0
+"""Seconds that a request to change something takes at most, as a rule."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    future: asyncio.Future[Any]
-    fresh_until: float
+    """An answer that is being computed or is there; times are monotonic, in seconds."""
+
+    began: float
+    last: _Answer | None
+    """The answer before this one, until this one is there."""
+    fresh_until: float = 0.0
+    future: asyncio.Future[Any] = field(init=False)
+
+    def may_be_shown_stale(self, changed: float) -> bool:
+        """Return whether it can be shown although it is not fresh; `changed` is when data last changed."""
+        is_recent = self.began >= changed and time.monotonic() < self.fresh_until + _LONGEST_STALE
+        return is_recent and not self.future.cancelled() and self.future.exception() is None
 
 
 class Target:
@@ -54,6 +70,8 @@ class Target:
         self._channels: dict[asyncio.AbstractEventLoop, Channels] = {}
         self._metrics: dict[asyncio.AbstractEventLoop, QueueMetrics] = {}
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
+        self._changed = 0.0
+        """Monotonic time at which the last change has ended; it lies ahead while one may be under way."""
         self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
         self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
         """The last examination by the doctor, by permissions."""
@@ -107,31 +125,54 @@ class Target:
     ) -> _T:
         """Return a cached answer, at most a few seconds old, which users with equal permissions share.
 
+        If a new answer takes longer than 30 ms, return the last one instead (stale-while-revalidate, RFC
+        5861). It is at most 30 seconds too old, and nobody has changed anything since by this dashboard.
+
         Args:
             user: user whose permissions decide about the answer.
             question: cache key of the answer.
             ask: computes a new answer; it runs once for all concurrent callers.
             seconds: lifetime of the answer; longer if computing it took long.
         """
-        key = (asyncio.get_running_loop(), access_key(user), question)
-        known = self._answers.get(key)
-        if known is None or (known.future.done() and time.monotonic() > known.fresh_until):
-            known = self._answers[key] = _Answer(asyncio.ensure_future(self._ask(key, ask, seconds)), 0.0)
-            self._answers.move_to_end(key)
-            if len(self._answers) > _MOST_ANSWERS:
-                self._answers.popitem(last=False)
+        known = self._find_answer((asyncio.get_running_loop(), access_key(user), question), ask, seconds)
+        result: _T
+        last = known.last
+        if last is not None and last.may_be_shown_stale(self._changed):
+            await asyncio.wait([known.future], timeout=_PATIENCE)
+            if not known.future.done():
+                result = last.future.result()
+                return result
         # A viewer who leaves must not take the answer away from the others.
-        result: _T = await asyncio.shield(known.future)
+        result = await asyncio.shield(known.future)
         return result
 
-    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[_T]], seconds: float) -> _T:
-        began = time.monotonic()
+    def _find_answer(self, key: Hashable, ask: Callable[[], Awaitable[Any]], seconds: float) -> _Answer:
+        """Return the cached answer, or begin a new one if there is none or it is no longer fresh."""
+        known = self._answers.get(key)
+        now = time.monotonic()
+        if known is not None and (not known.future.done() or now <= known.fresh_until):
+            return known
+        answer = self._answers[key] = _Answer(now, known)
+        answer.future = asyncio.ensure_future(self._ask(answer, ask, seconds))
+        # Its error is raised for those who wait; nobody may.
+        answer.future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._answers.move_to_end(key)
+        if len(self._answers) > _MOST_ANSWERS:
+            self._answers.popitem(last=False)
+        return answer
+
+    async def _ask(self, answer: _Answer, ask: Callable[[], Awaitable[_T]], seconds: float) -> _T:
         try:
             return await ask()
         finally:
             now = time.monotonic()
-            if answer := self._answers.get(key):
-                answer.fresh_until = now + min(max(seconds, (now - began) * _LOAD_SHARE), _LONGEST_AGE)
+            age = max(seconds, (now - answer.began) * _LOAD_SHARE)
+            answer.fresh_until = now + min(age, _LONGEST_AGE)
+            answer.last = None
+
+    def expect_change(self) -> None:
+        """Show no answer of before or during a change that a request makes, except fresh ones."""
+        self._changed = time.monotonic() + _LONGEST_CHANGE
 
     def forget(self, user: User, question: Hashable) -> None:
         """Drop a cached answer, because a form has changed its data."""

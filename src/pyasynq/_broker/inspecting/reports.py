@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_TASKS
@@ -11,7 +10,7 @@ from pyasynq._broker.inspecting.group_counts import FIRST_PAGE, read_page
 from pyasynq._broker.inspecting.tasks import collection_key, parse_state, scan_tasks
 from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.stored import decode_name
-from pyasynq._broker.task_records import decode_task_infos
+from pyasynq._broker.task_records import decode_tasks
 from pyasynq._checks import check_whole, parse_instant
 from pyasynq._error_signature import error_signature
 from pyasynq._redis.plan import CommandCall, Plan, Replay
@@ -22,10 +21,11 @@ from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from datetime import datetime
 
+    from pyasynq._broker.task_records import DecodedTask
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Call, Reply
-    from pyasynq.task import TaskInfo
 
 _ERROR_STATES: Final = (TaskState.RETRY, TaskState.ARCHIVED)
 _LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
@@ -89,7 +89,7 @@ def _find_positions(key: str, state: TaskState, times: TimeRange) -> Plan[_Posit
 class _Look(NamedTuple):
     """Result of a scan: found tasks, number of examined positions, and size of the collection."""
 
-    tasks: list[TaskInfo]
+    tasks: list[DecodedTask]
     scanned: int
     total: int
 
@@ -99,7 +99,6 @@ def _look_at_newest(
     state: TaskState,
     times: TimeRange,
     scan: int,
-    now: Instant,
     *,
     group: str = "",
     size: int | None = None,
@@ -113,12 +112,12 @@ def _look_at_newest(
         low, high = yield from _find_positions(key, state, times)
     else:
         low, high = 0, size
-    tasks: list[TaskInfo] = []
+    tasks: list[DecodedTask] = []
     end, last = high, max(low, high - scan)
     while end > last:
         start = max(last, end - MAX_TASKS)
         found = yield from scan_tasks(queue, state, start, end, group=group)
-        tasks += decode_task_infos(reversed(found.records), now)
+        tasks += decode_tasks(reversed(found.records))
         end = start
     return _Look(tasks, high - last, high - low)
 
@@ -135,44 +134,46 @@ def error_report(
     check_whole("scan", scan, 1)
     times = parse_range(since, until)
     yield from require_queue(queue)
-    look = yield from _look_at_newest(queue, known, times, scan, now)
-    groups: defaultdict[str, list[TaskInfo]] = defaultdict(list)
-    looked_at = [task for task in look.tasks if times.has(task.in_state_since)]
-    for task in looked_at:
-        if task.last_error:
-            groups[error_signature(task.last_error)].append(task)
-    reported = [_describe_group(signature, tasks) for signature, tasks in groups.items()]
+    look = yield from _look_at_newest(queue, known, times, scan)
+    dated = [(task, task.in_state_since) for task in look.tasks]
+    looked_at = [(task, since) for task, since in dated if times.has(since)]
+    by_error: defaultdict[str, list[DecodedTask]] = defaultdict(list)
+    for task, _ in looked_at:
+        by_error[task.message.error_msg].append(task)
+    without_error = len(by_error.pop("", ()))
+    groups: defaultdict[str, list[DecodedTask]] = defaultdict(list)
+    for error, tasks in by_error.items():
+        groups[error_signature(error)] += tasks
+    reported = [_describe_group(signature, tasks, now) for signature, tasks in groups.items()]
     reported.sort(key=lambda group: (-group.count, group.signature))
-    dates = [task.in_state_since for task in looked_at if task.in_state_since is not None]
+    dates = [since for _, since in looked_at if since is not None]
     return ErrorReport(
         tuple(reported),
         look.scanned,
         look.scanned == look.total,
         total=look.total,
-        without_error=sum(not task.last_error for task in looked_at),
+        without_error=without_error,
         since=min(dates, default=None),
         until=max(dates, default=None),
     )
 
 
-def _describe_group(signature: str, tasks: Sequence[TaskInfo]) -> ErrorGroup:
-    never = datetime.min.replace(tzinfo=UTC)
-    sample = max(tasks, key=lambda task: task.last_failed_at or never)
-    failures = [task.last_failed_at for task in tasks if task.last_failed_at is not None]
-    types = Counter(task.type for task in tasks)
+def _describe_group(signature: str, tasks: Sequence[DecodedTask], now: Instant) -> ErrorGroup:
+    newest = max(tasks, key=lambda task: task.message.last_failed_at)
+    failed = [task for task in tasks if task.message.last_failed_at]
+    earliest = min(failed, key=lambda task: task.message.last_failed_at, default=None)
+    types = Counter(task.message.type for task in tasks)
     return ErrorGroup(
         signature,
         len(tasks),
         dict(types.most_common()),
-        sample.last_failed_at,
-        sample,
-        earliest=min(failures, default=None),
+        newest.last_failed_at,
+        newest.describe(now),
+        earliest=None if earliest is None else earliest.last_failed_at,
     )
 
 
-def type_report(
-    queue: str, *, scan: int, since: datetime | None, until: datetime | None, now: Instant
-) -> Plan[TypeReport]:
+def type_report(queue: str, *, scan: int, since: datetime | None, until: datetime | None) -> Plan[TypeReport]:
     """Count the task types among the newest `scan` tasks of each state; all groups count as one state.
 
     The time range selects tasks by the time at which they came into their state.
@@ -184,25 +185,24 @@ def type_report(
     looks: list[_Look] = []
     for state in TaskState:
         if state is TaskState.AGGREGATING:
-            looks += yield from _look_at_groups(queue, times, scan, now)
+            looks += yield from _look_at_groups(queue, times, scan)
         elif state not in undated:
-            looks.append((yield from _look_at_newest(queue, state, times, scan, now)))
+            looks.append((yield from _look_at_newest(queue, state, times, scan)))
     counts: defaultdict[str, Counter[TaskState]] = defaultdict(Counter)
     retried: Counter[str] = Counter()
     for look in looks:
         for task in look.tasks:
-            if times.has(task.in_state_since):
-                counts[task.type][task.state] += 1
-                retried[task.type] += task.retried
+            if not times or times.has(task.in_state_since):
+                message = task.message
+                counts[message.type][task.record.state] += 1
+                retried[message.type] += message.retried
     types = [TypeStatistics(name, dict(states), retried[name]) for name, states in counts.items()]
     types.sort(key=lambda statistics: (-statistics.total, statistics.type))
     scanned, total = sum(look.scanned for look in looks), sum(look.total for look in looks)
     return TypeReport(tuple(types), scanned, scanned == total, total=total, undated=undated)
 
 
-def _look_at_groups(
-    queue: str, times: TimeRange, scan: int, now: Instant
-) -> Generator[Call, Reply, list[_Look]]:
+def _look_at_groups(queue: str, times: TimeRange, scan: int) -> Generator[Call, Reply, list[_Look]]:
     """Read up to `scan` tasks of groups, in the order in which Redis lists these; `times` selects tasks."""
     looks: list[_Look] = []
     left = scan
@@ -213,7 +213,7 @@ def _look_at_groups(
                 looks.append(_Look([], 0, size))
                 continue
             look = yield from _look_at_newest(
-                queue, TaskState.AGGREGATING, times, left, now, group=decode_name(name), size=size
+                queue, TaskState.AGGREGATING, times, left, group=decode_name(name), size=size
             )
             left -= look.scanned
             looks.append(look)

@@ -135,7 +135,7 @@ class TaskInspector(InspectorBase):
             until: the latest such time. With a range, active and scheduled tasks are left out: Redis does
                 not store since when they are in these states.
         """
-        plan = reports.type_report(queue, scan=scan, since=since, until=until, now=self._now())
+        plan = reports.type_report(queue, scan=scan, since=since, until=until)
         return self._run_in_steps(plan)
 
     def run_task(self, queue: str, task_id: str) -> None:
