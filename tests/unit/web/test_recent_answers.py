@@ -1,0 +1,138 @@
+"""Answers that pages share: how long they are kept, and when an old one is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyasynq.operations import User
+from pyasynq.web import targets
+from pyasynq.web.targets import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.anyio
+
+USER = User("mira")
+
+
+class Clock:
+    """The monotonic clock of the cache."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        """Return the time that the test has set."""
+        return self.now
+
+
+class Source:
+    """Answers that a test gives."""
+
+    def __init__(self) -> None:
+        self.pending: list[asyncio.Future[str]] = []
+
+    async def ask(self) -> str:
+        """Return what the test answers to this question."""
+        self.pending.append(asyncio.get_running_loop().create_future())
+        return await self.pending[-1]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock of the cache, and let viewers wait for a new answer no time at all."""
+    clock = Clock()
+    monkeypatch.setattr(targets, "time", clock)
+    monkeypatch.setattr(targets, "_PATIENCE", 0.0)
+    return clock
+
+
+@pytest.fixture
+def target() -> Target:
+    """Return a target without connections."""
+    settings: Any = None
+    return Target("", "redis://nowhere", settings)
+
+
+async def _answer(target: Target, source: Source, text: str) -> str:
+    """Ask, answer at once, and return what the viewer gets."""
+    asked = len(source.pending)
+    viewer = asyncio.ensure_future(target.recent(USER, "queues", source.ask))
+    while len(source.pending) == asked:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0)
+    source.pending[-1].set_result(text)
+    return await viewer
+
+
+async def test_an_answer_is_shared_while_it_is_fresh(clock: Clock, target: Target) -> None:
+    """The source is asked once."""
+    source = Source()
+    assert "a" == await _answer(target, source, "a")
+    clock.now += 1.9
+    assert "a" == await target.recent(USER, "queues", source.ask)
+    assert 1 == len(source.pending)
+
+
+async def test_an_old_answer_is_shown_while_a_new_one_takes_long(clock: Clock, target: Target) -> None:
+    """The new one is there for the next viewer."""
+    source = Source()
+    await _answer(target, source, "old")
+    clock.now += 10
+    assert "old" == await target.recent(USER, "queues", source.ask)
+    assert "old" == await target.recent(USER, "queues", source.ask)
+    assert 2 == len(source.pending), "it is asked for once"
+    source.pending[-1].set_result("new")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert "new" == await target.recent(USER, "queues", source.ask)
+
+
+def _grow_old(clock: Clock, target: Target) -> None:
+    clock.now += 33
+
+
+def _change(clock: Clock, target: Target) -> None:
+    clock.now += 3
+    target.expect_change()
+
+
+@pytest.mark.parametrize("spoil", [_grow_old, _change])
+async def test_an_answer_that_may_mislead_is_not_shown(
+    clock: Clock, target: Target, spoil: Callable[[Clock, Target], None]
+) -> None:
+    """It is too old, or somebody has changed something since."""
+    source = Source()
+    await _answer(target, source, "old")
+    spoil(clock, target)
+    assert "new" == await _answer(target, source, "new")
+
+
+async def test_an_answer_from_the_time_of_a_change_is_shown_only_while_it_is_fresh(
+    clock: Clock, target: Target
+) -> None:
+    """The change may have come after it was read."""
+    source = Source()
+    target.expect_change()
+    clock.now += 1
+    await _answer(target, source, "during")
+    clock.now += 10
+    assert "after" == await _answer(target, source, "after")
+    clock.now += 10
+    assert "after" == await target.recent(USER, "queues", source.ask)
+
+
+async def test_an_error_is_raised_although_an_old_answer_is_there(clock: Clock, target: Target) -> None:
+    """A page must not hide that Redis is away."""
+    source = Source()
+    await _answer(target, source, "old")
+    clock.now += 10
+    assert "old" == await target.recent(USER, "queues", source.ask)
+    source.pending[-1].set_exception(ConnectionError("away"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectionError):
+        await target.recent(USER, "queues", source.ask)
