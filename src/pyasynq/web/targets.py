@@ -126,7 +126,7 @@ class Target:
         """Return a cached answer, at most a few seconds old, which users with equal permissions share.
 
         If a new answer takes longer than 30 ms, return the last one instead (stale-while-revalidate, RFC
-        5861). It is at most 30 seconds too old, and nobody has changed anything since by this dashboard.
+        5861), unless it is 30 seconds too old, or a user of this dashboard has changed something since.
 
         Args:
             user: user whose permissions decide about the answer.
@@ -154,7 +154,7 @@ class Target:
             return known
         answer = self._answers[key] = _Answer(now, known)
         answer.future = asyncio.ensure_future(self._ask(answer, ask, seconds))
-        # Its error is raised for those who wait; nobody may.
+        # A viewer who waits gets its error; without one, asyncio would report it as never retrieved.
         answer.future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._answers.move_to_end(key)
         if len(self._answers) > _MOST_ANSWERS:
