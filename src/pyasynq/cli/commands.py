@@ -10,7 +10,7 @@ import click
 from pyasynq._exit_codes import EXIT_ABORTED
 from pyasynq._visible_text import visible, visible_lines
 from pyasynq.cli.connection_options import global_connection_options
-from pyasynq.cli.garbage_collection import collect_less_often
+from pyasynq.cli.garbage_collection import collect_less_often, skip_last_collection
 from pyasynq.errors import PyasynqError, nearest
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Commands(click.Group):
         """
         # Imports make many objects and few cycles: with the default threshold they take a tenth longer.
         collect_less_often()
+        skip_last_collection()
         try:
             return super().invoke(ctx)
         except PyasynqError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from typing import Final
 
@@ -12,6 +13,15 @@ _THRESHOLD: Final = (20_000, 10, 10)
 def collect_less_often() -> None:
     """Raise the thresholds of Python's garbage collector, so that it runs less often."""
     gc.set_threshold(*_THRESHOLD)
+
+
+def skip_last_collection() -> None:
+    """Let this process end without the last garbage collection, which takes a fifth of a short command.
+
+    The operating system frees the memory. Finalizers of objects in cycles do not run then, which Python does
+    not promise at exit either.
+    """
+    atexit.register(gc.freeze)
 
 
 def tune_garbage_collection() -> None:

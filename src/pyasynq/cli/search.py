@@ -15,6 +15,7 @@ from pyasynq.cli.completion import complete_queues, complete_where
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.progress import StatusLine
+from pyasynq.cli.output.record_stream import RecordStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
     from pyasynq.operations.selection import Selection
-    from pyasynq.task import TaskInfo
 
 _MOST: Final = 1_000_000
 
@@ -73,7 +73,8 @@ async def search_command(
 ) -> None:
     """Find tasks in all states by a query, the newest first. The page docs/query.md lists the fields.
 
-    A search ends when enough is found, or after 100,000 tasks or two seconds, and says how to go on.
+    Tasks are printed as they are found. A search ends when enough is found, or after 100,000 tasks or two
+    seconds, and says how to go on.
     """
     text = within_queues(" ".join(query), queues)
     if explain:
@@ -94,32 +95,25 @@ async def search_command(
 async def show_search(
     session: Session, query: str, cursor: str, limit: int, *, everywhere: bool = False
 ) -> None:
-    """Print the tasks that match, then on stderr how many tasks the search examined."""
+    """Print the tasks that match as they are found, then on stderr how many tasks the search examined."""
+    if session.watch is not None:
+
+        async def gather() -> list[Record]:
+            pages = [page async for page in session.operator.search(query, cursor=cursor, limit=limit)]
+            return [describe_task(info) for page in pages for info in page.tasks]
+
+        await session.show(tasks_view(), gather)
+        return
     last: Selection | None = None
-
-    async def gather() -> list[Record]:
-        nonlocal last
-        found, last = await _find_tasks(session, query, cursor, limit, everywhere=everywhere)
-        return [describe_task(info) for info in found]
-
-    await session.show(tasks_view(), gather)
+    budget = whole_budget() if everywhere else None
+    with StatusLine() as status:
+        stream = RecordStream(session.printer, tasks_view(), status.clear)
+        async for last in session.operator.search(query, cursor=cursor, limit=limit, budget=budget):
+            stream.add([describe_task(info) for info in last.tasks])
+            status.show(f"Searching: {last}")
+        stream.end()
     if last is not None:
         _tell_search(last)
-
-
-async def _find_tasks(
-    session: Session, query: str, cursor: str, limit: int, *, everywhere: bool
-) -> tuple[list[TaskInfo], Selection | None]:
-    """Return matching tasks, and the final progress of the search; show progress on stderr while it runs."""
-    found: list[TaskInfo] = []
-    last = None
-    with StatusLine() as status:
-        async for last in session.operator.search(
-            query, cursor=cursor, limit=limit, budget=whole_budget() if everywhere else None
-        ):
-            found += last.tasks
-            status.show(f"Searching: {last}")
-    return found, last
 
 
 def _tell_search(last: Selection) -> None:

@@ -25,7 +25,7 @@ from pyasynq.cli.output.table import Look, table_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyasynq._face_records.fields import View
+    from pyasynq._face_records.fields import Field, View
 
     Describe = Callable[[Mapping[str, Any], "Printer"], str]
 
@@ -109,16 +109,23 @@ class Printer:
         return lines.getvalue()
 
     def _format_table(self, view: View, records: Sequence[Mapping[str, Any]]) -> str:
-        fields = choose_fields(view, self.fields, is_wide=self.format == "wide")
+        fields = self.table_fields(view)
         if not records:
             return ""
-        look = Look(
+        return "".join(line + "\n" for line in table_lines(fields, records, self.moment(), self.look()))
+
+    def table_fields(self, view: View) -> Sequence[Field]:
+        """Return the fields of a table. Raises `click.UsageError` for one that the view does not have."""
+        return choose_fields(view, self.fields, is_wide=self.format == "wide")
+
+    def look(self) -> Look:
+        """Return width and appearance of a table on this stdout."""
+        return Look(
             width=terminal_width() if self.format == "table" else None,
             has_header=self.has_header,
             has_color=has_color(),
             drops=self.fields is None,
         )
-        return "".join(line + "\n" for line in table_lines(fields, records, self.moment(), look))
 
     def moment(self) -> Moment:
         """Return the current time, to compute ages."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -67,50 +67,87 @@ class Look:
     drops: bool = False
 
 
+Row: TypeAlias = "Sequence[tuple[str, Any]]"
+"""Texts of a record's fields, with the values themselves."""
+
+
+def table_rows(fields: Sequence[Field], records: Iterable[Mapping[str, Any]], moment: Moment) -> list[Row]:
+    """Return the rows of records: the text and the value of each field."""
+    return [[(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records]
+
+
+class TableLayout:
+    """Columns of a table and their widths, which fit some rows. Other rows can be formatted in it, too.
+
+    With `drops`, optional columns, then those on the right, are left out where they find no room.
+
+    Args:
+        fields: fields of the records.
+        rows: rows of `table_rows`, which the columns are to fit.
+        look: width and appearance of the table.
+    """
+
+    def __init__(self, fields: Sequence[Field], rows: Sequence[Row], look: Look) -> None:
+        self._look = look
+        self._fields = fields
+        columns = list(range(len(fields)))
+        if look.drops and look.width is not None:
+            columns = _drop_optional(fields, rows, look, look.width)
+        kept = [fields[at] for at in columns]
+        widths = _fit_widths(kept, [[row[at] for at in columns] for row in rows], look)
+        if look.width is not None and look.drops and _line_width(widths) > look.width:
+            count = _count_fitting_columns(widths, look.width)
+            columns, widths = columns[:count], widths[:count]
+        self._columns, self._widths = columns, widths
+
+    def heading_line(self) -> str:
+        """Return the line of headings."""
+        fields = [self._fields[at] for at in self._columns]
+        headings = [one.heading or one.name for one in fields]
+        texts = [cut(text, width) for text, width in zip(headings, self._widths, strict=True)]
+        return _line(fields, self._widths, texts, [])
+
+    def row_line(self, row: Row) -> str:
+        """Return the line of a row; what does not fit and may not be cut moves the columns behind it."""
+        look = self._look
+        fields, cells_shown = [self._fields[at] for at in self._columns], [row[at] for at in self._columns]
+        texts = [
+            cut(text, width) if look.width is not None and one.shrinks else text
+            for one, (text, _), width in zip(fields, cells_shown, self._widths, strict=True)
+        ]
+        colors = [
+            one.color(value) if look.has_color and one.color else None
+            for one, (_, value) in zip(fields, cells_shown, strict=True)
+        ]
+        return _line(fields, self._widths, texts, colors)
+
+
 def table_lines(
     fields: Sequence[Field], records: Iterable[Mapping[str, Any]], moment: Moment, look: Look
 ) -> Iterator[str]:
-    """Yield the lines of a table.
-
-    With `drops`, optional columns, then those on the right, are left out where they find no room.
-    """
-    rows: Sequence[Sequence[tuple[str, Any]]] = [
-        [(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records
-    ]
-    if look.drops and look.width is not None:
-        fields, rows = _give_way(fields, rows, look, look.width)
-    widths = _fit_widths(fields, rows, look)
-    if look.width is not None and look.drops and _line_width(widths) > look.width:
-        count = _count_fitting_columns(widths, look.width)
-        fields, widths, rows = fields[:count], widths[:count], [row[:count] for row in rows]
+    """Yield the lines of a table; see `TableLayout`."""
+    rows = table_rows(fields, records, moment)
+    layout = TableLayout(fields, rows, look)
     if look.has_header:
-        headings = [one.heading or one.name for one in fields]
-        yield _line(
-            fields, widths, [cut(text, width) for text, width in zip(headings, widths, strict=True)], []
-        )
+        yield layout.heading_line()
     for row in rows:
-        texts = [cut(text, width) for (text, _), width in zip(row, widths, strict=True)]
-        colors = [
-            one.color(value) if look.has_color and one.color else None
-            for one, (_, value) in zip(fields, row, strict=True)
-        ]
-        yield _line(fields, widths, texts, colors)
+        yield layout.row_line(row)
 
 
-def _give_way(
-    fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look, width: int
-) -> tuple[Sequence[Field], Sequence[Sequence[tuple[str, Any]]]]:
-    """Drop optional columns, from the right, until the remaining columns are readable."""
-    while True:
-        narrow = _full_widths(fields, rows, look)
-        for at, one in enumerate(fields):
-            if one.shrinks:
-                narrow[at] = min(narrow[at], _READABLE)
-        last = max((at for at, one in enumerate(fields) if one.gives_way), default=None)
-        if last is None or _line_width(narrow) <= width:
-            return fields, rows
-        fields = [*fields[:last], *fields[last + 1 :]]
-        rows = [[*row[:last], *row[last + 1 :]] for row in rows]
+def _drop_optional(fields: Sequence[Field], rows: Sequence[Row], look: Look, width: int) -> list[int]:
+    """Drop optional columns, from the right, until the others are readable; return the others."""
+    full = _full_widths(fields, rows, look)
+    readable = [
+        min(cells_needed, _READABLE) if one.shrinks else cells_needed
+        for one, cells_needed in zip(fields, full, strict=True)
+    ]
+    columns = list(range(len(fields)))
+    while _line_width([readable[at] for at in columns]) > width:
+        last = max((at for at in columns if fields[at].gives_way), default=None)
+        if last is None:
+            break
+        columns.remove(last)
+    return columns
 
 
 def _line_width(widths: Sequence[int]) -> int:
@@ -125,7 +162,7 @@ def _count_fitting_columns(widths: Sequence[int], width: int) -> int:
     return len(widths)
 
 
-def _full_widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
+def _full_widths(fields: Sequence[Field], rows: Sequence[Row], look: Look) -> list[int]:
     """Return the width of each column with nothing cut."""
     return [
         max([cells(one.heading or one.name) if look.has_header else 0, *(cells(row[at][0]) for row in rows)])
@@ -133,7 +170,7 @@ def _full_widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any
     ]
 
 
-def _fit_widths(fields: Sequence[Field], rows: Sequence[Sequence[tuple[str, Any]]], look: Look) -> list[int]:
+def _fit_widths(fields: Sequence[Field], rows: Sequence[Row], look: Look) -> list[int]:
     """Return the width of each column; those that may shrink do so evenly until the line fits."""
     widths = _full_widths(fields, rows, look)
     if look.width is None:

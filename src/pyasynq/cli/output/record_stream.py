@@ -1,0 +1,92 @@
+"""Printing of records while they are still being found."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyasynq.cli.output.printer import has_color
+from pyasynq.cli.output.table import TableLayout, table_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyasynq._face_records.fields import View
+    from pyasynq.cli.output.printer import Printer
+
+    Record = Mapping[str, Any]
+
+_FIRST_SECONDS: Final = 0.3
+"""Seconds after which the first rows of a table are printed, even if they do not fill a terminal."""
+_LINES: Final = 24
+"""Lines of a terminal whose size is unknown."""
+
+
+class RecordStream:
+    """Prints records as they come; a JSON array is printed at the end.
+
+    The columns of a table fit its first rows: those of a full terminal, or of 0.3 seconds. If all records are
+    there by then, they are printed as `Printer.records` does, with a pager if there are many.
+
+    Args:
+        printer: prints the records.
+        view: fields of the records.
+        clear: erases what stands on the terminal's last line; called before each output.
+    """
+
+    def __init__(self, printer: Printer, view: View, clear: Callable[[], object]) -> None:
+        self._printer = printer
+        self._view = view
+        self._clear = clear
+        self._held: list[Record] = []
+        self._layout: TableLayout | None = None
+        self._is_begun = False
+        self._first_at = time.monotonic() + _FIRST_SECONDS
+        # A field that the view does not have is an error before the search, not after it.
+        self._fields = printer.table_fields(view)
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Print records, or keep them until the columns are known; without records, print what is due."""
+        self._held += records
+        if self._held and self._is_due():
+            self._print()
+
+    def end(self) -> None:
+        """Print what is left. Raises `SystemExit` for no records at all, as `Printer.records` does."""
+        if not self._is_begun:
+            self._clear()
+            self._printer.records(self._view, self._held)
+        elif self._held:
+            self._print()
+
+    def _is_due(self) -> bool:
+        if self._is_begun or not self._printer.is_for_people:
+            return self._printer.format != "json"
+        lines = shutil.get_terminal_size((80, _LINES)).lines
+        return len(self._held) >= lines - 1 or time.monotonic() >= self._first_at
+
+    def _print(self) -> None:
+        held, self._held = self._held, []
+        if self._printer.is_for_people:
+            text = self._format_rows(held)
+        else:
+            printer = replace(self._printer, has_header=False) if self._is_begun else self._printer
+            text = printer.format_records(self._view, held)
+        self._is_begun = True
+        self._clear()
+        click.echo(text, nl=False, color=has_color())
+        sys.stdout.flush()
+
+    def _format_rows(self, records: Sequence[Record]) -> str:
+        rows = table_rows(self._fields, records, self._printer.moment())
+        lines = []
+        if self._layout is None:
+            self._layout = TableLayout(self._fields, rows, self._printer.look())
+            lines += [self._layout.heading_line()] if self._printer.has_header else []
+        lines += map(self._layout.row_line, rows)
+        return "".join(f"{line}\n" for line in lines)

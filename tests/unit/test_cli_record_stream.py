@@ -1,0 +1,145 @@
+"""Records that are printed while a search goes on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from pyasynq._exit_codes import EXIT_NO_MATCH
+from pyasynq._face_records.fields import Field, Kind, View
+from pyasynq.cli.output import record_stream
+from pyasynq.cli.output.printer import Printer
+from pyasynq.cli.output.record_stream import RecordStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIELDS = (
+    Field("id", Kind.TEXT, "Id.", "ID"),
+    Field("type", Kind.TEXT, "Type.", "TYPE", shrinks=True),
+)
+VIEW = View("example", "id", FIELDS, "Nothing.")
+FIRST: list[dict[str, Any]] = [{"id": "a", "type": "mail"}]
+SECOND: list[dict[str, Any]] = [{"id": "long-id", "type": "report"}, {"id": "b", "type": "x"}]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print the first rows of a table as soon as there are any."""
+    monkeypatch.setattr(record_stream, "_FIRST_SECONDS", 0.0)
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all records be there before the first rows would be printed."""
+    monkeypatch.setattr(record_stream, "_FIRST_SECONDS", 1_000.0)
+
+
+def make_stream(printer: Printer, clear: Callable[[], object] = lambda: None) -> RecordStream:
+    """Return a stream of example records."""
+    return RecordStream(printer, VIEW, clear)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_rows_are_printed_as_they_come_in_the_columns_of_the_first_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A longer value is shown whole in a pipe, and moves the rest of its line."""
+    stream = make_stream(Printer())
+    stream.add(FIRST)
+    assert "ID  TYPE\na   mail\n" == capsys.readouterr().out
+    stream.add(SECOND)
+    assert "long-id  report\nb   x\n" == capsys.readouterr().out
+    stream.end()
+    assert ("", "") == capsys.readouterr()
+
+
+@pytest.mark.usefixtures("never")
+@pytest.mark.parametrize("output", ["table", "wide", "json"])
+def test_what_is_there_early_is_printed_as_one_list(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The columns fit all rows, and JSON is one array."""
+    stream = make_stream(Printer(output))
+    stream.add(FIRST)
+    stream.add(SECOND)
+    assert "" == capsys.readouterr().out
+    stream.end()
+    assert Printer(output).format_records(VIEW, FIRST + SECOND) == capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("never")
+@pytest.mark.parametrize("output", ["jsonl", "csv", "name"])
+def test_programs_get_each_record_at_once(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """CSV has its headings once."""
+    stream = make_stream(Printer(output))
+    stream.add(FIRST)
+    first = capsys.readouterr().out
+    assert Printer(output).format_records(VIEW, FIRST) == first
+    stream.add(SECOND)
+    stream.end()
+    assert Printer(output).format_records(VIEW, FIRST + SECOND) == first + capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_long_search_in_json_is_one_array(capsys: pytest.CaptureFixture[str]) -> None:
+    """However late it is."""
+    stream = make_stream(Printer("json"))
+    stream.add(FIRST)
+    stream.add(SECOND)
+    stream.end()
+    assert FIRST + SECOND == json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("never")
+def test_a_full_terminal_is_printed_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows would not be visible."""
+    monkeypatch.setenv("LINES", "4")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = make_stream(Printer())
+    stream.add(SECOND)
+    assert "" == capsys.readouterr().out
+    stream.add(FIRST)
+    assert 4 == capsys.readouterr().out.count("\n")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_kept_rows_are_printed_when_they_are_due_although_no_others_come(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search of a large list may find nothing more for seconds."""
+    monkeypatch.setattr(record_stream, "_FIRST_SECONDS", 1_000.0)
+    stream = make_stream(Printer())
+    stream.add(FIRST)
+    assert "" == capsys.readouterr().out
+    stream._first_at = 0.0
+    stream.add(())
+    assert "a   mail" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_line_of_progress_is_erased_before_rows_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise both would be in one line on a terminal."""
+    stream = make_stream(Printer(), lambda: click.echo("<erased>"))
+    stream.add(FIRST)
+    assert capsys.readouterr().out.startswith("<erased>\nID")
+
+
+def test_no_records_are_a_sentence_and_with_fail_empty_an_exit_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As for every list."""
+    make_stream(Printer()).end()
+    assert ("", "Nothing.\n") == capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        make_stream(Printer(fail_empty=True)).end()
+    assert EXIT_NO_MATCH == caught.value.code
+
+
+def test_an_unknown_field_is_an_error_before_the_search() -> None:
+    """The user need not wait for it."""
+    with pytest.raises(click.UsageError, match="nothing"):
+        make_stream(Printer(fields=("nothing",)))
