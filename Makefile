@@ -155,7 +155,7 @@ chaos-limits: $(STAMP) ## four workers on queues with limits, two of them killed
 chaos-ordered: $(STAMP) ## kill three workers of an ordered queue of 2,000 tasks; they end in order (2 minutes)
 	@$(PYTHON) -m tests.chaos.ordered
 
-chaos-service: $(STAMP) ## workers by all roads and two instances of the task service, killed and changed [ARGS="--ordered --tasks 1000"]
+chaos-service: $(STAMP) ## workers of all transports and two instances of the task service, killed and changed [ARGS="--ordered --tasks 1000"]
 	@$(PYTHON) -m tests.chaos.service_limits $(ARGS)
 
 chaos-hosted: $(STAMP) ## requests and commands on two instances of the task service, one killed every 5 s [REQUESTS=10000 COMMANDS=1000 SEED=1]
