@@ -10,7 +10,7 @@ import pytest
 
 from pyasynq._exit_codes import EXIT_NO_MATCH
 from pyasynq._face_records.fields import Field, Kind, View
-from pyasynq.cli.output import record_stream
+from pyasynq.cli.output import printer, record_stream
 from pyasynq.cli.output.printer import Printer
 from pyasynq.cli.output.record_stream import RecordStream
 
@@ -55,6 +55,19 @@ def test_rows_are_printed_as_they_come_in_the_columns_of_the_first_ones(
     assert "long-id  report\nb   x\n" == capsys.readouterr().out
     stream.end()
     assert ("", "") == capsys.readouterr()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_later_texts_get_what_is_free_of_the_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise a short first row would cut the texts of all later rows."""
+    monkeypatch.setattr(printer, "terminal_width", lambda: 40)
+    stream = make_stream(Printer())
+    stream.add(FIRST)
+    stream.add([{"id": "0123456789" * 2, "type": "a type with a long name" * 3}])
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert ["a   mail", "01234567890123456789  a type with a long namea type with …"] == rows
 
 
 @pytest.mark.usefixtures("never")

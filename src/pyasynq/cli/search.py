@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -22,9 +24,13 @@ if TYPE_CHECKING:
 
     from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
-    from pyasynq.operations.selection import Selection
+    from pyasynq.operations.selection import AsyncSelections, Selection
 
 _MOST: Final = 1_000_000
+_FIRST_SECONDS: Final = 0.45
+"""Seconds after the start of the process at which a search prints what it has found."""
+_LEAST_SECONDS: Final = 0.05
+"""Seconds that a search always has: most end sooner, and are printed as one list."""
 
 limit_option: Final = click.option(
     "--limit", type=click.IntRange(1, _MOST), default=50, show_default=True, help="Tasks to find at most."
@@ -74,7 +80,7 @@ async def search_command(
     """Find tasks in all states by a query, the newest first. The page docs/query.md lists the fields.
 
     Tasks are printed as they are found. A search ends when enough is found, or after 100,000 tasks or two
-    seconds, and says how to go on.
+    seconds, and says how to go on. So does Ctrl-C.
     """
     text = within_queues(" ".join(query), queues)
     if explain:
@@ -95,29 +101,56 @@ async def search_command(
 async def show_search(
     session: Session, query: str, cursor: str, limit: int, *, everywhere: bool = False
 ) -> None:
-    """Print the tasks that match as they are found, then on stderr how many tasks the search examined."""
+    """Print the tasks that match as they are found, then on stderr how many tasks the search examined.
+
+    Ctrl-C ends the search: what it has found is printed, and how to continue.
+    """
     if session.watch is not None:
 
         async def gather() -> list[Record]:
-            pages = [page async for page in session.operator.search(query, cursor=cursor, limit=limit)]
-            return [describe_task(info) for page in pages for info in page.tasks]
+            pages = _search(session, query, cursor, limit, everywhere=everywhere)
+            return [describe_task(info) async for page in pages for info in page.tasks]
 
         await session.show(tasks_view(), gather)
         return
     last: Selection | None = None
-    budget = whole_budget() if everywhere else None
+
+    def begin() -> None:
+        stream.begin()
+        if stream.is_empty:
+            status.show_now("No match yet: still searching. Ctrl-C ends the search.")
+
     with StatusLine() as status:
         stream = RecordStream(session.printer, tasks_view(), status.clear)
-        async for last in session.operator.search(query, cursor=cursor, limit=limit, budget=budget):
-            stream.add([describe_task(info) for info in last.tasks])
-            status.show(f"Searching: {last}")
+        # The CPU time of this process is about its age: until now it has imported and computed.
+        seconds = max(_LEAST_SECONDS, _FIRST_SECONDS - time.process_time())
+        timer = asyncio.get_running_loop().call_later(seconds, begin)
+        try:
+            async for last in _search(session, query, cursor, limit, everywhere=everywhere):
+                stream.add([describe_task(info) for info in last.tasks])
+                status.show(f"Searching: {last}")
+        except asyncio.CancelledError:
+            # A JSON array of a part would be taken for all matches, so it is not printed.
+            stream.begin()
+            status.clear()
+            if last is not None:
+                _tell_search(last, everywhere=everywhere)
+            raise
+        finally:
+            timer.cancel()
         stream.end()
     if last is not None:
-        _tell_search(last)
+        _tell_search(last, everywhere=everywhere)
 
 
-def _tell_search(last: Selection) -> None:
-    """Print on stderr how many tasks a search examined, and the command that continues it."""
+def _search(session: Session, query: str, cursor: str, limit: int, *, everywhere: bool) -> AsyncSelections:
+    budget = whole_budget() if everywhere else None
+    return session.operator.search(query, cursor=cursor, limit=limit, budget=budget)
+
+
+def _tell_search(last: Selection, *, everywhere: bool) -> None:
+    """Print on stderr how many tasks a search examined, and the options that continue it."""
     click.echo(f"{last}".removesuffix(": go on") + ".", err=True)
     if last.cursor:
-        click.echo(f"Go on with  --cursor {visible(last.cursor)}", err=True)
+        rest = "" if everywhere else "; --all looks at the rest"
+        click.echo(f"Go on with  --cursor {visible(last.cursor)}{rest}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -58,6 +59,11 @@ class StatusLine:
             self._is_shown = True
         else:
             click.echo(text, err=True)
+
+    def show_now(self, text: str) -> None:
+        """Show a text, however recently the last one was shown."""
+        self._shown_at = -math.inf
+        self.show(text)
 
     def clear(self) -> None:
         """Erase the text, so that other output can be written."""

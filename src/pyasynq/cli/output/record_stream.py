@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
@@ -50,6 +51,16 @@ class RecordStream:
         # A field that the view does not have is an error before the search, not after it.
         self._fields = printer.table_fields(view)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record was added yet."""
+        return not self._is_begun and not self._held
+
+    def begin(self) -> None:
+        """Print what is kept, and from now on each record as it comes; a JSON array comes at the end."""
+        self._first_at = -math.inf
+        self.add(())
+
     def add(self, records: Sequence[Record]) -> None:
         """Print records, or keep them until the columns are known; without records, print what is due."""
         self._held += records
@@ -87,6 +98,7 @@ class RecordStream:
         lines = []
         if self._layout is None:
             self._layout = TableLayout(self._fields, rows, self._printer.look())
+            self._layout.leave_room()
             lines += [self._layout.heading_line()] if self._printer.has_header else []
         lines += map(self._layout.row_line, rows)
         return "".join(f"{line}\n" for line in lines)

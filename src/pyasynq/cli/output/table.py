@@ -100,6 +100,17 @@ class TableLayout:
             columns, widths = columns[:count], widths[:count]
         self._columns, self._widths = columns, widths
 
+    def leave_room(self) -> None:
+        """Widen columns for later rows, whose texts may be longer, as far as there is room on the line."""
+        look, widths = self._look, self._widths
+        fields = [self._fields[at] for at in self._columns]
+        for at, one in enumerate(fields):
+            wanted = max(0, _READABLE - widths[at]) if one.shrinks else 0
+            free = wanted if look.width is None else max(0, look.width - _line_width(widths))
+            widths[at] += min(wanted, free)
+        if look.width is not None and fields[-1].shrinks:
+            widths[-1] += max(0, look.width - _line_width(widths))
+
     def heading_line(self) -> str:
         """Return the line of headings."""
         fields = [self._fields[at] for at in self._columns]

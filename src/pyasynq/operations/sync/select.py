@@ -144,7 +144,10 @@ class Selector:
         placed = _reduce_to_places(query, queues)
         now = self._clock.now()
         # Most collections share their tree, so its filter is made once.
-        filters = {id(one.node): one.scan_filter(now, self._masks) for one in placed}
+        filters: dict[int, ScanFilter] = {}
+        for one in placed:
+            if id(one.node) not in filters:
+                filters[id(one.node)] = one.scan_filter(now, self._masks)
         counts = self._inspector.count_collections(
             [
                 (one.place.queue or "", one.place.state, one.place.group or "", filters[id(one.node)])
