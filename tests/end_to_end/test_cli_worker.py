@@ -192,6 +192,20 @@ def test_unfinished_work_is_put_back_with_exit_code_3(
     assert 1 == redis_client.llen("asynq:{default}:pending")
 
 
+def test_probable_mistakes_in_settings_are_told_at_the_start(
+    folder: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A misspelt variable, and a weight in the syntax of another library."""
+    monkeypatch.setenv("PYASYNQ_CONCURENCY", "3")
+    arguments = ["worker", "shop:app", "--queues", "default:2", "--burst"]
+    with WorkerProcess(folder, redis_url, *arguments) as worker:
+        worker.wait_for(
+            "PYASYNQ_CONCURENCY is not a setting and is ignored; did you mean PYASYNQ_CONCURRENCY?"
+        )
+        worker.wait_for("this worker serves a queue default:2; a weight is written default=2")
+        assert 0 == worker.wait()
+
+
 def test_queues_of_the_app_that_are_not_served_are_named_at_the_start(
     folder: Path,
     redis_url: str,

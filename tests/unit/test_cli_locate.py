@@ -21,6 +21,7 @@ class nested:
     backend = App("redis://elsewhere")
 @app.task("a")
 async def deliver() -> None: ...
+def make_app() -> App: return app
 """
 
 
@@ -61,6 +62,11 @@ def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
         (
             "located_shop:deliver",
             "is of type CoroutineTask, not a pyasynq.App; the apps there are: located_shop:app",
+        ),
+        ("located_shp:app", r"no module 'located_shp': .*; did you mean 'located_shop'\?$"),
+        (
+            "located_shop:make_app",
+            r"is a function, not a pyasynq.App: call it in the module, as in app = make_app\(\), and name",
         ),
         ("located_empty:app", "it has no 'app'; there is no App in that module"),
         (

@@ -18,6 +18,7 @@ from pyasynq.cli.worker_settings import (
     QUEUE_LIMITS,
     SETTINGS,
     find_file,
+    find_misspelt_variables,
     flags_of,
     load_file,
     read_environment,
@@ -312,12 +313,64 @@ def test_show_config_prints_each_setting_with_its_source(
     result = CliRunner().invoke(main, ["worker", "shown_app:app", "--show-config", "-c", "9"])
     assert 0 == result.exit_code, result.output
     lines = {line.split()[0]: line.split()[1:] for line in result.output.splitlines()}
-    assert SETTINGS.keys() - QUEUE_LIMITS.keys() == lines.keys()
+    assert {"redis", *(SETTINGS.keys() - QUEUE_LIMITS.keys())} == lines.keys()
+    assert ["localhost:1", "app"] == lines["redis"]
     assert ["9", "--concurrency"] == lines["concurrency"]
     assert ["warning", "PYASYNQ_LOG_LEVEL"] == lines["log_level"]
     assert ["5", "app"] == lines["prefetch"]
     assert ["2", f"{tmp_path / 'pyproject.toml'}:", "crash_limit"] == lines["crash_limit"]
     assert ["none", "default"] == lines["max_tasks"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "shown"),
+    [
+        ({}, (), ["none", "default"]),
+        ({"PYASYNQ_REDIS_URL": "redis://me:secret@there:1/2"}, (), ["there:1", "PYASYNQ_REDIS_URL"]),
+        ({}, ("--redis", "redis://me:secret@here:1/2"), ["here:1", "--redis"]),
+    ],
+)
+def test_show_config_says_where_redis_is_without_the_password(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    arguments: tuple[str, ...],
+    shown: list[str],
+) -> None:
+    """An app may leave it to the environment."""
+    (tmp_path / "bare_app.py").write_text("from pyasynq import App\napp = App()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "bare_app", raising=False)
+    monkeypatch.delenv("PYASYNQ_REDIS_URL", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(main, ["worker", "bare_app:app", "--show-config", *arguments])
+    assert ["redis", *shown] == result.output.splitlines()[0].split()
+    assert "secret" not in result.output
+
+
+def test_a_misspelt_variable_is_found_and_others_are_left_alone() -> None:
+    """Other variables of pyasynq, and those of the user's own programs."""
+    variables = {
+        "PYASYNQ_CONCURENCY": "3",
+        "PYASYNQ_CONCURRENCY": "4",
+        "PYASYNQ_REDIS_URL": "redis://localhost",
+        "PYASYNQ_SECRET": "s",
+        "PYASYNQ_SERVICE": "http://localhost",
+        "PYASYNQ_OTEL_PARENT": "creation",
+        "PYASYNQ_DASHBOARD_TITLE": "ours",
+        "CONCURENCY": "5",
+    }
+    assert {"PYASYNQ_CONCURENCY": "PYASYNQ_CONCURRENCY"} == find_misspelt_variables(variables)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Without the number of the system's error."""
+    path = tmp_path / "nothere.toml"
+    with pytest.raises(click.UsageError) as caught:
+        load_file(path)
+    assert f"{path} cannot be read: No such file or directory" == caught.value.message
 
 
 def test_a_configuration_of_a_worker_may_leave_the_queues_to_the_app() -> None:

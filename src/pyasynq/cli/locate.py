@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._background.code_places import drop_own_frames, find_user_line
@@ -74,6 +75,11 @@ def find_app(reference: str) -> App:
                 f"{_describe_apps(module)}{nearest(name, _find_apps(found))}",
             ) from None
         looked_in = f"{looked_in} {name!r}"
+    if isinstance(found, FunctionType):
+        raise ConfigurationError(
+            f"{reference!r} is a function, not a pyasynq.App: call it in the module, as in app = {path}(), "
+            f"and name what it returns{_describe_apps(module)}",
+        )
     if not isinstance(found, App):
         raise ConfigurationError(
             f"{reference!r} is of type {type(found).__name__}, not a pyasynq.App{_describe_apps(module)}",
@@ -131,9 +137,14 @@ def load_module(name: str) -> ModuleType:
 def _explain_missing_module(name: str, missing: str, folder: str) -> str:
     found = "" if missing == name else f" (there is no {missing!r})"
     proper = _read_module_name(name)
-    hint = f"; write {proper}" if proper != name else ""
+    hint = f"; write {proper}" if proper != name else nearest(name, _list_modules(folder))
     looked = f"looked in the current folder, {folder}, and in Python's path"
     return f"there is no module {name!r}{found}: {looked}{hint}"
+
+
+def _list_modules(folder: str) -> list[str]:
+    """Return the names of the modules and packages in a folder."""
+    return [one.stem for one in Path(folder).iterdir() if one.suffix == ".py" or one.is_dir()]
 
 
 def _import_failed(name: str, error: BaseException) -> AppImportError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +11,11 @@ import click
 from pyasynq._background.plain_http import Answer, PlainHttp
 from pyasynq._visible_text import visible
 from pyasynq.cli.connection_options import connection_options
+from pyasynq.cli.listener import open_listener
 from pyasynq.cli.nouns import OperatorCommand
-from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from pyasynq._background.plain_http import Request
@@ -68,7 +68,7 @@ def metrics(
     from pyasynq.app import App  # noqa: PLC0415 - --help does without
     from pyasynq.metrics import QueueMetrics  # noqa: PLC0415 - of this command alone
 
-    listener = _listen(host, port)
+    listener = open_listener(host, port)
     port = int(listener.getsockname()[1])
     shown = f"[{host}]" if ":" in host else host
     address = visible(App(connection.url).address)
@@ -80,14 +80,6 @@ def metrics(
         )
 
     asyncio.run(_serve(listener, make))
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise ConfigurationError(f"scrapes cannot be answered at {host} port {port}: {error}") from None
 
 
 async def _serve(listener: socket.socket, make: Callable[[], QueueMetrics]) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from pyasynq._exit_codes import EXIT_FAILED, EXIT_UNREACHABLE
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.cli.garbage_collection import tune_garbage_collection
+from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.web_server import make_server
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisError
@@ -31,6 +31,7 @@ from pyasynq.web import CredentialsFile, dashboard
 from pyasynq.web.auth.secret import SigningSecret
 
 if TYPE_CHECKING:
+    import socket
     from pathlib import Path
 
     from pyasynq.client import ClientMiddleware
@@ -47,7 +48,6 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TRACED: Final = "PYASYNQ_OTEL_AUTO"
 """Environment variable that our instrumentor sets under `opentelemetry-instrument`."""
 _BEAT_SECONDS: Final = 1.0
-_BACKLOG: Final = 2_048
 _NO_KEY: Final = """\
 {address} asks for API keys, and there is none yet. Make one:
   pyasynq key make admin --scope admin"""
@@ -130,29 +130,6 @@ def _find_tracing() -> list[ClientMiddleware]:
     return [join_trace, ClientTracing()]
 
 
-def open_listener(settings: ServiceSettings) -> socket.socket:
-    """Return a socket that listens at the service's address.
-
-    Raises:
-        ConfigurationError: the address is in use, or not of this machine.
-    """
-    try:
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        listener = socket.socket(family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        address = format_url(settings.host, settings.port)
-        raise ConfigurationError(f"{address} cannot be opened: {visible(error)}") from None
-    return listener
-
-
-def format_url(host: str, port: int) -> str:
-    """Return the address as a URL."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def probe_settings(settings: ServiceSettings) -> HealthSettings:
     """Return port and host at which the supervisor answers probes and metrics for all processes."""
     if settings.health is None:
@@ -172,7 +149,8 @@ async def serve(run: ServiceRun) -> int:
                 await site.api.start()
                 if "api" in run.parts:
                     await site.api.open_doors()
-            listener = run.listener or held.enter_context(open_listener(run.file.service))
+            settings = run.file.service
+            listener = run.listener or held.enter_context(open_listener(settings.host, settings.port))
             return await _Process(run, site, held).serve(listener)
         except RedisError as error:
             click.echo(f"Error: {visible(error)}", err=True)

@@ -14,6 +14,7 @@ import click
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.cli.event_loop import run_until_done
+from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.log_options import set_up_logging
 from pyasynq.cli.process_options import LISTENER, SUPERVISED
 from pyasynq.cli.processes import process_name
@@ -72,7 +73,7 @@ def _tell_checked(file: Path, read: ServiceFile, parts: frozenset[str]) -> None:
     server.build_site(read, parts)
     who = "with an API key" if read.service.keys else "from this machine, without a key"
     types = counted(len(read.tasks), "task type")
-    address = server.format_url(read.service.host, read.service.port)
+    address = format_url(read.service.host, read.service.port)
     click.echo(f"{visible(file)} is right: {types}, on {address}, {who}.")
 
 
@@ -87,10 +88,10 @@ def _supervise(
         # Any of the processes settles what another has leased.
         os.environ[_SECRET] = secrets.token_hex(32)
         click.echo(f"{_SECRET} is not set: leases end with these processes", err=True)
-    listener = server.open_listener(read.service)
+    listener = open_listener(read.service.host, read.service.port)
     listener.set_inheritable(True)
     host, port = listener.getsockname()[:2]
-    click.echo(f"The task service is at {server.format_url(host, port)}  (Ctrl-C stops it)", err=True)
+    click.echo(f"The task service is at {format_url(host, port)}  (Ctrl-C stops it)", err=True)
     arguments = [str(file), f"{LISTENER}={listener.fileno()}", *_repeat_options(options, typed)]
     has_metrics = read.service.health is not None
     settings = SupervisorSettings(

@@ -16,10 +16,12 @@ import click
 
 from pyasynq._visible_text import visible
 from pyasynq.cli.event_loop import run_until_done
+from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.errors import ConfigurationError, PyasynqError
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator, Sequence
 
     import uvicorn
@@ -170,8 +172,6 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
 
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -179,15 +179,16 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
         server_header=False,
         timeout_graceful_shutdown=2,
     )
-    shown = f"[{host}]" if ":" in host else host
-    click.echo(f"The dashboard is at http://{shown}:{port}{prefix}/  (Ctrl-C stops it)", err=True)
     server = make_server(config)
-    run_until_done(_run_until_signal(server, site))
+    with open_listener(host, port) as listener:
+        address = format_url(host, listener.getsockname()[1])
+        click.echo(f"The dashboard is at {address}{prefix}/  (Ctrl-C stops it)", err=True)
+        run_until_done(_run_until_signal(server, site, listener))
     if not server.started:
         raise SystemExit(1)
 
 
-async def _run_until_signal(server: uvicorn.Server, site: Dashboard) -> None:
+async def _run_until_signal(server: uvicorn.Server, site: Dashboard, listener: socket.socket) -> None:
     """Serve until INT or TERM; a second one waits for no open request."""
 
     def stop() -> None:
@@ -197,7 +198,7 @@ async def _run_until_signal(server: uvicorn.Server, site: Dashboard) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
-        await server.serve()
+        await server.serve(sockets=[listener])
     finally:
         await site.aclose()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
@@ -28,6 +29,8 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _PREFIX: Final = "PYASYNQ_"
 _TABLE: Final = "[tool.pyasynq]"
 _LONGEST_SHOWN: Final = 60
+_ALIKE: Final = 0.85
+"""Similarity from which a variable is taken for a misspelt one; other programs may have some of their own."""
 
 
 def _refuse(_name: str, _value: object) -> None:
@@ -151,6 +154,17 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> dict[str, Giv
     return found
 
 
+def find_misspelt_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return unknown environment variables, each with the variable of a setting that it resembles."""
+    known = {name.upper() for name in SETTINGS if variable_of(name)}
+    given = [one.removeprefix(_PREFIX) for one in sorted(variables) if one.startswith(_PREFIX)]
+    return {
+        f"{_PREFIX}{name}": f"{_PREFIX}{alike[0]}"
+        for name in given
+        if name not in known and (alike := get_close_matches(name, known, n=1, cutoff=_ALIKE))
+    }
+
+
 def read_file(path: Path, table: Mapping[str, Any]) -> dict[str, Given]:
     """Return the settings that a file gives, by name.
 
@@ -243,7 +257,9 @@ def load_file(path: Path) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {visible(error.strerror or error)}") from None
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{path}: {visible(error)}") from None
 
 

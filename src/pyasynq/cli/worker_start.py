@@ -14,6 +14,8 @@ import click
 
 from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq._human_text import some
+from pyasynq._visible_text import visible
+from pyasynq.cli.connection import URL_VARIABLE
 from pyasynq.cli.event_loop import loop_factory
 from pyasynq.cli.garbage_collection import tune_garbage_collection
 from pyasynq.cli.locate import load_app
@@ -35,13 +37,14 @@ from pyasynq.cli.worker_settings import (
     Given,
     Resolved,
     find_file,
+    find_misspelt_variables,
     load_file,
     read_environment,
     read_file,
     read_flags,
     resolve,
 )
-from pyasynq.errors import PyasynqError
+from pyasynq.errors import ConfigurationError, PyasynqError
 from pyasynq.events import ServerStarting
 from pyasynq.supervisor import SupervisorLink, leave_process_1
 
@@ -94,7 +97,7 @@ def start_worker_process(
     app = load_app(reference, modules, typed["url"])
     resolved = resolve(*layers, _read_settings_file(reference, typed["file"]), app=app)
     if typed["show_config"]:
-        _show(resolved)
+        _show(app, typed["url"], resolved)
         return 0
     config = resolved.config
     _check_together(config)
@@ -133,11 +136,20 @@ def _read_settings_file(reference: str, file: str | None) -> Mapping[str, Given]
     return read_file(*found) if found is not None else {}
 
 
-def _show(resolved: Resolved) -> None:
-    lines = list(resolved.lines())
+def _show(app: App, url: str | None, resolved: Resolved) -> None:
+    lines = [("redis", *_find_redis(app, url)), *resolved.lines()]
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
     for name, value, source in lines:
         click.echo(f"{name:{widths[0]}}  {value:{min(widths[1], 40)}}  {source}")
+
+
+def _find_redis(app: App, url: str | None) -> tuple[str, str]:
+    """Return the address of Redis without its password, and where it comes from."""
+    own = URL_VARIABLE if app._url is None else "app"  # noqa: SLF001 - this command runs the app
+    try:
+        return visible(app.address), own if url is None else "--redis"
+    except ConfigurationError:  # the app has no URL
+        return "none", "default"
 
 
 def _check_together(config: WorkerConfig) -> None:
@@ -214,7 +226,18 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
 
 
 def _tell(app: App, config: WorkerConfig) -> None:
-    """Print the served queues, and the queues of declared tasks that this worker does not serve."""
+    """Log the task types, and what is probably a mistake in the settings."""
+    for variable, meant in find_misspelt_variables().items():
+        _log.warning("%s is not a setting and is ignored; did you mean %s?", visible(variable), meant)
+    for name in config.queues:
+        queue, colon, weight = name.rpartition(":")
+        if colon and weight.isdecimal() and name not in app.queues:
+            _log.warning(
+                "this worker serves a queue %s; a weight is written %s=%s",
+                visible(name),
+                visible(queue),
+                weight,
+            )
     unserved = [name for name in app.queues if name not in config.queues]
     if unserved:
         _log.warning(

@@ -151,10 +151,11 @@ def as_task(task: Task | str, payload: bytes | None) -> Task:
     """Return the task, or make one of a type and a payload.
 
     Raises:
-        InvalidOptionError: for a payload next to a `Task`, which has its own.
+        InvalidOptionError: for a value that is neither, and a payload next to a `Task`, which has its own.
     """
-    if not isinstance(task, Task):
+    if isinstance(task, str):
         return Task(task, payload)
+    _check_is_task(task)
     if payload is not None:
         raise InvalidOptionError("payload", type(payload), "a Task carries its own payload")
     return task

@@ -140,4 +140,5 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigurationError(f"probes cannot be answered at {host} port {port}: {error}") from None
+        reason = error.strerror or error
+        raise ConfigurationError(f"probes cannot be answered at {host} port {port}: {reason}") from None

@@ -106,7 +106,7 @@ class GearmanDoor:
             )
         except OSError as error:
             raise ConfigurationError(
-                f"doors.gearman.listen: {host}:{port} cannot be opened: {visible(error)}"
+                f"doors.gearman.listen: {host}:{port} cannot be opened: {visible(error.strerror or error)}"
             ) from None
         self.table.note_opened(f"{host}:{self.port}")
         _log.info("Gearman clients and workers are served at %s:%d", host, self.port)
