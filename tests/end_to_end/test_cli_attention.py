@@ -64,6 +64,25 @@ def test_findings_are_exit_code_1_in_each_format(cli: Cli) -> None:
     assert table.startswith("FINDING ")
 
 
+def test_of_many_findings_of_a_kind_people_see_some_and_programs_all(
+    cli: Cli, redis_client: RedisClient
+) -> None:
+    """Without a worker each queue has one, and a list of a thousand hides the others."""
+    waiting_since = str((int(time.time()) - 600) * 10**9)
+    for number in range(12):
+        tasks = Tasks(redis_client, f"queue-{number}")
+        tasks.pending("a")
+        redis_client.hset(tasks.keys.task("a"), "pending_since", waiting_since)
+    shown = cli.run("attention")
+    assert (1, 10) == (shown.exit_code, shown.stdout.count("5  no_consumers"))
+    assert (
+        "Only the first 10 of 12 no_consumers findings are shown; --all shows all of them.\n" == shown.stderr
+    )
+    whole = cli.run("attention", "list", "--all")
+    assert (12, "") == (whole.stdout.count("5  no_consumers"), whole.stderr)
+    assert 12 == cli.run("attention", "-o", "name").stdout.count("\n")
+
+
 @pytest.mark.usefixtures("paused")
 def test_a_snoozed_finding_is_silent_until_its_end(cli: Cli) -> None:
     """It is shown on request, with the reason, and who gave it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,7 +21,7 @@ from pyasynq.cli.output.printer import terminal_width
 from pyasynq.errors import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyasynq.cli.output.printer import Printer
     from pyasynq.operations import Attention, AttentionFinding
 
+_MOST_OF_A_KIND: Final = 10
+"""Number of findings of one detector that a person reads; with no worker each queue has one."""
 _NONE: Final = "none"
 _COMMAND: Final = "pyasynq "
 _INDENT: Final = "   "
@@ -64,13 +67,19 @@ def attention() -> None:
 )
 @click.option("-q", "--queue", metavar="NAME", shell_complete=complete_queues, help="Only this queue.")
 @click.option("--snoozed", is_flag=True, help="Show snoozed findings as well.")
+@click.option("--all", "is_whole", is_flag=True, help="Show each of many findings of the same kind.")
 @operator_command
-async def list_findings(session: Session, severity: int, queue: str | None, *, snoozed: bool) -> int:
+async def list_findings(
+    session: Session, severity: int, queue: str | None, *, snoozed: bool, is_whole: bool
+) -> int:
     """List problems (findings) that need an operator now, the most severe first.
+
+    A table has ten findings of each kind, and stderr says how many there are; other formats have all.
 
     Exit codes: 0 nothing needs attention; 1 there are findings that are not snoozed; the others as always.
     """
     is_quiet = True
+    in_words = session.printer.format == "table" and session.printer.fields is None
 
     async def gather() -> list[Record]:
         nonlocal is_quiet
@@ -82,11 +91,29 @@ async def list_findings(session: Session, severity: int, queue: str | None, *, s
             if one.severity >= severity and queue in {None, one.queue}
         ]
         is_quiet = all(one.snooze for one in shown)
+        if in_words and not is_whole:
+            shown = _keep_some_of_each(shown)
         return [describe_finding(one) | {"command": build_command(session, one)} for one in shown]
 
-    in_words = session.printer.format == "table" and session.printer.fields is None
     await session.show(FINDINGS, gather, describe_in_words if in_words else None)
     return EXIT_CLEAN if is_quiet else EXIT_FAILED
+
+
+def _keep_some_of_each(findings: Sequence[AttentionFinding]) -> list[AttentionFinding]:
+    """Return the first findings of each detector; print on stderr how many others it has."""
+    counts: Counter[str] = Counter()
+    kept = []
+    for one in findings:
+        counts[one.detector] += 1
+        if counts[one.detector] <= _MOST_OF_A_KIND:
+            kept.append(one)
+    for detector, count in counts.items():
+        if count > _MOST_OF_A_KIND:
+            of_all = counted(count, f"{detector} finding")
+            click.echo(
+                f"Only the first {_MOST_OF_A_KIND} of {of_all} are shown; --all shows all of them.", err=True
+            )
+    return kept
 
 
 def describe_in_words(record: Mapping[str, Any], printer: Printer) -> str:
