@@ -19,7 +19,9 @@ from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.messages import ServerInfo
 from pyasynq.sync import Client, Inspector
+from pyasynq.task import TaskState
 from tests.cli_runner import Cli
+from tests.factories import Tasks
 from tests.ports import free_port
 from tests.shop import fill_shop
 
@@ -105,6 +107,21 @@ def test_errors_for_people_come_in_time_and_tell_what_was_left_out(
     assert left_out in cli.run("errors").stderr
     for arguments in (("-o", "json"), ("--scan", "10"), ("-q", "few", "-q", "many")):
         assert "looked at" not in cli.run("errors", *arguments).stderr
+
+
+def test_an_error_in_several_queues_is_one_row_for_people_and_one_a_queue_for_programs(
+    cli: Cli, redis_client: RedisClient
+) -> None:
+    """With a thousand queues, a person could not see the errors for the rows."""
+    for queue, error in (("few", "timeout"), ("many", "timeout"), ("many", "refused")):
+        Tasks(redis_client, queue).put(TaskState.ARCHIVED, f"{queue}-{error}", error_msg=error)
+    rows = cli.run("errors").stdout.splitlines()[1:]
+    assert [True, False] == ["2 queues" in row for row in rows]
+    assert [True, False] == ["timeout" in row for row in rows]
+    found = cli.json("errors")
+    assert [("few", "timeout"), ("many", "refused"), ("many", "timeout")] == sorted(
+        (one["queue"], one["signature"]) for one in found
+    )
 
 
 def test_the_numbers_above_the_queues_are_theirs(cli: Cli, client: Client, redis_client: RedisClient) -> None:

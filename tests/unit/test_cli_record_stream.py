@@ -70,6 +70,20 @@ def test_later_texts_get_what_is_free_of_the_line(
     assert ["a   mail", "01234567890123456789  a type with a long namea type with …"] == rows
 
 
+@pytest.mark.usefixtures("at_once")
+def test_the_widest_column_gives_cells_to_narrow_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name of a later row is longer than that of the first."""
+    monkeypatch.setattr(printer, "terminal_width", lambda: 40)
+    fields = (FIELDS[1], Field("error", Kind.TEXT, "Error.", "ERROR", shrinks=True))
+    stream = RecordStream(Printer(), View("example", "type", fields, "Nothing."), lambda: None)
+    for name in ("mail", "reports-of-all"):
+        stream.add([{"type": name, "error": "timeout " * 9}])
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert ["mail          timeout timeout timeout t…", "reports-of-…  timeout timeout timeout t…"] == rows
+
+
 @pytest.mark.usefixtures("never")
 @pytest.mark.parametrize("output", ["table", "wide", "json"])
 def test_what_is_there_early_is_printed_as_one_list(output: str, capsys: pytest.CaptureFixture[str]) -> None:

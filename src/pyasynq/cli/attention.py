@@ -79,7 +79,6 @@ async def list_findings(
     Exit codes: 0 nothing needs attention; 1 there are findings that are not snoozed; the others as always.
     """
     is_quiet = True
-    in_words = session.printer.format == "table" and session.printer.fields is None
 
     async def gather() -> list[Record]:
         nonlocal is_quiet
@@ -91,10 +90,11 @@ async def list_findings(
             if one.severity >= severity and queue in {None, one.queue}
         ]
         is_quiet = all(one.snooze for one in shown)
-        if in_words and not is_whole:
+        if session.is_summary and not is_whole:
             shown = _keep_some_of_each(shown)
         return [describe_finding(one) | {"command": build_command(session, one)} for one in shown]
 
+    in_words = session.printer.format == "table" and session.printer.fields is None
     await session.show(FINDINGS, gather, describe_in_words if in_words else None)
     return EXIT_CLEAN if is_quiet else EXIT_FAILED
 

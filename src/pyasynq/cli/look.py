@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -70,7 +71,8 @@ async def errors(
     """Group failed tasks by their errors, the most frequent first.
 
     The queues with the most such tasks are looked at first. A table has what was found within a
-    quarter of a second; other formats have all queues.
+    quarter of a second, with one row for an error in several queues. Other formats and --queue have all,
+    by queue.
 
     To list the tasks of an error, search for its signature, as in  pyasynq search error:sig:1f0c9a2b
     """
@@ -102,9 +104,34 @@ async def errors(
             newest = f"newest {counted(each, 'task')}"
             where = f"queue {visible(cut[0])}" if len(cut) == 1 else f"each of {len(cut):,} queues"
             click.echo(f"Only the {newest} of {where} were looked at; --scan looks at more.", err=True)
+        if session.is_summary and not queues:
+            records = join_queues(records)
         return sorted(records, key=lambda one: -one["count"])
 
     await session.show(ERRORS, gather)
+
+
+def join_queues(records: Sequence[Record]) -> list[Record]:
+    """Return one record for each error signature, whose queue is their number if there are several."""
+    by_signature: dict[str, list[Record]] = {}
+    for one in records:
+        by_signature.setdefault(one["signature"], []).append(one)
+    return [_join(found) if len(found) > 1 else found[0] for found in by_signature.values()]
+
+
+def _join(records: Sequence[Record]) -> Record:
+    types: Counter[str] = Counter()
+    for one in records:
+        types.update(one["types"])
+    times = [one[name] for one in records for name in ("earliest", "latest") if one[name] is not None]
+    return {
+        **records[0],
+        "count": sum(one["count"] for one in records),
+        "earliest": min(times, default=None),
+        "latest": max(times, default=None),
+        "queue": counted(len(records), "queue"),
+        "types": dict(types.most_common()),
+    }
 
 
 async def _order_by_failed_tasks(session: Session, state: str) -> list[str]:

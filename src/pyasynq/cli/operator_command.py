@@ -68,6 +68,12 @@ class Session:
     printer: Printer
     watch: float | None = None
 
+    @property
+    def is_summary(self) -> bool:
+        """Whether only people read the output, so that it can be shorter than the records."""
+        is_for_programs = self.watch is not None and not sys.stdout.isatty()
+        return self.printer.format == "table" and self.printer.fields is None and not is_for_programs
+
     async def show(
         self,
         view: View,

@@ -20,6 +20,8 @@ _GAP: Final = "  "
 _CUT: Final = "…"
 _LEAST: Final = 8
 """Smallest width of a shrunk column, in terminal cells."""
+_LATER: Final = 12
+"""Smallest width that a column keeps for texts of later rows, in terminal cells."""
 _READABLE: Final = 20
 """Width in terminal cells below which no column is shrunk while another column can be left out."""
 _WIDE: Final = frozenset("WF")
@@ -101,14 +103,19 @@ class TableLayout:
         self._columns, self._widths = columns, widths
 
     def leave_room(self) -> None:
-        """Widen columns for later rows, whose texts may be longer, as far as there is room on the line."""
+        """Widen narrow columns for later rows, whose texts may be longer; the widest one gives its cells."""
         look, widths = self._look, self._widths
-        fields = [self._fields[at] for at in self._columns]
-        for at, one in enumerate(fields):
-            wanted = max(0, _READABLE - widths[at]) if one.shrinks else 0
-            free = wanted if look.width is None else max(0, look.width - _line_width(widths))
-            widths[at] += min(wanted, free)
-        if look.width is not None and fields[-1].shrinks:
+        flexible = [place for place, at in enumerate(self._columns) if self._fields[at].shrinks]
+        for place in flexible:
+            wanted = max(0, _LATER - widths[place])
+            if look.width is not None:
+                free = look.width - _line_width(widths)
+                widest = max(flexible, key=widths.__getitem__)
+                given = min(max(0, wanted - free), max(0, widths[widest] - _READABLE))
+                widths[widest] -= given
+                wanted = min(wanted, max(0, free + given))
+            widths[place] += wanted
+        if look.width is not None and flexible and flexible[-1] == len(widths) - 1:
             widths[-1] += max(0, look.width - _line_width(widths))
 
     def heading_line(self) -> str:
