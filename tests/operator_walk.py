@@ -112,10 +112,10 @@ def fill(client: RedisClient, perform: Perform) -> None:
         )
         perform(write_configuration(queue, b'{"max_run":1}', None, NOW))
         perform(write_view(view.view, encode_view(view)))
-        held = [HeldTask(queue, f"runs-in-{queue}", NOW.seconds + 60)]
         report = LeaseWorkerReport(
-            f"w{QUEUES.index(queue)}", key_id=KEY.key.id, queues=QUEUES, seen=NOW.seconds, tasks=held
+            f"w{QUEUES.index(queue)}", key_id=KEY.key.id, queues=QUEUES, seen=NOW.seconds
         )
+        report.hold(HeldTask(queue, f"runs-in-{queue}", NOW.seconds + 60))
         exchange = FailedExchange(
             queue,
             f"fails-in-{queue}",

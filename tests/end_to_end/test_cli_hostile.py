@@ -150,9 +150,9 @@ async def act(url: str, text: str) -> str:
         await operator.add_mark(text)
         await operator.share_view(text[:100], "search", "state:archived")
         await operator.make_api_key(text[:100], ["work"], [text], reason=text)
-        held = [HeldTask(text, text, int(time.time()) + 600)]
         texts: dict[str, Any] = dict.fromkeys(("name", "language", "version", "host", "key_id"), text)
-        report = LeaseWorkerReport("w", **texts, pid=7, queues=(text,), seen=time.time(), tasks=held)
+        report = LeaseWorkerReport("w", **texts, pid=7, queues=(text,), seen=time.time())
+        report.hold(HeldTask(text, text, int(time.time()) + 600))
         assert 0 == await report_lease_workers(operator, text, [report])
         found = await operator.start_operation(Act.ARCHIVE, Targets({text: [text + "3"]}), reason=text)
         return found.operation

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.operating.instance_reports import LEASE_WORKER_REPORTS, write_reports
@@ -96,8 +97,17 @@ class LeaseWorkerReport:
     parked: int = 0
     seen: float = 0.0
     """Unix time of the worker's last request."""
-    tasks: list[HeldTask] = field(default_factory=list)
-    """Tasks that the worker has leased or extended through this instance, the newest last."""
+    tasks: dict[tuple[str, str], HeldTask] = field(default_factory=dict)
+    """Tasks that it has leased or extended through this instance, by queue and id, the newest last."""
+
+    def hold(self, task: HeldTask) -> None:
+        """Record that the worker has leased a task, or extended its lease."""
+        self.drop(task.queue, task.task_id)
+        self.tasks[task.queue, task.task_id] = task
+
+    def drop(self, queue: str, task_id: str) -> None:
+        """Record that the worker does not hold a task any more. Idempotent."""
+        self.tasks.pop((queue, task_id), None)
 
 
 @lru_cache(maxsize=2_000)
@@ -109,6 +119,7 @@ def make_worker_id(key_id: str, name: str, pid: int | None, host: str) -> str:
 
 def encode_report(report: LeaseWorkerReport) -> bytes:
     """Return a report as JSON of at most 16,000 bytes; the oldest tasks are left out."""
+    newest = islice(reversed(report.tasks.values()), _MOST_TASKS)
     content = {
         "name": report.name[:_MOST_TEXT],
         "language": report.language[:_MOST_TEXT],
@@ -119,7 +130,7 @@ def encode_report(report: LeaseWorkerReport) -> bytes:
         "queues": _cut(report.queues, _LONGEST_QUEUES, lambda name: len(json.dumps(name))),
         "parked": report.parked,
         "seen": round(report.seen, 3),
-        "tasks": _cut(report.tasks[-_MOST_TASKS:][::-1], _LONGEST_TASKS, lambda one: len(json.dumps(one))),
+        "tasks": _cut(newest, _LONGEST_TASKS, lambda one: len(json.dumps(one))),
     }
     return json.dumps(content, separators=(",", ":")).encode()
 
@@ -128,6 +139,7 @@ def decode_report(worker_id: str, data: bytes) -> LeaseWorkerReport | None:
     """Decode a report from its JSON; return None for anything else."""
     try:
         content = json.loads(data)
+        tasks = map(_decode_task, check_kind(content["tasks"], list))
         return LeaseWorkerReport(
             worker_id,
             **{name: check_kind(content[name], str) for name in ("name", "language", "version", "host")},
@@ -136,7 +148,7 @@ def decode_report(worker_id: str, data: bytes) -> LeaseWorkerReport | None:
             queues=tuple(check_kind(name, str) for name in check_kind(content["queues"], list)),
             parked=check_kind(content["parked"], int),
             seen=to_seconds(content["seen"]),
-            tasks=[_decode_task(one) for one in check_kind(content["tasks"], list)],
+            tasks={(task.queue, task.task_id): task for task in tasks},
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
@@ -168,7 +180,7 @@ def _merge(
     tasks = {
         (task.queue, task.task_id)
         for _, report in reports
-        for task in report.tasks
+        for task in report.tasks.values()
         if task.until > now and task.task_id in leased.get(task.queue, ())
     }
     queues = dict.fromkeys((*told.queues, *sorted(queue for queue, _ in tasks)))

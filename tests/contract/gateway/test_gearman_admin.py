@@ -77,7 +77,7 @@ async def test_reports_are_written_when_something_changes_or_grows_old(redis_url
         sessions = {*door.door.workers._sessions}
         table = ConnectedWorkers("here", sessions, door.operator, clock=lambda: now[0])
         [report] = table.take_changed()
-        assert (1, ("resize",), []) == (report.parked, report.queues, report.tasks)
+        assert (1, ("resize",), {}) == (report.parked, report.queues, report.tasks)
         assert [] == table.take_changed()
         table.put_back([report])
         assert [report] == table.take_changed()

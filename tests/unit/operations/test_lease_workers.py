@@ -21,13 +21,20 @@ def report(**fields: Any) -> LeaseWorkerReport:
     return LeaseWorkerReport("w", **{**given, **fields})
 
 
+def by_key(*tasks: HeldTask) -> dict[tuple[str, str], HeldTask]:
+    """Return held tasks by queue and id."""
+    return {(task.queue, task.task_id): task for task in tasks}
+
+
 def test_a_report_is_read_as_it_was_written() -> None:
     """With names that are not UTF-8 too."""
     held = [HeldTask("a\udcff", "ü", NOW), HeldTask("b", "2", NOW + 1)]
-    one = report(language="php 8.3", version="1", pid=7, host="h", queues=("a\udcff",), parked=2, tasks=held)
+    one = report(
+        language="php 8.3", version="1", pid=7, host="h", queues=("a\udcff",), parked=2, tasks=by_key(*held)
+    )
     read = decode_report("w", encode_report(one))
     assert read is not None
-    assert held[::-1] == read.tasks
+    assert held[::-1] == list(read.tasks.values())
     one.tasks = read.tasks
     assert one == read
 
@@ -38,12 +45,12 @@ def test_a_report_has_at_most_its_bytes(text: str) -> None:
     long = text * 1_000
     held = [HeldTask(long if at % 2 else "q", f"{at}", NOW) for at in range(300)]
     texts = dict.fromkeys(("name", "language", "version", "host"), long)
-    one = report(**texts, pid=2**63 - 1, queues=(long,) * 100, tasks=held)
+    one = report(**texts, pid=2**63 - 1, queues=(long,) * 100, tasks=by_key(*held))
     data = encode_report(one)
     assert len(data) <= MAX_REPORT_BYTES
     read = decode_report("w", data)
     assert read is not None
-    assert held[-1] == read.tasks[0]
+    assert held[-1] == next(iter(read.tasks.values()))
 
 
 @pytest.mark.parametrize(
@@ -67,8 +74,10 @@ def test_other_bytes_are_not_reports(data: bytes) -> None:
 
 def test_instances_know_one_worker_together() -> None:
     """Leased through one, extended through the other, which knows the id only."""
-    one = report(name="resizer", parked=1, tasks=[HeldTask("resize", "a", NOW + 9)])
-    two = LeaseWorkerReport("w", seen=NOW - 0.5, tasks=[HeldTask("resize", at, NOW + 60) for at in "ab"])
+    one = report(name="resizer", parked=1, tasks=by_key(HeldTask("resize", "a", NOW + 9)))
+    two = LeaseWorkerReport(
+        "w", seen=NOW - 0.5, tasks=by_key(*(HeldTask("resize", at, NOW + 60) for at in "ab"))
+    )
     [worker] = merge_reports([(NOW, one), (NOW, two)], LEASED, NOW)
     assert ("resizer", "k", 1, 2, "working") == (
         *(worker.name, worker.key_id, worker.parked, worker.at_work, worker.state),
@@ -76,10 +85,21 @@ def test_instances_know_one_worker_together() -> None:
     assert NOW - 0.5 == worker.seen.timestamp()
 
 
+def test_an_extended_task_is_held_once_and_the_newest() -> None:
+    """A task that the worker does not hold may be dropped."""
+    one = report()
+    for held in (HeldTask("q", "a", NOW), HeldTask("q", "b", NOW), HeldTask("q", "a", NOW + 9)):
+        one.hold(held)
+    assert [("q", "b", NOW), ("q", "a", NOW + 9)] == list(one.tasks.values())
+    one.drop("q", "b")
+    one.drop("q", "b")
+    assert [("q", "a")] == list(one.tasks)
+
+
 def test_only_tasks_that_are_leased_count() -> None:
     """Others were settled through an instance that the report does not know of, or have lapsed."""
     tasks = [HeldTask("resize", "a", NOW), HeldTask("resize", "c", NOW + 9), HeldTask("other", "a", NOW + 9)]
-    [worker] = merge_reports([(NOW, report(tasks=tasks))], LEASED, NOW)
+    [worker] = merge_reports([(NOW, report(tasks=by_key(*tasks)))], LEASED, NOW)
     assert (0, "away", ("resize",)) == (worker.at_work, worker.state, worker.queues)
 
 

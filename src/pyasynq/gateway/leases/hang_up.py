@@ -25,12 +25,11 @@ class HangUpWatch:
 
     def __init__(self, request: Request) -> None:
         self._receive = request.receive
+        self._work: asyncio.Timeout | None = None
+        """Scope of the work, while it runs; it expires when the client disconnects."""
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def is_gone(self) -> bool:
+        self.is_gone = False
         """Whether the client has disconnected."""
-        return self._task is not None and self._task.done() and not self._task.cancelled()
 
     def start(self) -> None:
         """Begin to watch."""
@@ -43,7 +42,7 @@ class HangUpWatch:
             await asyncio.wait({self._task})
 
     async def run(self, work: Coroutine[Any, Any, _T], undo: Callable[[_T], None]) -> _T:
-        """Return the result of work; cancel it when the client disconnects or the caller is cancelled.
+        """Return the result of work, which is cancelled when the client disconnects.
 
         Args:
             work: a coroutine.
@@ -52,29 +51,28 @@ class HangUpWatch:
         Raises:
             ClientGoneError: the client has disconnected.
         """
-        assert self._task is not None  # noqa: S101 - `start` comes first
-        task = asyncio.create_task(work)
+        scope = self._work = asyncio.timeout(0 if self.is_gone else None)
         try:
-            await asyncio.wait({task, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        except BaseException:
-            await _withdraw(task, undo)
-            raise
+            async with scope:
+                result = await work
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise ClientGoneError from None
+        finally:
+            self._work = None
         if self.is_gone:
-            await _withdraw(task, undo)
+            undo(result)
             raise ClientGoneError
-        return task.result()
+        return result
 
     async def _watch(self) -> None:
         message: Message = {"type": ""}
         while message["type"] != "http.disconnect":
             message = await self._receive()
-
-
-async def _withdraw(task: asyncio.Task[_T], undo: Callable[[_T], None]) -> None:
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled() and task.exception() is None:
-        undo(task.result())
+        self.is_gone = True
+        if self._work is not None:
+            self._work.reschedule(asyncio.get_running_loop().time())
 
 
 class ReturnableResponse(Response):

@@ -41,13 +41,15 @@ class WorkerTable:
     def held(self) -> int:
         """Number of tasks that workers have leased and not yet settled, both through this instance."""
         now = self._clock()
-        return sum(task.until > now for one in self._workers.values() for task in one.tasks)
+        return sum(task.until > now for one in self._workers.values() for task in one.tasks.values())
 
     def holds(self, queue: str) -> bool:
         """Return whether a worker may still run tasks of a queue that it leased through this instance."""
         now = self._clock()
         return any(
-            task.queue == queue and task.until > now for one in self._workers.values() for task in one.tasks
+            task.queue == queue and task.until > now
+            for one in self._workers.values()
+            for task in one.tasks.values()
         )
 
     @contextmanager
@@ -71,20 +73,20 @@ class WorkerTable:
         """Record that a worker has leased tasks, or extended their leases."""
         report = self._find(worker)
         for attempt in attempts:
-            self._drop(report, attempt.queue, attempt.id)
             until = math.ceil(attempt.lease_expires_at.timestamp())
-            report.tasks.append(HeldTask(attempt.queue, attempt.id, until))
+            report.hold(HeldTask(attempt.queue, attempt.id, until))
 
     def note_settled(self, worker: str, queue: str, task_id: str) -> None:
         """Record that a worker has settled a task, or lost it."""
-        self._drop(self._find(worker), queue, task_id)
+        self._find(worker).drop(queue, task_id)
 
     def take_changed(self) -> list[LeaseWorkerReport]:
         """Return the reports that have changed since the last call, and remove workers that are gone."""
         now = self._clock()
         for worker, report in list(self._workers.items()):
-            if any(task.until <= now for task in report.tasks):
-                report.tasks = [task for task in report.tasks if task.until > now]
+            if expired := [task for task in report.tasks.values() if task.until <= now]:
+                for task in expired:
+                    report.drop(task.queue, task.task_id)
                 self._changed.add(worker)
             if not report.parked and not report.tasks and report.seen < now - _FORGET_SECONDS:
                 del self._workers[worker]
@@ -105,6 +107,3 @@ class WorkerTable:
         if len(self._workers) > self._most:
             del self._workers[next(iter(self._workers))]
         return report
-
-    def _drop(self, report: LeaseWorkerReport, queue: str, task_id: str) -> None:
-        report.tasks = [one for one in report.tasks if (one.queue, one.task_id) != (queue, task_id)]

@@ -33,9 +33,9 @@ class LeaseWorkerOperator(SearchOperator):
         held: dict[str, set[str]] = {}
         for _, report in reports:
             report.queues = tuple(queue for queue in report.queues if self._access.sees(queue))
-            report.tasks = [task for task in report.tasks if self._access.sees(task.queue)]
-            for task in report.tasks:
-                held.setdefault(task.queue, set()).add(task.task_id)
+            report.tasks = {key: task for key, task in report.tasks.items() if self._access.sees(task.queue)}
+            for queue, task_id in report.tasks:
+                held.setdefault(queue, set()).add(task_id)
         leased = {
             queue: self._inspector.run(find_leased(queue, sorted(ids), now))
             for queue, ids in held.items()

@@ -75,7 +75,7 @@ class ConnectedWorkers:
         reports = self._build_reports(now)
         changed = [report for report in reports.values() if self._is_due(report, now)]
         gone = [
-            replace(last, parked=0, tasks=[]) for key, last in self._written.items() if key not in reports
+            replace(last, parked=0, tasks={}) for key, last in self._written.items() if key not in reports
         ]
         for report in changed:
             self._written[report.id] = report
@@ -113,10 +113,8 @@ class ConnectedWorkers:
                     worker, session.name, _LANGUAGE, host=session.address, queues=functions, seen=now
                 )
             report.parked += 1
-            report.tasks += [
-                HeldTask(one.queue, one.id, math.ceil(one.lease_expires_at.timestamp()))
-                for one in session.worker.attempts
-            ]
+            for one in session.worker.attempts:
+                report.hold(HeldTask(one.queue, one.id, math.ceil(one.lease_expires_at.timestamp())))
         return reports
 
     def _is_due(self, report: LeaseWorkerReport, now: float) -> bool:
@@ -126,7 +124,7 @@ class ConnectedWorkers:
 
 def _content(report: LeaseWorkerReport) -> tuple[object, ...]:
     """Return the part of a report that decides whether it has changed: all but its time and lease ends."""
-    return report.parked, {(task.queue, task.task_id) for task in report.tasks}
+    return report.parked, set(report.tasks)
 
 
 def _describe_other(worker: LeaseWorker) -> OtherWorker:
