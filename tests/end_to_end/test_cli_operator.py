@@ -109,6 +109,24 @@ def test_errors_for_people_come_in_time_and_tell_what_was_left_out(
         assert "looked at" not in cli.run("errors", *arguments).stderr
 
 
+def test_tasks_are_listed_by_a_query_within_a_queue_and_a_state(cli: Cli, redis_client: RedisClient) -> None:
+    """Without a query both have to be named."""
+    for queue, task_id, error in (("mail", "a", "timeout"), ("mail", "b", "refused"), ("x", "c", "timeout")):
+        Tasks(redis_client, queue).put(TaskState.ARCHIVED, task_id, error_msg=error)
+    listed = {
+        arguments: set(cli.run("task", "ls", *arguments, "-o", "name").stdout.split())
+        for arguments in (
+            ("--where", "error:timeout"),
+            ("--where", "error:timeout", "-q", "mail"),
+            ("--where", "error:timeout OR error:refused", "-q", "mail", "-s", "archived"),
+            ("--where", "error:timeout", "-s", "retry"),
+        )
+    }
+    assert [{"a", "c"}, {"a"}, {"a", "b"}, set()] == list(listed.values())
+    for wrong in (("-q", "mail"), ("-s", "retry"), ("--where", "x", "--page", "2")):
+        assert 2 == cli.run("task", "ls", *wrong).exit_code
+
+
 def test_an_error_in_several_queues_is_one_row_for_people_and_one_a_queue_for_programs(
     cli: Cli, redis_client: RedisClient
 ) -> None:

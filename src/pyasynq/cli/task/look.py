@@ -10,8 +10,16 @@ from pyasynq._exit_codes import EXIT_CLEAN, EXIT_FAILED, EXIT_PARTLY
 from pyasynq._face_records.tasks import describe_task, tasks_view
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible, visible_lines
-from pyasynq.cli.choice import find_by_ids, id_option, ids_argument, queue_option, require_ids
-from pyasynq.cli.completion import complete_queues
+from pyasynq.cli.choice import (
+    find_by_ids,
+    id_option,
+    ids_argument,
+    queue_option,
+    quote_in_query,
+    require_ids,
+    within_queues,
+)
+from pyasynq.cli.completion import complete_queues, complete_where
 from pyasynq.cli.operator_command import operator_command, tell_error
 from pyasynq.cli.output.cells import data_text
 from pyasynq.cli.output.printer import format_pairs
@@ -35,20 +43,45 @@ _MOST_ON_A_PAGE: Final = 1_000
     examples=(
         "pyasynq task ls -q default -s archived",
         "pyasynq task ls -q default -s retry --fields id,due,last_error",
+        "pyasynq task ls -s archived --where 'error:timeout failed:<1h'",
     ),
 )
+@click.option("-q", "--queue", metavar="NAME", shell_complete=complete_queues, help="Their queue.")
+@click.option("-s", "--state", type=click.Choice(_STATES), help="Their state.")
 @click.option(
-    "-q", "--queue", metavar="NAME", shell_complete=complete_queues, required=True, help="Their queue."
+    "--where",
+    metavar="QUERY",
+    shell_complete=complete_where,
+    help="Only tasks that match, of all queues and states unless given. See docs/query.md.",
 )
-@click.option("-s", "--state", type=click.Choice(_STATES), required=True, help="Their state.")
 @click.option("-g", "--group", default="", metavar="NAME", help="Their group, for aggregating tasks.")
 @click.option("--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which page.")
 @click.option(
     "--size", type=click.IntRange(1, _MOST_ON_A_PAGE), default=30, show_default=True, help="Tasks on a page."
 )
 @operator_command
-async def list_command(session: Session, queue: str, state: str, group: str, page: int, size: int) -> None:
-    """List the tasks of a queue that are in one state."""
+async def list_command(
+    session: Session,
+    queue: str | None,
+    state: str | None,
+    where: str | None,
+    group: str,
+    page: int,
+    size: int,
+) -> None:
+    """List the tasks of a queue that are in one state, or find tasks by a query."""
+    if where is not None:
+        if page > 1:
+            raise click.UsageError("--where has no pages; give a larger --size")
+        from pyasynq.cli.search import show_search  # noqa: PLC0415 - a list is faster without it
+
+        parts = [f"({where})" if where.strip() else "", f"state:{state}" if state else ""]
+        parts.append(f"group:{quote_in_query(group)}" if group else "")
+        text = " ".join(filter(None, parts))
+        await show_search(session, within_queues(text, [queue] if queue else []), "", size)
+        return
+    if queue is None or state is None:
+        raise click.UsageError("give --queue and --state, or --where")
     if state == TaskState.AGGREGATING and not group:
         raise click.UsageError("aggregating tasks are in groups: give --group; pyasynq group ls lists them")
 
