@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, TaskNotFoundError, TaskStateError
+from pyasynq.info import CancelStatus
 from pyasynq.operations import Act
 from pyasynq.web.fleet_actions import (
     act_on_schedule,
@@ -19,6 +20,7 @@ from pyasynq.web.fleet_actions import (
 )
 from pyasynq.web.frame import Notice
 from pyasynq.web.limit_form import change_limits
+from pyasynq.web.locations import from_task_key
 from pyasynq.web.page import Page
 from pyasynq.web.pages import api_keys, attention, task_type_edit
 from pyasynq.web.pages.bulk import (
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 _PAUSES: Final = (("900", "15 minutes"), ("3600", "1 hour"), ("86400", "1 day"), ("", "until I resume"))
+_MOST_DIGITS: Final = 9
 _DONE: Final = {
     "run_task": "put back into the queue",
     "archive_task": "archived",
@@ -124,7 +127,9 @@ async def task_question(ask: PageRequest) -> Page:
 
 async def _pause(ask: PageRequest, fields: dict[str, str]) -> Response:
     name, seconds = ask.name("queue"), fields.get("seconds", "")
-    length = float(seconds) if seconds.isdecimal() and len(seconds) < 9 else None
+    if seconds and not (seconds.isascii() and seconds.isdecimal() and len(seconds) < _MOST_DIGITS):
+        raise InvalidOptionError("seconds", None, "must be a whole number of seconds, or empty for no end")
+    length = float(seconds) if seconds else None
     await ask.operator.pause_queue(name, length, reason=read_reason(fields))
     return redirect(ask, ask.links.to("queues", name), Notice("good", f"{visible(name)} is paused."))
 
@@ -173,16 +178,15 @@ async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response
         return redirect(ask, ask.links.back(back), Notice("warn", "No task was selected."))
     if verb in SELECTION_ACTS:
         return page_response(ask, await selection_page(ask, Act(verb), fields), began)
+    if verb == "delete_task" and ask.may("start_operation"):
+        # As an operation it can be undone, and asks for the number where that is demanded.
+        page = await preview_page(ask, Act.DELETE, targets_of(keys), {"back": back})
+        return page_response(ask, page, began)
     if verb == "delete_task" and fields.get("sure") != "yes":
-        if ask.may("start_operation"):
-            # As an operation it can be undone.
-            page = await preview_page(ask, Act.DELETE, targets_of(keys), {"back": back})
-            return page_response(ask, page, began)
         return _delete_question(ask, keys, back)
     done, refused = 0, []
     for key in keys:
-        # The id is behind the last slash: ids with slashes are acted on from their own page.
-        queue, _, task_id = key.rpartition("/")
+        queue, task_id = from_task_key(key)
         try:
             await _act(ask, verb, queue, task_id, fields)
             done += 1
@@ -201,7 +205,7 @@ def _delete_question(ask: PageRequest, keys: Sequence[str], back: str) -> Respon
         keep_href=ask.links.back(back),
         is_danger=True,
         hidden=(("verb", "delete_task"), ("sure", "yes"), ("back", back), *(("id", key) for key in keys)),
-        samples=tuple(visible(key) for key in keys[:10]),
+        samples=tuple(visible("/".join(from_task_key(key))) for key in keys[:10]),
     )
     return page_response(ask, Page("question.html", question.heading, "queues", question), 0.0)
 
@@ -226,7 +230,10 @@ async def _act(ask: PageRequest, verb: str, queue: str, task_id: str, fields: di
             await ask.operator.delete_task(queue, task_id, reason=reason)
         case "cancel_task":
             outcome: Any = fields.get("outcome", "retry")
-            await ask.operator.cancel_task(queue, task_id, outcome, reason=reason)
+            result = await ask.operator.cancel_task(queue, task_id, outcome, reason=reason)
+            if result.status is CancelStatus.NOT_ACTIVE:
+                state = "gone" if result.state is None else f"{result.state.value}, and does not run"
+                raise TaskStateError("cancel", queue, task_id, state)
         case _:
             raise InvalidOptionError("verb", None, "is not something that can be done to a task")
 

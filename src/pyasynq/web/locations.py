@@ -36,6 +36,17 @@ def from_segment(segment: str) -> str:
         return segment
 
 
+def to_task_key(queue: str, task_id: str) -> str:
+    """Encode queue and id of a task as one value of a form, `queue/id`, both as segments of a path."""
+    return f"{to_segment(queue)}/{to_segment(task_id)}"
+
+
+def from_task_key(key: str) -> tuple[str, str]:
+    """Decode queue and id of a task from a value that `to_task_key` has returned."""
+    queue, _, task_id = key.partition("/")
+    return from_segment(queue), from_segment(task_id)
+
+
 def route_path(scope: Scope) -> str:
     """Return the path below the dashboard's root, as the router sees it."""
     path, root = str(scope["path"]), str(scope.get("root_path", ""))

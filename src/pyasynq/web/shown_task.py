@@ -10,6 +10,7 @@ from pyasynq._visible_text import visible
 from pyasynq.operations import Withheld
 from pyasynq.task import TaskState
 from pyasynq.web import formats
+from pyasynq.web.locations import to_task_key
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -98,7 +99,7 @@ def task_row(task: TaskInfo, links: Links) -> TaskRow:
     """Return the row of a task."""
     payload, is_binary = payload_line(task.payload)
     return TaskRow(
-        key=f"{task.queue}/{task.id}",
+        key=to_task_key(task.queue, task.id),
         id=visible(task.id),
         short_id=short_id(task.id),
         href=links.to("queues", task.queue, "tasks", task.id),

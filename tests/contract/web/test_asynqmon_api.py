@@ -10,22 +10,27 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
+from pyasynq._wire.keys import REFUSED_KEY
 from pyasynq.operations import VERBS, User
 from pyasynq.task import TaskState
-from pyasynq.web import Everyone
+from pyasynq.web import CredentialsFile, Everyone
 from pyasynq.web.asynqmon.routes import ROUTES
+from pyasynq.web.auth.credentials import password_line
 from tests.factories import Tasks
 from tests.ports import free_port
 from tests.run_async import run_async
 from tests.snapshots import snapshot
-from tests.visiting import ABROAD, visiting
+from tests.visiting import ABROAD, send_form, visiting
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.invariants import RedisClient
 
 pytestmark = pytest.mark.single_server("one database for all queues")
 
 NAMES = {"queue": "emails", "task": "a", "group": "g", "entry": "none"}
+PASSWORD = "correct horse battery"
 
 
 @pytest.fixture
@@ -77,6 +82,38 @@ async def test_nothing_can_be_changed_in_read_only_mode(
             assert (405, text) == (answer.status_code, answer.text)
         assert 200 == (await visitor.get("api/queues")).status_code
     assert before == _state_of(redis_client)
+
+
+@run_async
+async def test_a_change_that_the_read_only_mode_refuses_is_in_the_audit(
+    redis_url: str, redis_client: RedisClient, tasks: Tasks
+) -> None:
+    """As one of a form is."""
+    async with visiting(redis_url, read_only=True) as visitor:
+        await visitor.delete("api/queues/emails/archived_tasks/a")
+    assert 1 == redis_client.xlen(REFUSED_KEY)
+
+
+@run_async
+async def test_a_session_needs_a_header_of_a_browser(redis_url: str, tasks: Tasks, tmp_path: Path) -> None:
+    """Without one, only the browser's treatment of cookies would keep other sites away."""
+    people = tmp_path / "people"
+    people.write_text(password_line("mira", "admin", "*", PASSWORD))
+    async with visiting(redis_url, auth=CredentialsFile(people), client=ABROAD) as visitor:
+        fields = {"name": "mira", "password": PASSWORD}
+        assert 303 == (await send_form(visitor, "login", fields)).status_code
+        path = "api/queues/emails/archived_tasks/a"
+        assert 403 == (await visitor.delete(path)).status_code
+        assert 204 == (await visitor.delete(path, headers={"sec-fetch-site": "same-origin"})).status_code
+
+
+@run_async
+async def test_an_id_with_a_line_break_has_an_address(redis_url: str, tasks: Tasks) -> None:
+    """Go accepts it, and so does asynqmon."""
+    tasks.pending("x\r\ny")
+    async with visiting(redis_url) as visitor:
+        answer = await visitor.get("api/queues/emails/tasks/x%0D%0Ay")
+        assert "x\r\ny" == answer.json()["id"]
 
 
 @run_async

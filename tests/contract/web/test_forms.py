@@ -56,6 +56,57 @@ async def test_selected_tasks_are_run_together(redis_url: str, tasks: Tasks) -> 
 
 
 @run_async
+async def test_a_selection_names_its_tasks_whatever_their_ids_are(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """A slash and a line break part neither queue and id, nor two ids: others would be archived."""
+    own, other = Tasks(redis_client, "q"), Tasks(redis_client, "q/a")
+    own.put(TaskState.SCHEDULED, "a/b", "n\nq/a/b", "n\r\nq/a/b", "~2F", ".")
+    other.put(TaskState.SCHEDULED, "b")
+    async with visiting(redis_url) as visitor:
+        page = await visitor.get("queues/q?state=scheduled")
+        keys = [html.unescape(key) for key in re.findall(r'name="id" value="([^"]*)"', page.text)]
+        assert 5 == len(keys)
+        fields = {"verb": "archive_task", "id": keys, "back": "/queues/q"}
+        await send_form(visitor, "act", fields, page="queues/q?state=scheduled")
+        assert "5 tasks were archived." in (await visitor.get("queues/q")).text
+    assert (5, 0) == (len(own.ids("archived")), len(own.ids("scheduled")))
+    assert ["b"] == other.ids("scheduled")
+
+
+@run_async
+async def test_a_cancel_of_a_task_that_does_not_run_is_told(redis_url: str, tasks: Tasks) -> None:
+    """It may have ended while the form was open."""
+    async with visiting(redis_url) as visitor:
+        answer = await send_form(visitor, "queues/emails/tasks/a/cancel_task", {"outcome": "delete"})
+        assert 409 == answer.status_code
+        assert "it is archived, and does not run" in html.unescape(answer.text)
+        fields = {"verb": "cancel_task", "id": "emails/a", "back": "/queues/emails"}
+        await send_form(visitor, "act", fields, page="queues/emails?state=archived")
+        assert "0 tasks were asked to stop. 1 task was left" in (await visitor.get("queues/emails")).text
+
+
+@run_async
+@pytest.mark.parametrize("seconds", ["15m", "-5", "1e3", "abc", "99999999999", "0", "\u0663"])
+async def test_a_pause_of_a_wrong_length_is_refused(redis_url: str, tasks: Tasks, seconds: str) -> None:
+    """A pause without end would be a surprise."""
+    async with visiting(redis_url) as visitor:
+        answer = await send_form(visitor, "queues/emails/pause", {"seconds": seconds})
+        assert 400 == answer.status_code
+    assert not tasks.client.exists("asynq:{emails}:paused")
+
+
+@run_async
+async def test_no_field_of_a_form_skips_the_question_before_a_deletion(redis_url: str, tasks: Tasks) -> None:
+    """In production the question asks for the number of tasks."""
+    async with visiting(redis_url, environment="production") as visitor:
+        fields = {"verb": "delete_task", "sure": "yes", "id": "emails/a", "back": "/queues"}
+        answer = await send_form(visitor, "act", fields, page="queues/emails?state=archived")
+        assert "Delete 1 task?" == heading_of(answer)
+    assert "a" in tasks.ids("archived")
+
+
+@run_async
 async def test_selected_tasks_are_deleted_after_a_question(redis_url: str, tasks: Tasks) -> None:
     """The first form only asks, and the second deletes. One button undoes it."""
     async with visiting(redis_url) as visitor:

@@ -163,12 +163,12 @@ ROWS: Final[dict[str, Row]] = {
     "PATCH /api/v1/{path:rest}": Row("api/v1/queues", "401 405 405 405 405"),
     "OPTIONS /api/v1/{path:rest}": Row("api/v1/queues", "401 405 405 405 405"),
     # The API of asynqmon has answers errors by 500.
-    "GET /api/{path:path}": Row("api/queues", _PAGE),
-    "POST /api/{path:path}": Row("api/queues/emails:pause", "401 403 204 204 500"),
-    "DELETE /api/{path:path}": Row("api/queues/emails/archived_tasks/a", "401 403 204 204 500"),
-    "PUT /api/{path:path}": Row("api/queues", "401 405 405 405 405"),
-    "PATCH /api/{path:path}": Row("api/queues", "401 405 405 405 405"),
-    "OPTIONS /api/{path:path}": Row("api/queues", "401 405 405 405 405"),
+    "GET /api/{path:rest}": Row("api/queues", _PAGE),
+    "POST /api/{path:rest}": Row("api/queues/emails:pause", "401 403 204 204 500"),
+    "DELETE /api/{path:rest}": Row("api/queues/emails/archived_tasks/a", "401 403 204 204 500"),
+    "PUT /api/{path:rest}": Row("api/queues", "401 405 405 405 405"),
+    "PATCH /api/{path:rest}": Row("api/queues", "401 405 405 405 405"),
+    "OPTIONS /api/{path:rest}": Row("api/queues", "401 405 405 405 405"),
     # Signing in is for dashboards with a credentials file; settings are kept in the browser.
     "GET /login": Row("login", _OPEN),
     "POST /login": Row("login", "403 404 404 404 404", {"name": "x", "password": "y"}),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
+import shlex
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import pytest
+from click.testing import CliRunner
 
+from pyasynq.cli import main
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
 from tests.factories import Tasks
@@ -82,7 +86,7 @@ async def test_the_facets_narrow_the_search(redis_url: str, tasks: Tasks) -> Non
             link for link in links_of(page.text) if "mail" in link and "queue" in link and "tasks?q" in link
         ]
         [link] = {link for link in narrower if link.endswith("queue%3A%22mail%2F2%22")}
-        assert ["mail/2/r"] == rows_of((await visitor.get(urljoin("http://localhost/tasks", link))).text)
+        assert ["mail~2F2/r"] == rows_of((await visitor.get(urljoin("http://localhost/tasks", link))).text)
 
 
 @run_async
@@ -128,3 +132,29 @@ async def test_a_user_who_may_not_see_payloads_cannot_search_in_them(redis_url: 
     async with visiting(redis_url, auth=Everyone("viewer"), client=ABROAD) as visitor:
         assert 400 == (await visitor.get("tasks?q=payload:x")).status_code
         assert [] == rows_of((await visitor.get("tasks?q=504")).text)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["state:archived", "-state:pending", 'error:"it\'s full"', "id:a,b state:archived", "payload.n:1"],
+)
+def test_the_copied_command_runs_and_finds_the_same(
+    redis_url: str, redis_client: RedisClient, query: str
+) -> None:
+    """In a shell, with quotes and with a query that begins with a dash."""
+    made = Tasks(redis_client, "emails")
+    made.put(TaskState.ARCHIVED, "a", payload=b'{"n": 1}', error_msg="it's full")
+    made.pending("p")
+
+    async def copy() -> str:
+        async with visiting(redis_url) as visitor:
+            page = await visitor.get("tasks", params={"q": query})
+            found = re.search(r">(pyasynq [^<]*)</pre>", page.text)
+            assert found
+            return html.unescape(found[1])
+
+    program, *arguments = shlex.split(asyncio.run(copy()))
+    assert "pyasynq" == program
+    environment = {"PYASYNQ_REDIS_URL": redis_url}
+    result = CliRunner().invoke(main, [arguments[0], "-o", "name", *arguments[1:]], env=environment)
+    assert (0, "a\n") == (result.exit_code, result.stdout), result.output

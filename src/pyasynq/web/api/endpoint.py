@@ -6,12 +6,12 @@ import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from pyasynq.web.auth.identify import bearer_token
 from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin
+from pyasynq.web.convertors import REST
 
 from .call import ApiCall, Created, Lines, Listing, encode_answer, make_tag, matches_tag
 from .json_body import decode_body, read_content
@@ -43,23 +43,6 @@ _LARGEST_BODY: Final = 1_000_000
 _TABLE: Final = PathTable(API_ROUTES, hint="GET /api/v1/openapi.json lists them.")
 
 
-class _Rest(Convertor[str]):
-    """Path convertor for the rest of a path, with any content: Starlette's `path` ends at a line break."""
-
-    regex = "(?s:.*)"
-
-    def convert(self, value: str) -> str:
-        """Return the rest of the path unchanged."""
-        return value
-
-    def to_string(self, value: str) -> str:
-        """Return the rest as it is."""
-        return value
-
-
-register_url_convertor("rest", _Rest())
-
-
 def api_route(door: Doorkeeper) -> Route:
     """Return the single Starlette route of the API; the route table dispatches below it."""
 
@@ -72,7 +55,7 @@ def api_route(door: Doorkeeper) -> Route:
             response.body = b""
         return response
 
-    return Route(f"{API_PREFIX}/{{path:rest}}", endpoint, methods=list(METHODS))
+    return Route(f"{API_PREFIX}/{REST}", endpoint, methods=list(METHODS))
 
 
 async def _answer(door: Doorkeeper, request: Request) -> Response:

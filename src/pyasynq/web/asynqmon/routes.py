@@ -10,9 +10,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import PyasynqError
+from pyasynq.errors import PermissionDeniedError, PyasynqError
 from pyasynq.web.auth.identify import bearer_token
 from pyasynq.web.auth.origin import SAFE_METHODS, is_same_origin
+from pyasynq.web.convertors import REST
 from pyasynq.web.locations import route_path
 
 from . import changes, prometheus, redis, views
@@ -135,35 +136,52 @@ def asynqmon_route(door: Doorkeeper) -> Route:
         if not door.knows(ask):
             return error_answer(401, "Sign in first.")
         path = route_path(request.scope).removeprefix(_PREFIX)
-        if refusal := _refuse(request, read_only=ask.operator.access.read_only):
+        is_change = request.method not in SAFE_METHODS
+        if is_change and (refusal := _refuse_other_site(request, has_session=ask.session is not None)):
             return refusal
+        is_read_only = is_change and ask.operator.access.read_only
         route, names, is_known = _find(request.method, path)
         if route is None:
-            return Response(status_code=405) if is_known else error_answer(404, "404 page not found")
+            if is_known and not is_read_only:
+                return Response(status_code=405)
+            return _refuse_change(request) if is_read_only else error_answer(404, "404 page not found")
 
         async def recent(question: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
             return await door.target.recent(ask.user, question, read, _MEMORY_SECONDS)
 
         call = ApiRequest(request, ask.operator, door.settings, recent, names)
-        try:
-            return await route.answer(call)
-        except (ApiError, PyasynqError) as error:
-            return answer_error(error)
-        except Exception:  # noqa: BLE001 - the server goes on
-            _log.exception("%s %s failed", request.method, visible(path))
-            return error_answer(500, "internal error; the log has more")
+        return await _answer(route, call, is_read_only=is_read_only)
 
-    return Route(f"{_PREFIX}/{{path:path}}", endpoint, methods=list(_METHODS))
+    return Route(f"{_PREFIX}/{REST}", endpoint, methods=list(_METHODS))
 
 
-def _refuse(request: Request, *, read_only: bool) -> Response | None:
-    if request.method in SAFE_METHODS:
+async def _answer(route: ApiRoute, call: ApiRequest, *, is_read_only: bool) -> Response:
+    request = call.request
+    try:
+        return await route.answer(call)
+    except (ApiError, PyasynqError) as error:
+        # The operator has written the refusal to the audit; asynqmon has a text of its own for it.
+        is_refusal = is_read_only and isinstance(error, PermissionDeniedError)
+        return _refuse_change(request) if is_refusal else answer_error(error)
+    except Exception:  # noqa: BLE001 - the server goes on
+        _log.exception("%s %s failed", request.method, visible(request.url.path))
+        return error_answer(500, "internal error; the log has more")
+
+
+def _refuse_change(request: Request) -> Response:
+    text = f"API Server is running in read-only mode: {request.method} request is not allowed"
+    return error_answer(405, text)
+
+
+def _refuse_other_site(request: Request, *, has_session: bool) -> Response | None:
+    """Return the refusal of a change that another site requests in the name of a user (CSRF), or None."""
+    if bearer_token(request):
         return None
-    if read_only:
-        text = f"API Server is running in read-only mode: {request.method} request is not allowed"
-        return error_answer(405, text)
-    if not bearer_token(request) and not is_same_origin(request):
+    if not is_same_origin(request):
         return error_answer(403, "The request was sent by another site.")
+    if has_session and not any(name in request.headers for name in ("sec-fetch-site", "origin")):
+        # A browser sends one of them, and another program a token.
+        return error_answer(403, "Nothing in the request says which site has sent it.")
     return None
 
 

@@ -14,6 +14,7 @@ from pyasynq.operations import Act, OperationOptions, Targets
 from pyasynq.operations.operation import STATES_OF_ACT
 from pyasynq.web.enqueue_options import OptionField, read_count, read_duration
 from pyasynq.web.frame import Notice
+from pyasynq.web.locations import from_task_key, to_task_key
 from pyasynq.web.page import Page
 from pyasynq.web.pages.operations import act_title
 from pyasynq.web.pages.queues import read_queues
@@ -261,22 +262,21 @@ def act_choices(
 
 
 def targets_of(keys: Sequence[str]) -> Targets:
-    """Return the tasks of the checked boxes of a list, whose keys are `queue/id`."""
+    """Return the tasks of the checked boxes of a list, by their keys."""
     ids: dict[str, list[str]] = {}
     for key in keys:
-        # The id is behind the last slash: ids with slashes are acted on from their own page.
-        queue, _, task_id = key.rpartition("/")
+        queue, task_id = from_task_key(key)
         ids.setdefault(queue, []).append(task_id)
     return Targets(ids)
 
 
 def _keys_of(targets: Targets) -> tuple[str, ...]:
-    return tuple(f"{queue}/{task_id}" for queue, ids in targets.ids.items() for task_id in ids)
+    return tuple(to_task_key(queue, task_id) for queue, ids in targets.ids.items() for task_id in ids)
 
 
 def selected_keys(fields: Mapping[str, str]) -> list[str]:
     """Return the keys of the checked boxes of a list, up to the limit of one form."""
-    return [key for key in fields.get("id", "").split("\n") if "/" in key][:MOST_SELECTED]
+    return [key for key in fields.get("id", "").split("\n") if key.count("/") == 1][:MOST_SELECTED]
 
 
 def _read_targets(fields: Mapping[str, str]) -> Targets:

@@ -146,7 +146,8 @@ async def search_response(ask: PageRequest) -> Response:
         verbs=_verbs(ask),
         acts=act_choices(ask),
         mark=_MARK,
-        command=f"pyasynq task ls --where {_shell(text)}",
+        # The two dashes let a query begin with one.
+        command=f"pyasynq search -- {_shell(text)}",
         program=_PROGRAM.format(query=ascii(text)),
     )
     title = f"{text[:60]} · Tasks" if text else "Tasks"
