@@ -59,6 +59,13 @@ def form_token(text: str) -> str:
     return html.unescape(found[1])
 
 
+def hidden_value(text: str, name: str) -> str:
+    """Return the value of a hidden field of a page."""
+    found = re.search(rf'<input type="hidden" name="{re.escape(name)}" value="([^"]*)"', text)
+    assert found, f"the page has no hidden field {name}"
+    return html.unescape(found[1])
+
+
 def links_of(text: str) -> list[str]:
     """Return all addresses that a page names."""
     return [html.unescape(address) for address in _LINK.findall(text)]

@@ -9,7 +9,13 @@ import pytest
 
 from pyasynq._broker.inspecting import updates
 from pyasynq._wire.messages import decode_task_message
-from pyasynq.errors import DuplicateTaskError, InvalidOptionError, TaskNotFoundError, TaskStateError
+from pyasynq.errors import (
+    DuplicateTaskError,
+    InvalidOptionError,
+    PayloadChangedError,
+    TaskNotFoundError,
+    TaskStateError,
+)
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import aggregate, put
 from tests.factories import NOW, Tasks, message_bytes
@@ -305,3 +311,12 @@ def test_a_task_that_lost_its_score_can_be_rescheduled(
     redis_client.delete(tasks.keys.scheduled)
     perform(reschedule())
     assert ["a"] == tasks.ids("scheduled")
+
+
+def test_a_payload_that_somebody_else_has_changed_is_kept(perform: Perform, tasks: Tasks) -> None:
+    """The caller expects the one that it has read."""
+    tasks.put(TaskState.ARCHIVED, "a", payload=b"theirs")
+    with pytest.raises(PayloadChangedError, match="of task 'a' in queue 'default' has changed"):
+        perform(updates.update_payload("default", "a", b"mine", relock=False, expected=b"old"))
+    perform(updates.update_payload("default", "a", b"mine", relock=False, expected=b"theirs"))
+    assert b"mine" == decode_task_message(tasks.fields("a")["msg"]).payload

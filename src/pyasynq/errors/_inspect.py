@@ -139,6 +139,22 @@ class QueuePausedError(PyasynqError):
         self.queue = queue
 
 
+class PayloadChangedError(PyasynqError):
+    """The payload of a task is not the one that the caller expects: someone else has changed it.
+
+    Attributes:
+        queue: the queue's name.
+        task_id: the id.
+    """
+
+    def __init__(self, queue: str, task_id: str) -> None:
+        super().__init__(
+            f"the payload of task {task_id!r} in queue {queue!r} has changed since it was read; read it again"
+        )
+        self.queue = queue
+        self.task_id = task_id
+
+
 class QueueLimitsChangedError(PyasynqError):
     """The limits of a queue are not those that the caller expects: someone else has changed them.
 

@@ -171,20 +171,29 @@ class TaskInspector(InspectorBase):
         await self._run(actions.delete_task(queue, task_id))
 
     async def update_payload(
-        self, queue: str, task_id: str, payload: bytes | None, *, relock: bool = False
+        self,
+        queue: str,
+        task_id: str,
+        payload: bytes | None,
+        *,
+        relock: bool = False,
+        expected: bytes | None = None,
     ) -> None:
         """Replace the payload of a scheduled, retry or archived task.
 
         The uniqueness lock stays that of the old payload, as in Asynq. With `relock` it moves to the new one
-        and keeps the time that it has left; one that has lapsed is not taken again.
+        and keeps the time that it has left; one that has lapsed is not taken again. With `expected`, nothing
+        is changed unless the task has this payload.
 
         Raises:
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is in another state.
             DuplicateTaskError: with `relock`, when another task holds the lock; nothing was changed.
+            PayloadChangedError: the payload is not the expected one.
         """
         self._require_primary()
-        await self._run(updates.update_payload(queue, task_id, payload, relock=relock))
+        plan = updates.update_payload(queue, task_id, payload, relock=relock, expected=expected)
+        await self._run(plan)
 
     async def update_process_at(self, queue: str, task_id: str, process_at: datetime) -> None:
         """Set when a scheduled or retry task is due; an archived one becomes scheduled.

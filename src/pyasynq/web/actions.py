@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError, TaskNotFoundError, TaskStateError
+from pyasynq.errors import InvalidOptionError, TaskIDConflictError, TaskNotFoundError, TaskStateError
 from pyasynq.info import CancelStatus
 from pyasynq.operations import Act
 from pyasynq.web.fleet_actions import (
@@ -30,7 +31,7 @@ from pyasynq.web.pages.bulk import (
     selection_page,
     targets_of,
 )
-from pyasynq.web.question import Question, read_reason
+from pyasynq.web.question import NEW_ID, Question, read_new_id, read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.shown_task import short_id
 from pyasynq.web.task_edits import EDITS, edit_question, edit_task
@@ -118,6 +119,7 @@ async def task_question(ask: PageRequest) -> Page:
         is_danger=verb == "delete_task",
         choice_label="Outcome" if is_cancel else "",
         choice_name="outcome",
+        hidden=((NEW_ID, str(uuid.uuid4())),) if verb == "enqueue_copy" else (),
         choices=(("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
         if is_cancel
         else (),
@@ -154,9 +156,7 @@ async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
     if verb in EDITS:
         return await edit_task(ask, fields)
     if verb == "enqueue_copy":
-        made = await ask.operator.enqueue_copy(queue, task_id, reason=read_reason(fields))
-        copied = ask.links.to("queues", queue, "tasks", made.id)
-        return redirect(ask, copied, Notice("good", "The copy was enqueued."))
+        return await _enqueue_copy(ask, fields)
     await _act(ask, verb, queue, task_id, fields)
     there = (
         ask.links.to("queues", queue)
@@ -164,6 +164,19 @@ async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
         else ask.links.to("queues", queue, "tasks", task_id)
     )
     return redirect(ask, there, Notice("good", f"The task was {_DONE[verb]}."))
+
+
+async def _enqueue_copy(ask: PageRequest, fields: dict[str, str]) -> Response:
+    """Enqueue a copy under the id that the form has chosen, so that a form sent twice makes one copy."""
+    queue, new_id = ask.name("queue"), read_new_id(fields)
+    try:
+        made = await ask.operator.enqueue_copy(
+            queue, ask.name("task"), new_id=new_id, reason=read_reason(fields)
+        )
+        new_id, text = made.id, "The copy was enqueued."
+    except TaskIDConflictError as error:
+        new_id, text = error.task_id, "The copy had been enqueued before."
+    return redirect(ask, ask.links.to("queues", queue, "tasks", new_id), Notice("good", text))
 
 
 async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response:

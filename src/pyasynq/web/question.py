@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LONGEST_REASON: Final = 500
 """Maximum number of characters of a reason."""
+NEW_ID: Final = "new_id"
+"""Field of a form with the id of the task that it enqueues, so that a form sent twice enqueues one."""
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,12 @@ class Question:
     longest_reason: int = LONGEST_REASON
 
 
-def read_reason(fields: dict[str, str]) -> str:
+def read_reason(fields: Mapping[str, str]) -> str:
     """Return the reason typed into a form, cut to the length that is stored."""
     return fields.get("reason", "").strip()[:LONGEST_REASON]
+
+
+def read_new_id(fields: Mapping[str, str]) -> str | None:
+    """Return the id that a form has chosen for a new task; None for a form without one."""
+    text = fields.get(NEW_ID, "")
+    return text if _UUID.fullmatch(text) else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError
+from pyasynq.errors import InvalidOptionError, PayloadChangedError
 from pyasynq.operations import Withheld
 from pyasynq.task import TaskState
 from pyasynq.web.enqueue_options import read_moment
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 EDITS: Final = ("reschedule_task", "edit_payload")
 """Verbs whose confirmation forms have input fields."""
+_CHANGED: Final = "The payload has changed since this form was opened. Send the form again to replace it."
 _EDITED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED})
 
 
@@ -59,14 +61,40 @@ async def edit_task(ask: PageRequest, fields: dict[str, str]) -> Response:
             await ask.operator.reschedule_task(queue, task_id, moment, reason=reason)
             text = "The task was rescheduled."
         else:
-            await _check_payload(ask, queue, task_id, typed)
-            await ask.operator.edit_payload(queue, task_id, typed.encode("utf-8", "replace"), reason=reason)
+            await _replace_payload(ask, fields, typed, reason)
             text = "The payload was replaced."
     except ValueError as error:
         sentence = error.remedy if isinstance(error, InvalidOptionError) else str(error)
         task = await ask.operator.task(queue, task_id)
         return page_response(ask, _page(ask, task, typed, visible(sentence), reason), 0.0)
     return redirect(ask, ask.links.to("queues", queue, "tasks", task_id), Notice("good", text))
+
+
+async def _replace_payload(ask: PageRequest, fields: dict[str, str], typed: str, reason: str) -> None:
+    """Replace the payload that the form has shown.
+
+    Raises:
+        ValueError: the text is not JSON, does not fit the schema, or the payload has changed since.
+    """
+    queue, task_id = ask.name("queue"), ask.name("task")
+    await _check_payload(ask, queue, task_id, typed)
+    expected = None
+    if "seen" in fields:
+        task = await ask.operator.task(queue, task_id)
+        if fields["seen"] != _tag_of(task):
+            raise ValueError(_CHANGED)
+        expected = task.payload
+    try:
+        await ask.operator.edit_payload(
+            queue, task_id, typed.encode("utf-8", "replace"), expected=expected, reason=reason
+        )
+    except PayloadChangedError:
+        raise ValueError(_CHANGED) from None
+
+
+def _tag_of(task: TaskInfo) -> str:
+    """Return a tag of the payload that a form shows, by which a change meanwhile is noticed."""
+    return hashlib.sha256(task.payload).hexdigest()[:24]
 
 
 async def _check_payload(ask: PageRequest, queue: str, task_id: str, typed: str) -> None:
@@ -107,6 +135,7 @@ def _page(ask: PageRequest, task: TaskInfo, value: str, error: str = "", reason:
         keep="Leave it as it is",
         keep_href=ask.links.to("queues", task.queue, "tasks", task.id),
         field=QuestionField("value", label, value, hint, kind, error),
+        hidden=() if is_time else (("seen", _tag_of(task)),),
         reason=reason,
     )
     return Page("question.html", question.heading, "queues", question, status=400 if error else 200)

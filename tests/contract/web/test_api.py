@@ -545,3 +545,21 @@ async def test_the_document_is_served(redis_url: str) -> None:
     async with visiting(redis_url) as visitor:
         answer = await visitor.get(f"{API}/openapi.json")
     assert DOCUMENT == answer.json()
+
+
+@run_async
+async def test_a_payload_is_replaced_only_if_the_task_is_as_it_was_read(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """The second of two programs that have read the same task is refused."""
+    Tasks(redis_client, "emails").put(TaskState.ARCHIVED, "a", payload=b"old")
+    async with visiting(redis_url) as visitor:
+        address = "api/v1/queues/emails/tasks/a"
+        tag = (await visitor.get(address)).headers["etag"]
+        for status, text in ((200, "one"), (412, "two")):
+            changed = await visitor.put(
+                f"{address}/payload", json={"payload_text": text}, headers={"If-Match": tag}
+            )
+            assert status == changed.status_code
+        check_problem(changed, 412, "changed_meanwhile", "If-Match")
+        assert {"text": "one"} == (await visitor.get(address)).json()["payload"]

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urljoin
 
 import pytest
 
@@ -19,7 +20,7 @@ from pyasynq.task_types import TaskTypeInfo
 from pyasynq.web import Everyone
 from tests.factories import Tasks
 from tests.run_async import run_async
-from tests.visiting import ABROAD, heading_of, send_form, visiting
+from tests.visiting import ABROAD, heading_of, hidden_value, send_form, visiting
 
 if TYPE_CHECKING:
     from pyasynq._wire.asynq_pb2 import TaskMessage
@@ -209,3 +210,33 @@ async def test_a_viewer_gets_no_form(redis_url: str, redis_client: RedisClient) 
         assert 404 == answer.status_code
         assert 'name="queue" value="labels"' in answer.text
     assert [] == labels.ids("pending")
+
+
+@run_async
+async def test_a_form_that_is_sent_twice_enqueues_one_task(redis_url: str, redis_client: RedisClient) -> None:
+    """By a double click, or by a browser that sends it again after a lost answer."""
+    async with visiting(redis_url) as visitor:
+        page = await visitor.get("enqueue?type=label.print")
+        fields = _TYPED | {"new_id": hidden_value(page.text, "new_id")}
+        first = await send_form(visitor, "enqueue", fields)
+        second = await send_form(visitor, "enqueue", fields)
+        assert first.headers["location"] == second.headers["location"]
+        shown = await visitor.get(urljoin("http://localhost/enqueue", second.headers["location"]))
+        assert "The task had been enqueued before." in shown.text
+        await send_form(visitor, "enqueue", _TYPED | {"new_id": "anything"})
+    assert 2 == len(Tasks(redis_client, "labels").ids("pending"))
+
+
+@run_async
+async def test_a_form_for_a_copy_that_is_sent_twice_enqueues_one_copy(
+    redis_url: str, redis_client: RedisClient
+) -> None:
+    """The page that asks chooses the id."""
+    made = Tasks(redis_client, "labels")
+    made.put(TaskState.ARCHIVED, "a")
+    async with visiting(redis_url) as visitor:
+        question = await visitor.get("queues/labels/tasks/a/enqueue_copy")
+        fields = {"new_id": hidden_value(question.text, "new_id")}
+        for _ in range(2):
+            await send_form(visitor, "queues/labels/tasks/a/enqueue_copy", fields)
+    assert [fields["new_id"]] == made.ids("pending")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._wire.keys import REFUSED_KEY
+from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.snapshots import snapshot
-from tests.visiting import ABROAD, heading_of, links_of, send_form, visiting
+from tests.visiting import ABROAD, heading_of, hidden_value, links_of, send_form, visiting
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
@@ -310,3 +311,23 @@ async def test_a_team_sees_its_queues_alone(redis_url: str, tasks: Tasks) -> Non
         assert "team-mail" in (await visitor.get("queues")).text
         assert 404 == (await visitor.get("queues/emails")).status_code
         assert 404 == (await visitor.get("queues/emails/tasks/a")).status_code
+
+
+@run_async
+async def test_an_edit_does_not_replace_a_payload_that_the_form_did_not_show(
+    redis_url: str, tasks: Tasks
+) -> None:
+    """Two operators edit the same task: the second one is told, and may send the form again."""
+    async with visiting(redis_url) as visitor:
+        address = "queues/emails/tasks/a/edit_payload"
+        seen = hidden_value((await visitor.get(address)).text, "seen")
+        first = await send_form(visitor, address, {"value": '{"n": 1}', "seen": seen})
+        assert 303 == first.status_code
+        second = await send_form(visitor, address, {"value": '{"n": 2}', "seen": seen})
+        assert 400 == second.status_code
+        assert "The payload has changed since this form was opened." in second.text
+        assert '{"n": 2}' in html.unescape(second.text), "what was typed is not lost"
+        assert b'{"n": 1}' == decode_task_message(tasks.fields("a")["msg"]).payload
+        again = {"value": '{"n": 2}', "seen": hidden_value(second.text, "seen")}
+        assert 303 == (await send_form(visitor, address, again)).status_code
+    assert b'{"n": 2}' == decode_task_message(tasks.fields("a")["msg"]).payload

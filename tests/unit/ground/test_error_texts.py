@@ -163,6 +163,7 @@ ERRORS: list[PyasynqError] = [
     errors.CommandStateError("0123456789ab", "done"),
     errors.PermissionDeniedError("mira", "run_task", "tasks.run", "q", ("operator", "admin")),
     errors.QueryError(0, 1, "sentence", SECRET),
+    errors.PayloadChangedError("q", "a"),
     errors.QueueLimitsChangedError("q"),
     errors.QueueNotPausedError("q"),
     errors.WaitTimeoutError("q", "a", 1.0),

@@ -14,7 +14,7 @@ from pyasynq._checks import parse_instant
 from pyasynq._redis.plan import Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import decode_task_message, encode_task_message
-from pyasynq.errors import DuplicateTaskError, InvalidOptionError
+from pyasynq.errors import DuplicateTaskError, InvalidOptionError, PayloadChangedError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,7 +26,9 @@ _CHANGED = "changed"
 _LOCKED = "locked"
 
 
-def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: bool) -> Plan[None]:
+def update_payload(
+    queue: str, task_id: str, payload: bytes | None, *, relock: bool, expected: bytes | None = None
+) -> Plan[None]:
     """Replace the payload of a scheduled, retry or archived task.
 
     The lock of a unique task stays that of the old payload, as in Asynq. With `relock` it moves to the new
@@ -36,6 +38,7 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
         TaskNotFoundError: when there is no such task.
         TaskStateError: when it is in another state.
         DuplicateTaskError: when another task holds the lock of the new payload; nothing was changed.
+        PayloadChangedError: when the payload is not the `expected` one; nothing was changed.
         UndecodableMessageError: when its message cannot be decoded.
     """
     if not isinstance(payload, bytes | None):
@@ -47,6 +50,8 @@ def update_payload(queue: str, task_id: str, payload: bytes | None, *, relock: b
     while outcome == _CHANGED:
         seen = (yield from get_task(queue, task_id)).message
         message = decode_task_message(seen)
+        if expected is not None and message.payload != expected:
+            raise PayloadChangedError(queue, task_id)
         message.payload = payload or b""
         unique_key = ""
         lock = message.unique_key

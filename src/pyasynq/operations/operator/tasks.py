@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyasynq.errors import PayloadChangedError
 from pyasynq.operations.acting import copy_of
 from pyasynq.operations.audit import note_change
 from pyasynq.operations.redaction import check_headers_not_redacted, check_not_redacted
@@ -151,15 +152,25 @@ class TaskOperator(OperatorBase):
         await self._inspector.update_process_at(queue, task_id, process_at)
 
     async def edit_payload(
-        self, queue: str, task_id: str, payload: bytes, *, relock: bool = False, reason: str = ""
+        self,
+        queue: str,
+        task_id: str,
+        payload: bytes,
+        *,
+        relock: bool = False,
+        expected: bytes | None = None,
+        reason: str = "",
     ) -> None:
         """Replace the payload of a scheduled, retry or archived task, as `Inspector.update_payload`.
+
+        With `expected`, the payload as `task` shows it, nothing is changed if the task has another one.
 
         Raises:
             InvalidOptionError: the payload contains the mask of a redacted secret.
             TaskNotFoundError: when there is no such task.
             TaskStateError: when it is in another state.
             DuplicateTaskError: with `relock`, when another task holds the lock.
+            PayloadChangedError: the payload is not the expected one.
         """
         check_not_redacted("payload", payload)
         before = await self._inspector.task_info(queue, task_id)
@@ -170,10 +181,20 @@ class TaskOperator(OperatorBase):
             for one in (before.payload, payload)
         )
         note_change(old, new, before.type)
-        await self._inspector.update_payload(queue, task_id, payload, relock=relock)
+        if expected is not None and expected != self._shown(before).payload:
+            raise PayloadChangedError(queue, task_id)
+        await self._inspector.update_payload(
+            queue, task_id, payload, relock=relock, expected=None if expected is None else before.payload
+        )
 
     async def enqueue_copy(
-        self, queue: str, task_id: str, payload: bytes | None = None, *, reason: str = ""
+        self,
+        queue: str,
+        task_id: str,
+        payload: bytes | None = None,
+        *,
+        new_id: str | None = None,
+        reason: str = "",
     ) -> TaskInfo:
         """Enqueue a copy of a task of the queue, which may be in any state, under a new id.
 
@@ -181,16 +202,20 @@ class TaskOperator(OperatorBase):
             queue: the queue of both.
             task_id: id of the task to copy; the copy has its options, but not its lock and times.
             payload: payload of the copy; None is that of the original.
+            new_id: id of the copy, so that a call made twice enqueues one copy; None chooses one.
             reason: why, for the audit.
 
         Raises:
             InvalidOptionError: the payload contains the mask of a redacted secret.
             TaskNotFoundError: when there is no such task.
+            TaskIDConflictError: a task has the new id already.
         """
         check_not_redacted("payload", payload or b"")
         task, options = copy_of(await self._inspector.task_info(queue, task_id))
         if payload is not None:
             task = Task(task.type, payload)
+        if new_id is not None:
+            options["task_id"] = new_id
         return await self._client.enqueue(task, **options)
 
     async def enqueue(self, queue: str, task: Task, *, reason: str = "") -> TaskInfo:

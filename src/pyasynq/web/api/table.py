@@ -299,6 +299,7 @@ API_ROUTES: Final = (
         tasks.handle_edit_payload,
         "Task",
         body=bodies.PayloadRequest,
+        headers=("If-Match",),
         rehearse=rehearse.rehearse_payload,
     ),
     _some("run_tasks", tasks.handle_run_tasks, bodies.TasksRequest),

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from pyasynq._face_records.tasks import describe_task
+from pyasynq.errors import PayloadChangedError
 from pyasynq.options import EnqueueOptions, resolve_options
 from pyasynq.task import EnqueueStatus, Task
 
-from .call import Created, Listing
+from .call import Created, Listing, changed_meanwhile, encode_answer, make_tag
 from .idempotency import check_fingerprint, options_of_key, read_key
 from .problem import wrong_value
-from .records import describe_cancel, describe_task_result
+from .records import COMPONENTS, describe_cancel, describe_task_result, encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,11 +76,23 @@ async def handle_reschedule_task(call: ApiCall) -> Record:
 
 
 async def handle_edit_payload(call: ApiCall) -> Record:
-    """Replace the payload of a task."""
-    payload = read_new_payload(call)
-    await call.operator.edit_payload(
-        call.queue, call.task, payload, relock=call.body.relock, reason=call.body.reason
-    )
+    """Replace the payload of a task; with `If-Match`, only if the task has not changed since it was read."""
+    payload, expected = read_new_payload(call), None
+    if call.header("if-match"):
+        task = await call.operator.task(call.queue, call.task)
+        call.check_unchanged(make_tag(encode_answer(encode_record(COMPONENTS["Task"], describe_task(task)))))
+        expected = task.payload
+    try:
+        await call.operator.edit_payload(
+            call.queue,
+            call.task,
+            payload,
+            relock=call.body.relock,
+            expected=expected,
+            reason=call.body.reason,
+        )
+    except PayloadChangedError:
+        raise changed_meanwhile() from None
     return await handle_get_task(call)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_queues
 from pyasynq.web.pages.task_types import read_configured_types
-from pyasynq.web.question import LONGEST_REASON, read_reason
+from pyasynq.web.question import LONGEST_REASON, NEW_ID, read_new_id, read_reason
 from pyasynq.web.respond import page_response, redirect
 from pyasynq.web.schema_form import (
     PREFIX,
@@ -134,11 +135,28 @@ async def enqueue_task(ask: PageRequest, form: dict[str, str]) -> Response:
         wrong = await _check_configured(ask, form, queue, payload)
     if wrong:
         return page_response(ask, await _page(ask, form, wrong, 400), 0.0)
+    return await _enqueue(ask, form, info, queue, payload, options)
+
+
+async def _enqueue(
+    ask: PageRequest,
+    form: Mapping[str, str],
+    info: TaskTypeInfo | None,
+    queue: str,
+    payload: bytes,
+    options: Mapping[str, Any],
+) -> Response:
+    """Enqueue a task under the id that the form has chosen, so that a form sent twice enqueues one task."""
     declared = {name: info.options[name] for name in DECLARED if name in info.options} if info else {}
+    own_id: dict[str, Any] = {"task_id": new_id} if (new_id := read_new_id(form)) else {}
     try:
-        task = Task(form["type"], payload, **{**declared, **options})
+        task = Task(form["type"], payload, **{**declared, **own_id, **options})
         made = await ask.operator.enqueue(queue, task, reason=read_reason(form))
     except failures.PyasynqError as error:
+        if isinstance(error, failures.TaskIDConflictError) and error.task_id == new_id:
+            # The form was sent twice, by a double click for example.
+            there = ask.links.to("queues", queue, "tasks", error.task_id)
+            return redirect(ask, there, Notice("good", "The task had been enqueued before."))
         if isinstance(error, failures.PermissionDeniedError) and not ask.may("enqueue"):
             raise
         status, place, sentence = _explain(error, form)
@@ -324,7 +342,10 @@ async def _page(
         payload=form.get("payload", ""),
         options=options,
         has_options=any(one.value or one.error for one in options),
-        hidden=tuple((name, form[name]) for name in kept if name not in names and form[name]),
+        hidden=(
+            (NEW_ID, read_new_id(form) or str(uuid.uuid4())),
+            *((name, form[name]) for name in kept if name not in names and form[name]),
+        ),
         reason=form.get("reason", ""),
         errors=wrong,
         summary_of_errors=_list_errors(wrong, fields, options),
