@@ -29,7 +29,7 @@ from pyasynq.operations import (
 from pyasynq.operations import sync as blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tests.invariants import RedisClient
 
@@ -328,7 +328,14 @@ async def _report_workers(url: str, held: str) -> None:
 
 
 def _report(
-    name: str, language: str, version: str, pid: int | None, seen: float, **fields: Any
+    name: str,
+    language: str,
+    version: str,
+    pid: int | None,
+    seen: float,
+    *,
+    tasks: Iterable[HeldTask] = (),
+    **fields: Any,
 ) -> LeaseWorkerReport:
     """Return the report of a worker on a machine of the warehouse."""
     report = LeaseWorkerReport(make_worker_id("f40012bb2b0d", name, pid, "warehouse-3"))
@@ -341,4 +348,6 @@ def _report(
     )
     for field, value in fields.items():
         setattr(report, field, value)
+    for task in tasks:
+        report.hold(task)
     return report
