@@ -98,6 +98,22 @@ def test_the_palette_acts_on_the_selection_and_on_the_page(browser: Browser, sit
     assert 1 == len(tasks.ids("pending"))
 
 
+def test_the_palette_offers_every_button_of_a_page_by_its_name(browser: Browser, site: Site) -> None:
+    """Also those that are not in the head, such as the preview of limits and the act on all that match."""
+    with window(browser, site, **DESK) as context:
+        page = context.new_page()
+        for address, label in (
+            ("queues/emails?tab=limits", "Preview"),
+            ("tasks?q=state:archived", "Save"),
+            ("attention", "Snooze"),
+        ):
+            page.goto(address)
+            page.keyboard.press("Control+k")
+            page.keyboard.type(label)
+            page.get_by_role("option", name=label).first.wait_for()
+            page.keyboard.press("Escape")
+
+
 def test_a_change_is_shown_within_seconds(browser: Browser, site: Site) -> None:
     """A number changes in its place; a new row comes where it belongs."""
     with window(browser, site, **DESK) as context:

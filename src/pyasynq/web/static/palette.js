@@ -2,7 +2,7 @@
 
 const MOST = 12;
 
-/** @typedef {{label: string, href: string, press?: HTMLElement}} Command */
+/** @typedef {{label: string, href: string, press?: HTMLElement, isFirst?: boolean}} Command */
 
 /** Begins to listen for the palette's key. */
 export function startPalette() {
@@ -76,7 +76,7 @@ function open() {
     const matches = (/** @type {Command} */ { label }) => label.toLowerCase().includes(text.toLowerCase());
     // Verbs stay first, so that nothing moves under the choice when the answer arrives. They have to be named.
     const isNamed = (/** @type {Command} */ { label }) => text.length > 1 && label.toLowerCase().startsWith(text.toLowerCase());
-    const [first, matching] = [acts.filter(text ? isNamed : () => true), fixed.filter(matches)];
+    const [first, matching] = [acts.filter(text ? isNamed : ({ isFirst }) => isFirst), fixed.filter(matches)];
     const root = document.body.dataset.root ?? "./";
     const search = text ? [{ label: `Search tasks with “${text}”`, href: `${root}tasks?q=${encodeURIComponent(text)}` }] : [];
     shown = [...first, ...matching, ...search].slice(0, MOST);
@@ -108,17 +108,29 @@ function open() {
   box.focus();
 }
 
+const SELECTION = "#bulk:not([hidden]) button[name=verb]";
+const HEAD = "main .head .acts :is(a.btn, button.btn)";
+const OTHERS = "main :is(a.btn, button.btn)";
+
 /**
- * What the buttons of the selection and of the page do, the selection first. A button confirms as if it was pressed.
+ * What the buttons of the selection and of the page do: the selection first, then the head of the page. The others
+ * have to be named. A button confirms as if it was pressed.
  * @returns {Command[]}
  */
 function verbs() {
   const selected = document.querySelector("#bulk [data-selected]")?.textContent ?? "";
-  return [...document.querySelectorAll("#bulk:not([hidden]) button[name=verb], main .head .acts :is(a.btn, button.btn)")].map((one) => {
+  const buttons = [SELECTION, HEAD, OTHERS].flatMap((selector) => [...document.querySelectorAll(selector)]);
+  const seen = new Set();
+  /** @type {Command[]} */
+  const found = [];
+  for (const one of buttons) {
     const press = /** @type {HTMLElement} */ (one);
+    if (seen.has(press) || !press.checkVisibility() || press.matches(":disabled")) continue;
+    seen.add(press);
     const label = [...press.childNodes].filter((node) => !(node instanceof HTMLElement && node.matches("kbd"))).map((node) => node.textContent).join("").trim();
-    return { label: press.closest("#bulk") ? `${label}: ${selected}` : label, href: "", press };
-  });
+    found.push({ label: press.matches(SELECTION) ? `${label}: ${selected}` : label, href: "", press, isFirst: press.matches(`${SELECTION}, ${HEAD}`) });
+  }
+  return found;
 }
 
 /** @returns {Command[]} */
