@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq import errors
 from pyasynq._visible_text import visible, visible_lines
+from pyasynq.web.auth.origin import SAFE_METHODS
 from pyasynq.web.page import Page
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, T
             | errors.ScheduleNotFoundError()
         ):
             return 404, _gone(ask, error)
+        case errors.InvalidOptionError() if ask.request.method not in SAFE_METHODS:
+            text = _sentence(f"{error.option.replace('_', ' ')} {error.remedy}")
+            return 400, Trouble("A field of the form has a wrong value", text, (overview,))
         case errors.ConfigurationError() | errors.UnknownTaskStateError() | errors.QueryError():
             return 400, Trouble("This address contains an invalid value", _sentence(error), (overview,))
         case _:
@@ -154,7 +158,7 @@ def _redis_trouble(ask: PageRequest, error: errors.RedisError) -> Trouble:
     return Trouble(heading, _sentence(error) + advice, (NextStep(TRY_AGAIN, ask.links.here()),))
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: object) -> str:
     text = visible_lines(str(error)).strip()
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

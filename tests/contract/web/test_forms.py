@@ -94,6 +94,7 @@ async def test_a_pause_of_a_wrong_length_is_refused(redis_url: str, tasks: Tasks
     async with visiting(redis_url) as visitor:
         answer = await send_form(visitor, "queues/emails/pause", {"seconds": seconds})
         assert 400 == answer.status_code
+        assert "A field of the form has a wrong value" == heading_of(answer)
     assert not tasks.client.exists("asynq:{emails}:paused")
 
 
