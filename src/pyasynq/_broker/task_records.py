@@ -160,7 +160,7 @@ def decode_task_info(record: TaskRecord, now: Instant) -> TaskInfo:
     return decode_task(record).describe(now)
 
 
-def decode_tasks(records: Iterable[TaskRecord]) -> Iterator[DecodedTask]:
+def decode_records(records: Iterable[TaskRecord]) -> Iterator[DecodedTask]:
     """Decode the messages of tasks; skip those that cannot be decoded."""
     for record in records:
         try:
@@ -171,7 +171,7 @@ def decode_tasks(records: Iterable[TaskRecord]) -> Iterator[DecodedTask]:
 
 def decode_task_infos(records: Iterable[TaskRecord], now: Instant) -> Iterator[TaskInfo]:
     """Describe tasks; skip those whose message cannot be decoded."""
-    return (task.describe(now) for task in decode_tasks(records))
+    return (task.describe(now) for task in decode_records(records))
 
 
 def _time(seconds: float | None) -> datetime | None:

@@ -10,7 +10,7 @@ from pyasynq._broker.inspecting.group_counts import FIRST_PAGE, read_page
 from pyasynq._broker.inspecting.tasks import collection_key, parse_state, scan_tasks
 from pyasynq._broker.queue_registry import require_queue
 from pyasynq._broker.stored import decode_name
-from pyasynq._broker.task_records import decode_tasks
+from pyasynq._broker.task_records import decode_records
 from pyasynq._checks import check_whole, parse_instant
 from pyasynq._error_signature import error_signature
 from pyasynq._redis.plan import CommandCall, Plan, Replay
@@ -117,7 +117,7 @@ def _look_at_newest(
     while end > last:
         start = max(last, end - MAX_TASKS)
         found = yield from scan_tasks(queue, state, start, end, group=group)
-        tasks += decode_tasks(reversed(found.records))
+        tasks += decode_records(reversed(found.records))
         end = start
     return _Look(tasks, high - last, high - low)
 

@@ -69,11 +69,13 @@ class Look:
     drops: bool = False
 
 
-Row: TypeAlias = "Sequence[tuple[str, Any]]"
+TableRow: TypeAlias = "Sequence[tuple[str, Any]]"
 """Texts of a record's fields, with the values themselves."""
 
 
-def table_rows(fields: Sequence[Field], records: Iterable[Mapping[str, Any]], moment: Moment) -> list[Row]:
+def table_rows(
+    fields: Sequence[Field], records: Iterable[Mapping[str, Any]], moment: Moment
+) -> list[TableRow]:
     """Return the rows of records: the text and the value of each field."""
     return [[(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records]
 
@@ -89,7 +91,7 @@ class TableLayout:
         look: width and appearance of the table.
     """
 
-    def __init__(self, fields: Sequence[Field], rows: Sequence[Row], look: Look) -> None:
+    def __init__(self, fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -> None:
         self._look = look
         self._fields = fields
         columns = list(range(len(fields)))
@@ -125,7 +127,7 @@ class TableLayout:
         texts = [cut(text, width) for text, width in zip(headings, self._widths, strict=True)]
         return _line(fields, self._widths, texts, [])
 
-    def row_line(self, row: Row) -> str:
+    def row_line(self, row: TableRow) -> str:
         """Return the line of a row; what does not fit and may not be cut moves the columns behind it."""
         look = self._look
         fields, cells_shown = [self._fields[at] for at in self._columns], [row[at] for at in self._columns]
@@ -152,7 +154,7 @@ def table_lines(
         yield layout.row_line(row)
 
 
-def _drop_optional(fields: Sequence[Field], rows: Sequence[Row], look: Look, width: int) -> list[int]:
+def _drop_optional(fields: Sequence[Field], rows: Sequence[TableRow], look: Look, width: int) -> list[int]:
     """Drop optional columns, from the right, until the others are readable; return the others."""
     full = _full_widths(fields, rows, look)
     readable = [
@@ -180,7 +182,7 @@ def _count_fitting_columns(widths: Sequence[int], width: int) -> int:
     return len(widths)
 
 
-def _full_widths(fields: Sequence[Field], rows: Sequence[Row], look: Look) -> list[int]:
+def _full_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -> list[int]:
     """Return the width of each column with nothing cut."""
     return [
         max([cells(one.heading or one.name) if look.has_header else 0, *(cells(row[at][0]) for row in rows)])
@@ -188,7 +190,7 @@ def _full_widths(fields: Sequence[Field], rows: Sequence[Row], look: Look) -> li
     ]
 
 
-def _fit_widths(fields: Sequence[Field], rows: Sequence[Row], look: Look) -> list[int]:
+def _fit_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -> list[int]:
     """Return the width of each column; those that may shrink do so evenly until the line fits."""
     widths = _full_widths(fields, rows, look)
     if look.width is None:
