@@ -185,9 +185,8 @@ def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) 
     _set_limit(resource.RLIMIT_NOFILE, limits.get("files"))
     _set_limit(resource.RLIMIT_FSIZE, limits.get("file_size"))
     if (cpu := limits.get("cpu")) is not None:
-        seconds = max(1, int(cpu))
         # One second more until KILL, for a program that catches the signal.
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        _set_limit(resource.RLIMIT_CPU, max(1, int(cpu)), grace=1)
     if order.get("user") is not None:
         stage[0] = "user"
         user, main_group, groups = order["user"]
@@ -204,9 +203,10 @@ def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) 
         _set_limit(resource.RLIMIT_AS, limits.get("memory"))
 
 
-def _set_limit(kind: int, value: int | None) -> None:
-    """Set a resource limit, but never above the present hard limit."""
+def _set_limit(kind: int, value: int | None, *, grace: int = 0) -> None:
+    """Set a resource limit and a hard limit that is `grace` higher, but none above the present hard limit."""
     if value is not None:
         most = resource.getrlimit(kind)[1]
-        least = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(kind, (least, least))
+        wanted = (value, value + grace)
+        soft, hard = wanted if most == resource.RLIM_INFINITY else (min(one, most) for one in wanted)
+        resource.setrlimit(kind, (soft, hard))
