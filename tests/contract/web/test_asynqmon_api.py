@@ -80,6 +80,8 @@ async def test_nothing_can_be_changed_in_read_only_mode(
             answer = await visitor.request(method, "api/queues/emails/archived_tasks:delete_all")
             text = f"API Server is running in read-only mode: {method} request is not allowed\n"
             assert (405, text) == (answer.status_code, answer.text)
+        answer = await visitor.post("api/queues/emails/archived_tasks:batch_run", content=b"no JSON")
+        assert 405 == answer.status_code
         assert 200 == (await visitor.get("api/queues")).status_code
     assert before == _state_of(redis_client)
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pyasynq._visible_text import visible
-from pyasynq.errors import PermissionDeniedError, PyasynqError
+from pyasynq.errors import PyasynqError
 from pyasynq.web.auth.identify import bearer_token
 from pyasynq.web.auth.origin import SAFE_METHODS, is_same_origin
 from pyasynq.web.convertors import REST
@@ -160,9 +160,8 @@ async def _answer(route: ApiRoute, call: ApiRequest, *, is_read_only: bool) -> R
     try:
         return await route.answer(call)
     except (ApiError, PyasynqError) as error:
-        # The operator has written the refusal to the audit; asynqmon has a text of its own for it.
-        is_refusal = is_read_only and isinstance(error, PermissionDeniedError)
-        return _refuse_change(request) if is_refusal else answer_error(error)
+        # The operator writes a refusal to the audit. asynqmon refuses before it looks at the request.
+        return _refuse_change(request) if is_read_only else answer_error(error)
     except Exception:  # noqa: BLE001 - the server goes on
         _log.exception("%s %s failed", request.method, visible(request.url.path))
         return error_answer(500, "internal error; the log has more")
