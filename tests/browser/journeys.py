@@ -150,6 +150,8 @@ def pause_from_a_phone(page: Page, site: Site, album: Album) -> None:
     album.take(page, "On a phone each queue is a card.")
     page.get_by_role("link", name="payments", exact=True).tap()
     page.get_by_role("heading", name="payments").wait_for()
+    # Before its scripts run, the link leads to a page instead of a dialog.
+    page.locator("#live-state.good").wait_for(state="attached")
     album.take(page, "A tap opens the queue.")
     page.get_by_role("link", name="Pause…").first.tap()
     dialog = page.get_by_role("dialog")

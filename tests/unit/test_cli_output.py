@@ -13,7 +13,7 @@ import pytest
 from pyasynq._face_records.fields import Field, Kind, View, json_data
 from pyasynq.cli.output.cells import Moment, cell, choose_fields, human_bytes
 from pyasynq.cli.output.printer import Printer, format_pairs, has_color
-from pyasynq.cli.output.table import Look, cells, cut, table_lines
+from pyasynq.cli.output.table import Look, TableLayout, cells, cut, table_lines, table_rows
 from pyasynq.cli.schemas import VIEWS
 
 NOW = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
@@ -45,6 +45,20 @@ def test_a_column_that_may_shrink_makes_room_and_an_id_is_never_cut() -> None:
     assert len(wide) <= 60
     assert "a very long type of …" in wide
     assert narrow.startswith("0123456789" * 3 + "  a very …")
+
+
+def test_a_later_row_with_a_longer_id_still_fits_the_terminal() -> None:
+    """Its last column gives the cells: a line that wraps would tear the table apart."""
+    fields = (FIELDS[0], FIELDS[2], FIELDS[1])
+    look = Look(30)
+    first, later = (
+        table_rows(fields, [{"id": name, "type": "a very long type of a task", "tries": 1}], MOMENT)
+        for name in ("a", "0123456789")
+    )
+    layout = TableLayout(fields, first, look)
+    assert ["a       1  a very long type o…", "0123456789      1  a very lon…"] == [
+        layout.row_line(*rows) for rows in (first, later)
+    ]
 
 
 @pytest.mark.parametrize(("text", "width"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("", 0)])

@@ -67,7 +67,7 @@ def test_later_texts_get_what_is_free_of_the_line(
     stream.add(FIRST)
     stream.add([{"id": "0123456789" * 2, "type": "a type with a long name" * 3}])
     rows = capsys.readouterr().out.splitlines()[1:]
-    assert ["a   mail", "01234567890123456789  a type with a long namea type with …"] == rows
+    assert ["a   mail", "01234567890123456789  a type with a lon…"] == rows
 
 
 @pytest.mark.usefixtures("at_once")

@@ -105,4 +105,4 @@ async def test_an_interrupted_search_prints_what_it_has_and_how_to_go_on(
     out, err = capsys.readouterr()
     assert has_rows == ("task-0" in out)
     assert "1 match in 1,000 of 9,000 looked at." in err
-    assert "--cursor CURSOR; --all looks at the rest" in err
+    assert "Go on with  --all, or  --cursor CURSOR\n" in err

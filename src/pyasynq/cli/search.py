@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MOST: Final = 1_000_000
 _FIRST_SECONDS: Final = 0.45
 """Seconds after the start of the process at which a search prints what it has found."""
-_LEAST_SECONDS: Final = 0.05
+_LEAST_SECONDS: Final = 0.15
 """Seconds that a search always has: most end sooner, and are printed as one list."""
 
 limit_option: Final = click.option(
@@ -152,5 +152,5 @@ def _tell_search(last: Selection, *, everywhere: bool) -> None:
     """Print on stderr how many tasks a search examined, and the options that continue it."""
     click.echo(f"{last}".removesuffix(": go on") + ".", err=True)
     if last.cursor:
-        rest = "" if everywhere else "; --all looks at the rest"
-        click.echo(f"Go on with  --cursor {visible(last.cursor)}{rest}", err=True)
+        rest = "" if everywhere else "--all, or  "
+        click.echo(f"Go on with  {rest}--cursor {visible(last.cursor)}", err=True)

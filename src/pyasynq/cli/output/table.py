@@ -128,18 +128,36 @@ class TableLayout:
         return _line(fields, self._widths, texts, [])
 
     def row_line(self, row: TableRow) -> str:
-        """Return the line of a row; what does not fit and may not be cut moves the columns behind it."""
+        """Return the line of a row; what does not fit and may not be cut moves the columns behind it.
+
+        The last column that may be cut gives the cells, so that the line still fits the terminal.
+        """
         look = self._look
         fields, cells_shown = [self._fields[at] for at in self._columns], [row[at] for at in self._columns]
+        widths = self._widths if look.width is None else self._make_room(fields, cells_shown)
         texts = [
             cut(text, width) if look.width is not None and one.shrinks else text
-            for one, (text, _), width in zip(fields, cells_shown, self._widths, strict=True)
+            for one, (text, _), width in zip(fields, cells_shown, widths, strict=True)
         ]
         colors = [
             one.color(value) if look.has_color and one.color else None
             for one, (_, value) in zip(fields, cells_shown, strict=True)
         ]
-        return _line(fields, self._widths, texts, colors)
+        return _line(fields, widths, texts, colors)
+
+    def _make_room(self, fields: Sequence[Field], row: TableRow) -> Sequence[int]:
+        """Return the widths for a row whose uncut texts may be wider than their columns."""
+        surplus = sum(
+            max(0, cells(text) - width)
+            for one, (text, _), width in zip(fields, row, self._widths, strict=True)
+            if not one.shrinks
+        )
+        last = max((at for at, one in enumerate(fields) if one.shrinks), default=None)
+        if not surplus or last is None:
+            return self._widths
+        widths = list(self._widths)
+        widths[last] = max(1, widths[last] - surplus)
+        return widths
 
 
 def table_lines(
