@@ -109,7 +109,7 @@ async def main(transport: str, url: str, service: str) -> None:
             case "leases":
                 await run_leases(journal, service, stop)
             case _:
-                raise SystemExit(f"there is no transport {transport!r}")
+                raise SystemExit(f"{transport!r} is not a transport")
 
 
 if __name__ == "__main__":

@@ -35,11 +35,18 @@ class Source:
 
     def __init__(self) -> None:
         self.pending: list[asyncio.Future[str]] = []
+        self.asked = asyncio.Event()
+        self.answered = asyncio.Event()
 
     async def ask(self) -> str:
         """Return what the test answers to this question."""
         self.pending.append(asyncio.get_running_loop().create_future())
-        return await self.pending[-1]
+        self.answered.clear()
+        self.asked.set()
+        try:
+            return await self.pending[-1]
+        finally:
+            self.answered.set()
 
 
 @pytest.fixture
@@ -60,10 +67,9 @@ def target() -> Target:
 
 async def _answer(target: Target, source: Source, text: str) -> str:
     """Ask, answer at once, and return what the viewer gets."""
-    asked = len(source.pending)
+    source.asked.clear()
     viewer = asyncio.ensure_future(target.recent(USER, "queues", source.ask))
-    while len(source.pending) == asked:  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0)
+    await source.asked.wait()
     source.pending[-1].set_result(text)
     return await viewer
 
@@ -86,8 +92,7 @@ async def test_an_old_answer_is_shown_while_a_new_one_takes_long(clock: Clock, t
     assert "old" == await target.recent(USER, "queues", source.ask)
     assert 2 == len(source.pending), "it is asked for once"
     source.pending[-1].set_result("new")
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await source.answered.wait()
     assert "new" == await target.recent(USER, "queues", source.ask)
 
 
@@ -132,7 +137,6 @@ async def test_an_error_is_raised_although_an_old_answer_is_there(clock: Clock, 
     clock.now += 10
     assert "old" == await target.recent(USER, "queues", source.ask)
     source.pending[-1].set_exception(ConnectionError("away"))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await source.answered.wait()
     with pytest.raises(ConnectionError):
         await target.recent(USER, "queues", source.ask)

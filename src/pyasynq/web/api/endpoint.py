@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from pyasynq.web.auth.identify import bearer_token
-from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin
+from pyasynq.web.auth.origin import SAFE_METHODS, is_form_token, is_same_origin, names_origin
 from pyasynq.web.convertors import REST
 
 from .call import ApiCall, Created, Lines, Listing, encode_answer, make_tag, matches_tag
@@ -109,11 +109,11 @@ def _check_origin(ask: PageRequest) -> None:
     request = ask.request
     if bearer_token(request):
         return
-    headers = request.headers
-    is_told = "sec-fetch-site" in headers or "origin" in headers
-    token = headers.get(TOKEN_HEADER, "")
+    token = request.headers.get(TOKEN_HEADER, "")
     has_token = bool(token) and is_form_token(ask.settings.secret, ask.form_key, token)
-    if not is_same_origin(request) or (ask.session is not None and not is_told and not has_token):
+    if not is_same_origin(request) or (
+        ask.session is not None and not names_origin(request) and not has_token
+    ):
         remedy = "Send a bearer token, or ask from a page of the dashboard's own site."
         raise ProblemError(403, "another_site", "The request was sent by another site.", remedy)
 

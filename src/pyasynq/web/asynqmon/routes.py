@@ -12,7 +12,7 @@ from starlette.routing import Route
 from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
 from pyasynq.web.auth.identify import bearer_token
-from pyasynq.web.auth.origin import SAFE_METHODS, is_same_origin
+from pyasynq.web.auth.origin import SAFE_METHODS, is_same_origin, names_origin
 from pyasynq.web.convertors import REST
 from pyasynq.web.locations import route_path
 
@@ -178,8 +178,7 @@ def _refuse_other_site(request: Request, *, has_session: bool) -> Response | Non
         return None
     if not is_same_origin(request):
         return error_answer(403, "The request was sent by another site.")
-    if has_session and not any(name in request.headers for name in ("sec-fetch-site", "origin")):
-        # A browser sends one of them, and another program a token.
+    if has_session and not names_origin(request):
         return error_answer(403, "Nothing in the request says which site has sent it.")
     return None
 
