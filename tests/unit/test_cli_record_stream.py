@@ -10,7 +10,7 @@ import pytest
 
 from pyasynq._exit_codes import EXIT_NO_MATCH
 from pyasynq._face_records.fields import Field, Kind, View
-from pyasynq.cli.output import printer, record_stream
+from pyasynq.cli.output import printer
 from pyasynq.cli.output.printer import Printer
 from pyasynq.cli.output.record_stream import RecordStream
 
@@ -26,29 +26,23 @@ FIRST: list[dict[str, Any]] = [{"id": "a", "type": "mail"}]
 SECOND: list[dict[str, Any]] = [{"id": "long-id", "type": "report"}, {"id": "b", "type": "x"}]
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Print the first rows of a table as soon as there are any."""
-    monkeypatch.setattr(record_stream, "_FIRST_SECONDS", 0.0)
-
-
-@pytest.fixture
-def never(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all records be there before the first rows would be printed."""
-    monkeypatch.setattr(record_stream, "_FIRST_SECONDS", 1_000.0)
-
-
 def make_stream(printer: Printer, clear: Callable[[], object] = lambda: None) -> RecordStream:
     """Return a stream of example records."""
     return RecordStream(printer, VIEW, clear)
 
 
-@pytest.mark.usefixtures("at_once")
+def make_late_stream(printer: Printer, clear: Callable[[], object] = lambda: None) -> RecordStream:
+    """Return a stream that prints the first rows of a table as soon as there are any."""
+    stream = make_stream(printer, clear)
+    stream.begin()
+    return stream
+
+
 def test_rows_are_printed_as_they_come_in_the_columns_of_the_first_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A longer value is shown whole in a pipe, and moves the rest of its line."""
-    stream = make_stream(Printer())
+    stream = make_late_stream(Printer())
     stream.add(FIRST)
     assert "ID  TYPE\na   mail\n" == capsys.readouterr().out
     stream.add(SECOND)
@@ -57,20 +51,18 @@ def test_rows_are_printed_as_they_come_in_the_columns_of_the_first_ones(
     assert ("", "") == capsys.readouterr()
 
 
-@pytest.mark.usefixtures("at_once")
 def test_later_texts_get_what_is_free_of_the_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Otherwise a short first row would cut the texts of all later rows."""
     monkeypatch.setattr(printer, "terminal_width", lambda: 40)
-    stream = make_stream(Printer())
+    stream = make_late_stream(Printer())
     stream.add(FIRST)
     stream.add([{"id": "0123456789" * 2, "type": "a type with a long name" * 3}])
     rows = capsys.readouterr().out.splitlines()[1:]
     assert ["a   mail", "01234567890123456789  a type with a lon…"] == rows
 
 
-@pytest.mark.usefixtures("at_once")
 def test_the_widest_column_gives_cells_to_narrow_ones(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,13 +70,13 @@ def test_the_widest_column_gives_cells_to_narrow_ones(
     monkeypatch.setattr(printer, "terminal_width", lambda: 40)
     fields = (FIELDS[1], Field("error", Kind.TEXT, "Error.", "ERROR", shrinks=True))
     stream = RecordStream(Printer(), View("example", "type", fields, "Nothing."), lambda: None)
+    stream.begin()
     for name in ("mail", "reports-of-all"):
         stream.add([{"type": name, "error": "timeout " * 9}])
     rows = capsys.readouterr().out.splitlines()[1:]
     assert ["mail          timeout timeout timeout t…", "reports-of-…  timeout timeout timeout t…"] == rows
 
 
-@pytest.mark.usefixtures("never")
 @pytest.mark.parametrize("output", ["table", "wide", "json"])
 def test_what_is_there_early_is_printed_as_one_list(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The columns fit all rows, and JSON is one array."""
@@ -96,7 +88,6 @@ def test_what_is_there_early_is_printed_as_one_list(output: str, capsys: pytest.
     assert Printer(output).format_records(VIEW, FIRST + SECOND) == capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("never")
 @pytest.mark.parametrize("output", ["jsonl", "csv", "name"])
 def test_programs_get_each_record_at_once(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     """CSV has its headings once."""
@@ -109,17 +100,15 @@ def test_programs_get_each_record_at_once(output: str, capsys: pytest.CaptureFix
     assert Printer(output).format_records(VIEW, FIRST + SECOND) == first + capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("at_once")
 def test_a_long_search_in_json_is_one_array(capsys: pytest.CaptureFixture[str]) -> None:
     """However late it is."""
-    stream = make_stream(Printer("json"))
+    stream = make_late_stream(Printer("json"))
     stream.add(FIRST)
     stream.add(SECOND)
     stream.end()
     assert FIRST + SECOND == json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.usefixtures("never")
 def test_a_full_terminal_is_printed_at_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,24 +122,20 @@ def test_a_full_terminal_is_printed_at_once(
     assert 4 == capsys.readouterr().out.count("\n")
 
 
-@pytest.mark.usefixtures("at_once")
 def test_kept_rows_are_printed_when_they_are_due_although_no_others_come(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A search of a large list may find nothing more for seconds."""
-    monkeypatch.setattr(record_stream, "_FIRST_SECONDS", 1_000.0)
     stream = make_stream(Printer())
     stream.add(FIRST)
     assert "" == capsys.readouterr().out
-    stream._first_at = 0.0
-    stream.add(())
+    stream.begin()
     assert "a   mail" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("at_once")
 def test_the_line_of_progress_is_erased_before_rows_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """Otherwise both would be in one line on a terminal."""
-    stream = make_stream(Printer(), lambda: click.echo("<erased>"))
+    stream = make_late_stream(Printer(), lambda: click.echo("<erased>"))
     stream.add(FIRST)
     assert capsys.readouterr().out.startswith("<erased>\nID")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
     Record = Mapping[str, Any]
 
-_FIRST_SECONDS: Final = 0.3
-"""Seconds after which the first rows of a table are printed, even if they do not fill a terminal."""
 _LINES: Final = 24
 """Lines of a terminal whose size is unknown."""
 
@@ -31,8 +27,8 @@ _LINES: Final = 24
 class RecordStream:
     """Prints records as they come; a JSON array is printed at the end.
 
-    The columns of a table fit its first rows: those of a full terminal, or of 0.3 seconds. If all records are
-    there by then, they are printed as `Printer.records` does, with a pager if there are many.
+    The columns of a table fit its first rows: those of a full terminal, or until `begin`. If all records
+    are there by then, they are printed as `Printer.records` does, with a pager if there are many.
 
     Args:
         printer: prints the records.
@@ -47,7 +43,8 @@ class RecordStream:
         self._held: list[Record] = []
         self._layout: TableLayout | None = None
         self._is_begun = False
-        self._first_at = time.monotonic() + _FIRST_SECONDS
+        self._is_late = False
+        """Whether rows are printed although they do not fill a terminal."""
         # A field that the view does not have is an error before the search, not after it.
         self._fields = printer.table_fields(view)
 
@@ -58,7 +55,7 @@ class RecordStream:
 
     def begin(self) -> None:
         """Print what is kept, and from now on each record as it comes; a JSON array comes at the end."""
-        self._first_at = -math.inf
+        self._is_late = True
         self.add(())
 
     def add(self, records: Sequence[Record]) -> None:
@@ -79,7 +76,7 @@ class RecordStream:
         if self._is_begun or not self._printer.is_for_people:
             return self._printer.format != "json"
         lines = shutil.get_terminal_size((80, _LINES)).lines
-        return len(self._held) >= lines - 1 or time.monotonic() >= self._first_at
+        return len(self._held) >= lines - 1 or self._is_late
 
     def _print(self) -> None:
         held, self._held = self._held, []
