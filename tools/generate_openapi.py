@@ -119,12 +119,20 @@ $ curl -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' \\
     -d '{"act": "run", "query": "state:archived error:timeout", "reason": "the provider is back"}'
 ```
 
-**Enqueue once.** `POST /queues/{queue}/tasks` with `Idempotency-Key` enqueues one task within a day,
-however often it is sent.
+**Do it once.** A request with `Idempotency-Key` can be sent again after a lost answer:
+
+| Request | With a key |
+|---|---|
+| `POST /queues/{queue}/tasks`, `.../{task}:copy`, `/schedules/{schedule}:run` | enqueues one task a day |
+| `POST /operations` | starts one operation within 30 days |
+| `POST /marks` | adds one mark with this text |
+
+A key belongs to its user and queue.
 A repeat answers 200 with the task; `enqueue_status` is `ignored` if that task is gone by then.
-Another task under the same key is refused with 422.
+Another task or operation under the same key is refused with 422.
 Without a `task_id` the key and the user's name make the id.
 The task carries a header `idempotency-fingerprint`, by which another task is recognised.
+Other requests name a state, such as paused or deleted, and reach it however often they are sent.
 
 
 ## Streams

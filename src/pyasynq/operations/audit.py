@@ -51,6 +51,7 @@ class AuditEntry:
     login: str
     address: str
     verb: str
+    """Method of the operator; `request` for a request that was refused before it called one."""
     queues: tuple[str, ...] = ()
     """Queues that the action concerns; empty for none, or for all."""
     details: Mapping[str, str] = field(default_factory=dict)
@@ -168,16 +169,30 @@ def begin_entry(
         for name, value in flat.items()
         if name not in _NO_DETAILS and name != "limits" and value is not None
     }
+    return replace(
+        _entry_of(user, verb.name, now),
+        queues=queues[:_MAX_NAMES],
+        details=redactor.headers(details),
+        reason=shorten_end(redactor.text(str(arguments.get("reason") or "")), _MAX_TEXT),
+    )
+
+
+def describe_request(
+    user: User, request: str, queues: tuple[str, ...], redactor: Redactor, *, now: datetime
+) -> AuditEntry:
+    """Return the entry of a request over HTTP that calls no method; its verb is `request`."""
+    details = {"request": shorten_end(redactor.text(request), _MAX_TEXT)}
+    return replace(_entry_of(user, "request", now), queues=queues[:_MAX_NAMES], details=details)
+
+
+def _entry_of(user: User, verb: str, now: datetime) -> AuditEntry:
     return AuditEntry(
         at=now,
         user=user.name[:_MAX_TEXT],
         role=user.role[:_MAX_TEXT],
         login=user.login[:_MAX_TEXT],
         address=user.address[:_MAX_TEXT],
-        verb=verb.name,
-        queues=queues[:_MAX_NAMES],
-        details=redactor.headers(details),
-        reason=shorten_end(redactor.text(str(arguments.get("reason") or "")), _MAX_TEXT),
+        verb=verb,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from .operation import TASKS_IN_PART, Act, OperationInfo, OperationOptions, OperationState, Scope
+from .request_keys import name_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,8 +48,7 @@ def encode_operation(
 
 def name_operation(user: User, key: str) -> str:
     """Return the id of the operation that a user starts with a key."""
-    whose = f"{user.name}\n{key}".encode("utf-8", "surrogateescape")
-    return f"once-{hashlib.sha256(whose).hexdigest()[:32]}"
+    return name_by_key(user.name, key)
 
 
 def fingerprint_request(act: Act, targets: Targets, options: OperationOptions) -> str:

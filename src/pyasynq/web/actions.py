@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
-from pyasynq.errors import InvalidOptionError, TaskIDConflictError, TaskNotFoundError, TaskStateError
+from pyasynq.errors import InvalidOptionError, TaskNotFoundError, TaskStateError
 from pyasynq.info import CancelStatus
 from pyasynq.operations import Act
 from pyasynq.web.fleet_actions import (
@@ -31,8 +31,8 @@ from pyasynq.web.pages.bulk import (
     selection_page,
     targets_of,
 )
-from pyasynq.web.question import NEW_ID, Question, read_new_id, read_reason
-from pyasynq.web.respond import page_response, redirect
+from pyasynq.web.question import REQUEST_KEY, Question, read_reason, read_request_key
+from pyasynq.web.respond import page_response, redirect, redirect_to_enqueued
 from pyasynq.web.shown_task import short_id
 from pyasynq.web.task_edits import EDITS, edit_question, edit_task
 
@@ -119,7 +119,7 @@ async def task_question(ask: PageRequest) -> Page:
         is_danger=verb == "delete_task",
         choice_label="Outcome" if is_cancel else "",
         choice_name="outcome",
-        hidden=((NEW_ID, str(uuid.uuid4())),) if verb == "enqueue_copy" else (),
+        hidden=((REQUEST_KEY, str(uuid.uuid4())),) if verb == "enqueue_copy" else (),
         choices=(("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
         if is_cancel
         else (),
@@ -167,16 +167,10 @@ async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def _enqueue_copy(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Enqueue a copy under the id that the form has chosen, so that a form sent twice makes one copy."""
-    queue, new_id = ask.name("queue"), read_new_id(fields)
-    try:
-        made = await ask.operator.enqueue_copy(
-            queue, ask.name("task"), new_id=new_id, reason=read_reason(fields)
-        )
-        new_id, text = made.id, "The copy was enqueued."
-    except TaskIDConflictError as error:
-        new_id, text = error.task_id, "The copy had been enqueued before."
-    return redirect(ask, ask.links.to("queues", queue, "tasks", new_id), Notice("good", text))
+    """Enqueue a copy with the form's key, so that a form sent twice makes one copy."""
+    queue, key = ask.name("queue"), read_request_key(fields)
+    made = await ask.operator.enqueue_copy(queue, ask.name("task"), key=key, reason=read_reason(fields))
+    return redirect_to_enqueued(ask, queue, made.id, made.enqueue_status, "The copy")
 
 
 async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response:

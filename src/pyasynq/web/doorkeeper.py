@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pyasynq.operations import User
 from pyasynq.web.auth.identify import LoopbackOnly, bearer_token, client_address
 from pyasynq.web.auth.origin import FORM_FIELD, SAFE_METHODS, is_form_token, is_same_origin
-from pyasynq.web.locations import Links, route_path
+from pyasynq.web.locations import Links, from_segment, route_path
 from pyasynq.web.page import PageRequest
 from pyasynq.web.preferences import PREFERENCES_COOKIE, read_preferences
 from pyasynq.web.problems import NextStep, Trouble, bug_page, problem_page, trouble_page
@@ -181,7 +181,7 @@ class Doorkeeper:
         """Return the fields of a form after checking its origin and CSRF token."""
         request = ask.request
         if not bearer_token(request) and not is_same_origin(request):
-            raise FormError(403, "It was sent by another site.")
+            raise await self._refuse_form(ask, "It was sent by another site.")
         body = await _read_body(request)
         try:
             pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
@@ -193,8 +193,14 @@ class Doorkeeper:
         if not bearer_token(request) and not is_form_token(
             ask.settings.secret, ask.form_key, fields.pop(FORM_FIELD, "")
         ):
-            raise FormError(403, "The page was too old. Go back, load it again, and repeat what you did.")
+            why = "The page was too old. Go back, load it again, and repeat what you did."
+            raise await self._refuse_form(ask, why)
         return fields
+
+    async def _refuse_form(self, ask: PageRequest, why: str) -> FormError:
+        if self.knows(ask):
+            await ask.note_refusal(why, from_segment(ask.request.path_params.get("queue", "")))
+        return FormError(403, why)
 
 
 async def _read_body(request: Request) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._human_text import counted
@@ -12,8 +13,8 @@ from pyasynq.operations import choose_servers
 from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_servers
-from pyasynq.web.question import Question, read_reason
-from pyasynq.web.respond import redirect
+from pyasynq.web.question import REQUEST_KEY, Question, read_reason, read_request_key
+from pyasynq.web.respond import redirect, redirect_to_enqueued
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,6 +173,7 @@ async def schedule_question(ask: PageRequest) -> Page:
         button="Enqueue its task" if verb == "run_schedule" else f"{word} the schedule",
         keep="Leave it as it is",
         keep_href=ask.links.to("schedules", entry_id),
+        hidden=((REQUEST_KEY, str(uuid.uuid4())),) if verb == "run_schedule" else (),
     )
     return Page("question.html", question.heading, "schedules", question)
 
@@ -183,12 +185,8 @@ async def act_on_schedule(ask: PageRequest, fields: dict[str, str]) -> Response:
     reason = read_reason(fields)
     ask.target.forget(ask.user, "schedules")
     if verb == "run_schedule":
-        task = (await ask.operator.run_schedule(entry_id, reason=reason)).task
-        return redirect(
-            ask,
-            ask.links.to("queues", task.queue, "tasks", task.id),
-            Notice("good", "The task was enqueued."),
-        )
+        run = await ask.operator.run_schedule(entry_id, key=read_request_key(fields), reason=reason)
+        return redirect_to_enqueued(ask, run.task.queue, run.task.id, run.task.enqueue_status)
     change = ask.operator.pause_schedule if verb == "pause_schedule" else ask.operator.resume_schedule
     result = await change(entry_id, reason=reason)
     notice = (

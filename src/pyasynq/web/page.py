@@ -57,6 +57,11 @@ class PageRequest:
         token = form_token(self.settings.secret, self.form_key)
         return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, token)
 
+    async def note_refusal(self, why: str, queue: str = "") -> None:
+        """Record in the audit that this request was refused before it called a method of the operator."""
+        request = f"{self.request.method} {self.links.path}"
+        await self.operator.note_refused_request(request, why, queues=(queue,) if queue else ())
+
     def may(self, verb: str, queue: str = "") -> bool:
         """Return whether the user has the permissions for a verb: in a queue, or else in any or all of them.
 

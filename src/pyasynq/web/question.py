@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 LONGEST_REASON: Final = 500
 """Maximum number of characters of a reason."""
-NEW_ID: Final = "new_id"
-"""Field of a form with the id of the task that it enqueues, so that a form sent twice enqueues one."""
+REQUEST_KEY: Final = "request_key"
+"""Field of a form with its idempotency key, so that a form sent twice enqueues one task."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -61,7 +61,7 @@ def read_reason(fields: Mapping[str, str]) -> str:
     return fields.get("reason", "").strip()[:LONGEST_REASON]
 
 
-def read_new_id(fields: Mapping[str, str]) -> str | None:
-    """Return the id that a form has chosen for a new task; None for a form without one."""
-    text = fields.get(NEW_ID, "")
-    return text if _UUID.fullmatch(text) else None
+def read_request_key(fields: Mapping[str, str]) -> str:
+    """Return the idempotency key of a form; empty for a form without one."""
+    text = fields.get(REQUEST_KEY, "")
+    return text if _UUID.fullmatch(text) else ""

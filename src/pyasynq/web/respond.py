@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from pyasynq.task import EnqueueStatus
 from pyasynq.web.frame import Notice, build_frame
 from pyasynq.web.rendering import Moments, RenderedParts, render_template
 
@@ -99,6 +100,16 @@ def redirect(ask: PageRequest, address: str, notice: Notice | None = None) -> Re
             samesite="lax",
         )
     return response
+
+
+def redirect_to_enqueued(
+    ask: PageRequest, queue: str, task_id: str, status: EnqueueStatus | None, noun: str = "The task"
+) -> Response:
+    """Redirect to a task that was enqueued now, or before by the same form, or to the queue if it is gone."""
+    is_gone = status is EnqueueStatus.IGNORED
+    text = "had been enqueued before" if is_gone or status is EnqueueStatus.EXISTING else "was enqueued"
+    there = ask.links.to("queues", queue, *(() if is_gone else ("tasks", task_id)))
+    return redirect(ask, there, Notice("good", f"{noun} {text}{', and is done' if is_gone else ''}."))
 
 
 def read_notices(ask: PageRequest) -> tuple[Notice, ...]:

@@ -12,6 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from pyasynq._wire.keys import MARKS_KEY
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.operations import User
 from pyasynq.task import TaskState
@@ -20,6 +21,7 @@ from pyasynq.web.api.openapi import build_document
 from pyasynq.web.auth.credentials import make_token, password_line, token_line
 from tests.factories import Tasks
 from tests.run_async import run_async
+from tests.shop import announce_schedules
 from tests.snapshots import snapshot
 from tests.visiting import ABROAD, form_token, visiting
 
@@ -247,6 +249,61 @@ async def test_a_key_enqueues_one_task(redis_url: str, tasks: Tasks) -> None:
     async with visiting(redis_url, auth=role("admin")) as visitor:
         theirs = await visitor.post(TASKS, json={"type": "x", "payload": 1}, headers=key)
         assert 201 == theirs.status_code
+
+
+@run_async
+async def test_a_key_makes_one_copy(redis_url: str, tasks: Tasks) -> None:
+    """The key is that of one task and payload; a repeat finds the copy, also when it is gone."""
+    copy, key = f"{TASKS}/a:copy", {"Idempotency-Key": "copy-1"}
+    async with visiting(redis_url) as visitor:
+        first = await visitor.post(copy, json={}, headers=key)
+        again = await visitor.post(copy, json={}, headers=key)
+        assert [(201, "enqueued"), (200, "existing")] == [
+            (answer.status_code, answer.json()["enqueue_status"]) for answer in (first, again)
+        ]
+        assert first.json()["id"] == again.json()["id"]
+        for path, body in ((copy, {"payload": 2}), (f"{TASKS}/b:copy", {})):
+            other = await visitor.post(path, json=body, headers=key)
+            check_problem(other, 422, "idempotency_key_reused", "Idempotency-Key")
+        await visitor.delete(f"{TASKS}/{first.json()['id']}")
+        gone = await visitor.post(copy, json={}, headers=key)
+        assert (200, "ignored") == (gone.status_code, gone.json()["enqueue_status"])
+        assert 201 == (await visitor.post(copy, json={})).status_code
+    assert 2 == len(tasks.ids("pending"))
+
+
+@run_async
+async def test_a_key_runs_a_schedule_once(redis_url: str, redis_client: RedisClient) -> None:
+    """Its history has one run, also when its task is gone by then."""
+    announce_schedules(redis_client)
+    entry, key = f"{API}/schedules/entry-cart.remind", {"Idempotency-Key": "run-1"}
+    async with visiting(redis_url) as visitor:
+        before = len((await visitor.get(f"{entry}/events")).json()["items"])
+        first, again = [await visitor.post(f"{entry}:run", json={}, headers=key) for _ in range(2)]
+        assert [(201, "enqueued"), (200, "existing")] == [
+            (answer.status_code, answer.json()["enqueue_status"]) for answer in (first, again)
+        ]
+        assert first.json()["id"] == again.json()["id"]
+        assert before + 1 == len((await visitor.get(f"{entry}/events")).json()["items"])
+        await visitor.delete(f"{API}/queues/emails/tasks/{first.json()['id']}")
+        gone = await visitor.post(f"{entry}:run", json={}, headers=key)
+        assert (200, "ignored") == (gone.status_code, gone.json()["enqueue_status"])
+        assert before + 1 == len((await visitor.get(f"{entry}/events")).json()["items"])
+
+
+@run_async
+async def test_a_key_adds_one_mark(redis_url: str, redis_client: RedisClient) -> None:
+    """A repeat returns the first one, with its time; another text is another mark."""
+    key = {"Idempotency-Key": "deploy-7"}
+    async with visiting(redis_url) as visitor:
+        first = await visitor.post(
+            f"{API}/marks", json={"text": "deploy", "at": "2026-11-25T14:05:00.25Z"}, headers=key
+        )
+        again = await visitor.post(f"{API}/marks", json={"text": "deploy"}, headers=key)
+        await visitor.post(f"{API}/marks", json={"text": "rollback"}, headers=key)
+        await visitor.post(f"{API}/marks", json={"text": "deploy"})
+        assert first.json() == again.json()
+    assert 3 == redis_client.zcard(MARKS_KEY)
 
 
 @run_async
@@ -524,6 +581,11 @@ async def test_a_session_changes_things_from_its_own_site_alone(
             {"x-csrf-token": csrf},
         ):
             assert 200 == (await visitor.delete(path, headers=headers)).status_code
+        refusals = (await visitor.get(f"{API}/audit/refusals")).json()["items"]
+        assert {("mira", "request", "DELETE /api/v1/queues/emails/tasks/a")} == {
+            (one["user"], one["verb"], one["details"]["request"]) for one in refusals
+        }
+        assert ["emails"] == refusals[0]["queues"]
         visitor.cookies.clear()
         bearer = {"authorization": f"Bearer {token}"}
         assert 200 == (await visitor.delete(path, headers=bearer)).status_code

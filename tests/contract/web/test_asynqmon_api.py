@@ -132,6 +132,7 @@ async def test_another_site_changes_nothing(redis_url: str, redis_client: RedisC
         )
         assert 204 == answer.status_code
     assert ["b"] == tasks.ids("archived")
+    assert 2 == redis_client.xlen(REFUSED_KEY)
 
 
 @run_async

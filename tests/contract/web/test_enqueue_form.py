@@ -217,26 +217,36 @@ async def test_a_form_that_is_sent_twice_enqueues_one_task(redis_url: str, redis
     """By a double click, or by a browser that sends it again after a lost answer."""
     async with visiting(redis_url) as visitor:
         page = await visitor.get("enqueue?type=label.print")
-        fields = _TYPED | {"new_id": hidden_value(page.text, "new_id")}
+        fields = _TYPED | {"request_key": hidden_value(page.text, "request_key")}
         first = await send_form(visitor, "enqueue", fields)
         second = await send_form(visitor, "enqueue", fields)
         assert first.headers["location"] == second.headers["location"]
         shown = await visitor.get(urljoin("http://localhost/enqueue", second.headers["location"]))
         assert "The task had been enqueued before." in shown.text
-        await send_form(visitor, "enqueue", _TYPED | {"new_id": "anything"})
-    assert 2 == len(Tasks(redis_client, "labels").ids("pending"))
+        await visitor.delete(f"api/v1/queues/labels/tasks/{fields['request_key']}")
+        await send_form(visitor, "enqueue", fields)
+        assert [] == Tasks(redis_client, "labels").ids("pending")
+        await send_form(visitor, "enqueue", _TYPED | {"request_key": "anything"})
+    assert 1 == len(Tasks(redis_client, "labels").ids("pending"))
 
 
 @run_async
 async def test_a_form_for_a_copy_that_is_sent_twice_enqueues_one_copy(
     redis_url: str, redis_client: RedisClient
 ) -> None:
-    """The page that asks chooses the id."""
+    """The page that asks chooses the key; also when the copy is done by then."""
     made = Tasks(redis_client, "labels")
     made.put(TaskState.ARCHIVED, "a")
     async with visiting(redis_url) as visitor:
         question = await visitor.get("queues/labels/tasks/a/enqueue_copy")
-        fields = {"new_id": hidden_value(question.text, "new_id")}
-        for _ in range(2):
-            await send_form(visitor, "queues/labels/tasks/a/enqueue_copy", fields)
-    assert [fields["new_id"]] == made.ids("pending")
+        fields = {"request_key": hidden_value(question.text, "request_key")}
+        first, second = [
+            await send_form(visitor, "queues/labels/tasks/a/enqueue_copy", fields) for _ in range(2)
+        ]
+        assert first.headers["location"] == second.headers["location"]
+        [copy] = made.ids("pending")
+        await visitor.delete(f"api/v1/queues/labels/tasks/{copy}")
+        third = await send_form(visitor, "queues/labels/tasks/a/enqueue_copy", fields)
+        assert third.headers["location"].endswith("/queues/labels")
+        assert "had been enqueued before, and is done" in (await visitor.get("queues/labels")).text
+    assert [] == made.ids("pending")

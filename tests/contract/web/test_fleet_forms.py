@@ -14,7 +14,7 @@ from pyasynq.task import TaskState
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import announce_schedules, announce_servers, announce_types
-from tests.visiting import heading_of, send_form, visiting
+from tests.visiting import heading_of, hidden_value, send_form, visiting
 
 if TYPE_CHECKING:
     from tests.invariants import RedisClient
@@ -94,6 +94,10 @@ async def test_a_schedule_is_paused_resumed_and_run(redis_url: str, redis_client
         assert 303 == answer.status_code
         task_page = answer.headers["location"].removeprefix("../../")
         assert "The task was enqueued." in (await visitor.get(task_page)).text
+        question = await visitor.get(f"{_ENTRY}/run_schedule")
+        key = {"request_key": hidden_value(question.text, "request_key")}
+        sent = [await send_form(visitor, f"{_ENTRY}/run_schedule", key) for _ in range(2)]
+        assert sent[0].headers["location"] == sent[1].headers["location"] != answer.headers["location"]
         assert 404 == (await visitor.get("schedules/none/run_schedule")).status_code
 
 

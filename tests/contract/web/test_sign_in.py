@@ -206,6 +206,18 @@ async def test_forms_of_other_sites_are_refused(redis_url: str) -> None:
                 await visitor.post("settings", data=fields, headers={"origin": "http://localhost"})
             ).status_code
         )
+        found = [
+            (entry["details"]["request"], entry["error"])
+            for entry in (await visitor.get("api/v1/audit/refusals")).json()["items"]
+        ]
+    assert (
+        {
+            ("POST /settings", "It was sent by another site."),
+            ("POST /settings", "The page was too old. Go back, load it again, and repeat what you did."),
+        }
+        >= set(found)
+        != set()
+    )
 
 
 @run_async

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
 import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -15,6 +15,8 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.telemetry import Mark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyasynq._clock import Instant
 
 MAX_MARKS: Final = 1_000
@@ -23,23 +25,26 @@ _LIFETIME_SECONDS: Final = 90 * 86_400
 _LONGEST_TEXT: Final = 200
 
 
-def add_mark(text: str, *, at: Instant, by: str = "") -> Plan[Mark]:
-    """Keep a mark, for 90 days after the last one.
+def add_mark(text: str, *, at: Instant, by: str = "", key: str = "") -> Plan[Mark]:
+    """Keep a mark, for 90 days after the last one; one mark for each text, author and non-empty key.
 
     Raises:
         InvalidOptionError: for a text that is empty, or longer than 200 characters.
     """
     check_name("text", text)
     check_text("by", by)
+    check_text("key", key)
     for name, value in (("text", text), ("by", by)):
         if len(value) > _LONGEST_TEXT:
             raise InvalidOptionError(name, value, f"must have at most {_LONGEST_TEXT} characters")
-    # As a reader sees it: without what the rounding takes away.
-    second = round(at.timestamp, 3)
-    mark = Mark(uuid.uuid4().hex[:12], datetime.fromtimestamp(second, UTC), text, by)
-    facts = {"id": mark.id, "at": second, "text": text, "by": by}
+    mark_id = hashlib.sha256(ascii((by, key, text)).encode()).hexdigest() if key else uuid.uuid4().hex
+    facts = {"id": mark_id[:12], "text": text, "by": by}
     data = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    yield CommandCall(("ZADD", MARKS_KEY, at.seconds, data), MARKS_KEY, Replay.SAFE)
+    # The time is in the score alone: NX then keeps the time of the first call with a key.
+    yield CommandCall(("ZADD", MARKS_KEY, "NX", repr(round(at.timestamp, 3)), data), MARKS_KEY, Replay.SAFE)
+    score = yield CommandCall(("ZSCORE", MARKS_KEY, data), MARKS_KEY, Replay.SAFE)
+    # As a reader sees it: without what the rounding takes away.
+    mark = Mark(facts["id"], datetime.fromtimestamp(float(score), UTC), text, by)
     yield CommandCall(("ZREMRANGEBYRANK", MARKS_KEY, 0, -MAX_MARKS - 1), MARKS_KEY, Replay.SAFE)
     yield CommandCall(("EXPIRE", MARKS_KEY, _LIFETIME_SECONDS), MARKS_KEY, Replay.SAFE)
     return mark
@@ -47,27 +52,27 @@ def add_mark(text: str, *, at: Instant, by: str = "") -> Plan[Mark]:
 
 def list_marks(since: int, until: int) -> Plan[list[Mark]]:
     """Return the marks between two Unix seconds, both included, oldest first; at most 1,000."""
-    command = ("ZRANGE", MARKS_KEY, since, until, "BYSCORE", "LIMIT", 0, MAX_MARKS)
-    found = [_decode(data) for data in (yield CommandCall(command, MARKS_KEY, Replay.SAFE))]
+    command = (
+        "ZRANGE", MARKS_KEY, since, f"({until + 1}", "BYSCORE", "LIMIT", 0, MAX_MARKS, "WITHSCORES"
+    )  # fmt: skip
+    reply: Sequence[bytes] = yield CommandCall(command, MARKS_KEY, Replay.SAFE)
+    found = [_decode(data, float(score)) for data, score in zip(reply[::2], reply[1::2], strict=True)]
     return [mark for mark in found if mark is not None]
 
 
 def remove_mark(mark_id: str) -> Plan[bool]:
     """Remove the mark (chart annotation) with this id; return whether it was found."""
     for data in (yield CommandCall(("ZRANGE", MARKS_KEY, 0, -1), MARKS_KEY, Replay.SAFE)):
-        mark = _decode(data)
+        mark = _decode(data, 0.0)
         if mark is not None and mark.id == mark_id:
             return bool((yield CommandCall(("ZREM", MARKS_KEY, data), MARKS_KEY, Replay.SAFE)))
     return False
 
 
-def _decode(data: bytes) -> Mark | None:
-    """Decode a mark; None if it cannot be parsed."""
+def _decode(data: bytes, at: float) -> Mark | None:
+    """Decode a mark at a Unix time; None if it cannot be parsed."""
     try:
         facts = json.loads(data)
-        at = facts["at"]
-        if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
-            return None
         moment = datetime.fromtimestamp(at, UTC)
         text, by = str(facts["text"])[:_LONGEST_TEXT], str(facts.get("by", ""))[:_LONGEST_TEXT]
         return Mark(str(facts["id"])[:_LONGEST_TEXT], moment, text, by)

@@ -26,10 +26,10 @@ from pyasynq._wire.options_text import Option, OptionName, parse_option
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError
 from pyasynq.info import EntryPauseResult, EntryRun, SchedulerEntryInfo, SchedulerEvent
 from pyasynq.options import DEFAULT_MAX_PAYLOAD
-from pyasynq.task import Task
+from pyasynq.task import EnqueueStatus, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyasynq._broker.schedules import SchedulerRecord
     from pyasynq._redis.plan import Plan
@@ -121,8 +121,12 @@ def pause_entry(entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[Ent
     return EntryPauseResult(entry_id, entry.queue, since is not None, paused_since)
 
 
-def run_entry(entry_id: str, *, now: Instant, redis_now: Instant | None) -> Plan[EntryRun]:
+def run_entry(
+    entry_id: str, options: Mapping[str, object], *, now: Instant, redis_now: Instant | None
+) -> Plan[EntryRun]:
     """Enqueue the task of an entry now; its ticks stay as they are.
+
+    `options` apply where the entry's record has none; headers are added to those of the record.
 
     Raises:
         ScheduleNotFoundError: when no running scheduler has the entry.
@@ -130,15 +134,19 @@ def run_entry(entry_id: str, *, now: Instant, redis_now: Instant | None) -> Plan
         TaskIDConflictError: when the entry names a task id that exists.
     """
     entry = yield from _find_entry(entry_id, redis_now)
-    composed = compose_checked(entry.task, {}, now=now, max_payload=DEFAULT_MAX_PAYLOAD)
+    given = {
+        name: value for name, value in options.items() if name == "headers" or name not in entry.task.options
+    }
+    composed = compose_checked(entry.task, given, now=now, max_payload=DEFAULT_MAX_PAYLOAD)
     [run] = split_runs([composed])
     result = (yield from enqueue_run(run, now=redis_now)).get(0)
     if result is not None and result.error is not None:
         raise result.error
-    yield from register_queues([entry.queue])
+    yield from register_queues([composed.settings.queue])
     info = build_task_info(composed, result, now)
-    event = SchedulerEnqueueEvent(task_id=info.id, enqueue_time=now.to_datetime())
-    yield from record_enqueue_event(entry_id, event)
+    if info.enqueue_status not in {EnqueueStatus.EXISTING, EnqueueStatus.IGNORED}:
+        event = SchedulerEnqueueEvent(task_id=info.id, enqueue_time=now.to_datetime())
+        yield from record_enqueue_event(entry_id, event)
     unread = tuple(text for text in entry.options if not isinstance(parse_option(text), Option))
     return EntryRun(entry_id, info, unread)
 

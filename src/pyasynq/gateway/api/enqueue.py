@@ -11,9 +11,10 @@ from msgspec.structs import asdict
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, TaskIDConflictError
 from pyasynq.gateway.new_tasks import check_params, enqueue_short, make_callback, short_form_options
+from pyasynq.operations.request_keys import options_of_key
 from pyasynq.options import EnqueueOptions, resolve_options
 from pyasynq.task import EnqueueStatus, Task
-from pyasynq.web.api.idempotency import KEY_HEADER, check_fingerprint, options_of_key, read_key
+from pyasynq.web.api.idempotency import KEY_HEADER, check_fingerprint, read_key
 from pyasynq.web.api.json_body import decode_body
 from pyasynq.web.api.problem import ProblemError, wrong_value
 

@@ -33,9 +33,12 @@ class StatisticsOperator(OperatorBase):
         """Return the marks between two times, oldest first; up to now unless `until` is given."""
         return await self._inspector.marks(since, until)
 
-    async def add_mark(self, text: str, *, at: datetime | None = None) -> Mark:
-        """Add a mark (annotation), such as a deployment, to all charts; the time is now unless given."""
-        return await self._inspector.add_mark(text, at=at, by=self.user.name)
+    async def add_mark(self, text: str, *, at: datetime | None = None, key: str = "") -> Mark:
+        """Add a mark (annotation), such as a deployment, to all charts; the time is now unless given.
+
+        With a `key` (idempotency key), a text that the user has marked with it before is not marked again.
+        """
+        return await self._inspector.add_mark(text, at=at, by=self.user.name, key=key)
 
     async def remove_mark(self, mark_id: str) -> bool:
         """Remove a mark; return whether there was one."""

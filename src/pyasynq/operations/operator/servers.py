@@ -10,6 +10,7 @@ from pyasynq._checks import parse_seconds
 from pyasynq._clock import sleep_async
 from pyasynq.errors import ServerNotFoundError
 from pyasynq.info import RequestStatus, ServerAction, ServerRequestResult
+from pyasynq.operations.request_keys import check_key, options_of_key
 from pyasynq.operations.server_choice import check_server_number
 from pyasynq.task_types import prefer_types
 
@@ -176,14 +177,24 @@ class ServerOperator(OperatorBase):
         """
         return await self._inspector.unpause_entry(entry_id)
 
-    async def run_schedule(self, entry_id: str, *, reason: str = "") -> EntryRun:
+    async def run_schedule(self, entry_id: str, *, key: str = "", reason: str = "") -> EntryRun:
         """Enqueue the task of a schedule now, as `Inspector.run_entry`; its own times stay as they are.
 
+        Args:
+            entry_id: id of the schedule.
+            key: name of this request (idempotency key). If the user has run the schedule with it within a
+                day, that task is returned, and nothing is enqueued.
+            reason: why, for the audit.
+
         Raises:
+            InvalidOptionError: the key was used for something else.
             ScheduleNotFoundError: when no running scheduler has it.
             DuplicateTaskError: when another task holds the lock of its task.
         """
-        return await self._inspector.run_entry(entry_id)
+        options = options_of_key(key, self.user.name, entry_id.encode(), {}) if key else {}
+        run = await self._inspector.run_entry(entry_id, **options)
+        check_key(key, options.get("headers", {}), run.task)
+        return run
 
     async def replicas(self) -> list[ReplicaState]:
         """Return the replicas that are read from; none unless the operator reads from replicas."""

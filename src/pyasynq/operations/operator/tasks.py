@@ -9,6 +9,7 @@ from pyasynq.errors import PayloadChangedError
 from pyasynq.operations.acting import copy_of
 from pyasynq.operations.audit import note_change
 from pyasynq.operations.redaction import check_headers_not_redacted, check_not_redacted
+from pyasynq.operations.request_keys import check_key, options_of_key
 from pyasynq.task import Task, TaskState
 
 from ._base import OperatorBase
@@ -193,7 +194,7 @@ class TaskOperator(OperatorBase):
         task_id: str,
         payload: bytes | None = None,
         *,
-        new_id: str | None = None,
+        key: str = "",
         reason: str = "",
     ) -> TaskInfo:
         """Enqueue a copy of a task of the queue, which may be in any state, under a new id.
@@ -202,21 +203,25 @@ class TaskOperator(OperatorBase):
             queue: the queue of both.
             task_id: id of the task to copy; the copy has its options, but not its lock and times.
             payload: payload of the copy; None is that of the original.
-            new_id: id of the copy, so that a call made twice enqueues one copy; None chooses one.
+            key: name of this request (idempotency key). If the user has made a copy with it within a day,
+                that copy is returned, and nothing is enqueued.
             reason: why, for the audit.
 
         Raises:
-            InvalidOptionError: the payload contains the mask of a redacted secret.
+            InvalidOptionError: the payload contains the mask of a redacted secret; or the key was used for
+                something else.
             TaskNotFoundError: when there is no such task.
-            TaskIDConflictError: a task has the new id already.
         """
         check_not_redacted("payload", payload or b"")
         task, options = copy_of(await self._inspector.task_info(queue, task_id))
         if payload is not None:
             task = Task(task.type, payload)
-        if new_id is not None:
-            options["task_id"] = new_id
-        return await self._client.enqueue(task, **options)
+        if key:
+            content = ascii((queue, task_id, payload)).encode()
+            options |= options_of_key(key, self.user.name, content, options)
+        info = await self._client.enqueue(task, **options)
+        check_key(key, options.get("headers", {}), info)
+        return info
 
     async def enqueue(self, queue: str, task: Task, *, reason: str = "") -> TaskInfo:
         """Enqueue a task into this queue, which need not exist yet; its other options apply.

@@ -20,7 +20,14 @@ from pyasynq.errors import (
     QueueNotFoundError,
     ServerNotFoundError,
 )
-from pyasynq.operations.audit import AuditEntry, begin_entry, end_entry, noting_change, with_change
+from pyasynq.operations.audit import (
+    AuditEntry,
+    begin_entry,
+    describe_request,
+    end_entry,
+    noting_change,
+    with_change,
+)
 from pyasynq.operations.guard import OperatorCall
 from pyasynq.operations.permissions import Access
 from pyasynq.operations.published_secrets import PublishedSecrets
@@ -156,6 +163,18 @@ class OperatorBase:
         other._take_access(Access(user, self._access.queues, self._access.read_only))  # noqa: SLF001 - as above
         return other
 
+    def note_refused_request(self, request: str, why: str, *, queues: tuple[str, ...] = ()) -> None:
+        """Record in the audit that a face refused a change before it called a method of the operator.
+
+        Args:
+            request: method and path of the request, such as `POST /queues/emails/pause`.
+            why: why it was refused, such as that another site has sent it (CSRF).
+            queues: queues that it concerns; empty if that is not known.
+        """
+        now = self._doors.clock.now().to_datetime()
+        entry = describe_request(self.user, request, queues, self._redactor, now=now)
+        self._recorder.refuse(entry, why)
+
     def _admit_or_note(self, call: OperatorCall) -> None:
         """Check that the user may make this call, and record a refusal in the audit."""
         if call.verb.may_show_contents:
@@ -163,7 +182,7 @@ class OperatorBase:
         try:
             self._admission.admit(call)
         except _REFUSALS as refusal:
-            self._recorder.refuse(self._begin_entry(call), refusal)
+            self._recorder.refuse(self._begin_entry(call), str(refusal))
             raise
 
     def _change(self, call: OperatorCall, method: Callable[..., Any]) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.audit import write_audit, write_refusal
-from pyasynq.errors import PyasynqError, RedisError, RedisPermissionError
+from pyasynq.errors import RedisError, RedisPermissionError
 from pyasynq.operations.audit import OUTCOME_REFUSED, AuditEntry, encode_entry, log_entry
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class AuditRecorder:
             # The change was made or has failed: its caller must learn that, not this. The intent stays.
             _LOGGER.warning("the audit could not be written, and shows this as interrupted: %s", error)
 
-    def refuse(self, entry: AuditEntry, refusal: PyasynqError) -> None:
-        """Record a call that was refused for lack of a permission."""
-        entry = replace(entry, outcome=OUTCOME_REFUSED, error=str(refusal))
+    def refuse(self, entry: AuditEntry, why: str) -> None:
+        """Record a call that was refused."""
+        entry = replace(entry, outcome=OUTCOME_REFUSED, error=why)
         log_entry(entry)
         if self.is_in_log_only:
             return

@@ -71,17 +71,24 @@ class StatisticsInspector(InspectorBase):
         last = self._now() if until is None else parse_instant("until", until)
         return self._run(marks.list_marks(parse_instant("since", since).seconds, last.ceiling))
 
-    def add_mark(self, text: str, *, at: datetime | None = None, by: str = "") -> Mark:
-        """Add a mark (annotation), such as a deployment, to all charts; the time is now unless given.
+    def add_mark(self, text: str, *, at: datetime | None = None, by: str = "", key: str = "") -> Mark:
+        """Add a mark (annotation), such as a deployment, to all charts.
 
         The newest 1,000 marks are kept, for 90 days after the last one.
+
+        Args:
+            text: what happened.
+            at: when, aware; now unless given.
+            by: who sets the mark.
+            key: name of this request (idempotency key): of all calls with this key, text and author, the
+                first one adds a mark, which the others return.
 
         Raises:
             InvalidOptionError: for a blank text, one longer than 200 characters, or a time without a zone.
         """
         self._require_primary()
         moment = self._now() if at is None else parse_instant("at", at)
-        return self._run(marks.add_mark(text, at=moment, by=by))
+        return self._run(marks.add_mark(text, at=moment, by=by, key=key))
 
     def remove_mark(self, mark_id: str) -> bool:
         """Remove a mark; return whether there was one."""

@@ -18,6 +18,7 @@ from ._base import InspectorBase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Unpack
 
     from pyasynq.info import (
         ClusterNode,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         ServerInfo,
         ServerRequestResult,
     )
-    from pyasynq.options import Duration
+    from pyasynq.options import Duration, EnqueueOptions
     from pyasynq.task_types import TaskTypeInfo
 
 _LOOK_SECONDS: Final = 0.1
@@ -126,19 +127,25 @@ class ServerInspector(InspectorBase):
         plan = schedulers.pause_entry(entry_id, pauses=False, now=self._clock.redis_now())
         return self._run(plan)
 
-    def run_entry(self, entry_id: str) -> EntryRun:
+    def run_entry(self, entry_id: str, **options: Unpack[EnqueueOptions]) -> EntryRun:
         """Enqueue the task of an entry now, also while it is paused; its ticks stay as they are.
 
         The task has the options in the entry's record. Options that Asynq's record cannot express, such as
         `unique_key` and `on_duplicate`, are not among them.
 
+        Args:
+            entry_id: id of the entry.
+            **options: options that the record leaves open, such as `task_id` with `once_for`; headers are
+                added to those of the record.
+
         Raises:
+            InvalidOptionError: for an invalid option.
             ScheduleNotFoundError: when no running scheduler has the entry.
             DuplicateTaskError: when another task holds the lock of the entry's task.
             TaskIDConflictError: when the entry names a task id that exists.
         """
         self._require_primary()
-        plan = schedulers.run_entry(entry_id, now=self._now(), redis_now=self._clock.redis_now())
+        plan = schedulers.run_entry(entry_id, options, now=self._now(), redis_now=self._clock.redis_now())
         return self._run(plan)
 
     def scheduler_events(

@@ -68,7 +68,7 @@ async def _answer(door: Doorkeeper, request: Request) -> Response:
         return _answer_json(ask, _read_document(), 200)
     route, names = _TABLE.find(request.method, path)
     if route.changes:
-        _check_origin(ask)
+        await _check_origin(ask, names.get("queue", ""))
     call = ApiCall(
         ask,
         names,
@@ -100,7 +100,7 @@ def _check_rate(ask: PageRequest) -> None:
         raise ProblemError(429, "too_many_requests", "You have asked too often.", remedy, headers=headers)
 
 
-def _check_origin(ask: PageRequest) -> None:
+async def _check_origin(ask: PageRequest, queue: str) -> None:
     """Refuse changes that another site requests in the name of a user (CSRF).
 
     A browser sends `Sec-Fetch-Site` or `Origin`. With a session's cookie and neither of them, the token of
@@ -115,7 +115,9 @@ def _check_origin(ask: PageRequest) -> None:
         ask.session is not None and not names_origin(request) and not has_token
     ):
         remedy = "Send a bearer token, or ask from a page of the dashboard's own site."
-        raise ProblemError(403, "another_site", "The request was sent by another site.", remedy)
+        why = "The request was sent by another site."
+        await ask.note_refusal(why, queue)
+        raise ProblemError(403, "another_site", why, remedy)
 
 
 async def _read_body(route: ProgramRoute, request: Request) -> Any:

@@ -9,14 +9,15 @@ from pyasynq._face_records.attention import describe_finding
 from pyasynq._face_records.fields import json_value
 from pyasynq._face_records.fleet import describe_entry, describe_entry_event, describe_server
 from pyasynq._face_records.reports import EVENTS, describe_type
-from pyasynq._face_records.tasks import describe_task
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotFoundError
 from pyasynq.operations import choose_servers
 
 from .call import Created, Listing
+from .idempotency import read_key, refusing_reused_key
 from .problem import ProblemError
 from .records import describe_damage, describe_worker
+from .tasks import created_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -151,9 +152,12 @@ def _describe_pause(result: EntryPauseResult) -> Record:
 
 
 async def handle_run_schedule(call: ApiCall) -> Created:
-    """Enqueue the task of a schedule now."""
-    run = await call.operator.run_schedule(call.names["schedule"], reason=call.body.reason)
-    return Created(describe_task(run.task), ("queues", run.task.queue, "tasks", run.task.id))
+    """Enqueue the task of a schedule now; with an idempotency key at most once within a day."""
+    with refusing_reused_key("task"):
+        run = await call.operator.run_schedule(
+            call.names["schedule"], key=read_key(call.ask.request), reason=call.body.reason
+        )
+    return created_task(run.task)
 
 
 async def handle_list_types(call: ApiCall) -> Listing:

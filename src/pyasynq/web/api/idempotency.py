@@ -1,24 +1,23 @@
-"""Idempotency keys: one task for each key of a user within a day, in the enqueue's own script."""
+"""The header `Idempotency-Key`, and the problem of a key that was used for another request."""
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
-from pyasynq.task import EnqueueStatus
+from pyasynq.errors import InvalidOptionError
+from pyasynq.operations.request_keys import has_other_content
 
 from .problem import ProblemError, wrong_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from starlette.requests import Request
 
     from pyasynq.task import Task, TaskInfo
 
 KEY_HEADER: Final = "Idempotency-Key"
-_FINGERPRINT: Final = "idempotency-fingerprint"
-_KEY_SECONDS: Final = 86_400
 _LONGEST_KEY: Final = 255
 
 
@@ -30,38 +29,28 @@ def read_key(request: Request) -> str:
     return key
 
 
-def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that enqueue a key's task only once: its id, and a fingerprint of the request.
-
-    Args:
-        key: key of the request.
-        user: name of the user; each user has separate keys.
-        content: canonical encoding of the request's content.
-        options: options of the task, without the key.
-    """
-    whose = f"{user}\n{key}".encode("utf-8", "surrogateescape")
-    return {
-        "task_id": options.get("task_id", f"once-{hashlib.sha256(whose).hexdigest()[:32]}"),
-        "once_for": _KEY_SECONDS,
-        "headers": {
-            **options.get("headers", {}),
-            _FINGERPRINT: hashlib.sha256(content).hexdigest()[:32],
-        },
-    }
-
-
 def check_fingerprint(task: Task, info: TaskInfo) -> None:
     """Compare a new task with the task that the same key enqueued before.
 
     Raises:
         ProblemError: the earlier request was a different one.
     """
-    wanted, found = task.headers.get(_FINGERPRINT), info.headers.get(_FINGERPRINT)
-    if info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found:
-        raise key_was_reused("task")
+    if has_other_content(task.headers, info):
+        raise _key_was_reused("task")
 
 
-def key_was_reused(subject: str) -> ProblemError:
+@contextmanager
+def refusing_reused_key(subject: str) -> Iterator[None]:
+    """Raise the problem of a reused key if the operator says that a key was used for something else."""
+    try:
+        yield
+    except InvalidOptionError as error:
+        if error.option == "key":
+            raise _key_was_reused(subject) from None
+        raise
+
+
+def _key_was_reused(subject: str) -> ProblemError:
     """Return the problem of an idempotency key that was used for another task or operation."""
     detail, remedy = f"The key was used for another {subject}.", f"Use a key of its own for each {subject}."
     return ProblemError(422, "idempotency_key_reused", detail, remedy, field=KEY_HEADER)

@@ -71,7 +71,7 @@ _EXAMPLES: Final = {
 _HEADERS: Final = {
     "If-Match": "ETag of what was read; 412 if it has changed.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues one task within a day, "
-    "or starts one operation within 30 days.",
+    "starts one operation within 30 days, or adds one mark.",
 }
 
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._face_records.operations import describe_operation
 from pyasynq._face_records.reports import describe_audit_entry
-from pyasynq.errors import InvalidOptionError
 from pyasynq.operations import Act, AuditFilters, OperationOptions, Targets
 
 from .call import Created, Listing
-from .idempotency import key_was_reused, read_key
+from .idempotency import read_key, refusing_reused_key
 from .problem import wrong_value
 from .records import describe_operation_preview
 
@@ -49,14 +48,10 @@ async def handle_start(call: ApiCall) -> Created:
     """Start an operation in the background; with an idempotency key, once within 30 days."""
     body: OperationRequest = call.body
     targets, options, key = _read_targets(body), _read_options(body), read_key(call.ask.request)
-    try:
+    with refusing_reused_key("operation"):
         info = await call.operator.start_operation(
             Act(body.act), targets, options, reason=body.reason, confirm=body.confirm, key=key
         )
-    except InvalidOptionError as error:
-        if error.option == "key":
-            raise key_was_reused("operation") from None
-        raise
     return await _run(call, info)
 
 

@@ -9,6 +9,7 @@ from pyasynq._face_records.saved_views import describe_saved_view
 from pyasynq._face_records.statistics import describe_mark, describe_point, describe_series
 
 from .call import Created, Listing
+from .idempotency import read_key
 from .problem import ProblemError, wrong_value
 from .records import describe_access
 
@@ -56,8 +57,9 @@ async def handle_list_marks(call: ApiCall) -> Listing:
 
 
 async def handle_add_mark(call: ApiCall) -> Created:
-    """Mark a time in all charts."""
-    mark = await call.operator.add_mark(call.body.text, at=call.body.at)
+    """Mark a time in all charts; with an idempotency key, once."""
+    key = read_key(call.ask.request)
+    mark = await call.operator.add_mark(call.body.text, at=call.body.at, key=key)
     return Created(describe_mark(mark), ("marks",))
 
 

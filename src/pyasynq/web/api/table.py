@@ -291,6 +291,7 @@ API_ROUTES: Final = (
         "EnqueuedTask",
         bodies.CopyRequest,
         status=201,
+        headers=(KEY_HEADER,),
     ),
     ProgramRoute(
         "PUT",
@@ -408,7 +409,14 @@ API_ROUTES: Final = (
     ),
     _post("/schedules/{schedule}:pause", "pause_schedule", fleet.handle_pause_schedule, "RequestAnswer"),
     _post("/schedules/{schedule}:resume", "resume_schedule", fleet.handle_resume_schedule, "RequestAnswer"),
-    _post("/schedules/{schedule}:run", "run_schedule", fleet.handle_run_schedule, "Task", status=201),
+    _post(
+        "/schedules/{schedule}:run",
+        "run_schedule",
+        fleet.handle_run_schedule,
+        "EnqueuedTask",
+        status=201,
+        headers=(KEY_HEADER,),
+    ),
     _list("/types", "task_types", fleet.handle_list_types, "TaskType"),
     _get(
         "/events",
@@ -499,7 +507,15 @@ API_ROUTES: Final = (
         Parameter("since", "Begin; a week ago unless given.", Type.TIME),
         UNTIL,
     ),
-    _post("/marks", "add_mark", statistics.handle_add_mark, "Mark", bodies.MarkRequest, status=201),
+    _post(
+        "/marks",
+        "add_mark",
+        statistics.handle_add_mark,
+        "Mark",
+        bodies.MarkRequest,
+        status=201,
+        headers=(KEY_HEADER,),
+    ),
     _delete("/marks/{mark}", "remove_mark", statistics.handle_remove_mark),
     # Saved views
     _list(

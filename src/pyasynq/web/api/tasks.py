@@ -9,11 +9,12 @@ import msgspec
 
 from pyasynq._face_records.tasks import describe_task
 from pyasynq.errors import PayloadChangedError
+from pyasynq.operations.request_keys import options_of_key
 from pyasynq.options import EnqueueOptions, resolve_options
 from pyasynq.task import EnqueueStatus, Task
 
 from .call import Created, Listing, changed_meanwhile, encode_answer, make_tag
-from .idempotency import check_fingerprint, options_of_key, read_key
+from .idempotency import check_fingerprint, read_key, refusing_reused_key
 from .problem import wrong_value
 from .records import COMPONENTS, describe_cancel, describe_task_result, encode_record
 
@@ -105,11 +106,13 @@ def read_new_payload(call: ApiCall) -> bytes:
 
 
 async def handle_copy_task(call: ApiCall) -> Created:
-    """Enqueue a copy of a task."""
-    info = await call.operator.enqueue_copy(
-        call.queue, call.task, read_given_payload(call.body), reason=call.body.reason
-    )
-    return _created(info)
+    """Enqueue a copy of a task; with an idempotency key at most once within a day."""
+    payload, key = read_given_payload(call.body), read_key(call.ask.request)
+    with refusing_reused_key("task"):
+        info = await call.operator.enqueue_copy(
+            call.queue, call.task, payload, key=key, reason=call.body.reason
+        )
+    return created_task(info)
 
 
 async def handle_enqueue(call: ApiCall) -> Created:
@@ -117,7 +120,7 @@ async def handle_enqueue(call: ApiCall) -> Created:
     task = build_task(call)
     info = await call.operator.enqueue(call.queue, task, reason=call.body.reason)
     check_fingerprint(task, info)
-    return _created(info)
+    return created_task(info)
 
 
 def build_task(call: ApiCall) -> Task:
@@ -153,7 +156,8 @@ def read_given_payload(body: Any) -> bytes | None:
     return None
 
 
-def _created(info: TaskInfo) -> Created:
+def created_task(info: TaskInfo) -> Created:
+    """Return the answer with a task that was enqueued now, or before with the same idempotency key."""
     record = {**describe_task(info), "enqueue_status": str(info.enqueue_status or EnqueueStatus.ENQUEUED)}
     is_new = info.enqueue_status in {None, EnqueueStatus.ENQUEUED}
     return Created(record, ("queues", info.queue, "tasks", info.id), 201 if is_new else 200)

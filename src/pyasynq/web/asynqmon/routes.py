@@ -137,10 +137,11 @@ def asynqmon_route(door: Doorkeeper) -> Route:
             return error_answer(401, "Sign in first.")
         path = route_path(request.scope).removeprefix(_PREFIX)
         is_change = request.method not in SAFE_METHODS
-        if is_change and (refusal := _refuse_other_site(request, has_session=ask.session is not None)):
-            return refusal
-        is_read_only = is_change and ask.operator.access.read_only
         route, names, is_known = _find(request.method, path)
+        if is_change and (why := _suspect_other_site(request, has_session=ask.session is not None)):
+            await ask.note_refusal(why, names.get("queue", ""))
+            return error_answer(403, why)
+        is_read_only = is_change and ask.operator.access.read_only
         if route is None:
             if is_known and not is_read_only:
                 return Response(status_code=405)
@@ -172,15 +173,15 @@ def _refuse_change(request: Request) -> Response:
     return error_answer(405, text)
 
 
-def _refuse_other_site(request: Request, *, has_session: bool) -> Response | None:
-    """Return the refusal of a change that another site requests in the name of a user (CSRF), or None."""
+def _suspect_other_site(request: Request, *, has_session: bool) -> str:
+    """Return why a change may be requested by another site in the name of a user (CSRF); empty if not."""
     if bearer_token(request):
-        return None
+        return ""
     if not is_same_origin(request):
-        return error_answer(403, "The request was sent by another site.")
+        return "The request was sent by another site."
     if has_session and not names_origin(request):
-        return error_answer(403, "Nothing in the request says which site has sent it.")
-    return None
+        return "Nothing in the request says which site has sent it."
+    return ""
 
 
 def _find(method: str, path: str) -> tuple[ApiRoute | None, dict[str, str], bool]:

@@ -12,19 +12,19 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.operations import Withheld
 from pyasynq.operations.redaction import MASK
-from pyasynq.task import Task
+from pyasynq.operations.request_keys import KEY_SECONDS
+from pyasynq.task import EnqueueStatus, Task
 from pyasynq.web.configured_types import (
     describe_configured_type,
     describe_missing_fields,
     find_param_problem,
 )
 from pyasynq.web.enqueue_options import DECLARED, OptionField, build_option_fields, read_options
-from pyasynq.web.frame import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_queues
 from pyasynq.web.pages.task_types import read_configured_types
-from pyasynq.web.question import LONGEST_REASON, NEW_ID, read_new_id, read_reason
-from pyasynq.web.respond import page_response, redirect
+from pyasynq.web.question import LONGEST_REASON, REQUEST_KEY, read_reason, read_request_key
+from pyasynq.web.respond import page_response, redirect_to_enqueued
 from pyasynq.web.schema_form import (
     PREFIX,
     NotShownAsFieldsError,
@@ -146,23 +146,23 @@ async def _enqueue(
     payload: bytes,
     options: Mapping[str, Any],
 ) -> Response:
-    """Enqueue a task under the id that the form has chosen, so that a form sent twice enqueues one task."""
+    """Enqueue a task with the form's key as its id, so that a form sent twice enqueues one task."""
     declared = {name: info.options[name] for name in DECLARED if name in info.options} if info else {}
-    own_id: dict[str, Any] = {"task_id": new_id} if (new_id := read_new_id(form)) else {}
+    key = read_request_key(form)
+    once: dict[str, Any] = {"task_id": key} if key else {}
+    if key and "task_id" not in options and not options.get("front"):
+        once["once_for"] = KEY_SECONDS
     try:
-        task = Task(form["type"], payload, **{**declared, **own_id, **options})
+        task = Task(form["type"], payload, **{**declared, **once, **options})
         made = await ask.operator.enqueue(queue, task, reason=read_reason(form))
     except failures.PyasynqError as error:
-        if isinstance(error, failures.TaskIDConflictError) and error.task_id == new_id:
-            # The form was sent twice, by a double click for example.
-            there = ask.links.to("queues", queue, "tasks", error.task_id)
-            return redirect(ask, there, Notice("good", "The task had been enqueued before."))
+        if isinstance(error, failures.TaskIDConflictError) and error.task_id == key:
+            return redirect_to_enqueued(ask, queue, key, EnqueueStatus.EXISTING)
         if isinstance(error, failures.PermissionDeniedError) and not ask.may("enqueue"):
             raise
         status, place, sentence = _explain(error, form)
         return page_response(ask, await _page(ask, form, {place: sentence}, status), 0.0)
-    there = ask.links.to("queues", queue, "tasks", made.id)
-    return redirect(ask, there, Notice("good", "The task was enqueued."))
+    return redirect_to_enqueued(ask, queue, made.id, made.enqueue_status)
 
 
 async def _check_configured(
@@ -343,7 +343,7 @@ async def _page(
         options=options,
         has_options=any(one.value or one.error for one in options),
         hidden=(
-            (NEW_ID, read_new_id(form) or str(uuid.uuid4())),
+            (REQUEST_KEY, read_request_key(form) or str(uuid.uuid4())),
             *((name, form[name]) for name in kept if name not in names and form[name]),
         ),
         reason=form.get("reason", ""),
