@@ -154,17 +154,36 @@ def test_the_hundredth_reply_is_looked_at(perform: Perform, redis_client: RedisC
 
 
 def test_a_sweep_forgets_dead_workers_and_what_they_held(perform: Perform, redis_client: RedisClient) -> None:
-    """The living ones keep theirs."""
+    """The living ones keep theirs, also if they were taken for dead."""
     for name in ("dead", "alive"):
         live(redis_client, name)
         push(perform, name)
         take(redis_client, name)
     redis_client.delete(KEYS.alive_prefix + "dead")
-    found = perform(plans.sweep_list("f", 1))
-    assert (1, 0) == found[:2]
+    found = perform(plans.sweep_list("f", 1, ["dead", "alive", "other"]))
+    assert (1, 0, 0, []) == found[:4]
     assert {("dead", False), ("alive", True)} == {(one[0], one[2]) for one in found.leases}
     assert {b"alive"} == redis_client.smembers(KEYS.workers)
     assert [0, 1] == [redis_client.exists(KEYS.held_prefix + name) for name in ("dead", "alive")]
+
+
+def test_a_worker_that_may_have_been_cut_off_keeps_what_it_holds(
+    perform: Perform, redis_client: RedisClient
+) -> None:
+    """It has no room for more, until it beats again."""
+    live(redis_client, "w", 2)
+    push(perform, "a")
+    taken = take(redis_client, "w")
+    redis_client.delete(KEYS.alive_prefix + "w")
+    found = perform(plans.sweep_list("f", 1))
+    assert (0, 0, 0, ["w"]) == found[:4]
+    assert [True] == [one.is_listed for one in found.leases]
+    assert [taken] == redis_client.lrange(KEYS.held_prefix + "w", 0, -1)
+    assert not push(perform, "b")
+    live(redis_client, "w", 2)
+    assert (1, 1, 0, []) == perform(plans.sweep_list("f", 1))[:4]
+    redis_client.delete(KEYS.alive_prefix + "w")
+    assert [False] == [one.is_listed for one in perform(plans.sweep_list("f", 1, ["w"])).leases]
 
 
 def test_keys_of_workers_may_have_wrong_types(perform: Perform, redis_client: RedisClient) -> None:

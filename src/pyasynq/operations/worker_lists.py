@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyasynq._broker.operating import worker_lists as plans
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyasynq._redis.plan import Plan
     from pyasynq.operations.operator import Operator
 
@@ -38,9 +40,9 @@ class WorkerList:
         """Append an entry, which begins with its token, if a worker is free for it; return whether one is."""
         return await self._run(plans.push_entry(self.task_type, self.shard, token, entry, lease))
 
-    async def sweep(self) -> plans.ListSweep:
-        """Forget dead workers, and return the state of the shard."""
-        return await self._run(plans.sweep_list(self.task_type, self.shard))
+    async def sweep(self, dead: Sequence[str] = ()) -> plans.ListSweep:
+        """Forget these workers unless they have a heartbeat, and return the state of the shard."""
+        return await self._run(plans.sweep_list(self.task_type, self.shard, dead))
 
     async def read(self) -> tuple[list[bytes], int]:
         """Return the oldest replies of workers, which stay in the list, and how many others were removed.

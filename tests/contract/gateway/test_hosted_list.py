@@ -221,6 +221,34 @@ async def test_a_dead_worker_costs_a_crash_and_poison_is_archived(
 
 
 @run_async
+async def test_heartbeats_that_end_in_an_outage_of_redis_cost_no_crash(
+    redis_url: str, worker: ListWorker
+) -> None:
+    """As in a fail-over of a cluster. A worker that does not beat after it is dead."""
+    async with listing(redis_url) as visitor:
+        await enqueue(visitor)
+        entry, _ = await take(worker)
+        bridge = await bridge_of(visitor)
+        shard = bridge._shards[0]
+        for task in bridge._tending:
+            task.cancel()
+        await asyncio.wait(bridge._tending)
+        shard.swept_at -= 20
+        worker.die()
+        for _ in range(3):
+            await bridge._sweep(shard)
+        assert [entry] == worker.client.lrange(worker.held, 0, -1)
+        worker.beat()
+        await bridge._sweep(shard)
+        assert {} == shard.forgotten_at
+        worker.die()
+        await bridge._sweep(shard)
+        assert 0 == (await visitor.operator.task("resize", "a")).crashes
+        await bridge._sweep(shard)
+        assert 1 == (await visitor.operator.task("resize", "a")).crashes
+
+
+@run_async
 async def test_a_reply_after_its_worker_counted_as_dead_changes_nothing(
     redis_url: str, redis_client: RedisClient
 ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.scripts import LIST_PUSH, LIST_READ, LIST_RENEW, LIST_SWEEP, LIST_WITHDRAW
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import shard_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LIST_SECONDS: Final = 86_400
 """Seconds for which the keys are kept after the last sweep."""
@@ -38,12 +41,14 @@ class ListSweep(NamedTuple):
         living: number of live workers.
         free: number of entries that they could take; negative if some have died.
         replies: number of replies that have not been read.
+        silent: names of workers without a heartbeat.
         leases: leases of all entries.
     """
 
     living: int
     free: int
     replies: int
+    silent: list[str]
     leases: list[ListedLease]
 
 
@@ -58,17 +63,23 @@ def push_entry(task_type: str, shard: int, token: str, entry: bytes, lease: str)
     return bool((yield ScriptCall(LIST_PUSH, shown, args, Replay.NEVER)))
 
 
-def sweep_list(task_type: str, shard: int) -> Plan[ListSweep]:
-    """Forget dead workers, and return the state of a shard."""
+def sweep_list(task_type: str, shard: int, dead: Sequence[str] = ()) -> Plan[ListSweep]:
+    """Return the state of a shard, and forget dead workers with the entries that they hold.
+
+    Args:
+        task_type: name of the type.
+        shard: number of the shard.
+        dead: workers that are forgotten unless they have a heartbeat.
+    """
     keys = shard_keys(task_type, shard)
     shown = (keys.entries, keys.workers, keys.leases, keys.replies)
-    args = (keys.alive_prefix, keys.held_prefix, LIST_SECONDS)
-    living, free, replies, *found = yield ScriptCall(LIST_SWEEP, shown, args, Replay.SAFE)
+    args: tuple[str | int, ...] = (keys.alive_prefix, keys.held_prefix, LIST_SECONDS, *dead)
+    living, free, replies, silent, *found = yield ScriptCall(LIST_SWEEP, shown, args, Replay.SAFE)
     leases = [
         ListedLease(decode_name(token), decode_name(lease), is_listed == 1)
         for token, lease, is_listed in zip(found[::3], found[1::3], found[2::3], strict=True)
     ]
-    return ListSweep(living, free, replies, leases)
+    return ListSweep(living, free, replies, [decode_name(name) for name in silent], leases)
 
 
 def read_list_replies(task_type: str, shard: int) -> Plan[tuple[list[bytes], int]]:

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Forget the dead workers of a list, count what the others are free for, and look for the entry of each lease.
+-- Forget dead workers of a list, count what the living are free for, and look for the entry of each lease.
 -- KEYS[1] entries: list that the workers take from
 -- KEYS[2] workers: set of their names
 -- KEYS[3] leases: hash of the lease of each entry, by its token
@@ -7,23 +7,33 @@
 -- ARGV[1] alive_prefix: of the heartbeat keys
 -- ARGV[2] held_prefix: of the lists of entries that workers have taken
 -- ARGV[3] ttl: seconds for which the keys are kept
--- Returns: living (number of workers), free (number of entries that they could take), number of replies; then of each lease its token, what was stored, and whether its entry is anywhere (1 or 0)
+-- ARGV[4...] name: of each worker that is forgotten, unless it has a heartbeat
+-- Returns: living (number of workers), free (number of entries that they could take), number of replies, names of the workers without a heartbeat that are not forgotten; then of each lease its token, what was stored, and whether its entry is anywhere (1 or 0)
 -- Uses: count_slots, token_of
 
 local entries, workers, leases, replies = unpack(KEYS)
-local alive_prefix, held_prefix, ttl = unpack(ARGV)
+local alive_prefix, held_prefix, ttl = unpack(ARGV, 1, 3)
 
 -- A full Redis 6.2 refuses a script whose first write may add data; no write of this one does.
 for _, key in ipairs(KEYS) do
   redis.call('EXPIRE', key, ttl)
 end
-local living, slots, held, dead = count_slots(workers, alive_prefix, held_prefix)
-for _, worker in ipairs(dead) do
-  redis.call('DEL', held_prefix .. worker)
-  redis.call('SREM', workers, worker)
+local dead = {}
+for at = 4, #ARGV, 1 do
+  dead[ARGV[at]] = true
+end
+local living, slots, held, without = count_slots(workers, alive_prefix, held_prefix)
+local silent = {}
+for _, worker in ipairs(without) do
+  if dead[worker] then
+    redis.call('DEL', held_prefix .. worker)
+    redis.call('SREM', workers, worker)
+  else
+    silent[#silent + 1] = worker
+  end
 end
 local said = redis.call('LLEN', replies)
-local found = { living, slots - held - redis.call('LLEN', entries), said }
+local found = { living, slots - held - redis.call('LLEN', entries), said, silent }
 local stored = redis.call('HGETALL', leases)
 if #stored == 0 then
   return found

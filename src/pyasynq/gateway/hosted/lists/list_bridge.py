@@ -45,11 +45,16 @@ _log = logging.getLogger("pyasynq.gateway")
 
 LIST_KEY_ID: Final = "list"
 """Id to which the lease tokens of entries are bound, in place of an API key's."""
-_LEASE_SECONDS: Final = 30.0
-_RENEW_SECONDS: Final = _LEASE_SECONDS / 3
+_LEASE_SECONDS: Final = 60.0
+"""Seconds of a lease. It outlasts the fail-over of a Redis Cluster, during which no lease can be stored."""
+_RENEW_SECONDS: Final = 10.0
 _WAIT_SECONDS: Final = 20.0
 """Longest time of one call for tasks."""
 _SWEEP_SECONDS: Final = 1.0
+_OUTAGE_SECONDS: Final = 3.0
+"""Seconds without a sweep after which heartbeats may have expired because Redis was not reachable."""
+_BEAT_SECONDS: Final = 10.0
+"""Seconds after such an outage in which workers send a heartbeat again: twice their interval."""
 _READ_SECONDS: Final = 0.05
 """Seconds between two reads of the replies, while workers have entries."""
 _PAUSE_SECONDS: Final = 1.0
@@ -61,8 +66,12 @@ _ENDED: Final = (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, Attempt
 class _Shard:
     """State of one shard of a worker list, as the last sweep has read it from Redis."""
 
-    def __init__(self, worker_list: WorkerList) -> None:
+    def __init__(self, worker_list: WorkerList, now: float) -> None:
         self.list = worker_list
+        self.swept_at = now
+        """Time of the loop at which the last sweep ended; at first the time of creation."""
+        self.forgotten_at: dict[str, float] = {}
+        """Time of the loop from which a sweep forgets a worker without a heartbeat, by its name."""
         self.living = 0
         """Number of living workers."""
         self.free = 0
@@ -70,6 +79,7 @@ class _Shard:
         self.leases: dict[str, str] = {}
         """Lease tokens by the tokens of entries."""
         self.has_replies = False
+        self.has_failed = False
 
 
 class ListBridge:
@@ -103,8 +113,9 @@ class ListBridge:
         """Watches over attempts, by the tokens of their entries."""
         self._has_room = asyncio.Event()
         """Set while workers are free."""
-        self._tasks: list[asyncio.Task[None]] = []
-        self._has_failed = False
+        self._feeding: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
+        """Tasks by shard: a Redis node that cannot be reached stops its own shards only."""
 
     @property
     def listening(self) -> int:
@@ -119,24 +130,28 @@ class ListBridge:
     def set_shards(self, number: int) -> None:
         """Use this many shards, or more if there were more: workers may still listen to the former ones."""
         for shard in range(len(self._shards), number):
-            self._shards.append(_Shard(WorkerList(self._operator, self.name, shard)))
+            now = asyncio.get_running_loop().time()
+            self._shards.append(_Shard(WorkerList(self._operator, self.name, shard), now))
 
     def start(self) -> None:
-        """Begin to move tasks from the queue to the lists. Idempotent."""
-        if not self._tasks:
-            self._tasks = [
-                asyncio.create_task(run, name=f"pyasynq list {self.name}")
-                for run in (self._tend(), self._feed())
-            ]
+        """Begin to move tasks from the queue to the lists, and to tend new shards. Idempotent."""
+        name = f"pyasynq list {self.name}"
+        self._tending += [
+            asyncio.create_task(self._tend(shard), name=name) for shard in self._shards[len(self._tending) :]
+        ]
+        if self._feeding is None:
+            self._feeding = asyncio.create_task(self._feed(), name=name)
 
     def stop(self) -> None:
         """Move no more tasks to the lists; replies are still settled until `close`."""
-        if self._tasks:
-            self._tasks[-1].cancel()
+        if self._feeding is not None:
+            self._feeding.cancel()
 
     async def close(self) -> None:
         """Stop the bridge in this instance. Entries stay in the lists; other instances settle the replies."""
-        tasks = [*self._tasks, *self._watches.values()]
+        tasks = [*self._tending, *self._watches.values()]
+        if self._feeding is not None:
+            tasks.append(self._feeding)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -189,7 +204,14 @@ class ListBridge:
                 break
             # Known before it is pushed, so that a sweep at this time does not take it for an old one.
             self._renewed_at[token] = asyncio.get_running_loop().time()
-            if await shard.list.push(token, entry, lease):
+            try:
+                is_pushed = await shard.list.push(token, entry, lease)
+            except PyasynqError:
+                # The next sweep tells of the entry, and whether its node answers again.
+                self._renewed_at.pop(token, None)
+                shard.free = 0
+                raise
+            if is_pushed:
                 shard.free -= 1
                 shard.leases[token] = lease
                 self._watch(shard, token, attempt)
@@ -215,33 +237,44 @@ class ListBridge:
 
     # Replies of the workers, and sweeps of the lists.
 
-    async def _tend(self) -> None:
+    async def _tend(self, shard: _Shard) -> None:
         loop = asyncio.get_running_loop()
         sweep_at = loop.time()
         while True:
             try:
                 if loop.time() >= sweep_at:
-                    sweep_at = loop.time() + _SWEEP_SECONDS
-                    await asyncio.gather(*map(self._sweep, self._shards))
-                busy = [shard for shard in self._shards if shard.leases or shard.has_replies]
-                await asyncio.gather(*map(self._read, busy))
+                    sweep_at = loop.time() + _until_next(_SWEEP_SECONDS)
+                    await self._sweep(shard)
+                is_busy = bool(shard.leases or shard.has_replies)
+                if is_busy:
+                    await self._read(shard)
             except ServerStateError:
                 return
             except PyasynqError as error:
-                if not self._has_failed:
-                    _log.warning("lists of %s: %s; retrying", visible(self.name), visible(error))
-                self._has_failed = True
+                if not shard.has_failed:
+                    _log.warning("a list of %s: %s; retrying", visible(self.name), visible(error))
+                shard.has_failed, shard.free = True, 0
                 await asyncio.sleep(_PAUSE_SECONDS)
             except Exception:  # noqa: BLE001 - without looks nothing would be settled
-                _log.exception("lists of %s were not read; retrying", visible(self.name))
+                _log.exception("a list of %s was not read; retrying", visible(self.name))
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
-                self._has_failed = False
-                await asyncio.sleep(_READ_SECONDS if busy else max(0.0, sweep_at - loop.time()))
+                shard.has_failed = False
+                await asyncio.sleep(
+                    _until_next(_READ_SECONDS) if is_busy else max(0.0, sweep_at - loop.time())
+                )
 
     async def _sweep(self, shard: _Shard) -> None:
         """Read the state of a shard, renew its leases, and count a crash for each entry that is gone."""
-        found = await shard.list.sweep()
+        loop = asyncio.get_running_loop()
+        if loop.time() - shard.swept_at > _OUTAGE_SECONDS:
+            shard.forgotten_at.clear()
+        dead = [name for name, at in shard.forgotten_at.items() if at <= loop.time()]
+        found = await shard.list.sweep(dead)
+        now = loop.time()
+        at = now + _BEAT_SECONDS if now - shard.swept_at > _OUTAGE_SECONDS else now
+        shard.forgotten_at = {name: max(at, shard.forgotten_at.get(name, at)) for name in found.silent}
+        shard.swept_at = now
         shard.living, shard.free, shard.has_replies = found.living, found.free, found.replies > 0
         if found.free > 0:
             self._has_room.set()
@@ -249,7 +282,6 @@ class ListBridge:
         for token in shard.leases.keys() - known.keys():
             self._renewed_at.pop(token, None)
         shard.leases = known
-        now = asyncio.get_running_loop().time()
         for one in found.leases:
             if not one.is_listed:
                 await self._settle(shard, one.entry_token, one.lease_token, CrashItem(token=one.entry_token))
@@ -330,6 +362,11 @@ class ListBridge:
         await shard.list.withdraw(token, reply)
         shard.leases.pop(token, None)
         self._renewed_at.pop(token, None)
+
+
+def _until_next(interval: float) -> float:
+    """Return the seconds until the next multiple of an interval, so that all shards share a pipeline."""
+    return interval - asyncio.get_running_loop().time() % interval
 
 
 async def _settle_attempt(
