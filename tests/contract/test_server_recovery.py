@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq._engine.settings import EngineSettings
+from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.facts import check_health
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
@@ -33,6 +34,8 @@ from tests.fix_engine import QUICK, do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import redis
 
     from tests.fix_drivers import OwnServer
@@ -66,6 +69,31 @@ async def test_h06_h08_a_task_of_a_dead_worker_is_recovered_and_spends_no_retry(
         await running.settled()
     assert [(0, b"1")] == seen
     assert {} == tasks.fields("a")
+
+
+@run_async
+async def test_the_tasks_of_many_queues_are_recovered_by_one_pipeline(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker dies with tasks in hundreds of queues; a round trip for each takes a busy worker too long."""
+    sizes: list[int] = []
+    run_batch = AsyncDriver.run_batch
+
+    async def count(driver: AsyncDriver, plans: Sequence[Any]) -> list[Any]:
+        if recoveries := sum(plan.__name__ == "recover" for plan in plans):
+            sizes.append(recoveries)
+        return await run_batch(driver, plans)
+
+    monkeypatch.setattr(AsyncDriver, "run_batch", count)
+    queues = [f"q{number}" for number in range(100)]
+    for queue in queues:
+        Tasks(redis_client, queue).active(f"of {queue}", token="dead/1", lease=int(time.time()) - 1)
+    config = ServerConfig(queues=dict.fromkeys(queues, 1))
+    async with serving(redis_url, do_nothing, config, AT_ONCE) as running:
+        for queue in queues:
+            await running.finished(f"of {queue}")
+        await running.settled()
+    assert [len(queues)] == sizes
 
 
 @run_async

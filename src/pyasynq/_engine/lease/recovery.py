@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyasynq._broker.arguments import chunks
 from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, recover
 from pyasynq._broker.outbox import deliver_endings
+from pyasynq._broker.settle import Settled
 from pyasynq._broker.stored import check_task_id
 from pyasynq._wire.history import HistoryEntry, encode_attempt
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
@@ -22,11 +25,12 @@ from pyasynq.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyasynq._background.redis_time import RedisTime
-    from pyasynq._broker.leases import ExpiredTask
+    from pyasynq._broker.leases import ExpiredTask, Recovered
     from pyasynq._redis.driver import AsyncDriver
+    from pyasynq._redis.plan import Plan
     from pyasynq._wire.messages import TaskMessage
     from pyasynq.events import Events
 
@@ -41,6 +45,8 @@ _LIMITS_OF_LAPSES = 10
 
 Leases lapse because of a bad network, too. A task that kills its worker at once lapses each time.
 """
+_CALL_BYTES = 512
+"""Estimated size in bytes of the arguments for one task, without its message."""
 
 
 class _Crash(NamedTuple):
@@ -63,6 +69,19 @@ class _Crash(NamedTuple):
     def task_type(self) -> str:
         """The task's type; empty if that is not known."""
         return "" if self.message is None else self.message.type
+
+
+class _Decision(NamedTuple):
+    """What happens to the tasks of one queue.
+
+    Attributes:
+        crashes: the crash of each of these tasks, by id.
+    """
+
+    queue: str
+    back: list[RecoverTask]
+    poison: list[PoisonTask]
+    crashes: dict[str, _Crash]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +115,31 @@ class Recovery:
         self._events = events
         self._redis_time = redis_time
 
-    async def requeue(self, queue: str, tasks: Sequence[ExpiredTask], *, were_only_one: bool = False) -> int:
-        """Recover the tasks that have not changed since they were read; return how many.
+    async def requeue(
+        self, found: Sequence[tuple[str, Sequence[ExpiredTask]]], *, were_only_one: bool = False
+    ) -> list[int | Exception]:
+        """Recover the tasks that have not changed since they were read.
+
+        Queues share pipelines: a worker of 1,000 queues dies with tasks in hundreds of them, and a busy
+        worker that waits for one reply after the other needs many seconds.
 
         Args:
-            queue: queue of all these tasks.
-            tasks: at most one crash or lapse is counted for each.
+            found: queues and their tasks; at most one crash or lapse is counted for each task.
             were_only_one: whether the dead worker is known to have had one task.
+
+        Returns:
+            number of recovered tasks, or the error, of each queue in `found`.
         """
-        back: list[RecoverTask] = []
-        poison: list[PoisonTask] = []
-        told: dict[str, _Crash] = {}
+        results: list[int | Exception] = []
+        for chunk in chunks(found, size_of=_estimate_size):
+            results += await self._requeue_together(
+                [self._decide(queue, tasks, were_only_one=were_only_one) for queue, tasks in chunk]
+            )
+        return results
+
+    def _decide(self, queue: str, tasks: Sequence[ExpiredTask], *, were_only_one: bool) -> _Decision:
+        """Decide which tasks of a queue go back, and which are poison."""
+        decision = _Decision(queue, [], [], {})
         for task in tasks:
             reason = ""
             server = task.token.partition("/")[0] or UNKNOWN_SERVER
@@ -116,20 +149,43 @@ class Recovery:
             except UndecodableMessageError as error:
                 message, reason = None, error.reason
             crash = self._judge(task, server, message, reason)
-            told[task.id] = crash
+            decision.crashes[task.id] = crash
             is_proved = were_only_one or task.ran_alone
             if reason:
-                poison.append(self._make_quarantined_task(task, reason))
+                decision.poison.append(self._make_quarantined_task(task, reason))
             elif message is not None and self._is_poison(task, message, crash, is_proved=is_proved):
-                poison.append(self._make_poison_task(task, message, crash, is_proved=is_proved))
+                decision.poison.append(self._make_poison_task(task, message, crash, is_proved=is_proved))
             else:
                 record = self._record(server, _NO_SIGN if crash.has_lapsed else "")
-                back.append(RecoverTask(task.id, task.token, task.lease_score, record, crash.has_lapsed))
-        recovered = await self._recover(queue, back, told) if back else []
-        archived = await self._archive(queue, poison, told) if poison else []
-        if self._events.wants(WorkerDied):
-            self._report_deaths(queue, recovered, archived, told)
-        return len(recovered) + len(archived)
+                back = RecoverTask(task.id, task.token, task.lease_score, record, crash.has_lapsed)
+                decision.back.append(back)
+        return decision
+
+    async def _requeue_together(self, decisions: Sequence[_Decision]) -> list[int | Exception]:
+        """Carry out decisions in one pipeline; return the number of tasks of each, or an error."""
+        plans: list[Plan[list[Recovered] | Settled]] = []
+        for decision in decisions:
+            if decision.back:
+                plans.append(self._plan_recovery(decision))
+            if decision.poison:
+                plans.append(self._plan_archive(decision))
+        answers = iter(await self._driver.run_batch(plans))
+        results: list[int | Exception] = []
+        for decision in decisions:
+            recovered: list[str] = []
+            archived: list[str] = []
+            failure: Exception | None = None
+            for answer in islice(answers, bool(decision.back) + bool(decision.poison)):
+                if isinstance(answer, Exception):
+                    failure = answer
+                elif isinstance(answer, Settled):
+                    archived = await self._report_archived(decision, answer)
+                else:
+                    recovered = self._report_recovered(decision, answer)
+            if self._events.wants(WorkerDied):
+                self._report_deaths(decision, recovered, archived)
+            results.append(failure or len(recovered) + len(archived))
+        return results
 
     def _judge(self, task: ExpiredTask, server: str, message: TaskMessage | None, reason: str) -> _Crash:
         """Return the fate of a task's worker: crash or lapse.
@@ -142,19 +198,14 @@ class Recovery:
         losses = 1 + (task.lapses if has_lapsed else task.crashes)
         return _Crash(server, losses, has_lapsed, message, reason)
 
-    def _report_deaths(
-        self,
-        queue: str,
-        recovered: Sequence[str],
-        archived: Sequence[str],
-        told: Mapping[str, _Crash],
-    ) -> None:
+    def _report_deaths(self, decision: _Decision, recovered: Sequence[str], archived: Sequence[str]) -> None:
         for task_id in (*recovered, *archived):
-            server, losses, has_lapsed, message, _ = told[task_id]
+            server, losses, has_lapsed, message, _ = decision.crashes[task_id]
             is_archived = task_id in archived
             if message is not None and (is_archived or not has_lapsed):
                 facts = message.type, message.retried, message.retry
-                self._events.emit(WorkerDied(queue, task_id, *facts, losses, server, archived=is_archived))
+                death = WorkerDied(decision.queue, task_id, *facts, losses, server, archived=is_archived)
+                self._events.emit(death)
 
     def _is_poison(self, task: ExpiredTask, message: TaskMessage, crash: _Crash, *, is_proved: bool) -> bool:
         limit = self._rules.get_crash_limit(message.type)
@@ -169,47 +220,37 @@ class Recovery:
         # is a limit here too.
         return crashes >= (_CRASHES_BEFORE_BEGIN if task.was_only_taken else 1)
 
-    async def _recover(
-        self,
-        queue: str,
-        tasks: Sequence[RecoverTask],
-        told: Mapping[str, _Crash],
-    ) -> list[str]:
-        recovered = await self._driver.run(
-            recover(
-                queue,
-                tasks,
-                own_slack=self._rules.own_slack,
-                foreign_slack=self._rules.foreign_slack,
-                now=self._driver.clock.redis_now(),
-            ),
+    def _plan_recovery(self, decision: _Decision) -> Plan[list[Recovered]]:
+        return recover(
+            decision.queue,
+            decision.back,
+            own_slack=self._rules.own_slack,
+            foreign_slack=self._rules.foreign_slack,
+            now=self._driver.clock.redis_now(),
         )
+
+    def _report_recovered(self, decision: _Decision, recovered: Sequence[Recovered]) -> list[str]:
         for task in recovered:
-            crash = told[task.id]
+            crash = decision.crashes[task.id]
             event = LeaseLapsed if crash.has_lapsed else TaskRecovered
-            self._events.emit(event(queue, task.id, task.losses, crash.server, crash.task_type))
+            self._events.emit(event(decision.queue, task.id, task.losses, crash.server, crash.task_type))
         return [task.id for task in recovered]
 
-    async def _archive(
-        self,
-        queue: str,
-        tasks: Sequence[PoisonTask],
-        told: Mapping[str, _Crash],
-    ) -> list[str]:
-        settled = await self._driver.run(
-            archive_poison(
-                queue,
-                tasks,
-                max_size=self._rules.archive_max_size,
-                cutoff=self._redis_time.now().seconds - self._rules.archive_max_age,
-                own_slack=self._rules.own_slack,
-                foreign_slack=self._rules.foreign_slack,
-                now=self._driver.clock.redis_now(),
-            ),
+    def _plan_archive(self, decision: _Decision) -> Plan[Settled]:
+        return archive_poison(
+            decision.queue,
+            decision.poison,
+            max_size=self._rules.archive_max_size,
+            cutoff=self._redis_time.now().seconds - self._rules.archive_max_age,
+            own_slack=self._rules.own_slack,
+            foreign_slack=self._rules.foreign_slack,
+            now=self._driver.clock.redis_now(),
         )
-        archived = _list_archived(tasks, settled.refused)
+
+    async def _report_archived(self, decision: _Decision, settled: Settled) -> list[str]:
+        queue, archived = decision.queue, _list_archived(decision.poison, settled.refused)
         for task_id in archived:
-            crash = told[task_id]
+            crash = decision.crashes[task_id]
             if crash.reason:
                 self._events.emit(MessageQuarantined(queue, task_id, crash.reason))
             else:
@@ -253,6 +294,12 @@ class Recovery:
         now = self._redis_time.now().seconds
         trace = reason.encode("utf-8", "replace")
         return PoisonTask(task.id, task.token, task.lease_score, b"", now, trace)
+
+
+def _estimate_size(found: tuple[str, Sequence[ExpiredTask]]) -> int:
+    """Return about how many bytes the calls for the tasks of a queue take."""
+    _, tasks = found
+    return sum(_CALL_BYTES + len(task.message) for task in tasks)
 
 
 def _list_archived(tasks: Iterable[PoisonTask], refused: frozenset[str]) -> list[str]:

@@ -10,7 +10,6 @@ from pyasynq._broker.leases import list_expired, list_unleased
 from pyasynq._checks import parse_seconds
 from pyasynq._engine.lease.recovery import Recovery, RecoveryRules
 from pyasynq._engine.queue_failures import QueueFailures
-from pyasynq.errors import PyasynqError
 from pyasynq.events import SetsReclaimed
 
 if TYPE_CHECKING:
@@ -114,9 +113,7 @@ class Recoverer(Service):
         if not has_answer:
             return self._parts.settings.look_interval
         if not self._is_quiet():
-            for queue, tasks in seen:
-                if queue not in self._quiet_queues:
-                    await self._requeue(queue, tasks)
+            await self._requeue([(queue, tasks) for queue, tasks in seen if queue not in self._quiet_queues])
             await self._reclaim_sets(read)
         return self._parts.settings.look_interval
 
@@ -151,11 +148,11 @@ class Recoverer(Service):
         """Return whether the last look could read any queue other than these."""
         return self._has_answer({*self._queues()}.difference(queues))
 
-    async def _requeue(self, queue: str, tasks: Sequence[ExpiredTask]) -> None:
-        try:
-            await self._recovery.requeue(queue, tasks)
-        except PyasynqError as error:
-            self._failures.note(queue, error)
+    async def _requeue(self, found: Sequence[tuple[str, Sequence[ExpiredTask]]]) -> None:
+        results = await self._recovery.requeue(found)
+        for (queue, _), result in zip(found, results, strict=True):
+            if isinstance(result, Exception):
+                self._failures.note(queue, result)
 
     @property
     def _last_disconnect(self) -> float | None:

@@ -133,10 +133,14 @@ class _Recoverer:
             found.append((queue, [task for task in answer if self._can_be_its(task)]))
         tasks_before, self._tasks_seen = self._tasks_seen, self._tasks_seen + sum(len(it) for _, it in found)
         were_only_one = tasks_before == 0 and self._tasks_seen == 1
+        results = await self._recovery.requeue(
+            [(queue, tasks) for queue, tasks in found if tasks], were_only_one=were_only_one
+        )
         taken = 0
-        for queue, tasks in found:
-            if tasks:
-                taken += await self._recovery.requeue(queue, tasks, were_only_one=were_only_one)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+            taken += result
         return taken
 
     def _can_be_its(self, task: ExpiredTask) -> bool:
