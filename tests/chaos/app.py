@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq import App, Retry, context
-from pyasynq.events import TaskSettled
+from pyasynq.events import LeaseLapsed, TaskRecovered, TaskSettled
 from tests.chaos.records import Recorder, What
 from tests.chaos.settings import (
     CLOCK_VARIABLE,
@@ -48,18 +48,24 @@ _eaten: list[bytes] = []
 
 
 class ChaosApp(App):
-    """Its servers have other intervals, and write down which outcomes Redis has confirmed."""
+    """Its servers have other intervals, and write down confirmed outcomes and recoveries."""
 
     def server(self, *args: Any, **settings: Any) -> Server:
         server = super().server(*args, **settings)
         server._settings = dataclasses.replace(server._settings, **_engine)
         server.events.subscribe(TaskSettled, _note_settled)
+        server.events.subscribe(TaskRecovered, _note_recovered)
+        server.events.subscribe(LeaseLapsed, _note_recovered)
         return server
 
 
 def _note_settled(event: TaskSettled) -> None:
     if event.written:
         _recorder.note(What.SETTLED, event.task_id)
+
+
+def _note_recovered(event: TaskRecovered | LeaseLapsed) -> None:
+    _recorder.note(What.RECOVERED, event.task_id)
 
 
 def _let_clock_jump(path: Path) -> None:

@@ -56,7 +56,11 @@ class Verdict:
     longest_recovery: float = 0.0
     """Seconds: from a fault until a task that it met ran again, or until anything ran to its end after it."""
     first_recovery: float = 0.0
-    """Seconds from a fault until a task ran again that no fault had met before; others may be suspects."""
+    """Seconds from a fault until a task that no fault had met before was pending again, or ran again.
+
+    Other tasks may be suspects. The time until the next run can include the lease of a worker that was killed
+    with the task in its prefetch buffer: that leaves no record of a run.
+    """
 
 
 def check(history: History, final: FinalState, *, undoes: bool = False) -> Verdict:
@@ -70,11 +74,16 @@ def check(history: History, final: FinalState, *, undoes: bool = False) -> Verdi
     verdict.problems.extend(_stuck(history, final))
     faults = sorted(history.faults, key=lambda fault: fault.began)
     for task_id, runs in history.runs.items():
-        recoveries = [
-            _check_rerun(task_id, run, after, faults, verdict, undoes=undoes) for run, after in pairwise(runs)
+        causes = [
+            (fault.began, after.started)
+            for run, after in pairwise(runs)
+            if (fault := _check_rerun(task_id, run, after, faults, verdict, undoes=undoes)) is not None
         ]
-        verdict.longest_recovery = max([verdict.longest_recovery, *filter(None, recoveries)])
-        verdict.first_recovery = max(verdict.first_recovery, next(filter(None, recoveries), 0.0))
+        if causes:
+            longest = max(started - began for began, started in causes)
+            verdict.longest_recovery = max(verdict.longest_recovery, longest)
+            first = _measure_recovery(*causes[0], history.recoveries.get(task_id, ()))
+            verdict.first_recovery = max(verdict.first_recovery, first)
     verdict.longest_recovery = max([verdict.longest_recovery, *_standstills(history)])
     return verdict
 
@@ -114,8 +123,8 @@ def _stuck(history: History, final: FinalState) -> Iterator[str]:
 
 def _check_rerun(
     task_id: str, run: Run, after: Run, faults: Sequence[Fault], verdict: Verdict, *, undoes: bool
-) -> float | None:
-    """Return the seconds from the fault that caused a rerun until it began."""
+) -> Fault | None:
+    """Return the fault that caused a rerun; None if the handler asked for it, or no fault explains it."""
     if run.how is What.FAILED:
         return None
     fault = _cause(run, after, faults)
@@ -127,7 +136,12 @@ def _check_rerun(
         verdict.problems.append(f"{where}, although Redis had confirmed its outcome before any fault")
     verdict.again[fault.kind] += 1
     verdict.twice[fault.kind] += run.how is What.FINISHED
-    return after.started - fault.began
+    return fault
+
+
+def _measure_recovery(began: float, started: float, recoveries: Sequence[float]) -> float:
+    """Return the seconds from a fault until its task was pending again, or at the latest ran again."""
+    return min([started, *(at for at in recoveries if at >= began)]) - began
 
 
 def _cause(run: Run, after: Run, faults: Sequence[Fault]) -> Fault | None:

@@ -42,6 +42,8 @@ class What(enum.StrEnum):
     """The handler is about to end its process."""
     SETTLED = "settled"
     """Redis has confirmed the outcome of a run, or that the task was put back."""
+    RECOVERED = "recovered"
+    """The task of a lost worker is pending again."""
     FAULT = "fault"
 
 
@@ -84,6 +86,8 @@ class History:
     """Outcome of the enqueue of each task."""
     runs: dict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
     """The runs of each task, in the order of their starts."""
+    recoveries: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """When each task was pending again after the loss of its worker, in order."""
     faults: list[Fault] = field(default_factory=list)
 
     def finishes(self) -> list[float]:
@@ -134,6 +138,8 @@ def read_history(folder: Path) -> History:
         _read_process(int(path.name.partition("-")[0]), _lines(path), history)
     for runs in history.runs.values():
         runs.sort(key=lambda run: run.started)
+    for times in history.recoveries.values():
+        times.sort()
     history.faults.sort(key=lambda fault: fault.began)
     return history
 
@@ -155,6 +161,8 @@ def _read_process(pid: int, lines: Iterable[list[str]], history: History) -> Non
             ended, name = rest
             touched = frozenset(() if subject == "all" else map(int, subject.split(",")))
             history.faults.append(Fault(name, at, float(ended), touched))
+        elif what is What.RECOVERED:
+            history.recoveries[subject].append(at)
         elif what is What.STARTED:
             last[subject] = run = Run(pid, at, attempt="".join(rest))
             history.runs[subject].append(run)

@@ -151,6 +151,15 @@ def test_the_first_recovery_of_a_task_is_counted_apart() -> None:
     assert (9.5, 69.0) == (verdict.first_recovery, verdict.longest_recovery)
 
 
+def test_the_first_recovery_ends_when_the_task_is_pending_again() -> None:
+    """The next worker may have been killed before it began the task, which no run tells."""
+    kills = (Fault("kill", 10.5, 10.5, frozenset({7})), Fault("kill", 50, 50, frozenset({8})))
+    made = history(Run(7, 10), finished(9, 90), faults=kills)
+    made.recoveries["a"] = [5.0, 47.0, 86.0]
+    verdict = check(made, NOTHING)
+    assert (36.5, 79.5) == (verdict.first_recovery, verdict.longest_recovery)
+
+
 def test_recovery_is_also_the_time_until_anything_ends_after_a_fault_of_all() -> None:
     """Counted from the end of the fault."""
     outage = Fault("outage", 20, 25)

@@ -38,6 +38,14 @@ def test_records_of_many_processes_are_put_together(tmp_path: Path) -> None:
     assert [12, 11] == [run.pid for run in read_history(tmp_path).runs["a"]]
 
 
+def test_recoveries_are_sorted_by_their_times(tmp_path: Path) -> None:
+    """The server that recovers a task did not run it."""
+    (tmp_path / "12-1.records").write_text("recovered 8.0 a\n")
+    (tmp_path / "11-1.records").write_text("recovered 5.0 a\n")
+    history = read_history(tmp_path)
+    assert ({"a": [5.0, 8.0]}, {}) == (history.recoveries, history.runs)
+
+
 def test_a_record_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
     """Its process was killed in the middle of it."""
     (tmp_path / "12-1.records").write_text("started 5.0 a\nfinished 6.")
