@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from starlette.responses import Response
+from starlette.routing import Match
 
 from pyasynq.operations import User
 from pyasynq.web.auth.identify import LoopbackOnly, bearer_token, client_address
 from pyasynq.web.auth.origin import FORM_FIELD, SAFE_METHODS, is_form_token, is_same_origin
-from pyasynq.web.locations import Links, from_segment, route_path
+from pyasynq.web.locations import UNKNOWN_PATH, Links, from_segment, route_path
 from pyasynq.web.page import PageRequest
 from pyasynq.web.preferences import PREFERENCES_COOKIE, read_preferences
 from pyasynq.web.problems import NextStep, Trouble, bug_page, problem_page, trouble_page
@@ -138,7 +139,7 @@ class Doorkeeper:
         request = ask.request
         if self.settings.credentials is not None and not bearer_token(request):
             back = ask.links.path + (f"?{request.url.query}" if request.url.query else "")
-            address = ask.links.to("login", next=back if request.method in SAFE_METHODS else "/")
+            address = ask.links.to("login", next=back if _has_page(request) else "/")
             return Response(status_code=303, headers={"Location": address})
         return page_response(ask, _closed_page(self.settings, request), began)
 
@@ -201,6 +202,13 @@ class Doorkeeper:
         if self.knows(ask):
             await ask.note_refusal(why, from_segment(ask.request.path_params.get("queue", "")))
         return FormError(403, why)
+
+
+def _has_page(request: Request) -> bool:
+    """Return whether the path of a request has a page, to which a user can be sent after signing in."""
+    scope = {**request.scope, "method": "GET"}
+    found = (route for route in request.scope["router"].routes if route.matches(scope)[0] is Match.FULL)
+    return getattr(next(found, None), "path", UNKNOWN_PATH) != UNKNOWN_PATH
 
 
 async def _read_body(request: Request) -> bytes:

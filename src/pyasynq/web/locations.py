@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:@")
 _ESCAPED_BYTE: Final = re.compile("~([0-9A-F]{2})")
+UNKNOWN_PATH: Final = "/{path:path}"
+"""Route of all paths that have no other."""
 _ROOT: Final = "/"
 
 

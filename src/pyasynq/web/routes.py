@@ -12,6 +12,7 @@ from pyasynq.web.asynqmon.routes import asynqmon_route
 from pyasynq.web.auth.login import login_page, sign_in, sign_out
 from pyasynq.web.exposition import metrics_response
 from pyasynq.web.live.endpoints import live_snapshot, live_stream
+from pyasynq.web.locations import UNKNOWN_PATH
 from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
 from pyasynq.web.pages.bulk import start_bulk
 from pyasynq.web.pages.doctor import examine, repair
@@ -67,7 +68,7 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
     routes["POST /settings"] = Route("/settings", door.form(change_settings), methods=["POST"])
     routes["/api/v1"] = api_route(door)
     routes["/api"] = asynqmon_route(door)
-    routes["/{path:path}"] = Route("/{path:path}", door.page(_answer_missing_page), methods=["GET"])
+    routes[UNKNOWN_PATH] = Route(UNKNOWN_PATH, door.page(_answer_missing_page), methods=["GET"])
     return routes
 
 

@@ -134,6 +134,20 @@ async def test_the_cookie_of_https_belongs_to_the_host_alone(redis_url: str, peo
 
 
 @run_async
+async def test_a_form_after_the_end_of_a_session_leads_back_to_its_page(redis_url: str, people: Path) -> None:
+    """A form without a page of its own leads to the overview."""
+    async with visiting(redis_url, auth=CredentialsFile(people), client=ABROAD) as visitor:
+        for path, following in (
+            ("queues/emails/tasks/a/delete_task", "%2Fqueues%2Femails%2Ftasks%2Fa%2Fdelete_task"),
+            ("enqueue?type=x", "%2Fenqueue%3Ftype%3Dx"),
+            ("views/x/delete", "%2F"),
+        ):
+            answer = await visitor.post(path, data={"reason": "test"})
+            assert 303 == answer.status_code
+            assert answer.headers["location"].endswith(f"login?next={following}")
+
+
+@run_async
 async def test_signing_in_leads_to_no_other_site(redis_url: str, people: Path) -> None:
     """An address that a browser would follow elsewhere becomes the overview."""
     async with visiting(redis_url, auth=CredentialsFile(people), client=ABROAD) as visitor:
