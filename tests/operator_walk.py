@@ -196,6 +196,8 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "find_tasks": ((["a", failed[1]],), {}),
         "task": (failed, {}),
         "errors": ((queue,), {}),
+        "error_reports": ((), {}),
+        "state_counts": (("archived",), {}),
         "types": ((queue,), {}),
         "search": (("",), {"limit": 1_000}),
         "export": (("",), {"limit": 100}),

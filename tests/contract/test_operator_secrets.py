@@ -112,6 +112,7 @@ def calls_of(verb: str) -> list[tuple[Sequence[Any], dict[str, Any]]]:
         "enqueue_copy": [((MINE, "failed-one"), {}), ((MINE, "done-one", payload), {})],
         "edit_payload": [((MINE, "failed-one", payload), {})],
         "errors": [((MINE, "retry"), {})],
+        "error_reports": [(([MINE], "retry"), {})],
         "pause_queue": [((MINE,), {"reason": f"password={SENTINEL}"})],
     }
     return [given, *own.get(verb, [])]

@@ -183,3 +183,40 @@ def test_reports_have_a_range(
     assert expected == sum(group.count for group in report.groups)
     types = operator.types("default", since=since, until=until)
     assert expected == sum(one.total for one in types.types)
+
+
+def test_reports_of_many_queues_are_those_of_each(
+    operator: blocking.Operator, redis_client: RedisClient
+) -> None:
+    """Each looks at as many tasks; without names, all queues that the user sees are reported."""
+    for number, queue in enumerate(("team-a", "team-b", "payments"), 1):
+        tasks = Tasks(redis_client, queue)
+        tasks.pending("waits")
+        for task_id in range(number):
+            tasks.put(TaskState.ARCHIVED, f"z{task_id}", error_msg=f"why of {queue}")
+    each = {name: operator.errors(name, scan=2) for name in ("payments", "team-a", "team-b")}
+
+    assert each == operator.error_reports(scan=2)
+    assert [True, True, False] == [each[name].is_complete for name in ("team-a", "team-b", "payments")]
+    mira = operator.for_user(User.with_role("mira", "viewer", queues="team-*"))
+    assert ["team-a", "team-b"] == list(mira.error_reports())
+    for call in (mira.error_reports, operator.error_reports):
+        with pytest.raises(QueueNotFoundError):
+            call(["team-a", "payments" if call is mira.error_reports else "nope"])
+
+
+def test_tasks_of_a_state_are_counted_in_many_queues(
+    operator: blocking.Operator, redis_client: RedisClient
+) -> None:
+    """A queue whose key has another type has no number, and hides no other queue."""
+    for queue in ("team-a", "team-b", "payments"):
+        tasks = Tasks(redis_client, queue)
+        tasks.pending("waits")
+        tasks.put(TaskState.ARCHIVED, "a", "b")
+    redis_client.delete("asynq:{team-b}:archived", "asynq:{team-b}:t:a", "asynq:{team-b}:t:b")
+    redis_client.set("asynq:{team-b}:archived", "wrong")
+
+    assert {"payments": 2, "team-a": 2, "team-b": None} == operator.state_counts("archived")
+    redis_client.delete("asynq:{team-b}:archived")
+    mira = operator.for_user(User.with_role("mira", "viewer", queues="team-*"))
+    assert {"team-a": 1, "team-b": 1} == mira.state_counts(TaskState.PENDING)

@@ -45,6 +45,8 @@ LEAST_ROLE = {
             "tasks",
             "task",
             "errors",
+            "error_reports",
+            "state_counts",
             "types",
             "servers",
             "lease_workers",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
@@ -15,8 +16,10 @@ from pyasynq._broker.servers import write_server_state
 from pyasynq._face_records.fleet import SERVERS
 from pyasynq._face_records.queues import QUEUES
 from pyasynq._face_records.tasks import TASKS
+from pyasynq._redis.connection_async import AsyncConnection
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
+from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq._wire.messages import ServerInfo
 from pyasynq.sync import Client, Inspector
 from pyasynq.task import TaskState
@@ -26,7 +29,7 @@ from tests.ports import free_port
 from tests.shop import fill_shop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.invariants import RedisClient
 
@@ -51,6 +54,22 @@ def inspector(redis_url: str) -> Iterator[Inspector]:
     """An inspector that looks behind the command line."""
     with Inspector(redis_url) as inspector:
         yield inspector
+
+
+@contextlib.contextmanager
+def counted_exchanges() -> Iterator[list[int]]:
+    """Collect the number of commands of each exchange with Redis."""
+    exchanges: list[int] = []
+    exchange = AsyncConnection.exchange
+
+    async def count(self: AsyncConnection, commands: Iterable[Any], seconds: float) -> Any:
+        sent = list(commands)
+        exchanges.append(len(sent))
+        return await exchange(self, sent, seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AsyncConnection, "exchange", count)
+        yield exchanges
 
 
 def test_queues_are_listed_with_their_counts(cli: Cli, client: Client) -> None:
@@ -107,6 +126,28 @@ def test_errors_for_people_come_in_time_and_tell_what_was_left_out(
     assert left_out in cli.run("errors").stderr
     for arguments in (("-o", "json"), ("--scan", "10"), ("-q", "few", "-q", "many")):
         assert "looked at" not in cli.run("errors", *arguments).stderr
+
+
+@pytest.mark.parametrize("arguments", [("errors",), ("errors", "-o", "json"), ("errors", "-s", "retry")])
+def test_errors_of_many_queues_take_no_more_exchanges_than_those_of_a_few(
+    cli: Cli, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """Queues are counted and read in shared pipelines: an exchange takes as long as the way to Redis."""
+    monkeypatch.setattr("pyasynq.cli.look._SECONDS", 60.0)
+    numbers = []
+    for count in (3, 60):
+        for number in range(count):
+            tasks = Tasks(redis_client, f"queue-{number}")
+            redis_client.sadd(ALL_QUEUES, tasks.keys.queue)
+            for state in (TaskState.ARCHIVED, TaskState.RETRY):
+                tasks.put(state, f"{number}-{state}", error_msg="timeout")
+        cli.run(*arguments)  # loads the scripts
+        with counted_exchanges() as exchanges:
+            result = cli.run(*arguments)
+        assert f"{count} queues" in result.stdout or count == len(json.loads(result.stdout))
+        numbers.append(len(exchanges))
+    few, many = numbers
+    assert few == many
 
 
 def test_tasks_are_listed_by_a_query_within_a_queue_and_a_state(cli: Cli, redis_client: RedisClient) -> None:

@@ -46,6 +46,7 @@ _WITHOUT_CONTENTS: Final = frozenset(
     {
         *("queues", "queue_infos", "queue", "history", "groups", "group_page", "queue_limits", "queue_nodes"),
         *("pause_queue", "resume_queue", "set_queue_limits", "delete_queue", "types", "explain_search"),
+        "state_counts",
         *("complete_query", "run_task", "cancel_task", "archive_task", "delete_task", "reschedule_task"),
         *("run_tasks", "archive_tasks", "delete_tasks", "cancel_tasks"),
         *("run_all_tasks", "archive_all_tasks", "delete_all_tasks"),
@@ -122,6 +123,8 @@ _ROWS: Final = (
     _view("walk_tasks", Subject.QUEUE, "go through the tasks of one state, the newest first"),
     _view("task", Subject.QUEUE, "show a task"),
     _view("errors", Subject.QUEUE, "group failed tasks by their errors"),
+    _view("error_reports", Subject.QUEUES, "group failed tasks of many queues by their errors"),
+    _view("state_counts", Subject.QUEUES, "count the tasks of one state in many queues"),
     _view("types", Subject.QUEUE, "count the task types of a queue"),
     _view("find_tasks", Subject.QUEUES, "find tasks by their ids"),
     _view("search", Subject.QUEUES, "find tasks by a query"),

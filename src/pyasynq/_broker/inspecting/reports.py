@@ -122,19 +122,32 @@ def _look_at_newest(
     return _Look(tasks, high - last, high - low)
 
 
+def parse_error_state(state: str) -> TaskState:
+    """Return the state of this name. Raises `InvalidOptionError` unless its tasks have failed."""
+    return parse_state(state, "", _ERROR_STATES)
+
+
 def error_report(
-    queue: str, state: str, *, scan: int, since: datetime | None, until: datetime | None, now: Instant
+    queue: str,
+    state: str,
+    *,
+    scan: int,
+    since: datetime | None,
+    until: datetime | None,
+    now: Instant,
+    size: int | None = None,
 ) -> Plan[ErrorReport]:
     """Group the newest `scan` tasks of a state by error signature.
 
     The time range selects archived tasks by the time of archiving, which Redis searches, and retry tasks by
-    the time of their last failure. Retry tasks are read from the one that is due last.
+    the time of their last failure. Retry tasks are read from the one that is due last. `size` is the number
+    of tasks in the state, if it is known.
     """
-    known = parse_state(state, "", _ERROR_STATES)
+    known = parse_error_state(state)
     check_whole("scan", scan, 1)
     times = parse_range(since, until)
     yield from require_queue(queue)
-    look = yield from _look_at_newest(queue, known, times, scan)
+    look = yield from _look_at_newest(queue, known, times, scan, size=size)
     dated = [(task, task.in_state_since) for task in look.tasks]
     looked_at = [(task, since) for task, since in dated if times.has(since)]
     by_error: defaultdict[str, list[DecodedTask]] = defaultdict(list)

@@ -3,24 +3,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from pyasynq._broker.arguments import chunks
+from pyasynq._broker.inspecting.collection_sizes import count_collection
+from pyasynq._broker.inspecting.reports import error_report, parse_error_state
+from pyasynq._broker.inspecting.walks import NO_FILTER
 from pyasynq._broker.operating.operations import read_operation
 from pyasynq._broker.stored_limits import get_limits
-from pyasynq.errors import OperationNotFoundError
+from pyasynq._checks import check_whole
+from pyasynq.errors import OperationNotFoundError, PyasynqError, RedisUnavailableError
 from pyasynq.sync.inspector import Inspector
+from pyasynq.inspector._base import MOST_PLANS
 from pyasynq.operations.operation_record import decode_operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from pyasynq._broker.inspecting.actions import ArchiveLimits
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Place, Plan
+    from pyasynq.info import CollectionCount, ErrorReport
     from pyasynq.limits import QueueLimits
     from pyasynq.operations.operation import OperationInfo
+    from pyasynq.task import TaskState
 
 _T = TypeVar("_T")
+
+_MOST_READ: Final = 2_000
+"""Largest number of tasks that error reports read in one pipeline: some 10 ms of Redis' time."""
 
 
 class Door(Inspector):
@@ -33,6 +45,54 @@ class Door(Inspector):
     def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
         """Run plans concurrently in shared pipelines; return a result or an exception for each."""
         return self._driver.run_batch(plans)
+
+    def error_reports(
+        self,
+        queues: Sequence[str],
+        state: str,
+        *,
+        scan: int,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> dict[str, ErrorReport]:
+        """Return the error reports of queues, many in one pipeline to each node; raise the first error."""
+        check_whole("scan", scan, 1)
+        sizes = self.state_counts(queues, parse_error_state(state))
+        reports: dict[str, ErrorReport] = {}
+        for part in _cut_by_tasks({queue: min(size or 0, scan) for queue, size in sizes.items()}):
+            plans = [
+                error_report(
+                    *(queue, state), scan=scan, since=since, until=until, now=self._now(), size=sizes[queue]
+                )
+                for queue in part
+            ]
+            for queue, report in zip(part, self._run_batch_in_steps(plans), strict=True):
+                if isinstance(report, Exception):
+                    raise report
+                reports[queue] = report
+        return reports
+
+    def state_counts(self, queues: Sequence[str], state: TaskState) -> dict[str, int | None]:
+        """Return the number of tasks of a state by queue; None for a queue that cannot be counted.
+
+        Raises:
+            RedisUnavailableError: Redis could be reached for no queue.
+        """
+        outcomes: list[CollectionCount | Exception] = []
+        for part in chunks(queues):
+            now = self._now()
+            plans = [count_collection(queue, state, "", NO_FILTER, now=now) for queue in part]
+            outcomes += self.run_batch(plans)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        for error in errors:
+            if not isinstance(error, PyasynqError):
+                raise error
+        if errors and len(errors) == len(outcomes) and isinstance(errors[0], RedisUnavailableError):
+            raise errors[0]
+        return {
+            queue: None if isinstance(outcome, Exception) else outcome.size
+            for queue, outcome in zip(queues, outcomes, strict=True)
+        }
 
     def queue_limits(self, queue: str) -> QueueLimits:
         """Return the stored limits of a queue, which need not exist."""
@@ -67,3 +127,17 @@ class Door(Inspector):
     def limits(self) -> ArchiveLimits:
         """Return the size and age limits that archives have."""
         return self._limits()
+
+
+def _cut_by_tasks(numbers: Mapping[str, int]) -> Iterator[list[str]]:
+    """Cut queues into parts for one pipeline: 200 queues at most, and 2,000 tasks unless one has more."""
+    part: list[str] = []
+    tasks = 0
+    for queue, number in numbers.items():
+        if part and (len(part) == MOST_PLANS or tasks + number > _MOST_READ):
+            yield part
+            part, tasks = [], 0
+        part.append(queue)
+        tasks += number
+    if part:
+        yield part

