@@ -81,11 +81,15 @@ def choose_fields(view: View, names: Sequence[str] | None, *, is_wide: bool) -> 
 
 def cell(field: Field, value: Any, moment: Moment) -> str:
     """Return the text of a table cell: one line, with control characters shown as symbols."""
-    if value is None:
-        return ABSENT
+    return cell_writer(field, moment)(value)
+
+
+def cell_writer(field: Field, moment: Moment) -> Callable[[Any], str]:
+    """Return the function that gives the texts of a field's cells, as `cell` does."""
     if field.kind is Kind.TIME:
-        return moment.relative(value, short_duration)
-    return _TEXTS[field.kind](value) or ABSENT
+        return lambda value: ABSENT if value is None else moment.relative(value, short_duration)
+    write = _TEXTS[field.kind]
+    return lambda value: ABSENT if value is None else write(value) or ABSENT
 
 
 def _join(values: Mapping[str, Any]) -> str:

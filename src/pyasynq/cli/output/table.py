@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from pyasynq.cli.output.cells import cell
+from pyasynq.cli.output.cells import cell_writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,8 @@ def table_rows(
     fields: Sequence[Field], records: Iterable[Mapping[str, Any]], moment: Moment
 ) -> list[TableRow]:
     """Return the rows of records: the text and the value of each field."""
-    return [[(cell(one, record[one.name], moment), record[one.name]) for one in fields] for record in records]
+    columns = [(one.name, cell_writer(one, moment)) for one in fields]
+    return [[(write(record[name]), record[name]) for name, write in columns] for record in records]
 
 
 class TableLayout:
@@ -103,11 +104,16 @@ class TableLayout:
             count = _count_fitting_columns(widths, look.width)
             columns, widths = columns[:count], widths[:count]
         self._columns, self._widths = columns, widths
+        shown = [fields[at] for at in columns]
+        self._is_right = [one.is_right for one in shown]
+        self._flexible = [place for place, one in enumerate(shown) if one.shrinks]
+        self._rigid = [place for place, one in enumerate(shown) if not one.shrinks]
+        self._colors = [(place, one.color) for place, one in enumerate(shown) if one.color and look.has_color]
 
     def leave_room(self) -> None:
         """Widen narrow columns for later rows, whose texts may be longer; the widest one gives its cells."""
         look, widths = self._look, self._widths
-        flexible = [place for place, at in enumerate(self._columns) if self._fields[at].shrinks]
+        flexible = self._flexible
         for place in flexible:
             wanted = max(0, _LATER - widths[place])
             if look.width is not None:
@@ -122,42 +128,45 @@ class TableLayout:
 
     def heading_line(self) -> str:
         """Return the line of headings."""
-        fields = [self._fields[at] for at in self._columns]
-        headings = [one.heading or one.name for one in fields]
+        headings = [self._fields[at].heading or self._fields[at].name for at in self._columns]
         texts = [cut(text, width) for text, width in zip(headings, self._widths, strict=True)]
-        return _line(fields, self._widths, texts, [])
+        return self._line(self._widths, texts, list(map(cells, texts)))
 
     def row_line(self, row: TableRow) -> str:
         """Return the line of a row; what does not fit and may not be cut moves the columns behind it.
 
         The last column that may be cut gives the cells, so that the line still fits the terminal.
         """
-        look = self._look
-        fields, cells_shown = [self._fields[at] for at in self._columns], [row[at] for at in self._columns]
-        widths = self._widths if look.width is None else self._make_room(fields, cells_shown)
-        texts = [
-            cut(text, width) if look.width is not None and one.shrinks else text
-            for one, (text, _), width in zip(fields, cells_shown, widths, strict=True)
-        ]
-        colors = [
-            one.color(value) if look.has_color and one.color else None
-            for one, (_, value) in zip(fields, cells_shown, strict=True)
-        ]
-        return _line(fields, widths, texts, colors)
+        texts = [row[at][0] for at in self._columns]
+        lengths = list(map(cells, texts))
+        widths = self._widths
+        if self._look.width is not None:
+            widths = self._make_room(lengths)
+            for place in self._flexible:
+                if lengths[place] > widths[place]:
+                    texts[place] = cut(texts[place], widths[place])
+                    lengths[place] = cells(texts[place])
+        for place, choose_color in self._colors:
+            if color := choose_color(row[self._columns[place]][1]):
+                texts[place] = click.style(texts[place], fg=color)
+        return self._line(widths, texts, lengths)
 
-    def _make_room(self, fields: Sequence[Field], row: TableRow) -> Sequence[int]:
+    def _make_room(self, lengths: Sequence[int]) -> Sequence[int]:
         """Return the widths for a row whose uncut texts may be wider than their columns."""
-        surplus = sum(
-            max(0, cells(text) - width)
-            for one, (text, _), width in zip(fields, row, self._widths, strict=True)
-            if not one.shrinks
-        )
-        last = max((at for at, one in enumerate(fields) if one.shrinks), default=None)
-        if not surplus or last is None:
+        surplus = sum(max(0, lengths[place] - self._widths[place]) for place in self._rigid)
+        if not surplus or not self._flexible:
             return self._widths
         widths = list(self._widths)
-        widths[last] = max(1, widths[last] - surplus)
+        widths[self._flexible[-1]] = max(1, widths[self._flexible[-1]] - surplus)
         return widths
+
+    def _line(self, widths: Sequence[int], texts: Sequence[str], lengths: Sequence[int]) -> str:
+        """Join the texts of a line; `lengths` are their widths without the codes of colors."""
+        parts = [
+            " " * (width - length) + text if is_right else text + " " * (width - length)
+            for is_right, width, text, length in zip(self._is_right, widths, texts, lengths, strict=True)
+        ]
+        return _GAP.join(parts).rstrip()
 
 
 def table_lines(
@@ -226,14 +235,3 @@ def _fit_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -
         widths[widest] -= step
         surplus -= step
     return widths
-
-
-def _line(
-    fields: Sequence[Field], widths: Sequence[int], texts: Sequence[str], colors: Sequence[str | None]
-) -> str:
-    parts = []
-    for at, (field, width, text) in enumerate(zip(fields, widths, texts, strict=True)):
-        room = " " * max(0, width - cells(text))
-        shown = click.style(text, fg=colors[at]) if colors and colors[at] else text
-        parts.append(room + shown if field.is_right else shown + room)
-    return _GAP.join(parts).rstrip()
