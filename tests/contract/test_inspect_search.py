@@ -329,8 +329,8 @@ def test_a_report_of_errors_takes_a_time_range(
 ) -> None:
     """Both ends count; Redis finds it, so nothing else is looked at."""
     put_archived(tasks, 10)
-    times = {"since": None if since is None else ago(since), "until": None if until is None else ago(until)}
-    report = perform(error_report("default", "archived", scan=100, now=NOW, **times))
+    first, last = (None if seconds is None else ago(seconds) for seconds in (since, until))
+    report = perform(error_report("default", "archived", scan=100, since=first, until=last, now=NOW))
     assert [f"error {letter}" for letter in found] == [group.signature for group in report.groups]
     assert (len(found), len(found), True) == (report.scanned, report.total, report.is_complete)
 

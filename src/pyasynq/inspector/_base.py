@@ -7,8 +7,8 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from pyasynq._broker import inspecting
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.inspecting.actions import ArchiveLimits
 from pyasynq._broker.inspecting.group_counts import GroupCounts
 from pyasynq._broker.inspecting.pace import ChunkPace
 from pyasynq._broker.inspecting.queue_sweep import MemoryEstimates
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal
 
+    from pyasynq._broker.inspecting.actions import ArchiveLimits
     from pyasynq._broker.inspecting.walks import Starts
     from pyasynq._clock import Clock, Instant
     from pyasynq._redis.clients import RedisSource
@@ -126,7 +127,9 @@ class InspectorBase:
         return self._clock.now()
 
     def _limits(self) -> ArchiveLimits:
-        return ArchiveLimits(self._archive_max_size, self._now().seconds - self._archive_max_age)
+        return inspecting.actions.ArchiveLimits(
+            self._archive_max_size, self._now().seconds - self._archive_max_age
+        )
 
     @property
     def address(self) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import bulk, by_ids
+from pyasynq import info
+from pyasynq._broker import inspecting
 from pyasynq._broker.queue_registry import require_queue
-from pyasynq.info import TaskResults
 
 from ._base import InspectorBase
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Literal
 
-    from pyasynq.info import BulkResult
+    from pyasynq.info import BulkResult, TaskResults
     from pyasynq.options import Duration
     from pyasynq.task import TaskState
 
@@ -41,7 +41,7 @@ class BulkInspector(InspectorBase):
         Tasks that were due or archived first will run first.
         """
         self._require_primary()
-        plan = bulk.run_all(queue, state, group=group, progress=progress, now=self._now())
+        plan = inspecting.bulk.run_all(queue, state, group=group, progress=progress, now=self._now())
         return await self._run_in_steps(plan)
 
     async def archive_all(
@@ -62,7 +62,7 @@ class BulkInspector(InspectorBase):
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
         """
         self._require_primary()
-        plan = bulk.archive_all(
+        plan = inspecting.bulk.archive_all(
             queue, state, group=group, progress=progress, limits=self._limits(), trim=trim, now=self._now()
         )
         return await self._run_in_steps(plan)
@@ -80,7 +80,7 @@ class BulkInspector(InspectorBase):
         The locks that they own are released.
         """
         self._require_primary()
-        plan = bulk.delete_all(queue, state, group=group, progress=progress)
+        plan = inspecting.bulk.delete_all(queue, state, group=group, progress=progress)
         return await self._run_in_steps(plan)
 
     async def run_tasks(self, queue: str, ids: Iterable[str]) -> TaskResults:
@@ -89,7 +89,7 @@ class BulkInspector(InspectorBase):
         Missing, active and pending tasks and those being aggregated are refused, as their results say.
         """
         self._require_primary()
-        return await self._run_in_steps(by_ids.run_by_ids(queue, ids, now=self._now()))
+        return await self._run_in_steps(inspecting.by_ids.run_by_ids(queue, ids, now=self._now()))
 
     async def archive_tasks(self, queue: str, ids: Iterable[str], *, trim: bool = False) -> TaskResults:
         """Archive the tasks of these ids, as `archive_task` does with one.
@@ -101,13 +101,13 @@ class BulkInspector(InspectorBase):
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
         """
         self._require_primary()
-        plan = by_ids.archive_by_ids(queue, ids, limits=self._limits(), trim=trim, now=self._now())
+        plan = inspecting.by_ids.archive_by_ids(queue, ids, limits=self._limits(), trim=trim, now=self._now())
         return await self._run_in_steps(plan)
 
     async def delete_tasks(self, queue: str, ids: Iterable[str]) -> TaskResults:
         """Delete the tasks of these ids and release the locks they own, as `delete_task` does with one."""
         self._require_primary()
-        return await self._run_in_steps(by_ids.delete_by_ids(queue, ids))
+        return await self._run_in_steps(inspecting.by_ids.delete_by_ids(queue, ids))
 
     async def reschedule_tasks(
         self, queue: str, ids: Iterable[str], process_at: datetime, *, spread: Duration = 0.0
@@ -122,7 +122,7 @@ class BulkInspector(InspectorBase):
                 `process_at` on; in seconds or a `timedelta`.
         """
         self._require_primary()
-        plan = by_ids.reschedule_by_ids(queue, ids, process_at, spread=spread, now=self._now())
+        plan = inspecting.by_ids.reschedule_by_ids(queue, ids, process_at, spread=spread, now=self._now())
         return await self._run_in_steps(plan)
 
     async def cancel_tasks(
@@ -134,6 +134,6 @@ class BulkInspector(InspectorBase):
         worker, which acknowledges nothing and always retries.
         """
         self._require_primary()
-        plans = by_ids.cancel_by_ids(queue, ids, outcome, now=self._clock.redis_now())
+        plans = inspecting.by_ids.cancel_by_ids(queue, ids, outcome, now=self._clock.redis_now())
         await self._run(require_queue(queue))
-        return TaskResults(tuple(await self._run_in_parts(plans)))
+        return info.TaskResults(tuple(await self._run_in_parts(plans)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyasynq._broker import inspecting
 from pyasynq._broker.inspecting import queues as plans_of_queues
-from pyasynq._broker.inspecting import removal
-from pyasynq._broker.inspecting.group_counts import describe_groups, list_group_page
 from pyasynq._broker.inspecting.queue_sweep import QueueSweep, find_queues
 from pyasynq._broker.inspecting.reading import find_missing_info, replica_state
 from pyasynq._broker.queue_registry import queue_names
@@ -95,7 +94,7 @@ class QueueInspector(InspectorBase):
 
     async def groups(self, queue: str) -> list[GroupInfo]:
         """Return all groups of a queue, by name, in calls of about 500; for very many, see `group_page`."""
-        return await self._run(describe_groups(queue))
+        return await self._run(inspecting.group_counts.describe_groups(queue))
 
     async def group_page(self, queue: str, *, cursor: str = "", page_size: int = 100) -> GroupPage:
         """Return a page of the groups of a queue, in no particular order.
@@ -112,7 +111,7 @@ class QueueInspector(InspectorBase):
         Raises:
             InvalidOptionError: also for an invalid cursor.
         """
-        return await self._run(list_group_page(queue, cursor, page_size))
+        return await self._run(inspecting.group_counts.list_group_page(queue, cursor, page_size))
 
     async def pause_queue(self, queue: str, duration: Duration | None = None) -> None:
         """Pause a queue, which need not exist yet: workers take no tasks from it until `unpause_queue`.
@@ -189,4 +188,5 @@ class QueueInspector(InspectorBase):
             QueueBusyError: with `force`, when tasks are active.
         """
         self._require_primary()
-        return await self._run_in_steps(removal.remove_queue(queue, force=force, progress=progress))
+        plan = inspecting.removal.remove_queue(queue, force=force, progress=progress)
+        return await self._run_in_steps(plan)

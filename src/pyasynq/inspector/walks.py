@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.inspecting import walks
-from pyasynq._broker.inspecting.collection_sizes import count_collection
-from pyasynq._broker.inspecting.tasks import find_tasks
-from pyasynq._broker.inspecting.walks import NO_FILTER, Walk
+from pyasynq._broker import inspecting
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._checks import check_name
 
@@ -17,6 +14,7 @@ from ._base import InspectorBase
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from pyasynq._broker.inspecting.walks import Starts
     from pyasynq.info import CollectionCount, ScanFilter, TaskPage
     from pyasynq.task import TaskInfo, TaskState
 
@@ -37,7 +35,7 @@ class WalkInspector(InspectorBase):
         cursor: str = "",
         page_size: int = 30,
         scan: int = 1_000,
-        scan_filter: ScanFilter = NO_FILTER,
+        scan_filter: ScanFilter | None = None,
     ) -> TaskPage:
         """Return a page of the tasks of one state, the newest first.
 
@@ -52,23 +50,25 @@ class WalkInspector(InspectorBase):
             cursor: cursor of the previous page; empty for the first one.
             page_size: how many tasks to return, 1,000 at most.
             scan: how many positions to look at; a page may have fewer tasks, or none, and a cursor.
-            scan_filter: conditions by which Redis skips tasks. Only tasks in sorted sets have scores.
+            scan_filter: conditions by which Redis skips tasks; None skips none. Only sorted sets have scores.
 
         Raises:
             InvalidOptionError: also for a cursor that a walk of this list did not return.
         """
-        walk = Walk(queue, state, group, cursor, page_size, scan, scan_filter)
+        walks = inspecting.walks
+        conditions = walks.NO_FILTER if scan_filter is None else scan_filter
+        walk = walks.Walk(queue, state, group, cursor, page_size, scan, conditions)
         starts = await self._read_starts() if walk.checked_state() == "active" else None
         plan = walks.walk_tasks(walk, now=self._now(), pace=self._pace, starts=starts)
         return await self._run_in_steps(plan)
 
-    async def _read_starts(self) -> walks.Starts:
+    async def _read_starts(self) -> Starts:
         """Return when active tasks were started, at most a second old."""
         # Not the clock of the inspector: a test may have frozen it.
         now = time.monotonic()
         read_at, starts = self._starts
         if now - read_at >= _START_SECONDS:
-            starts = await self._run(walks.read_starts())
+            starts = await self._run(inspecting.walks.read_starts())
             self._starts = now, starts
         return starts
 
@@ -85,7 +85,7 @@ class WalkInspector(InspectorBase):
         ids = list(dict.fromkeys(task_ids))
         for task_id in ids:
             check_name("task_id", task_id)
-        plans = [find_tasks(queue, ids, now=self._now()) for queue in found] if ids else []
+        plans = [inspecting.tasks.find_tasks(queue, ids, now=self._now()) for queue in found] if ids else []
         return [task for tasks in await self._run_in_parts(plans, _PLANS_AT_ONCE) for task in tasks]
 
     async def count_collections(
@@ -96,5 +96,6 @@ class WalkInspector(InspectorBase):
         A queue that does not exist has no tasks. Without a group, all groups of a queue are counted together,
         whatever the scores; of more than 5,000 groups the number is an estimate.
         """
-        plans = [count_collection(*collection, now=self._now()) for collection in collections]
+        count = inspecting.collection_sizes.count_collection
+        plans = [count(*collection, now=self._now()) for collection in collections]
         return await self._run_in_parts(plans, _PLANS_AT_ONCE)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from pyasynq import info
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._redis.replica_search import ROLE, read_fields
 from pyasynq.errors import ReadFromReplicaError, RedisPermissionError
-from pyasynq.info import ReplicaState
 
 if TYPE_CHECKING:
     from typing import TypeVar
 
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Call, Place, Reply
+    from pyasynq.info import ReplicaState
 
     _T = TypeVar("_T")
 
@@ -78,7 +79,7 @@ def replica_state(place: Place, *, now: Instant) -> Plan[ReplicaState | None]:
         "master_last_io_seconds_ago" if is_connected else "master_link_down_since_seconds", ""
     )
     behind = timedelta(seconds=int(silence)) if silence.isdigit() else None
-    return ReplicaState(
+    return info.ReplicaState(
         primary=f"{fields.get('master_host', '')}:{fields.get('master_port', '')}",
         is_connected=is_connected,
         behind=behind,

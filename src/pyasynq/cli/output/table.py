@@ -139,7 +139,7 @@ class TableLayout:
         """
         texts = [row[at][0] for at in self._columns]
         lengths = list(map(cells, texts))
-        widths = self._widths
+        widths: Sequence[int] = self._widths
         if self._look.width is not None:
             widths = self._make_room(lengths)
             for place in self._flexible:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pyasynq._broker import inspecting
 from pyasynq._broker.arguments import chunks
-from pyasynq._broker.inspecting.collection_sizes import count_collection
-from pyasynq._broker.inspecting.reports import error_report, parse_error_state
-from pyasynq._broker.inspecting.walks import NO_FILTER
 from pyasynq._broker.operating.operations import read_operation
 from pyasynq._broker.stored_limits import get_limits
 from pyasynq._checks import check_whole
@@ -56,11 +55,11 @@ class Door(Inspector):
     ) -> dict[str, ErrorReport]:
         """Return the error reports of queues, many in one pipeline to each node; raise the first error."""
         check_whole("scan", scan, 1)
-        sizes = await self.state_counts(queues, parse_error_state(state))
+        sizes = await self.state_counts(queues, inspecting.reports.parse_error_state(state))
         reports: dict[str, ErrorReport] = {}
         for part in _cut_by_tasks({queue: min(size or 0, scan) for queue, size in sizes.items()}):
             plans = [
-                error_report(
+                inspecting.reports.error_report(
                     *(queue, state), scan=scan, since=since, until=until, now=self._now(), size=sizes[queue]
                 )
                 for queue in part
@@ -79,8 +78,8 @@ class Door(Inspector):
         """
         outcomes: list[CollectionCount | Exception] = []
         for part in chunks(queues):
-            now = self._now()
-            plans = [count_collection(queue, state, "", NO_FILTER, now=now) for queue in part]
+            count = partial(inspecting.collection_sizes.count_collection, now=self._now())
+            plans = [count(queue, state, "", inspecting.walks.NO_FILTER) for queue in part]
             outcomes += await self.run_batch(plans)
         errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         for error in errors:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.inspecting.servers import is_request_open, refresh_request, request_of_server
+from pyasynq import info
+from pyasynq._broker import inspecting
 from pyasynq._checks import parse_seconds
 from pyasynq._clock import sleep_async
 from pyasynq.errors import ServerNotFoundError
-from pyasynq.info import RequestStatus, ServerAction, ServerRequestResult
 from pyasynq.operations.request_keys import check_key, options_of_key
 from pyasynq.operations.server_choice import check_server_number
 from pyasynq.task_types import prefer_types
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         ReplicaState,
         SchedulerEntryInfo,
         SchedulerEvent,
+        ServerAction,
         ServerInfo,
+        ServerRequestResult,
         TaskEvent,
     )
     from pyasynq.options import Duration
@@ -80,7 +82,7 @@ class ServerOperator(OperatorBase):
         reason: str = "",
     ) -> list[ServerRequestResult]:
         """Ask several servers to take no more tasks; the arguments are those of `stop_servers`."""
-        return await self._ask_servers(server_ids or (), ServerAction.QUIET, confirm, wait)
+        return await self._ask_servers(server_ids or (), info.ServerAction.QUIET, confirm, wait)
 
     async def stop_servers(
         self,
@@ -109,7 +111,7 @@ class ServerOperator(OperatorBase):
             InvalidOptionError: for neither ids nor a version, or another number than `confirm`.
             ServerNotFoundError: no live server that the user sees has one of the ids, or the version.
         """
-        return await self._ask_servers(server_ids or (), ServerAction.STOP, confirm, wait)
+        return await self._ask_servers(server_ids or (), info.ServerAction.STOP, confirm, wait)
 
     async def _ask_servers(
         self, server_ids: Sequence[str], action: ServerAction, confirm: int | None, wait: Duration
@@ -117,23 +119,25 @@ class ServerOperator(OperatorBase):
         check_server_number(len(server_ids), self._environment, confirm)
         until = time.monotonic() + parse_seconds("wait", wait)
         now = self._inspector.redis_now()
-        plans = [request_of_server(one, action, now=now) for one in server_ids]
+        servers = inspecting.servers
+        plans = [servers.request_of_server(one, action, now=now) for one in server_ids]
         answers = await self._inspector.run_batch(plans)
         results = {}
         for server_id, answer in zip(server_ids, answers, strict=True):
             if isinstance(answer, ServerNotFoundError):
-                results[server_id] = ServerRequestResult(server_id, action, RequestStatus.ENDED)
+                results[server_id] = info.ServerRequestResult(server_id, action, info.RequestStatus.ENDED)
             elif isinstance(answer, Exception):
                 raise answer
             else:
                 results[server_id] = answer
         while time.monotonic() < until:
-            asked = [one for one in results.values() if is_request_open(one)]
+            asked = [one for one in results.values() if servers.is_request_open(one)]
             if not asked:
                 break
             await sleep_async(_LOOK_SECONDS)
             now = self._inspector.redis_now()
-            for one in await self._inspector.run_batch([refresh_request(one, now=now) for one in asked]):
+            plans = [servers.refresh_request(one, now=now) for one in asked]
+            for one in await self._inspector.run_batch(plans):
                 if isinstance(one, Exception):
                     raise one
                 results[one.server_id] = one

@@ -7,8 +7,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.inspecting.pending_places import order_by_place
-from pyasynq._broker.inspecting.tasks import describe_task
+from pyasynq._broker import inspecting
 from pyasynq._broker.operating.operations import (
     create_operation,
     list_operations,
@@ -313,7 +312,7 @@ class OperationOperator(SearchOperator):
         """Return the tasks of a queue in the order in which an operation acts on them."""
         if act not in {Act.DELETE, Act.ARCHIVE}:
             return ids
-        return self._inspector.run(order_by_place(queue, ids))
+        return self._inspector.run(inspecting.pending_places.order_by_place(queue, ids))
 
     def _find_named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
         """Return the named tasks, except in queues in which the user may not run the query that found them.
@@ -362,7 +361,7 @@ class OperationOperator(SearchOperator):
         now = self._inspector.now()
         for first in range(0, len(names), _READ_AT_ONCE):
             part = names[first : first + _READ_AT_ONCE]
-            plans = [describe_task(queue, task_id, now=now) for queue, task_id in part]
+            plans = [inspecting.tasks.describe_task(queue, task_id, now=now) for queue, task_id in part]
             for task in self._inspector.run_batch(plans):
                 if isinstance(task, _MISSING):
                     missing += 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting.tasks import parse_state
+from pyasynq._broker import inspecting
 from pyasynq.errors import PayloadChangedError
 from pyasynq.operations.acting import copy_of
 from pyasynq.operations.audit import note_change
@@ -99,7 +99,10 @@ class TaskOperator(OperatorBase):
         """
         names = self._inspector.queues() if queues is None else list(dict.fromkeys(queues))
         return self._inspector.state_counts(
-            names, parse_state(state, "*" if state == TaskState.AGGREGATING else "", tuple(TaskState))
+            names,
+            inspecting.tasks.parse_state(
+                state, "*" if state == TaskState.AGGREGATING else "", tuple(TaskState)
+            ),
         )
 
     def types(

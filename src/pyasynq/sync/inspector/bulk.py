@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import bulk, by_ids
+from pyasynq import info
+from pyasynq._broker import inspecting
 from pyasynq._broker.queue_registry import require_queue
-from pyasynq.info import TaskResults
 
 from ._base import InspectorBase
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Literal
 
-    from pyasynq.info import BulkResult
+    from pyasynq.info import BulkResult, TaskResults
     from pyasynq.options import Duration
     from pyasynq.task import TaskState
 
@@ -42,7 +42,7 @@ class BulkInspector(InspectorBase):
         Tasks that were due or archived first will run first.
         """
         self._require_primary()
-        plan = bulk.run_all(queue, state, group=group, progress=progress, now=self._now())
+        plan = inspecting.bulk.run_all(queue, state, group=group, progress=progress, now=self._now())
         return self._run_in_steps(plan)
 
     def archive_all(
@@ -63,7 +63,7 @@ class BulkInspector(InspectorBase):
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
         """
         self._require_primary()
-        plan = bulk.archive_all(
+        plan = inspecting.bulk.archive_all(
             queue, state, group=group, progress=progress, limits=self._limits(), trim=trim, now=self._now()
         )
         return self._run_in_steps(plan)
@@ -81,7 +81,7 @@ class BulkInspector(InspectorBase):
         The locks that they own are released.
         """
         self._require_primary()
-        plan = bulk.delete_all(queue, state, group=group, progress=progress)
+        plan = inspecting.bulk.delete_all(queue, state, group=group, progress=progress)
         return self._run_in_steps(plan)
 
     def run_tasks(self, queue: str, ids: Iterable[str]) -> TaskResults:
@@ -90,7 +90,7 @@ class BulkInspector(InspectorBase):
         Missing, active and pending tasks and those being aggregated are refused, as their results say.
         """
         self._require_primary()
-        return self._run_in_steps(by_ids.run_by_ids(queue, ids, now=self._now()))
+        return self._run_in_steps(inspecting.by_ids.run_by_ids(queue, ids, now=self._now()))
 
     def archive_tasks(self, queue: str, ids: Iterable[str], *, trim: bool = False) -> TaskResults:
         """Archive the tasks of these ids, as `archive_task` does with one.
@@ -102,13 +102,13 @@ class BulkInspector(InspectorBase):
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
         """
         self._require_primary()
-        plan = by_ids.archive_by_ids(queue, ids, limits=self._limits(), trim=trim, now=self._now())
+        plan = inspecting.by_ids.archive_by_ids(queue, ids, limits=self._limits(), trim=trim, now=self._now())
         return self._run_in_steps(plan)
 
     def delete_tasks(self, queue: str, ids: Iterable[str]) -> TaskResults:
         """Delete the tasks of these ids and release the locks they own, as `delete_task` does with one."""
         self._require_primary()
-        return self._run_in_steps(by_ids.delete_by_ids(queue, ids))
+        return self._run_in_steps(inspecting.by_ids.delete_by_ids(queue, ids))
 
     def reschedule_tasks(
         self, queue: str, ids: Iterable[str], process_at: datetime, *, spread: Duration = 0.0
@@ -123,7 +123,7 @@ class BulkInspector(InspectorBase):
                 `process_at` on; in seconds or a `timedelta`.
         """
         self._require_primary()
-        plan = by_ids.reschedule_by_ids(queue, ids, process_at, spread=spread, now=self._now())
+        plan = inspecting.by_ids.reschedule_by_ids(queue, ids, process_at, spread=spread, now=self._now())
         return self._run_in_steps(plan)
 
     def cancel_tasks(
@@ -135,6 +135,6 @@ class BulkInspector(InspectorBase):
         worker, which acknowledges nothing and always retries.
         """
         self._require_primary()
-        plans = by_ids.cancel_by_ids(queue, ids, outcome, now=self._clock.redis_now())
+        plans = inspecting.by_ids.cancel_by_ids(queue, ids, outcome, now=self._clock.redis_now())
         self._run(require_queue(queue))
-        return TaskResults(tuple(self._run_in_parts(plans)))
+        return info.TaskResults(tuple(self._run_in_parts(plans)))

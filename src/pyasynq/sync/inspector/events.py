@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.waits.following import Follower
 from pyasynq._checks import parse_seconds
 from pyasynq._clock import sleep_blocking
 
@@ -15,7 +14,7 @@ from ._base import InspectorBase
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pyasynq._broker.waits.following import BlockingEvents
+    from pyasynq._broker.waits.following import BlockingEvents, Follower
     from pyasynq.options import Duration
 
 
@@ -52,6 +51,8 @@ class EventInspector(InspectorBase):
             RedisError: Redis refuses us; while iterating.
             ClientClosedError: the inspector has been closed; while iterating.
         """
+        from pyasynq._broker.waits.following import Follower  # noqa: PLC0415 - most programs follow nothing
+
         follower = Follower(queues, kinds=kinds, types=types, after={} if after is None else after)
         limit = None if seconds is None else parse_seconds("seconds", seconds)
         return self._follow(follower, limit)

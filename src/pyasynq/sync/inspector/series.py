@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._broker.inspecting import marks
-from pyasynq._broker.inspecting.attempt_counts import choose_level, make_series, read_records
+from pyasynq._broker import inspecting
 from pyasynq._checks import check_name, parse_instant
 
 from ._base import InspectorBase
@@ -48,18 +47,19 @@ class StatisticsInspector(InspectorBase):
         first = parse_instant("since", since).seconds
         # No key is asked for that is still to come.
         last = now + 1 if until is None else min(now + 1, parse_instant("until", until).ceiling)
-        level = choose_level(first, now, step)
+        counts = inspecting.attempt_counts
+        level = counts.choose_level(first, now, step)
         # Keys that have lapsed are not asked for.
         starts = level.starts(max(first, now - level.keep - level.chunk), last)
         names = [check_name("queues", queue) for queue in dict.fromkeys(queues)]
         if types is not None and not types:
             return []
-        plans = [read_records(name, level, start, types) for name in names for start in starts]
+        plans = [counts.read_records(name, level, start, types) for name in names for start in starts]
         found = self._run_in_parts(plans)
         series = []
         for number, name in enumerate(names):
             chunks = found[number * len(starts) : (number + 1) * len(starts)]
-            series += make_series(name, level, chunks, since=first, until=last)
+            series += counts.make_series(name, level, chunks, since=first, until=last)
         return series
 
     def marks(self, since: datetime, until: datetime | None = None) -> list[Mark]:
@@ -69,7 +69,8 @@ class StatisticsInspector(InspectorBase):
             InvalidOptionError: for a time without a zone.
         """
         last = self._now() if until is None else parse_instant("until", until)
-        return self._run(marks.list_marks(parse_instant("since", since).seconds, last.ceiling))
+        first = parse_instant("since", since).seconds
+        return self._run(inspecting.marks.list_marks(first, last.ceiling))
 
     def add_mark(self, text: str, *, at: datetime | None = None, by: str = "", key: str = "") -> Mark:
         """Add a mark (annotation), such as a deployment, to all charts.
@@ -88,9 +89,9 @@ class StatisticsInspector(InspectorBase):
         """
         self._require_primary()
         moment = self._now() if at is None else parse_instant("at", at)
-        return self._run(marks.add_mark(text, at=moment, by=by, key=key))
+        return self._run(inspecting.marks.add_mark(text, at=moment, by=by, key=key))
 
     def remove_mark(self, mark_id: str) -> bool:
         """Remove a mark; return whether there was one."""
         self._require_primary()
-        return self._run(marks.remove_mark(mark_id))
+        return self._run(inspecting.marks.remove_mark(mark_id))

@@ -6,13 +6,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.inspecting import cluster, schedulers, servers
-from pyasynq._broker.inspecting.redis_report import describe_node
+from pyasynq import info
+from pyasynq._broker import inspecting
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.task_types import read_types
 from pyasynq._checks import parse_seconds
 from pyasynq._clock import sleep_blocking
-from pyasynq.info import RedisReport, ServerAction
 
 from ._base import InspectorBase
 
@@ -25,9 +24,11 @@ if TYPE_CHECKING:
         EntryPauseResult,
         EntryRun,
         QueueLocation,
+        RedisReport,
         RedisTexts,
         SchedulerEntryInfo,
         SchedulerEvent,
+        ServerAction,
         ServerInfo,
         ServerRequestResult,
     )
@@ -42,8 +43,8 @@ class ServerInspector(InspectorBase):
 
     def servers(self, queue: str | None = None) -> list[ServerInfo]:
         """Return the live servers, or those that serve a queue, with what each ran at its last heartbeat."""
-        plans = self._run(servers.find_servers(self._clock.redis_now()))
-        return servers.sort_servers(self._run_in_parts(plans), queue)
+        plans = self._run(inspecting.servers.find_servers(self._clock.redis_now()))
+        return inspecting.servers.sort_servers(self._run_in_parts(plans), queue)
 
     def quiet_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:
         """Ask a server to take no more tasks; running tasks continue.
@@ -62,7 +63,7 @@ class ServerInspector(InspectorBase):
             ServerNotFoundError: when no live server has this id.
         """
         self._require_primary()
-        return self._ask(server_id, ServerAction.QUIET, wait)
+        return self._ask(server_id, info.ServerAction.QUIET, wait)
 
     def stop_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:
         """Ask a server to shut down as it does on SIGTERM, with the whole worker that it belongs to.
@@ -79,16 +80,16 @@ class ServerInspector(InspectorBase):
             ServerNotFoundError: when no live server has this id.
         """
         self._require_primary()
-        return self._ask(server_id, ServerAction.STOP, wait)
+        return self._ask(server_id, info.ServerAction.STOP, wait)
 
     def _ask(self, server_id: str, action: ServerAction, wait: Duration) -> ServerRequestResult:
         # Not the clock of the inspector: a test may have frozen it.
         until = time.monotonic() + parse_seconds("wait", wait)
         now = self._clock.redis_now()
-        result = self._run(servers.request_of_server(server_id, action, now=now))
-        while servers.is_request_open(result) and time.monotonic() < until:
+        result = self._run(inspecting.servers.request_of_server(server_id, action, now=now))
+        while inspecting.servers.is_request_open(result) and time.monotonic() < until:
             sleep_blocking(_LOOK_SECONDS)
-            result = self._run(servers.refresh_request(result, now=self._clock.redis_now()))
+            result = self._run(inspecting.servers.refresh_request(result, now=self._clock.redis_now()))
         return result
 
     def task_types(self) -> list[TaskTypeInfo]:
@@ -100,7 +101,8 @@ class ServerInspector(InspectorBase):
 
     def scheduler_entries(self) -> list[SchedulerEntryInfo]:
         """Return the periodic tasks of all running schedulers, by scheduler in order of registration."""
-        plans = self._run(schedulers.find_schedulers(self._clock.redis_now()))
+        plans = self._run(inspecting.schedulers.find_schedulers(self._clock.redis_now()))
+        schedulers = inspecting.schedulers
         entries = schedulers.describe_entries(self._run_in_parts(plans))
         return schedulers.sort_entries(entries, self._run_in_parts(schedulers.plan_pauses(entries)))
 
@@ -114,7 +116,7 @@ class ServerInspector(InspectorBase):
             ScheduleNotFoundError: when no running scheduler has the entry.
         """
         self._require_primary()
-        plan = schedulers.pause_entry(entry_id, pauses=True, now=self._clock.redis_now())
+        plan = inspecting.schedulers.pause_entry(entry_id, pauses=True, now=self._clock.redis_now())
         return self._run(plan)
 
     def unpause_entry(self, entry_id: str) -> EntryPauseResult:
@@ -124,7 +126,7 @@ class ServerInspector(InspectorBase):
             ScheduleNotFoundError: when no running scheduler has the entry.
         """
         self._require_primary()
-        plan = schedulers.pause_entry(entry_id, pauses=False, now=self._clock.redis_now())
+        plan = inspecting.schedulers.pause_entry(entry_id, pauses=False, now=self._clock.redis_now())
         return self._run(plan)
 
     def run_entry(self, entry_id: str, **options: Unpack[EnqueueOptions]) -> EntryRun:
@@ -145,7 +147,8 @@ class ServerInspector(InspectorBase):
             TaskIDConflictError: when the entry names a task id that exists.
         """
         self._require_primary()
-        plan = schedulers.run_entry(entry_id, options, now=self._now(), redis_now=self._clock.redis_now())
+        now, redis_now = self._now(), self._clock.redis_now()
+        plan = inspecting.schedulers.run_entry(entry_id, options, now=now, redis_now=redis_now)
         return self._run(plan)
 
     def scheduler_events(
@@ -155,21 +158,22 @@ class ServerInspector(InspectorBase):
         page_size: int = 30,
     ) -> list[SchedulerEvent]:
         """Return one page of an entry's enqueue history, newest first; empty for an unknown entry."""
-        return self._run(schedulers.scheduler_events(entry_id, page=page, page_size=page_size))
+        plan = inspecting.schedulers.scheduler_events(entry_id, page=page, page_size=page_size)
+        return self._run(plan)
 
     def redis_info(self) -> dict[str, str]:
         """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
-        return self._run(cluster.redis_info(of_cluster=self._driver.target.is_cluster))
+        return self._run(inspecting.cluster.redis_info(of_cluster=self._driver.target.is_cluster))
 
     def redis_texts(self) -> RedisTexts:
         """Return the raw replies of Redis about itself, such as INFO."""
-        return self._run(cluster.redis_texts(of_cluster=self._driver.target.is_cluster))
+        return self._run(inspecting.cluster.redis_texts(of_cluster=self._driver.target.is_cluster))
 
     def queue_locations(self, queues: Sequence[str]) -> list[QueueLocation]:
         """Return cluster slot and nodes of queues, which need not exist; empty without a cluster."""
         if not self._driver.target.is_cluster:
             return []
-        return self._run(cluster.queue_locations(queues))
+        return self._run(inspecting.cluster.queue_locations(queues))
 
     def redis_report(self) -> RedisReport:
         """Return a report on each Redis server: INFO, connections by name, slow scripts.
@@ -178,10 +182,11 @@ class ServerInspector(InspectorBase):
         """
         self._run(queue_names())  # the nodes of a cluster are known after the first call
         places = self._driver.places
-        plans = [describe_node(place, self._driver.name_place(place), now=self._now()) for place in places]
+        describe_node, now = inspecting.redis_report.describe_node, self._now()
+        plans = [describe_node(place, self._driver.name_place(place), now=now) for place in places]
         found = self._run_in_parts(plans)
         rights = dict.fromkeys(right for _, missing in found for right in missing)
-        return RedisReport(tuple(node for node, _ in found), tuple(rights))
+        return info.RedisReport(tuple(node for node, _ in found), tuple(rights))
 
     def cluster_keyslot(self, queue: str) -> int:
         """Return the slot of Redis Cluster that all keys of a queue are in; it need not exist.
@@ -189,7 +194,7 @@ class ServerInspector(InspectorBase):
         Raises:
             RedisReplyError: when Redis is not a cluster.
         """
-        return self._run(cluster.cluster_keyslot(queue))
+        return self._run(inspecting.cluster.cluster_keyslot(queue))
 
     def cluster_nodes(self, queue: str) -> list[ClusterNode]:
         """Return the nodes of the cluster that have a queue's slot: its primary, then the replicas.
@@ -197,4 +202,4 @@ class ServerInspector(InspectorBase):
         Raises:
             RedisReplyError: when no node has it, or Redis is not a cluster.
         """
-        return self._run(cluster.cluster_nodes(queue))
+        return self._run(inspecting.cluster.cluster_nodes(queue))

@@ -6,8 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq._broker.cancellation import is_open, refresh_results, request_cancelation
-from pyasynq._broker.inspecting import actions, reports, search, tasks, updates
+from pyasynq._broker import cancellation, inspecting
 from pyasynq._checks import check_switch, parse_seconds
 from pyasynq._clock import sleep_blocking
 from pyasynq.task import TaskState
@@ -52,7 +51,7 @@ class TaskInspector(InspectorBase):
             InvalidOptionError: for another state, and for a `page` or `page_size` below 1.
         """
         check_switch("newest_first", newest_first)
-        list_page = tasks.list_newest_tasks if newest_first else tasks.list_tasks
+        list_page = inspecting.tasks.list_newest_tasks if newest_first else inspecting.tasks.list_tasks
         return self._run(
             list_page(queue, state, group=group, page=page, page_size=page_size, now=self._now())
         )
@@ -65,7 +64,7 @@ class TaskInspector(InspectorBase):
             UnknownTaskStateError: when its state is a word that pyasynq does not know.
             UndecodableMessageError: when its message cannot be decoded.
         """
-        return self._run(tasks.describe_task(queue, task_id, now=self._now()))
+        return self._run(inspecting.tasks.describe_task(queue, task_id, now=self._now()))
 
     def search_tasks(
         self,
@@ -86,7 +85,7 @@ class TaskInspector(InspectorBase):
             InvalidOptionError: also for a filter by age in the states `scheduled` and `active`: Redis does
                 not tell since when tasks are in them.
         """
-        plan = search.search_tasks(
+        plan = inspecting.search.search_tasks(
             queue, state, filters, group=group, cursor=cursor, scan=scan, now=self._now()
         )
         return self._run_in_steps(plan)
@@ -115,7 +114,9 @@ class TaskInspector(InspectorBase):
         Returns:
             the errors, how many tasks were looked at, and from when these are.
         """
-        plan = reports.error_report(queue, state, scan=scan, since=since, until=until, now=self._now())
+        plan = inspecting.reports.error_report(
+            queue, state, scan=scan, since=since, until=until, now=self._now()
+        )
         return self._run_in_steps(plan)
 
     def type_report(
@@ -135,7 +136,7 @@ class TaskInspector(InspectorBase):
             until: the latest such time. With a range, active and scheduled tasks are left out: Redis does
                 not store since when they are in these states.
         """
-        plan = reports.type_report(queue, scan=scan, since=since, until=until)
+        plan = inspecting.reports.type_report(queue, scan=scan, since=since, until=until)
         return self._run_in_steps(plan)
 
     def run_task(self, queue: str, task_id: str) -> None:
@@ -148,7 +149,7 @@ class TaskInspector(InspectorBase):
             TaskStateError: when it is active, pending, or on its way into an aggregate.
         """
         self._require_primary()
-        self._run(actions.run_task(queue, task_id, now=self._now()))
+        self._run(inspecting.actions.run_task(queue, task_id, now=self._now()))
 
     def archive_task(self, queue: str, task_id: str) -> int:
         """Archive a task in any waiting state; return the number of archived tasks deleted to make room.
@@ -158,7 +159,7 @@ class TaskInspector(InspectorBase):
             TaskStateError: when it is active, archived, or on its way into an aggregate.
         """
         self._require_primary()
-        plan = actions.archive_task(queue, task_id, limits=self._limits(), now=self._now())
+        plan = inspecting.actions.archive_task(queue, task_id, limits=self._limits(), now=self._now())
         return self._run(plan)
 
     def delete_task(self, queue: str, task_id: str) -> None:
@@ -169,7 +170,7 @@ class TaskInspector(InspectorBase):
             TaskStateError: when it is active or on its way into an aggregate.
         """
         self._require_primary()
-        self._run(actions.delete_task(queue, task_id))
+        self._run(inspecting.actions.delete_task(queue, task_id))
 
     def update_payload(
         self,
@@ -193,7 +194,7 @@ class TaskInspector(InspectorBase):
             PayloadChangedError: the payload is not the expected one.
         """
         self._require_primary()
-        plan = updates.update_payload(queue, task_id, payload, relock=relock, expected=expected)
+        plan = inspecting.updates.update_payload(queue, task_id, payload, relock=relock, expected=expected)
         self._run(plan)
 
     def update_process_at(self, queue: str, task_id: str, process_at: datetime) -> None:
@@ -206,7 +207,7 @@ class TaskInspector(InspectorBase):
             TaskStateError: when it is in another state.
         """
         self._require_primary()
-        self._run(updates.update_process_at(queue, task_id, process_at, now=self._now()))
+        self._run(inspecting.updates.update_process_at(queue, task_id, process_at, now=self._now()))
 
     def cancel(
         self,
@@ -238,8 +239,9 @@ class TaskInspector(InspectorBase):
         self._require_primary()
         # Not the clock of the inspector: a test may have frozen it.
         until = time.monotonic() + parse_seconds("wait", wait)
-        results = self._run(request_cancelation(task_id, queue, outcome, now=self._clock.redis_now()))
-        while any(map(is_open, results)) and time.monotonic() < until:
+        plan = cancellation.request_cancelation(task_id, queue, outcome, now=self._clock.redis_now())
+        results = self._run(plan)
+        while any(map(cancellation.is_open, results)) and time.monotonic() < until:
             sleep_blocking(_LOOK_SECONDS)
-            results = self._run(refresh_results(results))
+            results = self._run(cancellation.refresh_results(results))
         return results
