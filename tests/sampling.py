@@ -2,9 +2,9 @@
 
 `@pytest.mark.sample(3)` on a parametrized test draws three of its cases. A run that names
 neither paths nor tests draws a third of each file of end-to-end tests, which start interpreters,
-and half of each file of contract tests. A run that records scripts takes all contract tests:
-the mutants need them. What is not drawn gets the mark `left_out`. PYASYNQ_TEST_SEED sets the seed,
-which every run prints.
+and half of each file of contract tests. A run that records scripts takes all contract tests,
+and all cases of `@pytest.mark.sample(3, by_script=True)`: the mutants need them.
+What is not drawn gets the mark `left_out`. PYASYNQ_TEST_SEED sets the seed, which every run prints.
 PYASYNQ_TEST_SHARE=0.4 then draws two fifths of all tests that a run has selected.
 """
 
@@ -21,6 +21,7 @@ import pytest
 SEED: Final = "PYASYNQ_TEST_SEED"
 SHARE: Final = "PYASYNQ_TEST_SHARE"
 _DRAWS_FILES: Final = "PYASYNQ_TEST_DRAWS_FILES"
+_RECORDING: Final = "RECORD_SCRIPTS_TO"
 _FILE_SHARES: Final = {"end_to_end": 1 / 3, "contract": 1 / 2}
 """Share of each file that is drawn, by tier; at least one test."""
 
@@ -52,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for name, cases in tests.items():
         mark = cases[0].get_closest_marker("sample")
         assert mark is not None
-        _leave_out(cases, mark.args[0], name)
+        _leave_out(cases, sample_size(mark, len(cases)), name)
     if os.environ.get(_DRAWS_FILES) == "1":
         _draw_from_files(items)
 
@@ -82,10 +83,16 @@ def _draw_from_files(items: list[pytest.Item]) -> None:
         _leave_out(tests, math.ceil(len(tests) * file_share(name)), name)
 
 
+def sample_size(mark: pytest.Mark, cases: int) -> int:
+    """Return how many cases of a test with the mark `sample` are drawn."""
+    takes_all = mark.kwargs.get("by_script", False) and _RECORDING in os.environ
+    return cases if takes_all else int(mark.args[0])
+
+
 def file_share(name: str) -> float:
     """Return the share of a file of tests that is drawn, by its path below the project's root."""
     tier = name.split("/")[1]
-    if tier == "contract" and "RECORD_SCRIPTS_TO" in os.environ:
+    if tier == "contract" and _RECORDING in os.environ:
         return 1
     return _FILE_SHARES.get(tier, 1)
 

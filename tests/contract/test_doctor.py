@@ -59,7 +59,7 @@ async def test_a_sound_database_has_no_findings(
     assert before == snapshot(redis_client)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(20, by_script=True)
 @each_damage
 @run_async
 async def test_each_damage_is_found_and_repaired_and_nothing_else_is_touched(

@@ -303,7 +303,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
 }
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(20, by_script=True)
 @pytest.mark.parametrize("plan", DRAINING.values(), ids=DRAINING.keys())
 def test_h25_what_drains_a_full_redis_does_what_it_does_otherwise(
     redis_client: RedisClient,

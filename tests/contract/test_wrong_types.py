@@ -127,7 +127,7 @@ def prepare(tasks: Tasks, name: str) -> None:
         tasks.put(state, "due", group="g" if "group" in name else "")
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(10, by_script=True)
 @pytest.mark.parametrize("name", CASES)
 def test_a_key_of_the_wrong_type_changes_nothing(
     damage_allowed: None, perform: Perform, redis_client: RedisClient, tasks: Tasks, name: str

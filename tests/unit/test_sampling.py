@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.sampling import file_share, left_out
+from tests.sampling import file_share, left_out, sample_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,3 +55,16 @@ def test_a_share_of_each_file_is_drawn_by_its_tier(
     if recording:
         monkeypatch.setenv("RECORD_SCRIPTS_TO", "folder")
     assert share == file_share(name)
+
+
+@pytest.mark.parametrize(
+    ("by_script", "recording", "size"), [(True, True, 9), (True, False, 2), (False, True, 2)]
+)
+def test_a_run_for_the_mutants_takes_all_cases_that_differ_by_script(
+    by_script: bool, recording: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script whose only killing case is left out would have a mutant that nothing kills."""
+    monkeypatch.delenv("RECORD_SCRIPTS_TO", raising=False)
+    if recording:
+        monkeypatch.setenv("RECORD_SCRIPTS_TO", "folder")
+    assert size == sample_size(pytest.mark.sample(2, by_script=by_script).mark, 9)
