@@ -21,7 +21,7 @@ from pyasynq.errors import (
     ResultTooLargeError,
     SettleError,
 )
-from pyasynq.events import Outcome, RoundFailed, SettleRefused, TaskFinished
+from pyasynq.events import Outcome, RoundFailed, SettleDelayed, SettleRefused, TaskFinished
 from tests import child_tasks
 from tests.fix_consumer import consuming
 from tests.fix_engine import serving
@@ -206,6 +206,44 @@ async def test_a_settle_that_is_answered_with_an_error_again_and_again_ends_as_a
         await in_state(running, tasks, "retry")
         await running.settled()
     assert "not at this hour" in error_of(tasks, "a")
+
+
+async def six_delays(running: Running) -> None:
+    """Wait until outcomes were refused six times."""
+    for _ in range(6):
+        await running.recorder.wait(SettleDelayed, new=True)
+
+
+@pytest.mark.parametrize("key", ["active", "lease"])
+@run_async
+async def test_a_key_of_the_wrong_type_that_every_outcome_needs_is_not_the_fault_of_one(
+    redis_url: str, redis_client: RedisClient, tasks: Tasks, key: str
+) -> None:
+    """However long it lasts: no task of the queue can be taken meanwhile, so the outcomes stay few."""
+    started, harmed = asyncio.Event(), asyncio.Event()
+    name = getattr(tasks.keys, key)
+
+    async def handle(task: Task) -> None:
+        started.set()
+        await harmed.wait()
+
+    async with serving(redis_url, handle, LATER) as running:
+        await running.client.enqueue("t", task_id="a")
+        await started.wait()
+        redis_client.rename(name, f"{name}:aside")
+        redis_client.set(name, "of the wrong type")
+        harmed.set()
+        # Each delay is a refusal; three tries alone come after the first one, and some do not count.
+        delays = asyncio.create_task(six_delays(running))
+        refusal = asyncio.create_task(running.recorder.wait(SettleRefused))
+        _, pending = await asyncio.wait({delays, refusal}, return_when=asyncio.FIRST_COMPLETED)
+        for one in pending:
+            one.cancel()
+        redis_client.delete(name)
+        redis_client.rename(f"{name}:aside", name)
+        await running.settled()
+        refused = running.recorder.of(SettleRefused)
+    assert ([], {}) == (refused, tasks.fields("a"))
 
 
 @run_async

@@ -23,7 +23,7 @@ from pyasynq._broker.scripts import (
 )
 from pyasynq._broker.stored import decode_name
 from pyasynq._broker.verdicts import NO_NOTE, VerdictNote
-from pyasynq._redis.plan import Argument, CommandCall, Plan, Replay, Reply, ScriptCall
+from pyasynq._redis.plan import Argument, CommandCall, Plan, Replay, Reply, ScriptCall, ask
 from pyasynq._wire.constants import STATISTICS_SECONDS
 from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, ProgressJson
 from pyasynq._wire.keys import QueueKeys, queue_keys
@@ -298,6 +298,13 @@ def probe(queue: str) -> Plan[None]:
     """Send a small command to the server of a queue, to check that it answers."""
     key = queue_keys(queue).pending
     yield CommandCall(("EXISTS", key), key, Replay.SAFE)
+
+
+def count_attempts(queue: str) -> list[Plan[int]]:
+    """Return plans that count the active tasks and leases of a queue, without which no outcome is written."""
+    keys = queue_keys(queue)
+    commands = (("LLEN", keys.active), ("ZCARD", keys.lease))
+    return [ask(CommandCall(command, command[1], Replay.SAFE)) for command in commands]
 
 
 def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> Plan[int]:

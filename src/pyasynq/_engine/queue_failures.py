@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from pyasynq._backoff import Backoff
-from pyasynq._broker.settle import probe
+from pyasynq._broker.settle import count_attempts, probe
+from pyasynq.errors import RedisReplyError
 from pyasynq.events import RoundFailed
 
 if TYPE_CHECKING:
@@ -108,3 +109,12 @@ async def is_reachable(driver: AsyncDriver, queue: str) -> bool:
     except Exception:  # noqa: BLE001 - any error means that it is not reachable
         return False
     return True
+
+
+async def lacks_attempts(driver: AsyncDriver, queue: str) -> bool:
+    """Return whether the active tasks or leases of a queue are not readable: their key has the wrong type.
+
+    Then Redis refuses every outcome of the queue, and no task can be taken from it.
+    """
+    results = await driver.run_batch(count_attempts(queue))
+    return any(isinstance(result, RedisReplyError) for result in results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyasynq._background.service import Service
-from pyasynq._engine.queue_failures import is_reachable
+from pyasynq._engine.queue_failures import is_reachable, lacks_attempts
 from pyasynq.errors import ReplyLostError
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ class Syncer(Service):
         [result] = await self._send([batch])
         failure = result if isinstance(result, Exception) else None
         healthy = failure is None or await is_reachable(self._parts.driver, batch.queue)
+        blamed = failure is not None and healthy and not await lacks_attempts(self._parts.driver, batch.queue)
         # If another outcome is written in its place, the refusal has already been reported.
-        left = self._parts.settles.confirm(batch, result, blamed=failure is not None and healthy)
+        left = self._parts.settles.confirm(batch, result, blamed=blamed)
         return left, healthy
 
     async def _send(self, batches: Sequence[Batch]) -> Sequence[Settled | Exception]:
