@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq import App, Retry, context
-from pyasynq.events import LeaseLapsed, TaskRecovered, TaskSettled
+from pyasynq.events import LeaseLapsed, SettleRefused, TaskRecovered, TaskSettled
 from tests.chaos.records import Recorder, What
 from tests.chaos.settings import (
     CLOCK_VARIABLE,
@@ -48,7 +48,7 @@ _eaten: list[bytes] = []
 
 
 class ChaosApp(App):
-    """Its servers have other intervals, and write down confirmed outcomes and recoveries."""
+    """Its servers have other intervals, and write down settled and replaced outcomes, and recoveries."""
 
     def server(self, *args: Any, **settings: Any) -> Server:
         server = super().server(*args, **settings)
@@ -56,6 +56,7 @@ class ChaosApp(App):
         server.events.subscribe(TaskSettled, _note_settled)
         server.events.subscribe(TaskRecovered, _note_recovered)
         server.events.subscribe(LeaseLapsed, _note_recovered)
+        server.events.subscribe(SettleRefused, _note_replaced)
         return server
 
 
@@ -66,6 +67,10 @@ def _note_settled(event: TaskSettled) -> None:
 
 def _note_recovered(event: TaskRecovered | LeaseLapsed) -> None:
     _recorder.note(What.RECOVERED, event.task_id)
+
+
+def _note_replaced(event: SettleRefused) -> None:
+    _recorder.note(What.REPLACED, event.task_id)
 
 
 def _let_clock_jump(path: Path) -> None:

@@ -6,6 +6,7 @@
   run had begun and before the next one did. A run that a handler requested is not a duplicate.
 - An outcome that Redis had confirmed is not undone, whatever the faults were.
 - No task is archived that neither failed nor crashed its worker, and none is active when no worker lives.
+- Where a fault may make Redis refuse an outcome three times, the failure in its place explains both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tests.chaos.records import What
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tests.chaos.records import Fault, History, Run
 
@@ -63,17 +64,27 @@ class Verdict:
     """
 
 
-def check(history: History, final: FinalState, *, undoes: bool = False) -> Verdict:
-    """Judge a run. `undoes` is for faults that may undo what Redis had confirmed: a primary that is lost."""
+def check(history: History, final: FinalState, *, undoes: bool = False, refuses: bool = False) -> Verdict:
+    """Judge a run.
+
+    Args:
+        history: what was written down.
+        final: what is left.
+        undoes: whether the faults may undo what Redis had confirmed, as the loss of a primary does.
+        refuses: whether the faults may make Redis refuse an outcome until a failure is written in its place.
+    """
     verdict = Verdict(faults=Counter(fault.kind for fault in history.faults))
+    replaced = history.replaced if refuses else frozenset()
     verdict.problems.extend(final.complaints)
     for task_id, fate in history.enqueues.items():
         if fate is What.ACKNOWLEDGED:
             _check_acknowledged(task_id, history, final, verdict)
     verdict.problems.extend(_strangers(history, final))
-    verdict.problems.extend(_stuck(history, final))
+    verdict.problems.extend(_stuck(history, final, replaced))
     faults = sorted(history.faults, key=lambda fault: fault.began)
     for task_id, runs in history.runs.items():
+        if task_id in replaced:
+            continue
         causes = [
             (fault.began, after.started)
             for run, after in pairwise(runs)
@@ -110,14 +121,16 @@ def _strangers(history: History, final: FinalState) -> Iterator[str]:
             yield f"task {task_id} is {state}, and its enqueue was refused or never made"
 
 
-def _stuck(history: History, final: FinalState) -> Iterator[str]:
+def _stuck(history: History, final: FinalState, replaced: Collection[str]) -> Iterator[str]:
     for task_id, state in final.states.items():
         runs = history.runs.get(task_id, ())
         if state == "active":
             ended = any(run.how is What.FINISHED for run in runs)
             why = "it ran to its end, so its settle was dropped" if ended else "it was not put back"
             yield f"task {task_id} is active although no worker lives: {why}"
-        elif state == "archived" and not any(run.how in _ITS_OWN_FAULT for run in runs):
+        elif state == "archived" and not (
+            task_id in replaced or any(run.how in _ITS_OWN_FAULT for run in runs)
+        ):
             yield f"task {task_id} is archived although it neither failed nor crashed its worker"
 
 

@@ -39,11 +39,16 @@ class ThousandQueues(WorkerKilled):
 
 
 class WrongType(NothingTwice):
-    """A key of one queue holds a value of the wrong type for some seconds; the other queues work on."""
+    """A key of one queue holds a value of the wrong type for some seconds; the other queues work on.
+
+    An outcome can meet such a key at each of its three tries, five seconds apart. Then a failure takes its
+    place, as docs/guarantees.md says, and the task runs again or is archived.
+    """
 
     name: ClassVar = "key of the wrong type"
     tasks: ClassVar = 300_000
     least_tasks: ClassVar = 100_000
+    refuses: ClassVar = True
     queues: ClassVar = 3
 
     async def inject(self, stage: Stage) -> None:

@@ -44,6 +44,8 @@ class What(enum.StrEnum):
     """Redis has confirmed the outcome of a run, or that the task was put back."""
     RECOVERED = "recovered"
     """The task of a lost worker is pending again."""
+    REPLACED = "replaced"
+    """Redis has refused the outcome of a run three times, and its worker writes a failure in its place."""
     FAULT = "fault"
 
 
@@ -88,6 +90,8 @@ class History:
     """The runs of each task, in the order of their starts."""
     recoveries: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """When each task was pending again after the loss of its worker, in order."""
+    replaced: set[str] = field(default_factory=set)
+    """Tasks of whose runs an outcome was replaced by a failure."""
     faults: list[Fault] = field(default_factory=list)
 
     def finishes(self) -> list[float]:
@@ -163,6 +167,8 @@ def _read_process(pid: int, lines: Iterable[list[str]], history: History) -> Non
             history.faults.append(Fault(name, at, float(ended), touched))
         elif what is What.RECOVERED:
             history.recoveries[subject].append(at)
+        elif what is What.REPLACED:
+            history.replaced.add(subject)
         elif what is What.STARTED:
             last[subject] = run = Run(pid, at, attempt="".join(rest))
             history.runs[subject].append(run)

@@ -101,6 +101,8 @@ class Scenario:
     """Whether the engine has the settings of production in every profile."""
     undoes: ClassVar[bool] = False
     """Whether the fault may undo what Redis had confirmed, as the loss of a primary does."""
+    refuses: ClassVar[bool] = False
+    """Whether the fault may make Redis refuse an outcome until its worker writes a failure in its place."""
     limit_seconds: ClassVar[float] = 900.0
     """Much more than it takes, since other work may share the machine."""
 
@@ -148,7 +150,7 @@ def run_scenario(scenario: Scenario, seed: int, profile: Profile, tell: Tell) ->
         problems, final = asyncio.run(run.perform())
         history = read_history(folder)
         scenario.complete(history)
-        verdict = check(history, final, undoes=scenario.undoes)
+        verdict = check(history, final, undoes=scenario.undoes, refuses=scenario.refuses)
         verdict.problems += [*problems, *scenario.judge(history, verdict)]
         result = Result(scenario.name, verdict, time.monotonic() - started)
         if not result.is_well:

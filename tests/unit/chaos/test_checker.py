@@ -138,6 +138,19 @@ def test_only_a_task_that_fails_or_crashes_its_worker_may_be_archived() -> None:
     assert [] == check(history(crashing), archived).problems
 
 
+def test_a_replaced_outcome_explains_a_second_run_and_an_archived_task() -> None:
+    """Only where the faults may make Redis refuse outcomes."""
+    again = history(finished(7, 10, settled=False), finished(8, 40))
+    archived = history(finished(7, 10, settled=False))
+    for made, final in ((again, NOTHING), (archived, FinalState({"a": "archived"}))):
+        made.replaced.add("a")
+        assert 1 == len(check(made, final).problems)
+        assert ([], 0) == (
+            check(made, final, refuses=True).problems,
+            check(made, final, refuses=True).again.total(),
+        )
+
+
 def test_what_redis_looks_like_is_part_of_the_verdict() -> None:
     """The complaints of the invariants and the doctor."""
     verdict = check(history(finished(7, 10)), FinalState({}, ["default: a lock is leaked"]))
