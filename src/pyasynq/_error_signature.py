@@ -6,6 +6,8 @@ import hashlib
 import re
 from typing import Final
 
+POISON_ERROR: Final = "poison: its worker crashed"
+"""Begin of the error of a task that was archived because its workers crashed."""
 _CHARACTERS: Final = 200
 _READ_CHARACTERS: Final = 4_000
 """Characters of an error's first line that are looked at, which bounds the time for hostile errors."""

@@ -43,7 +43,7 @@ from pyasynq._broker.inspecting.reading import replica_state
 from pyasynq._broker.inspecting.schedulers import scheduler_entries, scheduler_events
 from pyasynq._broker.inspecting.servers import describe_servers
 from pyasynq._broker.inspecting.tasks import describe_task, find_tasks, list_tasks
-from pyasynq._broker.inspecting.vitals import read_last_ticks, read_redis_health, read_vitals
+from pyasynq._broker.inspecting.vitals import count_poison, read_last_ticks, read_redis_health, read_vitals
 from pyasynq._broker.inspecting.walks import NO_FILTER, Walk, read_starts, walk_tasks
 from pyasynq._broker.leases import (
     PoisonTask,
@@ -265,6 +265,7 @@ def viewer_work() -> list[Plan[Any]]:
         redis_texts(of_cluster=False),
         replica_state(None, now=NOW),
         read_vitals(queue, now=NOW),
+        count_poison(queue, scan=10, most=5),
         read_last_ticks(queue),
         read_redis_health(None),
         list_snoozes(NOW),

@@ -265,7 +265,7 @@ async def test_poison_tasks_are_found_and_their_deletion_cures_it(
         await announce_server(viewer)
         tasks = Tasks(redis_client)
         poison = {"error_msg": "poison: its worker crashed 3 times while running it"}
-        tasks.put(TaskState.ARCHIVED, "a", "b", extra={"x:crashes": 3}, **poison)  # type: ignore[arg-type]
+        tasks.put(TaskState.ARCHIVED, "a", "b", **poison)  # type: ignore[arg-type]
         tasks.put(TaskState.ARCHIVED, "failed", error_msg="ValueError")
         finding = await viewer.find("poison")
         assert "2 tasks of default were archived because their workers crashed." == finding.sentence

@@ -27,7 +27,7 @@ from pyasynq._broker.inspecting.queues import count_tasks, pause_queue, unpause_
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.inspecting.tasks import get_task, scan_tasks
 from pyasynq._broker.inspecting.updates import update_payload, update_process_at
-from pyasynq._broker.inspecting.vitals import read_vitals
+from pyasynq._broker.inspecting.vitals import count_poison, read_vitals
 from pyasynq._broker.inspecting.walks import Walk, walk_tasks
 from pyasynq._broker.leases import (
     PoisonTask,
@@ -256,6 +256,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "forget_entries": lambda: forget_entries("default", before=10, keep=()),
     "count_tasks": lambda: count_tasks("default", NOW),
     "read_vitals": lambda: read_vitals("default", now=NOW),
+    "count_poison": lambda: count_poison("default", scan=10, most=5),
     "scan_tasks": lambda: scan_tasks("default", TaskState.ACTIVE, 0, 10),
     "walk_set": lambda: walk_inspected("archived"),
     "walk_list": lambda: walk_inspected("pending"),

@@ -8,6 +8,7 @@ import pytest
 
 from pyasynq._broker.inspecting.vitals import (
     QueueVitals,
+    count_poison,
     find_server_records,
     read_last_ticks,
     read_redis_health,
@@ -40,6 +41,34 @@ def test_leases_count_as_lapsed_a_minute_after_their_end(perform: Perform, tasks
     tasks.active("fresh", lease=LATE + 1)
     tasks.active("held")
     assert EMPTY._replace(active=3, leases=3, lapsed=1) == perform(read_vitals("default", now=NOW))
+
+
+def test_poison_tasks_are_counted_among_the_newest_archived_tasks(perform: Perform, tasks: Tasks) -> None:
+    """A payload that quotes their error is none, nor is a damaged message."""
+    poison = "poison: its worker crashed 3 times while running it, last on server a:1"
+    for age, task_id in enumerate("abcd"):
+        tasks.put(TaskState.ARCHIVED, task_id, score=NOW.seconds - age, error_msg=poison)
+    tasks.put(TaskState.ARCHIVED, "failed", score=NOW.seconds - 2, error_msg="why")
+    tasks.put(TaskState.ARCHIVED, "quoted", score=NOW.seconds - 2, payload=poison.encode())
+    tasks.put(TaskState.RETRY, "retried", error_msg=poison)
+
+    assert 4 == perform(count_poison("default", scan=100, most=100))
+    assert 3 == perform(count_poison("default", scan=100, most=3))
+    assert 2 == perform(count_poison("default", scan=3, most=100))
+    assert 0 == perform(count_poison("empty", scan=100, most=100))
+
+
+def test_poison_tasks_are_counted_in_several_calls_if_messages_are_large(
+    perform: Perform, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No call keeps Redis busy for long."""
+    monkeypatch.setattr("pyasynq._broker.inspecting.vitals.MAX_READ", 100)
+    poison = "poison: its worker crashed once while running it, last on server a:1"
+    for age, task_id in enumerate("abcd"):
+        tasks.put(TaskState.ARCHIVED, task_id, score=NOW.seconds - age, error_msg=poison)
+    assert 4 == perform(count_poison("default", scan=100, most=100))
+    assert 3 == perform(count_poison("default", scan=3, most=100))
+    assert 2 == perform(count_poison("default", scan=100, most=2))
 
 
 def test_delayed_tasks_count_as_late_a_minute_after_their_time(perform: Perform, tasks: Tasks) -> None:

@@ -116,7 +116,7 @@ async def limits(
 
     async def gather() -> list[Record]:
         infos = await session.operator.queue_infos(None if queue is None else [queue])
-        servers = await session.operator.servers()
+        servers = await session.operator.servers(running=False)
         asked = {
             info.queue: {one.id: str(one.limits[info.queue]) for one in servers if info.queue in one.limits}
             for info in infos

@@ -40,9 +40,13 @@ _LOOK_SECONDS: Final = 0.1
 class ServerInspector(InspectorBase):
     """Describes servers and schedulers, and sends requests to them."""
 
-    async def servers(self, queue: str | None = None) -> list[ServerInfo]:
-        """Return the live servers, or those that serve a queue, with what each ran at its last heartbeat."""
-        plans = await self._run(inspecting.servers.find_servers(self._clock.redis_now()))
+    async def servers(self, queue: str | None = None, *, running: bool = True) -> list[ServerInfo]:
+        """Return the live servers, or those that serve a queue, with what each ran at its last heartbeat.
+
+        `running=False` leaves out the running tasks (`active_workers`), which are most of what is read.
+        """
+        find = inspecting.servers.find_servers if running else inspecting.vitals.find_server_records
+        plans = await self._run(find(self._clock.redis_now()))
         return inspecting.servers.sort_servers(await self._run_in_parts(plans), queue)
 
     async def quiet_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:

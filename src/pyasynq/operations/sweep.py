@@ -14,10 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._broker.inspecting import vitals
-from pyasynq._broker.inspecting.pace import ChunkPace
-from pyasynq._broker.inspecting.walks import Walk, walk_tasks
 from pyasynq.errors import PyasynqError, RedisPermissionError, RedisReplyError, RedisUnavailableError
-from pyasynq.info import ScanFilter, ScanText
 from pyasynq.operations.selection import SearchSlots
 from pyasynq.operations.snapshot import ACTIVITY_SPAN, QueueSnapshot, Snapshot, summarize_activity
 
@@ -33,11 +30,10 @@ INTERVAL: Final = 2.0
 LOAD_FACTOR: Final = 50
 """Rest after a sweep as a multiple of its duration: it takes at most 2 % of Redis' time."""
 _AT_ONCE: Final = 200
-_POISON: Final = ScanFilter(texts=((ScanText("message", b"poison: its worker crashed"),),))
 _MOST_POISON: Final = 100
 _POISON_SCAN: Final = 1_000
-_POISON_POSITIONS: Final = 100_000
-"""Archived tasks that a sweep looks at in all queues: about a quarter of a second of Redis' time."""
+_POISON_POSITIONS: Final = 50_000
+"""Archived tasks that a sweep looks at in all queues: about an eighth of a second of Redis' time."""
 _NOT_SEARCHED: Final = (-1, -1, 0)
 _KEPT: Final = timedelta(minutes=10)
 _KEPT_GAP: Final = timedelta(minutes=1)
@@ -177,19 +173,12 @@ class Sweep:
             if info.archived and known[info.queue][:2] != (info.archived, info.failed_total)
         ]
         scan = min(_POISON_SCAN, max(1, _POISON_POSITIONS // max(1, len(changed))))
-        pace, now = ChunkPace(), self._door.now()
-        pages = await self._run_all(
-            [
-                walk_tasks(
-                    Walk(info.queue, "archived", "", "", _MOST_POISON, scan, _POISON), now=now, pace=pace
-                )
-                for info in changed
-            ]
+        numbers = await self._run_all(
+            [vitals.count_poison(info.queue, scan=scan, most=_MOST_POISON) for info in changed]
         )
-        for info, page in zip(changed, pages, strict=True):
+        for info, number in zip(changed, numbers, strict=True):
             # After an error the last number stays, and the next sweep searches again.
-            if not isinstance(page, Exception):
-                number = sum(1 for task in page.tasks if task.crashes)
+            if not isinstance(number, Exception):
                 known[info.queue] = (info.archived, info.failed_total, number)
         self._poison = known
         return {queue: number for queue, (_, _, number) in known.items()}

@@ -215,8 +215,10 @@ def test_active_tasks_are_found_by_what_their_servers_say() -> None:
 
 def test_the_times_of_a_state_are_those_of_its_tasks() -> None:
     """Archived and completed since, expiring, waiting."""
-    archived = task("archived", in_state_since=NOW - HOUR, crashes=3)
-    assert matching("archived:<2h poison crashes:3", archived)
+    error = "poison: its worker crashed 3 times while running it, last on server a:1"
+    archived = task("archived", in_state_since=NOW - HOUR, last_error=error)
+    assert matching("archived:<2h poison crashes:0", archived)
+    assert not matching("poison", task("archived", last_error=f"ValueError: {error}"))
     assert not matching("archived:>2h", archived)
     completed = task("completed", completed_at=NOW - HOUR, expires_at=NOW + HOUR, result=b"sent")
     assert matching("completed:>30m expires:<2h result:sent", completed)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         servers,
         tasks,
         updates,
+        vitals,
         walks,
     )
 
@@ -47,6 +48,7 @@ __all__ = [
     "servers",
     "tasks",
     "updates",
+    "vitals",
     "walks",
 ]
 

@@ -6,14 +6,17 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import time_arguments
-from pyasynq._broker.scripts import INSPECT_VITALS
+from pyasynq._broker.scripts import INSPECT_POISON, INSPECT_VITALS
 from pyasynq._broker.servers import LiveServer, list_record_keys, read_server
 from pyasynq._broker.stored import decode_name, parse_number
+from pyasynq._error_signature import POISON_ERROR
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import SERVERS_KEY, queue_keys
-from pyasynq.errors import RedisPermissionError
+from pyasynq._wire.messages import decode_task_message
+from pyasynq.errors import RedisPermissionError, UndecodableMessageError
 
 from .servers import describe_record
+from .walk_reader import MAX_READ
 
 if TYPE_CHECKING:
     from pyasynq._clock import Instant
@@ -128,6 +131,27 @@ def _parse_objective(data: bytes) -> float | None:
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds > 0 else None
+
+
+def count_poison(queue: str, *, scan: int, most: int) -> Plan[int]:
+    """Return the number of poison tasks among the newest `scan` archived tasks of a queue, `most` at most."""
+    keys = queue_keys(queue)
+    looked_at = count = 0
+    while True:
+        args = (keys.task_prefix, looked_at, scan - looked_at, most - count, MAX_READ, POISON_ERROR)
+        number, is_cut, *messages = yield ScriptCall(INSPECT_POISON, (keys.archived,), args, Replay.SAFE)
+        looked_at += number
+        count += sum(map(_is_poison, messages))
+        if not is_cut or count >= most:
+            return count
+
+
+def _is_poison(message: bytes) -> bool:
+    """Return whether the error of a message says so; its payload may quote such an error."""
+    try:
+        return decode_task_message(message).error_msg.startswith(POISON_ERROR)
+    except UndecodableMessageError:
+        return False
 
 
 def read_last_ticks(queue: str) -> Plan[dict[str, int]]:

@@ -12,6 +12,7 @@ from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, reco
 from pyasynq._broker.outbox import deliver_endings
 from pyasynq._broker.settle import Settled
 from pyasynq._broker.stored import check_task_id
+from pyasynq._error_signature import POISON_ERROR
 from pyasynq._wire.history import HistoryEntry, encode_attempt
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 from pyasynq.errors import PyasynqError
@@ -274,11 +275,11 @@ class Recovery:
         is_sure = is_proved or self._rules.get_crash_limit(message.type) <= 1
         company = "" if is_sure else " alongside other tasks"
         what = (
-            f"its lease ended {times} without a sign of its worker"
+            f"poison: its lease ended {times} without a sign of its worker"
             if crash.has_lapsed
-            else f"its worker crashed {times} while running it{company}"
+            else f"{POISON_ERROR} {times} while running it{company}"
         )
-        message.error_msg = f"poison: {what}, last on server {crash.server}"
+        message.error_msg = f"{what}, last on server {crash.server}"
         message.last_failed_at = now
         record = self._record(crash.server, message.error_msg)
         return PoisonTask(

@@ -43,9 +43,12 @@ _LOOK_SECONDS: Final = 0.1
 class ServerOperator(OperatorBase):
     """The operator's methods about servers, schedules and Redis."""
 
-    async def servers(self) -> list[ServerInfo]:
-        """Return live servers of the queues that the user sees, with running tasks of these queues."""
-        return await self._inspector.servers()
+    async def servers(self, *, running: bool = True) -> list[ServerInfo]:
+        """Return live servers of the queues that the user sees, with running tasks of these queues.
+
+        `running=False` leaves out the running tasks.
+        """
+        return await self._inspector.servers(running=running)
 
     async def quiet_server(
         self, server_id: str, *, wait: Duration = 0.0, reason: str = ""
