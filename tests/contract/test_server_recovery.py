@@ -22,6 +22,7 @@ from pyasynq.events import (
     LeaseLapsed,
     MessageQuarantined,
     Outcome,
+    RoundFailed,
     TaskFinished,
     TaskPoisoned,
     TaskRecovered,
@@ -94,6 +95,28 @@ async def test_the_tasks_of_many_queues_are_recovered_by_one_pipeline(
             await running.finished(f"of {queue}")
         await running.settled()
     assert [len(queues)] == sizes
+
+
+@run_async
+async def test_a_queue_that_takes_no_task_back_holds_up_no_other(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks
+) -> None:
+    """Its own tasks stay where they are, and come back when it is mended."""
+    broken = Tasks(redis_client, "broken")
+    redis_client.set(broken.keys.pending, "of the wrong type")
+    for number, one in enumerate((broken, tasks)):
+        one.active(str(number), token="dead/1", lease=int(time.time()) - 1)
+    config = ServerConfig(queues={"broken": 1, "default": 1})
+    async with serving(redis_url, do_nothing, config, AT_ONCE) as running:
+        await recovered(running, "1")
+        await running.recorder.wait(
+            RoundFailed, lambda event: (event.service, event.queue) == ("recoverer", "broken")
+        )
+        assert ["0"] == broken.ids("active")
+        redis_client.delete(broken.keys.pending)
+        await recovered(running, "0")
+        await running.finished("0")
+        await running.settled()
 
 
 @run_async
