@@ -46,9 +46,8 @@ function paths(Worker $worker): array
 }
 
 call($worker, 'fork');
-field($worker, 'multi')->setValue($worker, curl_multi_init());
 while (!($processes = field($worker, 'processes')->getValue($worker))) {
-    call($worker, 'hearChildren');
+    call($worker, 'step');
 }
 posix_kill($processes[0], SIGKILL);
 $guard = field($worker, 'guard')->getValue($worker)->stream;

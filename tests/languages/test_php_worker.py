@@ -146,6 +146,17 @@ def test_cancelling_kills_the_child_and_term_drains(service: httpx.Client, tmp_p
     assert "completed" == find_state(service, last)
 
 
+def test_children_ignore_the_signals_that_go_to_all_processes(service: httpx.Client, tmp_path: Path) -> None:
+    """A terminal and systemd send them; the handler ends by itself, in its first attempt."""
+    task = enqueue(service, {"do": "sleep", "seconds": 1, "pidfile": str(tmp_path / "pids")})
+    with working(service):
+        [number] = read_numbers(tmp_path / "pids", 1)
+        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(number, one)
+        wait_until(lambda: find_state(service, task) == "completed")
+    assert [number] == read_numbers(tmp_path / "pids", 1)
+
+
 def test_a_second_term_puts_tasks_back(service: httpx.Client, tmp_path: Path) -> None:
     """The child is killed; exit code 3."""
     task = enqueue(service, {"do": "sleep", "seconds": 1000, "pidfile": str(tmp_path / "pids")})

@@ -24,6 +24,7 @@ final class Guard
     public function __construct(
         private readonly Pipe $parent,
         private readonly array $pipes,
+        private readonly Bell $bell,
         private readonly \Closure $work,
     ) {
     }
@@ -37,6 +38,10 @@ final class Guard
         $this->isAsynchronous = pcntl_async_signals(true);
         // It ends the wait when a child ends.
         pcntl_signal(SIGCHLD, static fn () => null, false);
+        $bell = $this->bell->accept();
+        foreach ([$this->parent, ...$this->pipes] as $pipe) {
+            $pipe->bell = $bell;
+        }
         foreach (array_keys($this->pipes) as $slot) {
             $this->start($slot);
         }

@@ -7,7 +7,12 @@ namespace Pyasynq;
 /** Messages over one end of a pair of sockets: a length, then a serialized array. */
 final class Pipe
 {
+    /** A socket takes more at once: so the other side has heard of all but the last part, and reads. */
+    private const PART_BYTES = 65_536;
+
     private string $received = '';
+    /** @var resource|null what the other side waits for, if not for this pipe */
+    public mixed $bell = null;
 
     /** @param resource $stream */
     public function __construct(public readonly mixed $stream)
@@ -35,12 +40,14 @@ final class Pipe
     public function write(string $data): bool
     {
         stream_set_blocking($this->stream, true);
-        while ($data !== '') {
-            $written = @fwrite($this->stream, $data);
+        for ($at = 0; $at < strlen($data); $at += $written) {
+            $written = @fwrite($this->stream, substr($data, $at, self::PART_BYTES));
             if ($written === false || $written === 0) {
                 return false;
             }
-            $data = substr($data, $written);
+            if ($this->bell !== null) {
+                @fwrite($this->bell, '.');
+            }
         }
         return true;
     }

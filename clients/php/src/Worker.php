@@ -13,7 +13,6 @@ final class Worker
     private const SETTLE_SECONDS = 55.0;
     /** A signal that comes just before a wait does not end the wait. */
     private const LOOK_SECONDS = 1.0;
-    private const BOTH_SECONDS = 0.02;
     /** Of the time of a task, for the kill of its handler and for its outcome, but not more than the seconds. */
     private const MARGIN_PART = 0.05;
     private const MARGIN_SECONDS = 1.0;
@@ -39,6 +38,8 @@ final class Worker
     private array $timers = [];
     private bool $isPolling = false;
     private ?\CurlHandle $poll = null;
+    /** Wakes the wait for curl when the guard or a child has sent something. */
+    private \CurlHandle $bell;
     private float $pause = 0.25;
     private int $signals = 0;
     private bool $wasCut = false;
@@ -83,7 +84,6 @@ final class Worker
             throw new \LogicException('the worker has no handler: call on() first');
         }
         $this->fork();
-        $this->multi = curl_multi_init();
         pcntl_async_signals(true);
         foreach ([SIGTERM, SIGINT] as $signal) {
             pcntl_signal($signal, function (): void {
@@ -123,6 +123,7 @@ final class Worker
 
     private function fork(): void
     {
+        $bell = new Bell();
         [$ours, $theirs] = Pipe::pair();
         $ends = [];
         for ($slot = 0; $slot < $this->concurrency; $slot++) {
@@ -139,13 +140,17 @@ final class Worker
                 fclose($pipe->stream);
             }
             $child = new Child($this->handlers, $this->middlewares, $this->maxTasks, $this->maxMemory, $this->secret);
-            (new Guard($theirs, $ends, $child->run(...)))->run();
+            (new Guard($theirs, $ends, $bell, $child->run(...)))->run();
         }
         fclose($theirs->stream);
         foreach ($ends as $end) {
             fclose($end->stream);
         }
         $this->guard = $ours;
+        $this->multi = curl_multi_init();
+        $this->bell = $bell->prepare();
+        curl_multi_add_handle($this->multi, $this->bell);
+        $bell->close();
     }
 
     /** Wait for the next event of HTTP, children or time, and handle it. */
@@ -154,11 +159,21 @@ final class Worker
         do {
             $status = curl_multi_exec($this->multi, $active);
         } while ($status === CURLM_CALL_MULTI_PERFORM);
+        $isBellBroken = false;
         while (($done = curl_multi_info_read($this->multi)) !== false) {
-            $this->finish($done['handle'], $done['result']);
+            if ($done['handle'] === $this->bell) {
+                $isBellBroken = true;
+            } else {
+                $this->finish($done['handle'], $done['result']);
+            }
         }
-        $this->await();
+        if (!$isBellBroken) {
+            $this->await();
+        }
         $this->hearChildren();
+        if ($isBellBroken) {
+            throw new \RuntimeException('the guard process has closed its connection: tasks come back after their leases');
+        }
         $now = microtime(true);
         foreach ($this->timers as $key => [$at, $call]) {
             if ($at <= $now) {
@@ -173,31 +188,11 @@ final class Worker
     {
         $times = array_map(static fn (array $timer): float => $timer[0], $this->timers);
         $seconds = max(0.0, min([self::LOOK_SECONDS, ...array_map(fn (float $at): float => $at - microtime(true), $times)]));
-        $areBothAwaited = $this->requests !== [] && $this->areChildrenBusy();
-        if ($this->requests !== [] && !$areBothAwaited) {
-            $began = microtime(true);
-            // It returns at once while curl has no connection to wait for.
-            if (curl_multi_select($this->multi, $seconds) < 1 && microtime(true) - $began < 0.001) {
-                usleep(1_000);
-            }
-            return;
+        $began = microtime(true);
+        // It returns at once while curl has no connection to wait for.
+        if (curl_multi_select($this->multi, $seconds) < 1 && microtime(true) - $began < 0.001) {
+            usleep(1_000);
         }
-        $read = [$this->guard->stream, ...array_map(static fn (Pipe $pipe) => $pipe->stream, $this->pipes)];
-        $none = null;
-        // Neither function can wait for both curl and the children.
-        $microseconds = (int) (1_000_000 * ($areBothAwaited ? min($seconds, self::BOTH_SECONDS) : $seconds));
-        @stream_select($read, $none, $none, intdiv($microseconds, 1_000_000), $microseconds % 1_000_000);
-    }
-
-    /** Return whether a child runs a handler, or is being replaced. */
-    private function areChildrenBusy(): bool
-    {
-        foreach ($this->tasks as $slot => $task) {
-            if (!isset($this->processes[$slot]) || ($task !== null && !$task['isSettling'])) {
-                return true;
-            }
-        }
-        return false;
     }
 
     private function hearChildren(): void

@@ -62,6 +62,16 @@ final class PipeTest extends TestCase
         self::assertFalse($this->theirs->send(['unread']));
     }
 
+    public function testABellRingsForEachPartOfAMessage(): void
+    {
+        [$heard, $rung] = Pipe::pair();
+        $this->ours->bell = $rung->stream;
+        $this->ours->send(['short']);
+        $this->ours->send([str_repeat('x', 100_000)]);
+        stream_set_blocking($heard->stream, false);
+        self::assertSame('...', fread($heard->stream, 100));
+    }
+
     public function testObjectsAreNotMade(): void
     {
         $this->ours->send([new \ArrayObject()]);

@@ -87,6 +87,36 @@ final class WorkerTest extends TestCase
         );
     }
 
+    /** While one child works and the other one is free. */
+    public function testAWorkerWaitsForTheServiceAndItsChildrenTogether(): void
+    {
+        if (!is_readable('/proc/self/status')) {
+            self::markTestSkipped('only Linux counts how often a process waits');
+        }
+        $client = new Client();
+        $sleeping = $client->enqueue('resize', ['do' => 'sleep', 'seconds' => 3], ['retention' => 3600]);
+        while ($this->fetch($sleeping['id'])['state'] !== 'active') {
+            usleep(20_000);
+        }
+        $before = $this->countWaits();
+        usleep(1_500_000);
+        self::assertLessThan(30, $this->countWaits() - $before);
+        self::assertSame('active', $this->fetch($sleeping['id'])['state']);
+        // More than a pipe takes at once; it must not arrive in parts, one at each look.
+        $text = str_repeat('x', 900_000);
+        $began = microtime(true);
+        self::assertSame(['completed', $text], $this->runTask(['do' => 'return', 'value' => $text]));
+        self::assertLessThan(1.0, microtime(true) - $began);
+        self::assertSame('completed', $client->wait('resize', $sleeping['id'], self::SECONDS)['state']);
+    }
+
+    private function countWaits(): int
+    {
+        $status = (string) file_get_contents('/proc/' . proc_get_status(self::$worker)['pid'] . '/status');
+        self::assertSame(1, preg_match('/^voluntary_ctxt_switches:\s+(\d+)$/m', $status, $found));
+        return (int) $found[1];
+    }
+
     public function testTheClientWaitsNoLongerThanItIsTold(): void
     {
         $task = (new Client())->enqueue('resize', ['do' => 'return', 'value' => 1], ['process_in' => 3600]);

@@ -8,7 +8,7 @@ use Pyasynq\{Archive, Context, Retry, Snooze, Worker};
 
 require __DIR__ . '/bootstrap.php';
 
-$worker = new Worker(maxTime: 60.0);
+$worker = new Worker(concurrency: 2, maxTime: 60.0);
 foreach (['outer', 'inner'] as $name) {
     $worker->use(static function (array $params, Context $context, callable $next) use ($name): mixed {
         $result = $next($params, $context);
@@ -18,6 +18,7 @@ foreach (['outer', 'inner'] as $name) {
 $worker->on('resize', static fn (array $params, Context $context): mixed => match ($params['do']) {
     'return' => $params['value'],
     'resource' => STDIN,
+    'sleep' => sleep($params['seconds']),
     'describe' => [
         'id' => $context->id,
         'queue' => $context->queue,
