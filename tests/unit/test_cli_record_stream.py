@@ -109,17 +109,17 @@ def test_a_long_search_in_json_is_one_array(capsys: pytest.CaptureFixture[str]) 
     assert FIRST + SECOND == json.loads(capsys.readouterr().out)
 
 
-def test_a_full_terminal_is_printed_at_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More rows would not be visible."""
-    monkeypatch.setenv("LINES", "4")
-    monkeypatch.setenv("COLUMNS", "80")
+def test_a_quick_search_goes_through_the_pager_as_any_other_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are shown together at its end, however many there are; `show` chooses the pager."""
+    shown: list[str] = []
+    monkeypatch.setenv("LINES", "3")
+    monkeypatch.setattr(printer, "show", shown.append)
     stream = make_stream(Printer())
-    stream.add(SECOND)
-    assert "" == capsys.readouterr().out
     stream.add(FIRST)
-    assert 4 == capsys.readouterr().out.count("\n")
+    stream.add(SECOND * 9)
+    assert [] == shown
+    stream.end()
+    assert [Printer().format_records(VIEW, FIRST + SECOND * 9)] == shown
 
 
 def test_kept_rows_are_printed_when_they_are_due_although_no_others_come(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,15 +19,13 @@ if TYPE_CHECKING:
 
     Record = Mapping[str, Any]
 
-_LINES: Final = 24
-"""Lines of a terminal whose size is unknown."""
-
 
 class RecordStream:
     """Prints records as they come; a JSON array is printed at the end.
 
-    The columns of a table fit its first rows: those of a full terminal, or until `begin`. If all records
-    are there by then, they are printed as `Printer.records` does, with a pager if there are many.
+    The rows of a table are kept until `begin`, and its columns fit them. If all records are there by then,
+    they are printed as `Printer.records` does, through a pager if they are longer than the terminal. Rows
+    that come later are printed at once, without a pager.
 
     Args:
         printer: prints the records.
@@ -44,7 +41,7 @@ class RecordStream:
         self._layout: TableLayout | None = None
         self._is_begun = False
         self._is_late = False
-        """Whether rows are printed although they do not fill a terminal."""
+        """Whether the rows of a table are printed as they come."""
         # A field that the view does not have is an error before the search, not after it.
         self._fields = printer.table_fields(view)
 
@@ -73,10 +70,7 @@ class RecordStream:
             self._print()
 
     def _is_due(self) -> bool:
-        if self._is_begun or not self._printer.is_for_people:
-            return self._printer.format != "json"
-        lines = shutil.get_terminal_size((80, _LINES)).lines
-        return len(self._held) >= lines - 1 or self._is_late
+        return self._is_late if self._printer.is_for_people else self._printer.format != "json"
 
     def _print(self) -> None:
         held, self._held = self._held, []
