@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +181,7 @@ def test_live_servers_are_listed_with_what_they_run(ask: Ask, perform: Perform) 
     assert [("a", "email", "default")] == [
         (worker.task_id, worker.task_type, worker.queue) for worker in server.active_workers
     ]
+    assert [replace(server, active_workers=())] == ask("servers", running=False)
 
 
 def test_a_closed_inspector_says_so(redis_url: str) -> None:
