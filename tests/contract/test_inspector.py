@@ -182,6 +182,8 @@ def test_live_servers_are_listed_with_what_they_run(ask: Ask, perform: Perform) 
         (worker.task_id, worker.task_type, worker.queue) for worker in server.active_workers
     ]
     assert [replace(server, active_workers=())] == ask("servers", running=False)
+    [spared] = ask("servers", payloads=False)
+    assert [b"{}", b""] == [one.active_workers[0].payload for one in (server, spared)]
 
 
 def test_a_closed_inspector_says_so(redis_url: str) -> None:

@@ -55,7 +55,7 @@ async def list_servers_command(session: Session, version: str, engine_version: s
     async def gather() -> list[Record]:
         servers = [
             one
-            for one in await session.operator.servers()
+            for one in await session.operator.servers(payloads=False)
             if version in {"", one.version} and engine_version in {"", one.engine_version}
         ]
         return [describe_server(info) for info in sorted(servers, key=lambda one: (one.host, one.pid))]
@@ -84,7 +84,11 @@ async def find_server_id(session: Session, name: str) -> str:
         click.ClickException: if several servers run in that process.
     """
     # Several servers of one process have the same, as have containers with equal host names.
-    named = [info.id for info in await session.operator.servers() if f"{info.host}:{info.pid}" == name]
+    named = [
+        info.id
+        for info in await session.operator.servers(payloads=False)
+        if f"{info.host}:{info.pid}" == name
+    ]
     if len(named) > 1:
         ids = " ".join(map(visible, sorted(named)))
         raise click.ClickException(f"{visible(name)} names {len(named)} servers; give an id: {ids}")
@@ -178,7 +182,9 @@ async def _ask_version(
     if names:
         raise click.UsageError("Name either servers or a version.")
     version, engine_version = versions
-    chosen = choose_servers(await session.operator.servers(), version=version, engine_version=engine_version)
+    chosen = choose_servers(
+        await session.operator.servers(payloads=False), version=version, engine_version=engine_version
+    )
     running = sum(len(one.active_workers) for one in chosen)
     told = " and ".join(
         filter(

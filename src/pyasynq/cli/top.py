@@ -228,7 +228,7 @@ async def _look(
     operator: Operator, picture: Picture, before: Sample | None
 ) -> tuple[list[Record], Sample | None, str]:
     """Read Redis; return the records, a sample for the next rates, and a summary line."""
-    servers = await operator.servers()
+    servers = await operator.servers(payloads=False)
     if picture.is_of_types:
         since = datetime.now(UTC) - timedelta(seconds=_SERIES_SECONDS)
         series = await operator.attempt_series(since=since, step=_MINUTE)

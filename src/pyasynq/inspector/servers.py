@@ -40,13 +40,20 @@ _LOOK_SECONDS: Final = 0.1
 class ServerInspector(InspectorBase):
     """Describes servers and schedulers, and sends requests to them."""
 
-    async def servers(self, queue: str | None = None, *, running: bool = True) -> list[ServerInfo]:
+    async def servers(
+        self, queue: str | None = None, *, running: bool = True, payloads: bool = True
+    ) -> list[ServerInfo]:
         """Return the live servers, or those that serve a queue, with what each ran at its last heartbeat.
 
         `running=False` leaves out the running tasks (`active_workers`), which are most of what is read.
+        `payloads=False` leaves their payloads empty.
         """
-        find = inspecting.servers.find_servers if running else inspecting.vitals.find_server_records
-        plans = await self._run(find(self._clock.redis_now()))
+        now = self._clock.redis_now()
+        plans = await self._run(
+            inspecting.servers.find_servers(now, payloads=payloads)
+            if running
+            else inspecting.vitals.find_server_records(now)
+        )
         return inspecting.servers.sort_servers(await self._run_in_parts(plans), queue)
 
     async def quiet_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:

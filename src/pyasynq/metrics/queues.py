@@ -116,7 +116,7 @@ class QueueMetrics:
         began = time.monotonic()
         operator = self._operator
         infos = await operator.queue_infos(memory=self._memory)
-        servers = await operator.servers()
+        servers = await operator.servers(payloads=False)
         entries = await operator.schedules()
         redis = await self._read_info()
         attention = await operator.attention() if self._attention else None

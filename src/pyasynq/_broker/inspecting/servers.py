@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import WorkerInfo as WorkerRecord
 
 
-def find_servers(now: Instant | None) -> Plan[list[Plan[ServerInfo | None]]]:
-    """Return one plan for each live server; the plan returns its description, or None if it has gone."""
-    return [_describe(key) for key in (yield from list_record_keys(SERVERS_KEY, now))]
+def find_servers(now: Instant | None, *, payloads: bool = True) -> Plan[list[Plan[ServerInfo | None]]]:
+    """Return one plan for each live server; the plan returns its description, or None if it has gone.
+
+    Without `payloads`, those of the running tasks are empty.
+    """
+    return [_describe(key, payloads=payloads) for key in (yield from list_record_keys(SERVERS_KEY, now))]
 
 
-def _describe(key: str) -> Plan[ServerInfo | None]:
+def _describe(key: str, *, payloads: bool) -> Plan[ServerInfo | None]:
     found = yield from read_live_server(key)
-    return None if found is None else describe_record(found)
+    return None if found is None else describe_record(found, payloads=payloads)
 
 
 def sort_servers(infos: Iterable[ServerInfo | None], queue: str | None) -> list[ServerInfo]:
@@ -98,8 +101,8 @@ def _find_record(server_id: str, now: Instant | None) -> Plan[ServerRecord | Non
     return None
 
 
-def describe_record(record: LiveServer) -> ServerInfo:
-    """Describe a server by its record."""
+def describe_record(record: LiveServer, *, payloads: bool = True) -> ServerInfo:
+    """Describe a server by its record, with or without the payloads of its running tasks."""
     info = record.info
     engine, limits = decode_engine(info.engine)
     return ServerInfo(
@@ -111,7 +114,7 @@ def describe_record(record: LiveServer) -> ServerInfo:
         queues=info.queues,
         strict_priority=info.strict_priority,
         started=info.start_time,
-        active_workers=_workers(record.workers),
+        active_workers=_workers(record.workers, payloads=payloads),
         engine=engine,
         limits=limits,
         types=decode_served_types(info.engine),
@@ -121,13 +124,13 @@ def describe_record(record: LiveServer) -> ServerInfo:
     )
 
 
-def _workers(records: Sequence[WorkerRecord]) -> tuple[WorkerInfo, ...]:
+def _workers(records: Sequence[WorkerRecord], *, payloads: bool) -> tuple[WorkerInfo, ...]:
     return tuple(
         WorkerInfo(
             task_id=record.task_id,
             task_type=record.task_type,
             queue=record.queue,
-            payload=record.task_payload,
+            payload=record.task_payload if payloads else b"",
             started=record.start_time,
             deadline=record.deadline,
         )

@@ -83,7 +83,7 @@ class Demo:
         pids = {worker.pid: worker for worker in self._workers}
         deadline = time.monotonic() + _WORKERS_READY_SECONDS
         while len(self._worker_of_server) < len(self._workers):
-            servers = await self._operator.servers()
+            servers = await self._operator.servers(payloads=False)
             self._worker_of_server = {server.id: pids[server.pid] for server in servers if server.pid in pids}
             for worker in self._workers:
                 if worker.exit_code is not None or time.monotonic() > deadline:

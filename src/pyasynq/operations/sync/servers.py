@@ -44,12 +44,13 @@ _LOOK_SECONDS: Final = 0.1
 class ServerOperator(OperatorBase):
     """The operator's methods about servers, schedules and Redis."""
 
-    def servers(self, *, running: bool = True) -> list[ServerInfo]:
+    def servers(self, *, running: bool = True, payloads: bool = True) -> list[ServerInfo]:
         """Return live servers of the queues that the user sees, with running tasks of these queues.
 
-        `running=False` leaves out the running tasks.
+        `running=False` leaves out the running tasks. `payloads=False` leaves their payloads empty, which
+        spares their redaction.
         """
-        return self._inspector.servers(running=running)
+        return self._inspector.servers(running=running, payloads=payloads)
 
     def quiet_server(
         self, server_id: str, *, wait: Duration = 0.0, reason: str = ""

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 async def handle_list_servers(call: ApiCall) -> Listing:
     """Return the live servers."""
-    return Listing([_describe_running(server) for server in await call.operator.servers()])
+    return Listing([_describe_running(server) for server in await call.operator.servers(payloads=False)])
 
 
 async def handle_get_server(call: ApiCall) -> Record:
     """Return a server with its running tasks."""
     wanted = call.names["server"]
-    found = [server for server in await call.operator.servers() if server.id == wanted]
+    found = [server for server in await call.operator.servers(payloads=False) if server.id == wanted]
     if not found:
         raise ServerNotFoundError(wanted)
     return _describe_running(found[0])
@@ -92,7 +92,7 @@ async def _ask_servers(
 async def find_asked_servers(call: ApiCall) -> list[ServerInfo]:
     """Return the servers that the body of a request names."""
     body = call.body
-    servers = await call.operator.servers()
+    servers = await call.operator.servers(payloads=False)
     return choose_servers(servers, body.ids, version=body.version, engine_version=body.engine_version)
 
 

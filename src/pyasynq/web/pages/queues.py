@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted
@@ -145,7 +146,8 @@ async def read_queues(ask: PageRequest) -> Sequence[QueueInfo]:
 
 async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:
     """Return the live servers, of at most a few seconds ago."""
-    servers = await ask.target.recent(ask.user, "servers", ask.operator.servers)
+    read = partial(ask.operator.servers, payloads=False)
+    servers = await ask.target.recent(ask.user, "servers", read)
     ask.target.note_count(ask.user, "servers", formats.number(len(servers)))
     return servers
 
