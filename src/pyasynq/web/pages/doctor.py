@@ -33,7 +33,7 @@ _LOOKS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class FindingRow:
+class DamageRow:
     """View model of a finding of the doctor."""
 
     word: str
@@ -60,7 +60,7 @@ class DoctorView:
     """`never`, `running` or `ended`; live pages reload when it changes."""
     summary: str
     examine: str
-    rows: tuple[FindingRow, ...]
+    rows: tuple[DamageRow, ...]
     skipped: tuple[str, ...]
     error: str
 
@@ -69,7 +69,7 @@ async def doctor_page(ask: PageRequest) -> Page:
     """Return the page `/doctor`."""
     ask.require_somewhere("examine")
     latest = ask.target.examinations.get(ask.target.access_of(ask.user))
-    rows: tuple[FindingRow, ...] = ()
+    rows: tuple[DamageRow, ...] = ()
     skipped: tuple[str, ...] = ()
     state, summary = "never", "not examined yet"
     if latest is not None and not latest.task.done():
@@ -149,10 +149,10 @@ def _require_repair(ask: PageRequest, queue: str) -> None:
         ask.require_somewhere("repair")
 
 
-def _row(ask: PageRequest, finding: Finding) -> FindingRow:
+def _row(ask: PageRequest, finding: Finding) -> DamageRow:
     word, symbol, tone = _LOOKS[finding.severity]
     may_repair = finding.is_repairable and ask.may("repair", finding.queue)
-    return FindingRow(
+    return DamageRow(
         word=word,
         symbol=symbol,
         tone=tone,
