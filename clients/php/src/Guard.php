@@ -24,7 +24,7 @@ final class Guard
     public function __construct(
         private readonly Pipe $parent,
         private readonly array $pipes,
-        private readonly Bell $bell,
+        private readonly WakeUp $wakeUp,
         private readonly \Closure $work,
     ) {
     }
@@ -38,9 +38,9 @@ final class Guard
         $this->isAsynchronous = pcntl_async_signals(true);
         // It ends the wait when a child ends.
         pcntl_signal(SIGCHLD, static fn () => null, false);
-        $bell = $this->bell->accept();
+        $wakeUp = $this->wakeUp->accept();
         foreach ([$this->parent, ...$this->pipes] as $pipe) {
-            $pipe->bell = $bell;
+            $pipe->wakeUp = $wakeUp;
         }
         foreach (array_keys($this->pipes) as $slot) {
             $this->start($slot);

@@ -7,12 +7,12 @@ namespace Pyasynq;
 /** Messages over one end of a pair of sockets: a length, then a serialized array. */
 final class Pipe
 {
-    /** A socket takes more at once: so the other side has heard of all but the last part, and reads. */
+    /** A socket takes more at once: so the other side is awake before the last part, and reads. */
     private const PART_BYTES = 65_536;
 
     private string $received = '';
     /** @var resource|null what the other side waits for, if not for this pipe */
-    public mixed $bell = null;
+    public mixed $wakeUp = null;
 
     /** @param resource $stream */
     public function __construct(public readonly mixed $stream)
@@ -45,8 +45,8 @@ final class Pipe
             if ($written === false || $written === 0) {
                 return false;
             }
-            if ($this->bell !== null) {
-                @fwrite($this->bell, '.');
+            if ($this->wakeUp !== null) {
+                @fwrite($this->wakeUp, '.');
             }
         }
         return true;

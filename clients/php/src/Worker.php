@@ -39,7 +39,7 @@ final class Worker
     private bool $isPolling = false;
     private ?\CurlHandle $poll = null;
     /** Wakes the wait for curl when the guard or a child has sent something. */
-    private \CurlHandle $bell;
+    private \CurlHandle $wakeUp;
     private float $pause = 0.25;
     private int $signals = 0;
     private bool $wasCut = false;
@@ -123,7 +123,7 @@ final class Worker
 
     private function fork(): void
     {
-        $bell = new Bell();
+        $wakeUp = new WakeUp();
         [$ours, $theirs] = Pipe::pair();
         $ends = [];
         for ($slot = 0; $slot < $this->concurrency; $slot++) {
@@ -140,7 +140,7 @@ final class Worker
                 fclose($pipe->stream);
             }
             $child = new Child($this->handlers, $this->middlewares, $this->maxTasks, $this->maxMemory, $this->secret);
-            (new Guard($theirs, $ends, $bell, $child->run(...)))->run();
+            (new Guard($theirs, $ends, $wakeUp, $child->run(...)))->run();
         }
         fclose($theirs->stream);
         foreach ($ends as $end) {
@@ -148,9 +148,9 @@ final class Worker
         }
         $this->guard = $ours;
         $this->multi = curl_multi_init();
-        $this->bell = $bell->prepare();
-        curl_multi_add_handle($this->multi, $this->bell);
-        $bell->close();
+        $this->wakeUp = $wakeUp->prepare();
+        curl_multi_add_handle($this->multi, $this->wakeUp);
+        $wakeUp->close();
     }
 
     /** Wait for the next event of HTTP, children or time, and handle it. */
@@ -159,19 +159,19 @@ final class Worker
         do {
             $status = curl_multi_exec($this->multi, $active);
         } while ($status === CURLM_CALL_MULTI_PERFORM);
-        $isBellBroken = false;
+        $isWakeUpBroken = false;
         while (($done = curl_multi_info_read($this->multi)) !== false) {
-            if ($done['handle'] === $this->bell) {
-                $isBellBroken = true;
+            if ($done['handle'] === $this->wakeUp) {
+                $isWakeUpBroken = true;
             } else {
                 $this->finish($done['handle'], $done['result']);
             }
         }
-        if (!$isBellBroken) {
+        if (!$isWakeUpBroken) {
             $this->await();
         }
         $this->hearChildren();
-        if ($isBellBroken) {
+        if ($isWakeUpBroken) {
             throw new \RuntimeException('the guard process has closed its connection: tasks come back after their leases');
         }
         $now = microtime(true);

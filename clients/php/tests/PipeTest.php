@@ -62,14 +62,14 @@ final class PipeTest extends TestCase
         self::assertFalse($this->theirs->send(['unread']));
     }
 
-    public function testABellRingsForEachPartOfAMessage(): void
+    public function testEachPartOfAMessageWakesTheOtherSide(): void
     {
-        [$heard, $rung] = Pipe::pair();
-        $this->ours->bell = $rung->stream;
+        [$waiting, $waking] = Pipe::pair();
+        $this->ours->wakeUp = $waking->stream;
         $this->ours->send(['short']);
         $this->ours->send([str_repeat('x', 100_000)]);
-        stream_set_blocking($heard->stream, false);
-        self::assertSame('...', fread($heard->stream, 100));
+        stream_set_blocking($waiting->stream, false);
+        self::assertSame('...', fread($waiting->stream, 100));
     }
 
     public function testObjectsAreNotMade(): void

@@ -8,7 +8,7 @@ namespace Pyasynq;
  * A connection between the guard and the worker, on which the guard and the children write a byte for each part
  * of a message. To curl it is one more answer, so the worker can wait for the service and its children together.
  */
-final class Bell
+final class WakeUp
 {
     private const SECONDS = 10.0;
     private const REQUEST_SECONDS = 1;
@@ -35,7 +35,7 @@ final class Bell
     /** Return the request whose answer is what the guard and the children write. */
     public function prepare(): \CurlHandle
     {
-        $handle = curl_init("http://bell/{$this->secret}");
+        $handle = curl_init("http://wakeup/{$this->secret}");
         if ($handle === false) {
             throw new ServiceException('curl cannot be used');
         }
