@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 POISON_ERROR: Final = "poison: its worker crashed"
-"""Begin of the error of a task that was archived because its workers crashed."""
+"""Begin of `poison_error`, by which poison tasks are found."""
 _CHARACTERS: Final = 200
 _READ_CHARACTERS: Final = 4_000
 """Characters of an error's first line that are looked at, which bounds the time for hostile errors."""
@@ -22,6 +22,11 @@ _VARIABLE_PARTS: Final = tuple(
         (r"\d+(?:\.\d+)*", "<n>"),
     )
 )
+
+
+def poison_error(times: str) -> str:
+    """Return the error of a task that is archived because workers crashed while running it."""
+    return f"poison: its worker crashed {times} while running it"
 
 
 def error_signature(error: str) -> str:

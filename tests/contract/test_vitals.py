@@ -54,6 +54,7 @@ def test_poison_tasks_are_counted_among_the_newest_archived_tasks(perform: Perfo
 
     assert 4 == perform(count_poison("default", scan=100, most=100))
     assert 3 == perform(count_poison("default", scan=100, most=3))
+    assert 1 == perform(count_poison("default", scan=100, most=1))
     assert 2 == perform(count_poison("default", scan=3, most=100))
     assert 0 == perform(count_poison("empty", scan=100, most=100))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyasynq._clock import Instant
-from pyasynq._error_signature import error_signature, signature_id
+from pyasynq._error_signature import POISON_ERROR, error_signature, poison_error, signature_id
 from pyasynq.operations.query import MatchFacts, RunningFacts, parse_query
 from pyasynq.task import TaskInfo, TaskState
 
@@ -235,3 +235,8 @@ def test_a_lock_is_found_by_its_name() -> None:
     assert matching("unique:order-7", task(unique_key="asynq:{mail}:x:unique:order-7"))
     assert matching("unique:email:*", task(unique_key="asynq:{mail}:unique:email:0f"))
     assert matching("unique:*", task(unique_key="asynq:{mail}:unique:email:0f"))
+
+
+def test_poison_tasks_are_found_by_the_begin_of_their_error() -> None:
+    """Fails if workers write another error than searches look for."""
+    assert poison_error("once").startswith(POISON_ERROR)

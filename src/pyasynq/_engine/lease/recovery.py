@@ -12,7 +12,7 @@ from pyasynq._broker.leases import PoisonTask, RecoverTask, archive_poison, reco
 from pyasynq._broker.outbox import deliver_endings
 from pyasynq._broker.settle import Settled
 from pyasynq._broker.stored import check_task_id
-from pyasynq._error_signature import POISON_ERROR
+from pyasynq._error_signature import poison_error
 from pyasynq._wire.history import HistoryEntry, encode_attempt
 from pyasynq._wire.messages import UndecodableMessageError, decode_task_message, encode_task_message
 from pyasynq.errors import PyasynqError
@@ -277,7 +277,7 @@ class Recovery:
         what = (
             f"poison: its lease ended {times} without a sign of its worker"
             if crash.has_lapsed
-            else f"{POISON_ERROR} {times} while running it{company}"
+            else f"{poison_error(times)}{company}"
         )
         message.error_msg = f"{what}, last on server {crash.server}"
         message.last_failed_at = now

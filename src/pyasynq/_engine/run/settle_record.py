@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._engine.failure_text import error_line, format_trace, shorten_bytes
 from pyasynq._engine.run.outcome import Failed, Succeeded, find_cause, reported_error
-from pyasynq._error_signature import POISON_ERROR
+from pyasynq._error_signature import poison_error
 from pyasynq._wire.constants import RESULT_DROPPED
 from pyasynq._wire.history import NO_HISTORY, NO_PROGRESS, HistoryEntry, ProgressJson, encode_attempt
 from pyasynq._wire.messages import copy_task_message, encode_task_message
@@ -99,7 +99,7 @@ def _crash_record(
     message = copy_task_message(attempt.message)
     crashes = attempt.crashes + 1
     times = "once" if crashes == 1 else f"{crashes} times"
-    line = f"{POISON_ERROR} {times} while running it: {error_line(error)}"
+    line = f"{poison_error(times)}: {error_line(error)}"
     message.error_msg = shorten_bytes(line, settings.error_message_bytes)
     message.last_failed_at = decision.at.seconds
     return SettleRecord(
