@@ -94,7 +94,8 @@ async def test_the_tasks_of_many_queues_are_recovered_by_one_pipeline(
         for queue in queues:
             await running.finished(f"of {queue}")
         await running.settled()
-    assert [len(queues)] == sizes
+    # On a cluster, each of the three nodes gets its own.
+    assert (len(queues), True) == (sum(sizes), len(sizes) <= 3)
 
 
 @run_async
