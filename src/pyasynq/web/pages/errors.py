@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._human_text import counted
-from pyasynq.errors import QueueNotFoundError
 from pyasynq.task import TaskState
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import read_filter
 from pyasynq.web.pages.queue_tabs import ErrorRow, merge_errors
-from pyasynq.web.pages.queues import read_queues
+from pyasynq.web.pages.queues import read_queues, read_reports
 
 if TYPE_CHECKING:
     from pyasynq.info import ErrorReport, QueueInfo
@@ -57,13 +56,8 @@ async def _read(ask: PageRequest, queues: list[QueueInfo]) -> list[ErrorReport]:
         for state in (TaskState.ARCHIVED, TaskState.RETRY)
         if getattr(info, state.value)
     ]
-    found = await asyncio.gather(
-        *(ask.operator.errors(queue, state, scan=_SCAN) for queue, state in wanted), return_exceptions=True
-    )
-    for one in found:
-        if isinstance(one, BaseException) and not isinstance(one, QueueNotFoundError):
-            raise one
-    return [one for one in found if not isinstance(one, BaseException)]
+    found = await read_reports([partial(ask.operator.errors, *one, scan=_SCAN) for one in wanted])
+    return [report for report in found if report is not None]
 
 
 def _summary(rows: tuple[ErrorRow, ...], reports: list[ErrorReport], failed: list[QueueInfo]) -> str:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
+from pyasynq.errors import QueueNotFoundError
 from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pyasynq.info import QueueInfo, ServerInfo
     from pyasynq.web.page import PageRequest
 
+_T = TypeVar("_T")
+
+_REPORTS_AT_ONCE: Final = 2
 _LONG_WAIT: Final = timedelta(minutes=10)
 _VERY_LONG_WAIT: Final = timedelta(hours=1)
 _MUCH_FAILS: Final = 0.2
@@ -142,6 +148,24 @@ async def read_queues(ask: PageRequest) -> Sequence[QueueInfo]:
     infos = await ask.target.recent(ask.user, "queues", ask.operator.queue_infos)
     ask.target.note_count(ask.user, "queues", formats.number(len(infos)))
     return infos
+
+
+async def read_reports(reads: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T | None]:
+    """Return the reports about queues; None for a queue that has just been deleted.
+
+    Only a few are read at once: decoding their tasks takes the event loop from other requests.
+    """
+    reports: list[_T | None] = []
+    for start in range(0, len(reads), _REPORTS_AT_ONCE):
+        some = reads[start : start + _REPORTS_AT_ONCE]
+        reports += await asyncio.gather(*(_read_report(read) for read in some))
+    return reports
+
+
+async def _read_report(read: Callable[[], Awaitable[_T]]) -> _T | None:
+    with suppress(QueueNotFoundError):
+        return await read()
+    return None
 
 
 async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:

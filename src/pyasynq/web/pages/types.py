@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
-from pyasynq.errors import QueueNotFoundError
 from pyasynq.task import TaskState
 from pyasynq.telemetry import NO_ATTEMPTS, AttemptCounts
 from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import read_filter
-from pyasynq.web.pages.queues import read_queues
+from pyasynq.web.pages.queues import read_queues, read_reports
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook
 from pyasynq.web.trends import DAY, DAY_STEP, busiest, read_series, totals_by_type
 
@@ -146,14 +145,6 @@ async def _read_statistics(ask: PageRequest, infos: list[QueueInfo]) -> dict[str
 
 
 async def _read(ask: PageRequest, infos: list[QueueInfo]) -> list[tuple[str, TypeReport]]:
-    found: list[Any] = await asyncio.gather(
-        *(ask.operator.types(info.queue, scan=_SCAN) for info in infos), return_exceptions=True
-    )
-    for one in found:
-        if isinstance(one, BaseException) and not isinstance(one, QueueNotFoundError):
-            raise one
-    return [
-        (info.queue, one)
-        for info, one in zip(infos, found, strict=True)
-        if not isinstance(one, BaseException)
-    ]
+    """Return the type reports of queues, except queues that have just been deleted."""
+    found = await read_reports([partial(ask.operator.types, info.queue, scan=_SCAN) for info in infos])
+    return [(info.queue, report) for info, report in zip(infos, found, strict=True) if report is not None]
