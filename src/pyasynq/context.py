@@ -115,6 +115,9 @@ class Home(Protocol):
     def report_progress(self, task: RunningTask, done: float, total: float | None, note: str) -> None:
         """Record a handler's progress, in any thread. Does not wait."""
 
+    def report_trace(self, task: RunningTask, seconds: float, trace_id: str, span_id: str) -> None:
+        """Record the sampled span of an attempt that has ended. Called on the event loop."""
+
 
 current_task: ContextVar[RunningTask] = ContextVar("pyasynq.current_task")
 """The attempt whose handler runs in this context; set by the engine."""

@@ -20,13 +20,14 @@ and in `myapp.worker`, before anything that takes time:
 from __future__ import annotations
 
 from pyasynq._engine.supervisor.health import Health, HealthSettings
-from pyasynq._engine.supervisor.link import WORKER_VARIABLE, MetricRow, SupervisorLink
+from pyasynq._engine.supervisor.link import WORKER_VARIABLE, ExemplarRow, MetricRow, SupervisorLink
 from pyasynq._engine.supervisor.reaper import leave_process_1
 from pyasynq._engine.supervisor.supervisor import MetricSink, Supervisor, SupervisorSettings
 from pyasynq._engine.supervisor.vitals import Vitals
 
 __all__ = [
     "WORKER_VARIABLE",
+    "ExemplarRow",
     "Health",
     "HealthSettings",
     "MetricRow",

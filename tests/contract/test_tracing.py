@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from pyasynq.context import TaskFieldsFilter, context
 from pyasynq.contrib.otel import SCHEMA_URL, PyasynqInstrumentor, link_members, trace_app
 from pyasynq.contrib.otel.early_sampling import DroppedSpan
 from pyasynq.errors import DuplicateTaskError
+from pyasynq.metrics import WorkerMetrics
 from pyasynq.task import Task
 from pyasynq.worker_config import WorkerConfig
 from tests.run_async import run_async
@@ -425,3 +427,42 @@ async def test_an_unsampled_attempt_is_measured(redis_url: str, traces: Traces) 
     await work(app)
     assert [1] == [one.value for one in traces.metrics()["messaging.client.consumed.messages"]]
     assert [1] == [one.count for one in traces.metrics()["messaging.process.duration"]]
+
+
+@run_async
+async def test_metrics_name_the_trace_of_a_sampled_attempt(redis_url: str, traces: Traces) -> None:
+    """As an exemplar of its run and of its wait."""
+    app = traces.app(redis_url)
+
+    @app.task("email:send", queue="mail")
+    async def send() -> None: ...
+
+    await send.enqueue()
+    server, metrics = app.server(), WorkerMetrics()
+    metrics.watch(server.events)
+    await server.run(app, signals=False)
+    [processed] = traces.named("process mail")
+    assert processed.context is not None
+    text = metrics.render("application/openmetrics-text")[1].decode()
+    named = [line for line in text.splitlines() if f'trace_id="{processed.context.trace_id:032x}"' in line]
+    assert ["run_seconds", "wait_seconds"] == [
+        re.findall(r"run_seconds|wait_seconds", line)[0] for line in named
+    ]
+
+
+@run_async
+async def test_metrics_name_no_trace_that_was_not_stored(redis_url: str) -> None:
+    """The link would lead nowhere."""
+    app = App(redis_url, worker=BURST)
+    trace_app(app, parent="creation", tracer_provider=TracerProvider(sampler=ALWAYS_OFF))
+
+    @app.task("email:send", queue="mail")
+    async def send() -> None: ...
+
+    await send.enqueue()
+    server, metrics = app.server(), WorkerMetrics()
+    metrics.watch(server.events)
+    await server.run(app, signals=False)
+    text = metrics.render("application/openmetrics-text")[1].decode()
+    assert 'pyasynq_task_run_seconds_count{queue="mail",type="email:send"} 1' in text
+    assert "trace_id" not in text

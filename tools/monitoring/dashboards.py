@@ -9,6 +9,7 @@ from tools.monitoring.service_dashboard import SERVICE_DASHBOARD
 
 _WIDTH: Final = 24
 _HEIGHT: Final = 8
+_WITH_EXEMPLARS: Final = ("pyasynq_task_run_seconds_bucket", "pyasynq_task_wait_seconds_bucket")
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -316,6 +317,7 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
                 "legendFormat": line.legend,
                 "range": True,
             }
+            | ({"exemplar": True} if any(name in line.expression for name in _WITH_EXEMPLARS) else {})
             for at, line in enumerate(panel.lines)
         ],
     }

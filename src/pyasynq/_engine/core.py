@@ -52,7 +52,7 @@ from pyasynq._redis.subscription import Subscription
 from pyasynq._wire.history import ProgressReport
 from pyasynq._wire.keys import CANCEL_CHANNEL
 from pyasynq.errors import ConfigurationError, LeaseExpiredError, ServerStateError
-from pyasynq.events import QueueChanged, WorkerMeasured
+from pyasynq.events import AttemptTraced, QueueChanged, WorkerMeasured
 from pyasynq.task_types import served_types
 
 if TYPE_CHECKING:
@@ -451,6 +451,13 @@ class EngineCore:
         # A handler's thread can outlive the loop; then its progress is not written any more.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._progress_writer.report, attempt)
+
+    def report_trace(self, task: RunningTask, seconds: float, trace_id: str, span_id: str) -> None:
+        """Tell subscribers, such as metrics, which trace shows an attempt."""
+        if self._events.wants(AttemptTraced):
+            self._events.emit(
+                AttemptTraced(task.queue, task.message.type, seconds, task.waited, trace_id, span_id)
+            )
 
     async def write_result(self, task: RunningTask, data: bytes) -> None:
         """Store a handler's result, if its attempt still owns the task."""

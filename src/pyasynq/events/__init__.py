@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ArchiveTrimmed,
         AttemptAbandoned,
         AttemptOverdue,
+        AttemptTraced,
         EventsDropped,
         ExchangeEnded,
         GhostsDropped,
@@ -74,12 +75,12 @@ if TYPE_CHECKING:
 _EXPORTS_BY_MODULE: Final = {
     "_engine": (
         "AggregationDeclined AggregationFailed AggregationLost AggregationOverdue ArchiveTrimmed "
-        "AttemptAbandoned AttemptOverdue EventsDropped ExchangeEnded GhostsDropped HeartbeatWritten "
-        "LeaseLapsed LeaseLost LeaveFailed LimitsIgnored LoopBlocked MessageQuarantined Outcome "
-        "QueueChanged QueuesAsked RoundFailed RoundFinished ServerAsked ServerEnded ServerStarting "
-        "ServerStateChanged SetsReclaimed SettleDelayed SettleRefused ShutdownHung ShutdownWaiting "
-        "SignOfLife TaskFinished TaskPoisoned TaskRecovered TaskSettled TaskStarted TasksAggregated "
-        "TasksPutBack TypesNotPublished WorkerDied WorkerMeasured"
+        "AttemptAbandoned AttemptOverdue AttemptTraced EventsDropped ExchangeEnded GhostsDropped "
+        "HeartbeatWritten LeaseLapsed LeaseLost LeaveFailed LimitsIgnored LoopBlocked "
+        "MessageQuarantined Outcome QueueChanged QueuesAsked RoundFailed RoundFinished ServerAsked "
+        "ServerEnded ServerStarting ServerStateChanged SetsReclaimed SettleDelayed SettleRefused "
+        "ShutdownHung ShutdownWaiting SignOfLife TaskFinished TaskPoisoned TaskRecovered TaskSettled "
+        "TaskStarted TasksAggregated TasksPutBack TypesNotPublished WorkerDied WorkerMeasured"
     ),
     "_hub": "Event Events",
     "_redis": "RedisWarning",
@@ -97,6 +98,7 @@ __all__ = [
     "ArchiveTrimmed",
     "AttemptAbandoned",
     "AttemptOverdue",
+    "AttemptTraced",
     "Event",
     "Events",
     "EventsDropped",

@@ -66,6 +66,26 @@ class TaskFinished(NamedTuple):
     """Whether the handler asked for the outcome, by `Snooze`, `Retry`, `Archive`, `Cancel` and the like."""
 
 
+class AttemptTraced(NamedTuple):
+    """A tracing middleware has recorded a sampled span for an attempt that has just ended.
+
+    Attributes:
+        queue: the task's queue.
+        task_type: the task's type.
+        seconds: duration of the attempt.
+        waited: seconds from pending to the start of the handler; None if unknown.
+        trace_id: id of the span's trace, 32 hexadecimal digits.
+        span_id: id of the span, 16 hexadecimal digits.
+    """
+
+    queue: str
+    task_type: str
+    seconds: float
+    waited: float | None
+    trace_id: str
+    span_id: str
+
+
 class TaskSettled(NamedTuple):
     """Redis has confirmed the outcome of an attempt, or refused it because another worker has the task."""
 

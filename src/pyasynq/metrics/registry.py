@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
+from prometheus_client import samples as prometheus_samples
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from pyasynq.metrics.text import Samples
+    from pyasynq.metrics.text import Exemplar, Samples
 
 
 class HasSamples(Protocol):
@@ -46,14 +47,18 @@ class RegistryCollector(Collector):
 
 
 def _build_family(samples: Samples) -> Metric:
-    family, values = samples
+    family, values, exemplars = samples
     if family.kind is MetricType.HISTOGRAM:
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
         for labels, value in values.items():
             assert not isinstance(value, int | float)  # noqa: S101 - the value of a histogram
             *counts, total = value
             bounds = (*map(repr, family.bounds), "+Inf")
-            buckets = [(bound, count) for bound, count in zip(bounds, accumulate(counts), strict=True)]
+            known = exemplars.get(labels, {})
+            buckets = [
+                (bound, count) if (one := known.get(at)) is None else (bound, count, _build_exemplar(one))
+                for at, (bound, count) in enumerate(zip(bounds, accumulate(counts), strict=True))
+            ]
             histogram.add_metric(labels, buckets, total)
         return histogram
     make = CounterMetricFamily if family.kind is MetricType.COUNTER else GaugeMetricFamily
@@ -62,3 +67,8 @@ def _build_family(samples: Samples) -> Metric:
         assert isinstance(value, int | float)  # noqa: S101 - the value of a counter or gauge
         metric.add_metric(labels, value)
     return metric
+
+
+def _build_exemplar(exemplar: Exemplar) -> prometheus_samples.Exemplar:
+    ids = {"trace_id": exemplar.trace_id, "span_id": exemplar.span_id}
+    return prometheus_samples.Exemplar(ids, exemplar.value, exemplar.time)

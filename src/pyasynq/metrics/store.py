@@ -8,7 +8,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.metrics.families import FAMILIES, Family, MetricType
-from pyasynq.metrics.text import Samples
+from pyasynq.metrics.text import NO_EXEMPLARS, Exemplar, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +19,7 @@ MAX_TYPES: Final = 200
 MAX_QUEUES: Final = 1_000
 OTHER: Final = "_other"
 """Label value under which all values beyond the limits are counted."""
+_EXEMPLAR: Final = "exemplar"
 _CAPPED: Final = "pyasynq_labels_capped_total"
 _LONGEST_VALUE: Final = 200
 """Maximum number of characters of a label value; longer ones are counted under `_other`."""
@@ -45,6 +46,10 @@ class MetricStore:
         """By source and name."""
         self._changes: dict[tuple[str, tuple[str, ...]], float | list[float]] = {}
         """What was added to counters and histograms since the last `take_rows`."""
+        self._exemplars: dict[str, dict[tuple[str, ...], dict[int, Exemplar]]] = {}
+        """Newest exemplar of each bucket, by name and labels of a histogram."""
+        self._new_exemplars: dict[tuple[str, tuple[str, ...]], Exemplar] = {}
+        """Newest exemplar of each histogram since the last `take_rows`."""
 
     def add(self, name: str, labels: Sequence[str] = (), amount: float = 1.0) -> None:
         """Add a number to a counter."""
@@ -65,6 +70,11 @@ class MetricStore:
                 numbers[place] += 1
                 numbers[-1] += value
 
+    def set_exemplar(self, name: str, labels: Sequence[str], exemplar: Exemplar) -> None:
+        """Make an exemplar that of its value's bucket in a histogram."""
+        with self._lock:
+            self._set_exemplar(FAMILIES[name], labels, exemplar)
+
     def set_gauges(self, name: str, values: Mapping[tuple[str, ...], float], source: str = "") -> None:
         """Set a gauge of a source for all label values at once; label values not given become 0."""
         family = FAMILIES[name]
@@ -80,9 +90,11 @@ class MetricStore:
         """Return the changes since the last call, and all gauges, to merge into another process's store."""
         with self._lock:
             changes, self._changes = self._changes, {}
+            exemplars, self._new_exemplars = self._new_exemplars, {}
             rows: list[MetricRow] = [
                 (name, list(labels), amount) for (name, labels), amount in changes.items()
             ]
+            rows += [(name, list(labels), {_EXEMPLAR: one}) for (name, labels), one in exemplars.items()]
             for gauges in self._gauges.values():
                 for name, values in gauges.items():
                     rows += [(name, list(labels), value) for labels, value in values.items()]
@@ -95,7 +107,10 @@ class MetricStore:
                 family = FAMILIES.get(name)
                 if family is None or len(labels) != len(family.labels):
                     continue
-                if family.kind is MetricType.GAUGE and not isinstance(value, list):
+                if isinstance(value, dict):
+                    if family.kind is MetricType.HISTOGRAM and _EXEMPLAR in value:
+                        self._set_exemplar(family, labels, Exemplar(*value[_EXEMPLAR]))
+                elif family.kind is MetricType.GAUGE and not isinstance(value, list):
                     gauges = self._gauges.setdefault(source, {}).setdefault(name, {})
                     gauges[self._cap(family, labels)] = value
                 elif family.kind is MetricType.COUNTER and not isinstance(value, list):
@@ -126,7 +141,15 @@ class MetricStore:
                     for name, values in self._histograms.items()
                 },
             }
-        return [Samples(family, found[name]) for name, family in FAMILIES.items() if name in found]
+            exemplars = {
+                name: {labels: dict(buckets) for labels, buckets in values.items()}
+                for name, values in self._exemplars.items()
+            }
+        return [
+            Samples(family, found[name], exemplars.get(name, NO_EXEMPLARS))
+            for name, family in FAMILIES.items()
+            if name in found
+        ]
 
     def _add(self, family: Family, labels: Sequence[str], amount: float) -> None:
         key = self._cap(family, labels)
@@ -140,6 +163,12 @@ class MetricStore:
         for kept in self._find_histogram(family, self._cap(family, labels)):
             for at, number in enumerate(numbers):
                 kept[at] += number
+
+    def _set_exemplar(self, family: Family, labels: Sequence[str], exemplar: Exemplar) -> None:
+        key = self._cap(family, labels)
+        buckets = self._exemplars.setdefault(family.name, {}).setdefault(key, {})
+        buckets[bisect_left(family.bounds, exemplar.value)] = exemplar
+        self._new_exemplars[family.name, key] = exemplar
 
     def _find_histogram(self, family: Family, key: tuple[str, ...]) -> tuple[list[float], list[float]]:
         """Return the mutable bucket counts of a histogram, and those of its changes since `take_rows`."""

@@ -7,6 +7,7 @@ prometheus-client (Python 3.11). The tests read its output with that library's p
 from __future__ import annotations
 
 from itertools import accumulate
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq.metrics.families import Family, MetricType
@@ -20,16 +21,34 @@ if TYPE_CHECKING:
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+NO_EXEMPLARS: Final[Mapping[tuple[str, ...], Mapping[int, Exemplar]]] = MappingProxyType({})
 _TOTAL: Final = "_total"
 _EXACT: Final = 1e15
 """Limit below which a float without a fraction is written as a whole number."""
 
 
+class Exemplar(NamedTuple):
+    """One value that a histogram has counted, and the trace that shows where it came from."""
+
+    value: float
+    time: float
+    """Unix time."""
+    trace_id: str
+    span_id: str
+
+
 class Samples(NamedTuple):
-    """Values of one family by their label values."""
+    """Values of one family by their label values.
+
+    Attributes:
+        family: the family.
+        values: values by label values.
+        exemplars: newest exemplar of each bucket of a histogram, by label values and number of the bucket.
+    """
 
     family: Family
     values: Mapping[tuple[str, ...], Value]
+    exemplars: Mapping[tuple[str, ...], Mapping[int, Exemplar]] = NO_EXEMPLARS
 
 
 def wants_open_metrics(accept: str) -> bool:
@@ -47,9 +66,9 @@ def render(samples: Iterable[Samples], accept: str = "") -> tuple[str, bytes]:
     is_open = wants_open_metrics(accept)
     lines: list[str] = []
     texts: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
-    for family, values in samples:
-        if values:
-            _render_family(lines, family, values, texts.setdefault(family.labels, {}), is_open=is_open)
+    for one in samples:
+        if one.values:
+            _render_family(lines, one, texts.setdefault(one.family.labels, {}), is_open=is_open)
     if is_open:
         lines.append("# EOF\n")
     return OPEN_METRICS if is_open else PLAIN, "".join(lines).encode("utf-8", "replace")
@@ -57,8 +76,7 @@ def render(samples: Iterable[Samples], accept: str = "") -> tuple[str, bytes]:
 
 def _render_family(
     lines: list[str],
-    family: Family,
-    values: Mapping[tuple[str, ...], Value],
+    samples: Samples,
     texts: dict[tuple[str, ...], str],
     *,
     is_open: bool,
@@ -67,11 +85,11 @@ def _render_family(
 
     Args:
         lines: receives the lines.
-        family: the family.
-        values: values by label values.
+        samples: the family and its values.
         texts: labels as text, by their values; shared by all families with labels of the same names.
         is_open: whether the format is OpenMetrics.
     """
+    family, values, exemplars = samples
     name = family.name
     title = name.removesuffix(_TOTAL) if is_open and family.kind is MetricType.COUNTER else name
     lines.append(f"# HELP {title} {_escape_help(family.help, is_open=is_open)}\n")
@@ -81,21 +99,32 @@ def _render_family(
         if text is None:
             text = texts[labels] = format_labels(family.labels, labels)
         if not isinstance(value, int | float):
-            _render_histogram(lines, family, text, value)
+            # Prometheus' own format has no place for exemplars.
+            _render_histogram(lines, family, text, value, exemplars.get(labels, {}) if is_open else {})
             continue
         # Nearly all numbers are whole: a queue has some twenty.
         number = str(value) if type(value) is int else format_number(value)
         lines.append(f"{name}{{{text}}} {number}\n" if text else f"{name} {number}\n")
 
 
-def _render_histogram(lines: list[str], family: Family, labels: str, value: Sequence[float]) -> None:
+def _render_histogram(
+    lines: list[str], family: Family, labels: str, value: Sequence[float], exemplars: Mapping[int, Exemplar]
+) -> None:
     *counts, total = value
     start = f"{labels}," if labels else ""
-    for bound, count in zip((*map(repr, family.bounds), "+Inf"), accumulate(counts), strict=True):
-        lines.append(f'{family.name}_bucket{{{start}le="{bound}"}} {format_number(count)}\n')
+    bounds = (*map(repr, family.bounds), "+Inf")
+    for bucket, (bound, count) in enumerate(zip(bounds, accumulate(counts), strict=True)):
+        known = exemplars.get(bucket)
+        exemplar = "" if known is None else _format_exemplar(known)
+        lines.append(f'{family.name}_bucket{{{start}le="{bound}"}} {format_number(count)}{exemplar}\n')
     suffix = f"{{{labels}}}" if labels else ""
     lines.append(f"{family.name}_count{suffix} {format_number(sum(counts))}\n")
     lines.append(f"{family.name}_sum{suffix} {format_number(total)}\n")
+
+
+def _format_exemplar(exemplar: Exemplar) -> str:
+    ids = format_labels(("trace_id", "span_id"), (exemplar.trace_id, exemplar.span_id))
+    return f" # {{{ids}}} {format_number(exemplar.value)} {exemplar.time:.3f}"
 
 
 def format_labels(names: Sequence[str], values: Sequence[str]) -> str:

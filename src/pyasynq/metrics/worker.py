@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -11,7 +12,7 @@ from pyasynq import events as happened
 from pyasynq.context import CancelReason
 from pyasynq.metrics.families import FAMILIES, RUN_SECONDS, WAIT_SECONDS
 from pyasynq.metrics.store import MAX_QUEUES, MAX_TYPES, MetricStore
-from pyasynq.metrics.text import render
+from pyasynq.metrics.text import Exemplar, render
 from pyasynq.telemetry import ATTEMPT_SECONDS
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class WorkerMetrics:
         events.subscribe(
             happened.GhostsDropped, lambda event: add("pyasynq_ghosts_total", (event.queue,), event.ids)
         )
+        events.subscribe(happened.AttemptTraced, self._traced)
         events.subscribe(happened.SettleDelayed, lambda _: add("pyasynq_settle_delays_total"))
         events.subscribe(
             happened.RoundFailed, lambda event: add("pyasynq_round_failures_total", (event.service,))
@@ -146,6 +148,16 @@ class WorkerMetrics:
     def _finished(self, event: happened.TaskFinished) -> None:
         if event.reason is not None and event.reason not in (CancelReason.TIMEOUT, CancelReason.DEADLINE):
             self._store.add("pyasynq_cancelled_total", (event.queue, event.reason.value))
+
+    def _traced(self, event: happened.AttemptTraced) -> None:
+        labels = (event.queue, event.task_type if self._type_histograms else "")
+        for name, value in (
+            ("pyasynq_task_run_seconds", event.seconds),
+            ("pyasynq_task_wait_seconds", event.waited),
+        ):
+            if value is not None:
+                exemplar = Exemplar(value, time.time(), event.trace_id, event.span_id)
+                self._store.set_exemplar(name, labels, exemplar)
 
     def _exchange_ended(self, event: happened.ExchangeEnded) -> None:
         self._roundtrips.add(event.seconds)

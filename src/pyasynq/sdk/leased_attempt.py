@@ -151,6 +151,9 @@ class LeasedAttempt:
         with suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self._news.set)
 
+    def report_trace(self, task: RunningTask, seconds: float, trace_id: str, span_id: str) -> None:
+        """Do nothing: a worker over leases keeps no metrics."""
+
     # Running.
 
     async def run(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
-from pyasynq.metrics.families import FAMILIES
+from pyasynq.metrics.families import FAMILIES, RUN_SECONDS
 from pyasynq.metrics.store import MetricStore
+from pyasynq.metrics.text import Exemplar
 
 LOSSES = "pyasynq_lease_losses_total"
+RUNS = "pyasynq_task_run_seconds"
 RUNNING = "pyasynq_tasks_running"
 SIZES = "pyasynq_batch_size"
 TICKS = "pyasynq_scheduler_ticks_total"
@@ -56,6 +58,20 @@ def test_the_largest_of_a_shared_gauge_counts() -> None:
     for source, workers in (("1", 3), ("2", 2)):
         fleet.set_gauges("pyasynq_service_list_workers", {("a",): workers}, source)
     assert {("a",): 3} == values(fleet, "pyasynq_service_list_workers")
+
+
+def test_exemplars_of_processes_are_kept_by_bucket() -> None:
+    """Each bucket shows the newest; a process reports its newest of each histogram, once."""
+    fleet = MetricStore()
+    for number, seconds in enumerate((0.2, 0.3, 40.0, 0.31)):
+        child = MetricStore()
+        child.add_histogram(RUNS, ("a", ""), [0] * (len(RUN_SECONDS) + 2))
+        child.set_exemplar(RUNS, ("a", ""), Exemplar(seconds, 1.7e9 + number, f"trace {number}", "s"))
+        fleet.add_rows(str(number), json.loads(json.dumps(child.take_rows())))
+        assert not [row for row in child.take_rows() if isinstance(row[2], dict)]
+    [found] = [samples.exemplars for samples in fleet.samples() if samples.family.name == RUNS]
+    kept = {exemplar.value: exemplar.trace_id for exemplar in found["a", ""].values()}
+    assert {0.2: "trace 0", 40.0: "trace 2", 0.31: "trace 3"} == kept
 
 
 def test_a_gauge_that_is_not_set_again_becomes_0() -> None:

@@ -7,7 +7,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
 from pyasynq.metrics.families import FAMILIES, Family, MetricType, Origin
-from pyasynq.metrics.text import OPEN_METRICS, PLAIN, Samples, render, wants_open_metrics
+from pyasynq.metrics.text import OPEN_METRICS, PLAIN, Exemplar, Samples, render, wants_open_metrics
 
 HOSTILE = 'a"b\\c\nd \N{RIGHT-TO-LEFT OVERRIDE}\ud800'
 OPEN = "application/openmetrics-text; version=1.0.0"
@@ -52,6 +52,19 @@ def test_buckets_are_cumulative_and_end_with_infinity() -> None:
     [read] = parse_plain(render([Samples(family, {("a",): (1, 0, 2, 7.5)})])[1].decode())
     found = {sample.labels.get("le", sample.name): sample.value for sample in read.samples}
     assert {"0.5": 1, "1.0": 1, "+Inf": 3, "x_seconds_count": 3, "x_seconds_sum": 7.5} == found
+
+
+def test_a_bucket_has_its_exemplar_in_openmetrics_alone() -> None:
+    """Prometheus' own format has no syntax for one."""
+    family = Family("x_seconds", MetricType.HISTOGRAM, "Help.", ("queue",), Origin.WORKER, (0.5, 1.0))
+    exemplar = Exemplar(0.75, 1_700_000_000.25, "1" * 32, "2" * 16)
+    samples = Samples(family, {("a",): (1, 2, 0, 1.7), ("b",): (1, 0, 0, 0.1)}, {("a",): {1: exemplar}})
+    [read] = parse_open(render([samples], OPEN)[1].decode())  # type: ignore[no-untyped-call]
+    [found] = [sample for sample in read.samples if sample.exemplar]
+    assert ({"queue": "a", "le": "1.0"}, 3) == (found.labels, found.value)
+    assert {"trace_id": "1" * 32, "span_id": "2" * 16} == found.exemplar.labels
+    assert (0.75, 1_700_000_000.25) == (found.exemplar.value, float(found.exemplar.timestamp))
+    assert "trace_id" not in render([samples])[1].decode()
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyasynq import events as happened
 from pyasynq.context import CancelReason
 from pyasynq.events import Events, Outcome
 from pyasynq.metrics import FleetMetrics, RegistryCollector, WorkerMetrics
 from pyasynq.metrics.families import RUN_SECONDS
+from pyasynq.metrics.text import OPEN_METRICS
 from pyasynq.telemetry import ATTEMPT_SECONDS, NO_ATTEMPTS, AttemptCounts, Histogram
 
 BUCKETS = len(ATTEMPT_SECONDS) + 1
@@ -200,6 +203,28 @@ def test_a_fleet_counts_processes_and_deaths() -> None:
         'pyasynq_worker_processes{state="starting"} 0',
         "pyasynq_worker_deaths_total 1",
     } == lines(fleet)
+
+
+def test_a_trace_is_the_exemplar_of_its_run_and_its_wait() -> None:
+    """A scrape in OpenMetrics leads from a slow bucket to a trace; prometheus-client's own shows it, too."""
+    events, metrics = watched()
+    events.emit(measured(AttemptCounts(succeeded=2, run=durations(0.3, 2), wait=durations(15, 2))))
+    events.emit(happened.AttemptTraced("q", "t", 0.31, 14.0, "a" * 32, "b" * 16))
+    events.emit(happened.AttemptTraced("q", "t", 0.32, None, "c" * 32, "d" * 16))
+    registry = CollectorRegistry()
+    registry.register(RegistryCollector(metrics))
+    theirs = openmetrics.generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    for text in (metrics.render(OPEN_METRICS)[1].decode(), theirs):
+        found = {
+            (sample.name, sample.labels["le"]): (sample.exemplar.value, sample.exemplar.labels["trace_id"])
+            for family in text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+            for sample in family.samples
+            if sample.exemplar
+        }
+        assert {
+            ("pyasynq_task_run_seconds_bucket", "0.5"): (0.32, "c" * 32),
+            ("pyasynq_task_wait_seconds_bucket", "20.0"): (14.0, "a" * 32),
+        } == found
 
 
 def test_a_registry_of_prometheus_client_shows_the_same() -> None:

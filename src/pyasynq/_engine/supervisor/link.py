@@ -49,8 +49,13 @@ _EXIT_ORPHANED: Final = 1
 _ROWS_AT_ONCE: Final = 200
 """Rows of metrics in one message: it then fits into the buffer of the socket."""
 
-MetricRow: TypeAlias = "tuple[str, list[str], float | list[float]]"
-"""One change of a metric, for JSON: name, label values, and a number or the numbers of a histogram."""
+ExemplarRow: TypeAlias = "tuple[float, float, str, str]"
+"""Exemplar of a histogram, for JSON: value, Unix time, trace id and span id."""
+MetricRow: TypeAlias = "tuple[str, list[str], float | list[float] | dict[str, ExemplarRow]]"
+"""One change of a metric, for JSON: name, label values, and a value.
+
+The value is a number, the numbers of a histogram, or under the key `exemplar` a histogram's new exemplar.
+"""
 
 
 class Steerable(Protocol):

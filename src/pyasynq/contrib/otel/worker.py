@@ -154,7 +154,12 @@ class WorkerTracing:
             span.set_attribute(names.OUTCOME, outcome)
             context_api.detach(token)
             span.end()
-            self._duration.record(time.perf_counter() - began, attributes)
+            seconds = time.perf_counter() - began
+            self._duration.record(seconds, attributes)
+            if (made := span.get_span_context()).trace_flags.sampled:
+                ids = format_ids(made)
+                attempt = current_task.get()
+                attempt.home.report_trace(attempt, seconds, ids["trace_id"], ids["span_id"])
 
     def _find_sampling(self) -> EarlySampling | None:
         """Return the rules for early sampling, once the tracer provider is set."""
