@@ -11,7 +11,7 @@ from pyasynq.task import TaskState
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import read_filter
 from pyasynq.web.pages.queue_tabs import ErrorRow, merge_errors
-from pyasynq.web.pages.queues import read_queues, read_reports
+from pyasynq.web.pages.queues import read_queue_reports, read_queues
 
 if TYPE_CHECKING:
     from pyasynq.info import ErrorReport, QueueInfo
@@ -56,7 +56,7 @@ async def _read(ask: PageRequest, queues: list[QueueInfo]) -> list[ErrorReport]:
         for state in (TaskState.ARCHIVED, TaskState.RETRY)
         if getattr(info, state.value)
     ]
-    found = await read_reports([partial(ask.operator.errors, *one, scan=_SCAN) for one in wanted])
+    found = await read_queue_reports([partial(ask.operator.errors, *one, scan=_SCAN) for one in wanted])
     return [report for report in found if report is not None]
 
 

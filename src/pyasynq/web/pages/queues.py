@@ -150,7 +150,7 @@ async def read_queues(ask: PageRequest) -> Sequence[QueueInfo]:
     return infos
 
 
-async def read_reports(reads: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T | None]:
+async def read_queue_reports(reads: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T | None]:
     """Return the reports about queues; None for a queue that has just been deleted.
 
     Only a few are read at once: decoding their tasks takes the event loop from other requests.

@@ -13,7 +13,7 @@ from pyasynq.telemetry import NO_ATTEMPTS, AttemptCounts
 from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import read_filter
-from pyasynq.web.pages.queues import read_queues, read_reports
+from pyasynq.web.pages.queues import read_queue_reports, read_queues
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook
 from pyasynq.web.trends import DAY, DAY_STEP, busiest, read_series, totals_by_type
 
@@ -146,5 +146,5 @@ async def _read_statistics(ask: PageRequest, infos: list[QueueInfo]) -> dict[str
 
 async def _read(ask: PageRequest, infos: list[QueueInfo]) -> list[tuple[str, TypeReport]]:
     """Return the type reports of queues, except queues that have just been deleted."""
-    found = await read_reports([partial(ask.operator.types, info.queue, scan=_SCAN) for info in infos])
+    found = await read_queue_reports([partial(ask.operator.types, info.queue, scan=_SCAN) for info in infos])
     return [(info.queue, report) for info, report in zip(infos, found, strict=True) if report is not None]
