@@ -6,8 +6,11 @@ import hashlib
 import re
 from typing import Final
 
-POISON_ERROR: Final = "poison: its worker crashed"
-"""Begin of `poison_error`, by which poison tasks are found."""
+POISON_PREFIX: Final = "poison: its "
+"""Text at the beginning of each poison error, which a script looks for in messages."""
+_POISON_BEGINNINGS: Final = ("poison: its worker crashed", "poison: its lease ended")
+_POISON_COUNT: Final = re.compile(rf"^({'|'.join(_POISON_BEGINNINGS)}) (?:once|\d+ times)\b")
+_POISON_SERVER: Final = re.compile(r", last on server .*$")
 _CHARACTERS: Final = 200
 _READ_CHARACTERS: Final = 4_000
 """Characters of an error's first line that are looked at, which bounds the time for hostile errors."""
@@ -24,14 +27,25 @@ _VARIABLE_PARTS: Final = tuple(
 )
 
 
-def poison_error(times: str) -> str:
-    """Return the error of a task that is archived because workers crashed while running it."""
+def poison_error(losses: int, *, has_lapsed: bool = False) -> str:
+    """Return the error of a task that is archived because workers crashed with it, or let its lease lapse."""
+    times = "once" if losses == 1 else f"{losses} times"
+    if has_lapsed:
+        return f"poison: its lease ended {times} without a sign of its worker"
     return f"poison: its worker crashed {times} while running it"
+
+
+def is_poison_error(error: str) -> bool:
+    """Return whether an error begins as `poison_error` does, in this or an earlier version."""
+    return error.startswith(_POISON_BEGINNINGS)
 
 
 def error_signature(error: str) -> str:
     """Return the first line of an error, at most 200 characters, without numbers, ids and quotations."""
     line = error.strip().partition("\n")[0][:_READ_CHARACTERS]
+    if is_poison_error(line):
+        # Poison tasks of all servers are one group, whatever the form of the number.
+        line = _POISON_SERVER.sub("", _POISON_COUNT.sub(r"\1 <n> times", line))
     for pattern, name in _VARIABLE_PARTS:
         line = pattern.sub(name, line)
     return line[:_CHARACTERS]

@@ -15,6 +15,7 @@ import pytest
 from pyasynq._broker.attempt_counts import count_attempts
 from pyasynq._broker.servers import clear_server_state, write_server_state
 from pyasynq._clock import Instant
+from pyasynq._error_signature import poison_error
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import ServerInfo
 from pyasynq.config import ServerConfig
@@ -264,11 +265,14 @@ async def test_poison_tasks_are_found_and_their_deletion_cures_it(
     async with viewing(redis_url) as viewer:
         await announce_server(viewer)
         tasks = Tasks(redis_client)
-        poison = {"error_msg": "poison: its worker crashed 3 times while running it"}
-        tasks.put(TaskState.ARCHIVED, "a", "b", **poison)  # type: ignore[arg-type]
+        tasks.put(TaskState.ARCHIVED, "a", error_msg=poison_error(3))
+        tasks.put(TaskState.ARCHIVED, "b", error_msg=poison_error(30, has_lapsed=True))
         tasks.put(TaskState.ARCHIVED, "failed", error_msg="ValueError")
         finding = await viewer.find("poison")
-        assert "2 tasks of default were archived because their workers crashed." == finding.sentence
+        assert (
+            "2 tasks of default were archived because their workers crashed or gave no sign."
+            == finding.sentence
+        )
         assert 2 == await viewer.count(finding.query)
         operation = await viewer.act(finding, reason="they kill workers")
         await viewer.operator.run_operation(operation.operation)

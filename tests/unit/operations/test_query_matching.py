@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyasynq._clock import Instant
-from pyasynq._error_signature import POISON_ERROR, error_signature, poison_error, signature_id
+from pyasynq._error_signature import POISON_PREFIX, error_signature, poison_error, signature_id
 from pyasynq.operations.query import MatchFacts, RunningFacts, parse_query
 from pyasynq.task import TaskInfo, TaskState
 
@@ -239,4 +239,43 @@ def test_a_lock_is_found_by_its_name() -> None:
 
 def test_poison_tasks_are_found_by_the_begin_of_their_error() -> None:
     """Fails if workers write another error than searches look for."""
-    assert poison_error("once").startswith(POISON_ERROR)
+    for has_lapsed in (False, True):
+        error = poison_error(3, has_lapsed=has_lapsed)
+        assert error.startswith(POISON_PREFIX)
+        assert matching("poison", task("archived", last_error=error))
+        assert matching("poison", task("archived", last_error=error_signature(error))), "as redacted"
+
+
+@pytest.mark.parametrize(
+    ("error", "signature"),
+    [
+        (
+            "poison: its worker crashed once while running it, last on server a:1:4f",
+            "poison: its worker crashed <n> times while running it",
+        ),
+        (
+            "poison: its worker crashed 9 times while running it alongside other tasks, last on server b",
+            "poison: its worker crashed <n> times while running it alongside other tasks",
+        ),
+        (
+            "poison: its worker crashed 3 times while running it: exit code 137",
+            "poison: its worker crashed <n> times while running it: exit code <n>",
+        ),
+        (
+            "poison: its lease ended 30 times without a sign of its worker, last on server worker-7d",
+            "poison: its lease ended <n> times without a sign of its worker",
+        ),
+    ],
+)
+def test_poison_errors_of_every_server_and_number_are_one_group(error: str, signature: str) -> None:
+    """Workers of this and earlier versions have written these errors."""
+    assert signature == error_signature(error)
+    assert signature == error_signature(signature)
+    assert matching("poison", task("archived", last_error=error))
+
+
+def test_errors_that_only_mention_poison_are_not_grouped_as_such() -> None:
+    """A handler may raise them."""
+    for error in ("poison: its smell once, last on server a", "ValueError: poison: its worker crashed once"):
+        assert not matching("poison", task("archived", last_error=error))
+        assert error == error_signature(error)

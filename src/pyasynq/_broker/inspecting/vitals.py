@@ -9,7 +9,7 @@ from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.scripts import INSPECT_POISON, INSPECT_VITALS
 from pyasynq._broker.servers import LiveServer, list_record_keys, read_server
 from pyasynq._broker.stored import decode_name, parse_number
-from pyasynq._error_signature import POISON_ERROR
+from pyasynq._error_signature import POISON_PREFIX, is_poison_error
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import SERVERS_KEY, queue_keys
 from pyasynq._wire.messages import decode_task_message
@@ -138,7 +138,7 @@ def count_poison(queue: str, *, scan: int, most: int) -> Plan[int]:
     keys = queue_keys(queue)
     looked_at = count = 0
     while True:
-        args = (keys.task_prefix, looked_at, scan - looked_at, most - count, MAX_READ, POISON_ERROR)
+        args = (keys.task_prefix, looked_at, scan - looked_at, most - count, MAX_READ, POISON_PREFIX)
         number, is_cut, *messages = yield ScriptCall(INSPECT_POISON, (keys.archived,), args, Replay.SAFE)
         looked_at += number
         count += sum(map(_is_poison, messages))
@@ -149,7 +149,7 @@ def count_poison(queue: str, *, scan: int, most: int) -> Plan[int]:
 def _is_poison(message: bytes) -> bool:
     """Return whether the error of a message says so; its payload may quote such an error."""
     try:
-        return decode_task_message(message).error_msg.startswith(POISON_ERROR)
+        return is_poison_error(decode_task_message(message).error_msg)
     except UndecodableMessageError:
         return False
 

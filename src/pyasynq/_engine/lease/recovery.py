@@ -271,15 +271,10 @@ class Recovery:
         self, task: ExpiredTask, message: TaskMessage, crash: _Crash, *, is_proved: bool
     ) -> PoisonTask:
         now = self._redis_time.now().seconds
-        times = "once" if crash.losses == 1 else f"{crash.losses} times"
         is_sure = is_proved or self._rules.get_crash_limit(message.type) <= 1
-        company = "" if is_sure else " alongside other tasks"
-        what = (
-            f"poison: its lease ended {times} without a sign of its worker"
-            if crash.has_lapsed
-            else f"{poison_error(times)}{company}"
-        )
-        message.error_msg = f"{what}, last on server {crash.server}"
+        company = "" if is_sure or crash.has_lapsed else " alongside other tasks"
+        what = poison_error(crash.losses, has_lapsed=crash.has_lapsed)
+        message.error_msg = f"{what}{company}, last on server {crash.server}"
         message.last_failed_at = now
         record = self._record(crash.server, message.error_msg)
         return PoisonTask(

@@ -97,9 +97,7 @@ def _crash_record(
     if decision.action != "archive":
         return SettleRecord(history_entry=history_entry)
     message = copy_task_message(attempt.message)
-    crashes = attempt.crashes + 1
-    times = "once" if crashes == 1 else f"{crashes} times"
-    line = f"{poison_error(times)}: {error_line(error)}"
+    line = f"{poison_error(attempt.crashes + 1)}: {error_line(error)}"
     message.error_msg = shorten_bytes(line, settings.error_message_bytes)
     message.last_failed_at = decision.at.seconds
     return SettleRecord(

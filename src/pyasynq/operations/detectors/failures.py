@@ -46,7 +46,7 @@ def find_orphans(
 def find_poison(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find tasks that were archived because their workers crashed."""
+    """Find tasks that were archived because their workers crashed, or let their leases lapse."""
     del earlier, thresholds
     for one in snapshot.queues.values():
         if not one.poison:
@@ -60,7 +60,7 @@ def find_poison(
             one.queue,
             3,
             f"{number} of {visible(one.queue)} {'was' if one.poison == 1 else 'were'} archived because "
-            f"{'its' if one.poison == 1 else 'their'} workers crashed.",
+            f"{'its' if one.poison == 1 else 'their'} workers crashed or gave no sign.",
             delete_by("Delete the poison tasks", query),
             query,
         )

@@ -192,7 +192,12 @@ _TABLE: Final = (
         "orphaned", Kind.FLAG, _states(_ACTIVE), Answered.DECODE, "the lease is over or missing", "orphaned"
     ),
     Field(
-        "poison", Kind.FLAG, _states(_ARCHIVED), Answered.DECODE, "archived after its workers died", "poison"
+        "poison",
+        Kind.FLAG,
+        _states(_ARCHIVED),
+        Answered.DECODE,
+        "archived after its workers died or gave no sign",
+        "poison",
     ),
     Field(
         "overdue",

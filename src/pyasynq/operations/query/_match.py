@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._clock import Instant
-from pyasynq._error_signature import POISON_ERROR, error_signature, signature_id
+from pyasynq._error_signature import error_signature, is_poison_error, signature_id
 from pyasynq._wire.keys import queue_keys
 from pyasynq.task import TaskState
 
@@ -270,6 +270,6 @@ _VALUES: Final[dict[str, Callable[[Candidate], Any]]] = {
 }
 _FLAGS: Final[dict[str, Callable[[Candidate], bool]]] = {
     "orphaned": lambda one: one.task.is_orphaned,
-    "poison": lambda one: one.task.last_error.startswith(POISON_ERROR),
+    "poison": lambda one: is_poison_error(one.task.last_error),
     "overdue": _is_overdue,
 }
