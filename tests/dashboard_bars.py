@@ -17,7 +17,7 @@ import sys
 import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urljoin
 
 import httpx
@@ -27,6 +27,7 @@ import redis
 from pyasynq.embedded import EmbeddedServer
 from tests.operators_world import fill
 from tests.ports import free_port
+from tests.steady_load import count_processed, count_waiting, measure_capacity, steady_load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -64,12 +65,27 @@ _WEIGHT_BAR: Final = 45_000
 _STREAM_BAR: Final = 120 * 2**20
 _REDIS_BAR: Final = 0.02
 _CPU_BAR: Final = 0.25
+_LOSS_BAR: Final = 0.03
+_BACKLOG_SECONDS: Final = 1.0
+"""How much the backlog may differ at two moments, as a number of seconds of the load."""
+_SLOW: Final = 50_000
+"""Microseconds of Redis for one call."""
+_VIEWERS: Final = 100
 _SERVE: Final = """
 import sys, uvicorn
 from pyasynq.web import Everyone, dashboard
 site = dashboard(sys.argv[1], auth=Everyone("admin"))
 uvicorn.run(site, port=int(sys.argv[2]), log_level="error", lifespan="off")
 """
+
+
+class Seen(NamedTuple):
+    """Commands that Redis got, and per second: its CPU time, that of the dashboard, and tasks that ended."""
+
+    commands: int
+    redis: float
+    process: float
+    tasks: float
 
 
 @dataclass
@@ -105,6 +121,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         with _serving(server.url) as (address, process):
             asyncio.run(_measure(report, given, client, address, process, world.queues[-1]))
+            asyncio.run(_watch_loaded(report, given.seconds, server.url, client, address, process))
     return 1 if report.missed else 0
 
 
@@ -138,7 +155,7 @@ async def _measure(
         await _weigh(report, visitor)
         await _time_pages(report, visitor, given.rounds, deep)
     await _watch(report, given.seconds, client, address, process, viewers=0)
-    await _watch(report, given.seconds, client, address, process, viewers=100)
+    await _watch(report, given.seconds, client, address, process, viewers=_VIEWERS)
     before = process.memory_info().rss
     async with _viewers(address, 500):
         await asyncio.sleep(5)
@@ -182,21 +199,57 @@ async def _time_pages(report: Report, visitor: httpx.AsyncClient, rounds: int, d
 async def _watch(
     report: Report, seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
 ) -> None:
-    """Let viewers look for a while; compare what Redis and the process have done."""
+    """Let viewers look at a Redis without other work; compare what Redis and the process have done."""
+    seen = await _look(seconds, client, address, process, viewers)
+    if viewers:
+        report.add(f"Redis with {viewers} viewers", 100 * seen.redis, _REDIS_BAR * 100, "%")
+        report.add(f"one core with {viewers} viewers", 100 * seen.process, _CPU_BAR * 100, "%")
+    else:
+        # The INFO of the measurement is a command too.
+        report.add("commands without viewers", seen.commands - 1, 0, "")
+
+
+async def _watch_loaded(
+    report: Report, seconds: int, url: str, client: redis.Redis, address: str, process: psutil.Process
+) -> None:
+    """Compare without and with viewers while workers have half as many tasks as they can do."""
+    rate = measure_capacity(url, client) / 2
+    with steady_load(url, rate):
+        alone = await _look(seconds, client, address, process, 0)
+        client.config_set("slowlog-log-slower-than", _SLOW)
+        client.slowlog_reset()
+        waiting = count_waiting(client)
+        watched = await _look(seconds, client, address, process, _VIEWERS)
+        grown, slow = count_waiting(client) - waiting, client.slowlog_len()
+    report.add(
+        f"Redis with {_VIEWERS} viewers, loaded", 100 * (watched.redis - alone.redis), 100 * _REDIS_BAR, "%"
+    )
+    print(f"  {rate:,.0f} tasks a second; Redis {100 * alone.redis:.1f} % without viewers")
+    report.add(f"one core with {_VIEWERS} viewers, loaded", 100 * watched.process, 100 * _CPU_BAR, "%")
+    report.add("fewer tasks done with viewers", 100 * (1 - watched.tasks / alone.tasks), 100 * _LOSS_BAR, "%")
+    report.add("growth of the backlog", grown, rate * _BACKLOG_SECONDS, "")
+    report.add("calls over 50 ms", slow, 0, "")
+
+
+async def _look(
+    seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
+) -> Seen:
+    """Return what Redis and the process of the dashboard do while viewers look, for each second."""
     async with _viewers(address, viewers) as heard:
         await asyncio.sleep(5)
+        # The last command before the measured time, and the first one after it, is the INFO.
+        tasks = count_processed(client)
         before, cpu, began = _redis_work(client), process.cpu_times(), time.monotonic()
         await asyncio.sleep(seconds)
         after, later, took = _redis_work(client), process.cpu_times(), time.monotonic() - began
-    if not viewers:
-        # The INFO of the measurement is a command too.
-        report.add("commands without viewers", after[0] - before[0] - 1, 0, "")
-        return
-    report.add(f"Redis with {viewers} viewers", 100 * (after[1] - before[1]) / took, _REDIS_BAR * 100, "%")
+        tasks = count_processed(client) - tasks
     assert sum(heard) >= viewers, "the viewers saw nothing"
-    print(f"  {sum(heard):,} events")
-    used = later.user + later.system - cpu.user - cpu.system
-    report.add(f"one core with {viewers} viewers", 100 * used / took, _CPU_BAR * 100, "%")
+    return Seen(
+        after[0] - before[0],
+        (after[1] - before[1]) / took,
+        (later.user + later.system - cpu.user - cpu.system) / took,
+        tasks / took,
+    )
 
 
 def _redis_work(client: redis.Redis) -> tuple[int, float]:
