@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,7 @@ from pyasynq._engine.services import outbox_relay
 from pyasynq._wire.endings import encode_callback
 from pyasynq._wire.keys import queue_keys
 from tests.contract.settling import DoneTask
+from tests.contract.test_server_recovery import AT_ONCE
 from tests.factories import NOW, Tasks, claim
 from tests.fix_engine import serving
 from tests.fix_kit import make_app, sound_kit
@@ -134,6 +136,26 @@ async def test_a_deletion_by_hand_is_told(redis_url: str) -> None:
         await inspector.delete_task("default", handle.id)
     async with serving(redis_url, app, CONFIG):
         assert [(handle.id, "t", "deleted", "")] == await told.wait()
+    await app.close()
+
+
+@run_async
+async def test_the_end_of_a_task_that_killed_its_workers_is_told(redis_url: str, tasks: Tasks) -> None:
+    """By the server that takes it back, whichever app that has: the hash of the task names the callback."""
+    app = App(redis_url)
+    told = Told(app)
+    field = encode_callback(Callback("report:ready", "reports"), "t", "n")
+
+    def put() -> None:
+        expired = int(time.time()) - 600
+        tasks.active("a", token="dead/1", crashes=9, lease=expired, extra={"x:finished": field})
+        tasks.client.set(tasks.keys.callbacks, "1")
+
+    await asyncio.to_thread(put)
+    async with serving(redis_url, app, CONFIG, AT_ONCE):
+        [call] = await told.wait()
+    assert ("a", "t", "archived") == call[:3]
+    assert call[3].startswith("poison: ")
     await app.close()
 
 
