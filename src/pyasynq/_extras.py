@@ -7,6 +7,7 @@ from typing import Final
 _EXTRAS: Final = {
     "aiohttp": "service",
     "jinja2": "web",
+    "joserfc": "oidc",
     "jsonschema_rs": "service",
     "msgspec": "web",
     "opentelemetry": "otel",
@@ -18,10 +19,17 @@ _EXTRAS: Final = {
 """Extra that brings a package, by the name under which the package is imported."""
 
 
-def explain_missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return an error that names the extra of the missing package; the same error for any other package."""
+def explain_missing(error: ModuleNotFoundError, extra: str = "") -> ModuleNotFoundError:
+    """Return an error that names the extra of the missing package; the same error for any other package.
+
+    Args:
+        error: the error of the import.
+        extra: extra that is named, for a package that several extras bring.
+    """
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRAS:
         return error
-    text = f"this needs the package {package}: type  pip install 'pyasynq[{_EXTRAS[package]}]'"
+    text = f"this needs the package {package}: type  pip install 'pyasynq[{extra or _EXTRAS[package]}]'"
+    if str(error).startswith(f"this needs the package {package}:"):
+        text = str(error)  # it was explained where the extra is known
     return ModuleNotFoundError(text, name=error.name)

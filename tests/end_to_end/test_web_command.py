@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
@@ -15,12 +17,15 @@ from click.testing import CliRunner
 from pyasynq.cli.commands import main
 from pyasynq.web import CredentialsFile
 from tests.factories import Tasks
+from tests.openid_provider import serve_provider
 from tests.ports import free_port
+from tests.visiting import ABROAD, visiting
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyasynq.web import Dashboard
     from tests.invariants import RedisClient
 
 
@@ -64,12 +69,63 @@ def test_it_serves_the_dashboard_until_it_is_stopped(redis_url: str) -> None:
             assert 0 == process.wait(20)
 
 
-def test_a_public_address_without_sign_in_is_refused_with_three_ways(redis_url: str) -> None:
+def test_a_public_address_without_sign_in_is_refused_with_ways_to_mend_that(redis_url: str) -> None:
     """Nothing is served meanwhile."""
     code, output = run("--redis", redis_url, "--host", "0.0.0.0")
     assert 2 == code
-    for way in ("--auth people", "--proxy 10.0.0.0/8", "--no-auth viewer"):
+    for way in ("--auth people", "--oidc-issuer URL", "--proxy 10.0.0.0/8", "--no-auth viewer"):
         assert way in output
+
+
+def test_people_sign_in_at_the_provider_that_the_options_name(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each option reaches the dashboard; the secret is never an option."""
+    served: list[Dashboard] = []
+    monkeypatch.setattr("pyasynq.cli.web._serve", lambda site, _: served.append(site))
+    monkeypatch.setenv("PYASYNQ_OIDC_SECRET", "of the client")
+    with serve_provider() as provider:
+        options = ["--redis", redis_url, "--oidc-issuer", provider.issuer, "--oidc-client-id", "pyasynq"]
+        options += ["--oidc-role", "cn=ops,dc=example=operator", "--oidc-queues", "cn=ops,dc=example=team-*"]
+        options += ["--oidc-queues", "cn=ops,dc=example=mail", "--oidc-scope", "groups"]
+        options += ["--oidc-groups-claim", "member", "--oidc-user-claim", "upn", "--oidc-name", "Corp"]
+        assert (0, "") == run(*options, "--port", "8081", "--prefix", "/tasks/")
+        assert (0, "") == run(*options, "--host", "0.0.0.0", "--oidc-url", "https://ops.example/")
+        provider.claims = {"upn": "mira", "member": ["cn=ops,dc=example"]}
+
+        async def sign_in(site: Dashboard, own: str) -> tuple[dict[str, Any], str]:
+            async with visiting(site, client=ABROAD, base=own) as visitor:
+                assert "Sign in with Corp" in (await visitor.get("login")).text
+                begun = (await visitor.get("login/oidc")).headers["location"]
+                await visitor.get("login/oidc/callback?" + urlsplit(provider.approve(begun)).query)
+                return (await visitor.get("api/v1/me")).json(), begun
+
+        for site, own in zip(served, ("http://127.0.0.1:8081/tasks", "https://ops.example"), strict=True):
+            me, begun = asyncio.run(sign_in(site, f"{own.removesuffix('/tasks')}/"))
+            assert ("mira", "operator", ["team-*", "mail"]) == (
+                me["user"],
+                me["role"],
+                me["permissions"]["tasks.view"],
+            )
+            asked = dict(parse_qsl(urlsplit(begun).query))
+            assert (f"{own}/login/oidc/callback", "openid groups") == (asked["redirect_uri"], asked["scope"])
+        assert provider.authorization.startswith("Basic ")
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ((), "--oidc-client-id"),
+        (("--oidc-client-id", "x"), "--oidc-role"),
+        (("--oidc-client-id", "x", "--oidc-role", "ops"), "GROUP=VALUE"),
+        (("--oidc-client-id", "x", "--oidc-role", "ops=viewer", "--host", "0.0.0.0"), "--oidc-url"),
+        (("--oidc-client-id", "x", "--oidc-role", "ops=viewer", "--port", "0"), "--oidc-url"),
+    ],
+)
+def test_a_provider_needs_its_other_options(options: tuple[str, ...], missing: str) -> None:
+    """Which are named before Redis is asked."""
+    code, output = run("--oidc-issuer", "https://login.example", *options)
+    assert (2, True) == (code, missing in output)
 
 
 def test_a_wrong_network_of_a_trusted_proxy_is_refused(redis_url: str) -> None:

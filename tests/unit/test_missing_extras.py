@@ -36,6 +36,8 @@ def test_an_import_names_the_missing_extra(package: str, module: str, extra: str
     ("package", "extra", "command"),
     [
         ("starlette", "web", "['web']"),
+        ("joserfc", "oidc", "['web', '--oidc-issuer', 'https://a.example']"),
+        ("aiohttp", "oidc", "['web', '--oidc-issuer', 'https://a.example']"),
         ("aiohttp", "service", "['service', 'examples/service/service.toml', '--check']"),
     ],
 )

@@ -18,6 +18,7 @@ from pyasynq._visible_text import visible
 from pyasynq.cli.event_loop import run_until_done
 from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.log_options import log_options, set_up_logging
+from pyasynq.cli.web_openid import add_openid_options, make_openid
 from pyasynq.errors import ConfigurationError, PyasynqError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from pyasynq.app import App
-    from pyasynq.web import Dashboard
+    from pyasynq.web import Dashboard, OpenIdConnect
 
 _URL_VARIABLE: Final = "PYASYNQ_REDIS_URL"
 _DEFAULT_URL: Final = "redis://127.0.0.1:6379/0"
@@ -35,9 +36,10 @@ _UNREACHABLE: Final = 5
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _ROLES: Final = ("viewer", "operator", "admin")
 _CONTAINER_VARIABLE: Final = "PYASYNQ_CONTAINER"
-_THREE_WAYS: Final = """\
+_WAYS: Final = """\
 {host} can be reached from other machines, and nothing would ask who they are. Choose one:
   --auth people            passwords from a file; write it with  pyasynq web passwd NAME --auth people
+  --oidc-issuer URL        an OpenID provider signs people in; see docs/dashboard.md
   --proxy 10.0.0.0/8       a proxy there signs people in and names them in X-Forwarded-User
   --no-auth viewer         the network is guarded by other means, and everyone may look"""
 
@@ -73,6 +75,7 @@ _LENGTH: Final[dict[str, Any]] = {
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", envvar="PORT", type=click.IntRange(0, 65_535), default=8080, show_default=True)
 @click.option("--auth", "credentials", metavar="FILE", help="Passwords and tokens; see `pyasynq web passwd`.")
+@add_openid_options
 @click.option("--proxy", "proxies", metavar="NETWORK", multiple=True, help="A proxy there names the user.")
 @click.option("--proxy-role", "proxy_roles", metavar="GROUP=ROLE", multiple=True, help="Role of a group.")
 @click.option(
@@ -113,11 +116,12 @@ def web(context: click.Context, /, **options: Any) -> None:
         _show_demo(context, options)
         return
     set_up_logging(options)
+    openid = make_openid(options, _LOOPBACK)
     code = _find_code(options)
     targets = _find_targets(options, code["app"])
     is_guessed = targets == {"": _DEFAULT_URL} and not options["urls"]
     _check_reachable(targets, is_guessed=is_guessed)
-    with _choose_authenticators(options) as auth:
+    with _choose_authenticators(options, openid) as auth:
         _serve(_make_dashboard(targets, auth, code, options), options)
 
 
@@ -256,7 +260,7 @@ def _check_reachable(targets: dict[str, str], *, is_guessed: bool) -> None:
 
 
 @contextlib.contextmanager
-def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
+def _choose_authenticators(options: dict[str, Any], openid: OpenIdConnect | None) -> Iterator[Any]:
     """Yield the authenticators that the options choose; None if they choose none and the host is loopback.
 
     Without any, a container gets a generated password for other hosts.
@@ -269,6 +273,8 @@ def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
     found: list[Any] = []
     if options["credentials"]:
         found.append(CredentialsFile(options["credentials"]))
+    if openid is not None:
+        found.append(openid)
     if options["proxies"]:
         roles = dict(text.partition("=")[::2] for text in options["proxy_roles"])
         found.append(TrustedProxy(options["proxies"], roles=roles, default_role=None if roles else "viewer"))
@@ -278,7 +284,7 @@ def _choose_authenticators(options: dict[str, Any]) -> Iterator[Any]:
         yield found or None
         return
     if not os.environ.get(_CONTAINER_VARIABLE):
-        raise click.UsageError(_THREE_WAYS.format(host=options["host"]))
+        raise click.UsageError(_WAYS.format(host=options["host"]))
     with _generate_password() as file:
         yield [CredentialsFile(file)]
 

@@ -14,6 +14,7 @@ try:
         Everyone,
         HostFunction,
         LoopbackOnly,
+        OpenIdConnect,
         TrustedProxy,
     )
     from pyasynq.web.dashboard import Dashboard, dashboard
@@ -27,6 +28,7 @@ __all__ = [
     "Everyone",
     "HostFunction",
     "LoopbackOnly",
+    "OpenIdConnect",
     "TrustedProxy",
     "dashboard",
 ]

@@ -12,8 +12,9 @@ from pyasynq._checks import check_whole
 from pyasynq.errors import InvalidOptionError
 from pyasynq.web.assets import serve_asset
 from pyasynq.web.asynqmon.shapes import TextLimits
-from pyasynq.web.auth import CredentialsFile, HostFunction, LoopbackOnly
+from pyasynq.web.auth import CredentialsFile, HostFunction, LoopbackOnly, OpenIdConnect
 from pyasynq.web.auth.identify import BearerTokens
+from pyasynq.web.auth.openid_people import OpenIdPeople
 from pyasynq.web.auth.rate_limit import RateLimit
 from pyasynq.web.auth.secret import SigningSecret
 from pyasynq.web.auth.sessions import Sessions
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     AuthOption = (
         Authenticator
         | CredentialsFile
+        | OpenIdConnect
         | Callable[[Request], Awaitable[User | None]]
-        | Sequence[Authenticator | CredentialsFile]
+        | Sequence[Authenticator | CredentialsFile | OpenIdConnect]
         | None
     )
 
@@ -99,8 +101,9 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
 
     Args:
         redis: URL of Redis, as for `Client`; or several by name, such as `{"eu": url, "us": url}`.
-        auth: the authentication: a `CredentialsFile` for passwords and tokens, a `TrustedProxy`, `Everyone`,
-            a function `async (request) -> User | None` of yours, or a list of these, tried in order.
+        auth: the authentication: a `CredentialsFile` for passwords and tokens, `OpenIdConnect`, a
+            `TrustedProxy`, `Everyone`, a function `async (request) -> User | None` of yours, or a list of
+            these, tried in order.
         read_only: refuse every change.
         app: your application: its task types give the form for new tasks their fields, whether or not a
             worker runs, and the fields that it declares secret are redacted.
@@ -126,13 +129,15 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         ConfigurationError: for a value that cannot work.
     """
     sources = name_targets(redis)
-    authenticators, credentials = _check_authenticators(auth)
+    authenticators, credentials, openid = _check_authenticators(auth)
     signing = SigningSecret(secret)
+    sessions = Sessions(signing)
     settings = Settings(
         title=title,
         environment=Environment.of(environment),
         authenticators=authenticators,
         credentials=credentials,
+        openid=OpenIdPeople(openid, signing, sessions) if openid is not None else None,
         trusted_proxies=trusted_proxies,
         read_only=read_only,
         queues=(queues,) if isinstance(queues, str) else tuple(queues),
@@ -141,7 +146,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         types=_describe_types(app),
         commands=service,
         secret=signing,
-        sessions=Sessions(signing),
+        sessions=sessions,
         login_tries=RateLimit(_LOGIN_TRIES, _MINUTE),
         address_tries=RateLimit(_ADDRESS_TRIES, _MINUTE),
         trace_url=trace_url,
@@ -173,16 +178,20 @@ def _check_requests(number: int) -> int:
     return number
 
 
-def _check_authenticators(auth: AuthOption) -> tuple[tuple[Authenticator, ...], CredentialsFile | None]:
+def _check_authenticators(
+    auth: AuthOption,
+) -> tuple[tuple[Authenticator, ...], CredentialsFile | None, OpenIdConnect | None]:
     given: Sequence[Any] = auth if isinstance(auth, (list, tuple)) else [auth]
     found: list[Authenticator] = []
-    credentials = None
+    credentials = openid = None
     for one in given:
         if one is None:
             found.append(LoopbackOnly())
         elif isinstance(one, CredentialsFile):
             credentials = one
             found.append(BearerTokens(one))
+        elif isinstance(one, OpenIdConnect):
+            openid = one
         elif hasattr(one, "identify"):
             found.append(one)
         elif callable(one):
@@ -191,7 +200,7 @@ def _check_authenticators(auth: AuthOption) -> tuple[tuple[Authenticator, ...], 
             raise InvalidOptionError(
                 "auth", one, "an authenticator, a credentials file, or an async function"
             )
-    return tuple(found), credentials
+    return tuple(found), credentials, openid
 
 
 def _routes(settings: Settings, targets: Sequence[Target]) -> list[BaseRoute]:

@@ -74,13 +74,18 @@ class Doorkeeper:
 
         return endpoint
 
-    def response(self, function: ResponseFunction) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a read-only function whose response is not a page."""
+    def response(
+        self, function: ResponseFunction, *, is_open: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a read-only function whose response is not a page.
+
+        `is_open` admits users who must sign in.
+        """
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
             ask = await self.admit(request)
-            if not self.knows(ask):
+            if not self.knows(ask) and not is_open:
                 return Response("Sign in first.\n", 401, media_type="text/plain")
             try:
                 return await function(ask)
@@ -137,29 +142,32 @@ class Doorkeeper:
     def refuse(self, ask: PageRequest, began: float) -> Response:
         """Redirect a user who is not signed in to the login page; without one, explain the refusal."""
         request = ask.request
-        if self.settings.credentials is not None and not bearer_token(request):
+        if self.settings.has_login_page and not bearer_token(request):
             back = ask.links.path + (f"?{request.url.query}" if request.url.query else "")
             address = ask.links.to("login", next=back if _has_page(request) else "/")
             return Response(status_code=303, headers={"Location": address})
         return page_response(ask, _closed_page(self.settings, request), began)
 
     async def _identify(self, request: Request, session: LoginSession | None) -> User | None:
-        credentials = self.settings.credentials
-        if session is not None and credentials is not None:
-            found = credentials.find(session.name)
-            if found is not None and found.fingerprint == session.fingerprint:
-                return User.with_role(
-                    found.name,
-                    found.role,
-                    queues=found.queues,
-                    login="password",
-                    address=client_address(request),
-                )
+        user = self._find_session_user(session, request) if session is not None else None
+        if user is not None:
+            return user
         for authenticator in self.settings.authenticators:
             user = await authenticator.identify(request)
             if user is not None:
                 return user
         return None
+
+    def _find_session_user(self, session: LoginSession, request: Request) -> User | None:
+        credentials, openid = self.settings.credentials, self.settings.openid
+        if openid is not None and openid.began(session):
+            return openid.find_user(session, client_address(request))
+        found = credentials.find(session.name) if credentials is not None else None
+        if found is None or found.fingerprint != session.fingerprint:
+            return None
+        return User.with_role(
+            found.name, found.role, queues=found.queues, login="password", address=client_address(request)
+        )
 
     async def _answer(self, ask: PageRequest, function: PageFunction, began: float) -> Response:
         try:
@@ -232,12 +240,13 @@ def _closed_page(settings: Settings, request: Request) -> Page:
     if len(settings.authenticators) == 1 and isinstance(settings.authenticators[0], LoopbackOnly):
         trouble = Trouble(
             "This dashboard is open to its own machine alone",
-            "It was started without a way to sign in. Give it one: a file of passwords, a proxy that signs "
-            "people in, or a function of the application that it is part of.",
+            "It was started without a way to sign in. Give it one: a file of passwords, an OpenID provider, "
+            "a proxy that signs people in, or a function of the application that it is part of.",
             code='dashboard(url, auth=CredentialsFile("people"))\n'
+            "dashboard(url, auth=OpenIdConnect(issuer=issuer, client_id=name, url=own_url, roles=roles))\n"
             'dashboard(url, auth=TrustedProxy(["10.0.0.0/8"], roles={"ops": "operator"}))\n'
             "dashboard(url, auth=my_async_function)",
-            code_label="Three ways to sign in",
+            code_label="Ways to sign in",
         )
         return trouble_page(403, trouble)
     wrong, missing = "The token is wrong or has expired.", "Nothing in the request says who you are."

@@ -9,7 +9,8 @@ from starlette.routing import Route
 from pyasynq.web import actions
 from pyasynq.web.api.endpoint import api_route
 from pyasynq.web.asynqmon.routes import asynqmon_route
-from pyasynq.web.auth.login import login_page, sign_in, sign_out
+from pyasynq.web.auth.login import login_page, sign_in
+from pyasynq.web.auth.openid_login import begin_openid_login, finish_openid_login, sign_out
 from pyasynq.web.exposition import metrics_response
 from pyasynq.web.live.endpoints import live_snapshot, live_stream
 from pyasynq.web.locations import UNKNOWN_PATH
@@ -64,6 +65,12 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
     )
     routes["/login"] = Route("/login", login_page(door), methods=["GET"])
     routes["POST /login"] = Route("/login", door.form(sign_in, is_open=True), methods=["POST"])
+    routes["/login/oidc"] = Route(
+        "/login/oidc", door.response(begin_openid_login, is_open=True), methods=["GET"]
+    )
+    routes["/login/oidc/callback"] = Route(
+        "/login/oidc/callback", door.response(finish_openid_login, is_open=True), methods=["GET"]
+    )
     routes["POST /logout"] = Route("/logout", door.form(sign_out), methods=["POST"])
     routes["POST /settings"] = Route("/settings", door.form(change_settings), methods=["POST"])
     routes["/api/v1"] = api_route(door)

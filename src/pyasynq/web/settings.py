@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyasynq.task_types import TaskTypeInfo
     from pyasynq.web.asynqmon.shapes import TextLimits
     from pyasynq.web.auth import Authenticator, CredentialsFile
+    from pyasynq.web.auth.openid_people import OpenIdPeople
     from pyasynq.web.auth.rate_limit import RateLimit
     from pyasynq.web.auth.secret import SigningSecret
     from pyasynq.web.auth.sessions import Sessions
@@ -53,7 +54,9 @@ class Settings:
     environment: Environment | None
     authenticators: tuple[Authenticator, ...]
     credentials: CredentialsFile | None
-    """People who sign in with a password; None if there is no login page."""
+    """People who sign in with a password; None if passwords are not taken."""
+    openid: OpenIdPeople | None
+    """Sign-in at an OpenID provider; None if there is none."""
     trusted_proxies: Sequence[str]
     """Networks of proxies whose headers tell scheme, host, prefix and client of a request."""
     read_only: bool
@@ -81,6 +84,11 @@ class Settings:
     """Rate limit of API requests of one user from one address; None for no limit."""
     names: tuple[str, ...]
     """Names of the Redis instances that the dashboard shows."""
+
+    @property
+    def has_login_page(self) -> bool:
+        """Whether people can sign in on a page of the dashboard."""
+        return self.credentials is not None or self.openid is not None
 
 
 def name_targets(redis: object) -> Mapping[str, object]:

@@ -169,8 +169,10 @@ ROWS: Final[dict[str, Row]] = {
     "PUT /api/{path:rest}": Row("api/queues", "401 405 405 405 405"),
     "PATCH /api/{path:rest}": Row("api/queues", "401 405 405 405 405"),
     "OPTIONS /api/{path:rest}": Row("api/queues", "401 405 405 405 405"),
-    # Signing in is for dashboards with a credentials file; settings are kept in the browser.
+    # Signing in is for dashboards that have a way to; settings are kept in the browser.
     "GET /login": Row("login", _OPEN),
+    "GET /login/oidc": Row("login/oidc", _OPEN),
+    "GET /login/oidc/callback": Row("login/oidc/callback?code=x&state=y", _OPEN),
     "POST /login": Row("login", "403 404 404 404 404", {"name": "x", "password": "y"}),
     "POST /logout": Row("logout", "401 303 303 303 303"),
     "POST /settings": Row("settings", "401 303 303 303 303", {"theme": "dark"}),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from pyasynq.errors import ConfigurationError
 from pyasynq.operations import User
+from pyasynq.web.auth.group_roles import GroupRoles
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -26,7 +27,6 @@ _FORWARDING_HEADERS: Final = frozenset(
 )
 """Names of headers in ASGI, which has them in lower case."""
 _BEARER: Final = "bearer "
-_RANKS: Final = ("viewer", "operator", "admin")
 FORWARDED_CLIENT: Final = "pyasynq.forwarded_client"
 """Key of the ASGI scope: address of the client, as a trusted proxy tells it."""
 
@@ -102,11 +102,7 @@ class TrustedProxy:
         self._networks = parse_proxy_networks(networks)
         self._user_header = user_header
         self._groups_header = groups_header
-        self._roles = dict(roles or {})
-        self._default_role = default_role
-        self._queues = {group: tuple(patterns) for group, patterns in (queues or {}).items()}
-        for role in (*self._roles.values(), *([default_role] if default_role else [])):
-            User.with_role("", role)
+        self._groups = GroupRoles(roles, default_role, queues)
 
     async def identify(self, request: Request) -> User | None:
         """Return the person whom the proxy names."""
@@ -116,21 +112,11 @@ class TrustedProxy:
         groups = [
             part.strip() for part in request.headers.get(self._groups_header, "").split(",") if part.strip()
         ]
-        ranked = [(_RANKS.index(self._roles[group]), group) for group in groups if group in self._roles]
-        if not ranked and self._default_role is None:
+        found = self._groups.find(groups)
+        if found is None:
             return None
-        role = _RANKS[max(ranked)[0]] if ranked else str(self._default_role)
-        return User.with_role(
-            name,
-            role,
-            queues=self._collect_patterns(group for _, group in ranked),
-            login="proxy",
-            address=forwarded_for(request),
-        )
-
-    def _collect_patterns(self, groups: Iterable[str]) -> tuple[str, ...]:
-        found = [self._queues.get(group, ("*",)) for group in groups]
-        return tuple(dict.fromkeys(pattern for patterns in found for pattern in patterns)) or ("*",)
+        role, patterns = found
+        return User.with_role(name, role, queues=patterns, login="proxy", address=forwarded_for(request))
 
 
 class BearerTokens:

@@ -1,4 +1,4 @@
-"""The login page: asks for a name and a password of the credentials file."""
+"""The login page: a form for name and password, and a link to the OpenID provider."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ class LoginView:
     next: str
     name: str = ""
     error: str = ""
+    takes_passwords: bool = True
+    provider: str = ""
+    """Name of the OpenID provider; empty if there is none."""
+    provider_href: str = ""
 
 
 def login_page(door: Doorkeeper) -> Callable[[Request], Awaitable[Response]]:
@@ -45,9 +49,9 @@ def login_page(door: Doorkeeper) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         began = time.perf_counter()
         ask = await door.admit(request)
-        if door.settings.credentials is None:
+        if not door.settings.has_login_page:
             return page_response(ask, not_found_page(ask), began)
-        return page_response(ask, _page(ask, ask.query.get("next", "")), began)
+        return page_response(ask, make_login_page(ask, ask.query.get("next", "")), began)
 
     return endpoint
 
@@ -64,29 +68,22 @@ async def sign_in(ask: PageRequest, fields: dict[str, str]) -> Response:
     if not (of_address.allow(address) and of_name.allow((name, address))):
         wait = max(of_name.wait_seconds((name, address)), of_address.wait_seconds(address), 1)
         text = f"Too many tries. Wait {counted(round(wait), 'second')}."
-        page = _page(ask, following, name, text, status=429, headers={"Retry-After": str(round(wait))})
+        page = make_login_page(
+            ask, following, name, text, status=429, headers={"Retry-After": str(round(wait))}
+        )
         return page_response(ask, page, began)
     async with _hashes():
         found = await asyncio.to_thread(credentials.check_password, name, fields.get("password", ""))
     if found is None:
         left = counted(max(of_name.left((name, address)), 0), "more try", "more tries")
         text = f"Name or password is wrong. {left[:1].upper()}{left[1:]} this minute."
-        return page_response(ask, _page(ask, following, name, text, status=401), began)
+        return page_response(ask, make_login_page(ask, following, name, text, status=401), began)
     response = Response(status_code=303, headers={"Location": ask.links.back(following)})
     ask.settings.sessions.write(ask.request, response, ask.settings.sessions.begin(name, found.fingerprint))
     return response
 
 
-async def sign_out(ask: PageRequest, _: dict[str, str]) -> Response:
-    """End the session of this browser."""
-    response = Response(status_code=303, headers={"Location": ask.links.to("login")})
-    if ask.session is not None:
-        ask.settings.sessions.end(ask.session)
-    ask.settings.sessions.take_away(ask.request, response)
-    return response
-
-
-def _page(
+def make_login_page(
     ask: PageRequest,
     following: str,
     name: str = "",
@@ -94,7 +91,19 @@ def _page(
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Page:
-    view = LoginView(ask.settings.title, ask.links.to("login"), ask.csrf, following, name, error)
+    """Return the login page; `following` is the page that comes after it."""
+    openid = ask.settings.openid
+    view = LoginView(
+        brand=ask.settings.title,
+        action=ask.links.to("login"),
+        csrf=ask.csrf,
+        next=following,
+        name=name,
+        error=error,
+        takes_passwords=ask.settings.credentials is not None,
+        provider=openid.label if openid else "",
+        provider_href=ask.links.to("login", "oidc", next=following),
+    )
     return Page("login.html", "Sign in", "", view, status=status, headers=headers or {})
 
 

@@ -30,9 +30,7 @@ class SigningSecret:
     """
 
     def __init__(self, text: str | None = None) -> None:
-        given = text if text is not None else os.environ.get(SECRET_VARIABLE, "")
-        if given.startswith(_FILE_PREFIX):
-            given = _read_file(given.removeprefix(_FILE_PREFIX))
+        given = read_secret(text, SECRET_VARIABLE)
         parts = [part.strip() for part in given.split(",") if part.strip()]
         if any(len(part) < _SHORTEST for part in parts):
             raise ConfigurationError(f"a secret needs at least {_SHORTEST} characters")
@@ -59,6 +57,16 @@ class SigningSecret:
             expected = _text(hmac.digest(_derive(key, purpose), data, "sha256"))
             found |= hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace"))
         return found
+
+
+def read_secret(text: str | None, variable: str) -> str:
+    """Return a secret: the text, or that of a variable if it is None; `file:/path` is read from the file.
+
+    Raises:
+        ConfigurationError: for an unreadable file.
+    """
+    given = text if text is not None else os.environ.get(variable, "")
+    return _read_file(given.removeprefix(_FILE_PREFIX)) if given.startswith(_FILE_PREFIX) else given
 
 
 def _derive(key: bytes, purpose: str) -> bytes:

@@ -28,7 +28,8 @@ RENEW_SECONDS: Final = 600
 _PURPOSE: Final = "web session"
 _ID_BYTES: Final = 32
 _MOST_ENDED: Final = 10_000
-_LONGEST_COOKIE: Final = 2_048
+_LONGEST_COOKIE: Final = 3_500
+"""Maximum number of characters of a cookie; browsers drop one of more than 4,096 with its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,12 @@ class LoginSession:
     id: str
     name: str
     fingerprint: str
-    """Fingerprint of the password at login; a changed password ends the session."""
+    """Fingerprint of the password, or of the OpenID provider, at login; a change ends the session."""
     began: int
     seen: int
     """Unix time at which the cookie was last written."""
+    groups: tuple[str, ...] = ()
+    """Groups with a role, as the OpenID provider told them at login."""
 
 
 class Sessions:
@@ -59,10 +62,14 @@ class Sessions:
         # Two dashboards on one host would otherwise take each other's cookies away.
         self._suffix = secret.sign("web cookie name", b"")[:6]
 
-    def begin(self, name: str, fingerprint: str) -> LoginSession:
+    def begin(self, name: str, fingerprint: str, groups: tuple[str, ...] = ()) -> LoginSession:
         """Return a new session with a new id, whatever the browser sent before."""
         now = int(self._clock())
-        return LoginSession(secrets.token_urlsafe(_ID_BYTES), name, fingerprint, now, now)
+        return LoginSession(secrets.token_urlsafe(_ID_BYTES), name, fingerprint, now, now, groups)
+
+    def fits(self, session: LoginSession) -> bool:
+        """Return whether a session is short enough for a cookie."""
+        return len(self._text(session)) <= _LONGEST_COOKIE
 
     def find(self, request: Request) -> LoginSession | None:
         """Return the session in a request's cookie; None if it is forged, expired, or was ended."""
@@ -112,7 +119,7 @@ class Sessions:
         return f"__Host-{name}" if request.url.scheme == "https" else name
 
     def _text(self, session: LoginSession) -> str:
-        fields = [session.id, session.name, session.fingerprint, session.began, session.seen]
+        fields = [session.id, session.name, session.fingerprint, session.began, session.seen, session.groups]
         body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
         return f"{body}.{self._secret.sign(_PURPOSE, body.encode())}"
 
@@ -124,4 +131,5 @@ class Sessions:
             fields = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except (ValueError, binascii.Error):
             return None
-        return LoginSession(*fields)
+        session = LoginSession(*fields)  # an earlier version wrote no groups
+        return replace(session, groups=tuple(session.groups))

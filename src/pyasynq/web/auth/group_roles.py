@@ -1,0 +1,54 @@
+"""Roles and queue patterns of the groups in which a proxy or an OpenID provider puts people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.operations import User
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_RANKS: Final = ("viewer", "operator", "admin")
+
+
+class GroupRoles:
+    """Roles and queue patterns by group.
+
+    Args:
+        roles: role for each group. A person of several groups gets the highest.
+        default_role: role of a person without any of these groups; None refuses such people.
+        queues: patterns of the queues for each group; groups that are not named see all.
+
+    Raises:
+        InvalidOptionError: for an unknown role.
+    """
+
+    def __init__(
+        self,
+        roles: Mapping[str, str] | None,
+        default_role: str | None,
+        queues: Mapping[str, str | Iterable[str]] | None,
+    ) -> None:
+        self._roles = dict(roles or {})
+        self._default_role = default_role
+        self._queues = {
+            group: (patterns,) if isinstance(patterns, str) else tuple(patterns)
+            for group, patterns in (queues or {}).items()
+        }
+        for role in (*self._roles.values(), *([default_role] if default_role else [])):
+            User.with_role("", role)
+
+    def find(self, groups: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
+        """Return the role and the queue patterns of a person in some groups; None refuses the person."""
+        ranked = [(_RANKS.index(self._roles[group]), group) for group in groups if group in self._roles]
+        if not ranked and self._default_role is None:
+            return None
+        role = _RANKS[max(ranked)[0]] if ranked else str(self._default_role)
+        found = [self._queues.get(group, ("*",)) for _, group in ranked]
+        patterns = tuple(dict.fromkeys(pattern for patterns in found for pattern in patterns))
+        return role, patterns or ("*",)
+
+    def select_known(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Return the groups that have a role."""
+        return tuple(dict.fromkeys(group for group in groups if group in self._roles))

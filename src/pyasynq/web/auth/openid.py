@@ -1,0 +1,117 @@
+"""Configuration of sign-in at an OpenID provider, and the error of a failed sign-in."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from pyasynq.errors import InvalidOptionError
+from pyasynq.web.auth.group_roles import GroupRoles
+from pyasynq.web.auth.identify import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OPENID_SECRET_VARIABLE: Final = "PYASYNQ_OIDC_SECRET"  # noqa: S105 - the name of the variable
+_REQUIRED_SCOPE: Final = "openid"
+
+
+class SignInError(Exception):
+    """Error: a sign-in at the OpenID provider failed; the login page shows its text.
+
+    The text never holds a token, a code or another value that the provider or the browser has sent.
+
+    Attributes:
+        status: status of the response.
+        name: name of the person, if the provider has told it.
+    """
+
+    def __init__(self, text: str, *, status: int = 401, name: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIdConnect:
+    """Sign-in at an OpenID provider: authorization code flow with PKCE. It needs the extra `oidc`.
+
+    Raises:
+        InvalidOptionError: for a value that cannot work.
+    """
+
+    issuer: str
+    """URL of the provider, as its discovery document and its tokens name it."""
+    client_id: str
+    url: str
+    """URL at which browsers reach the dashboard, such as `https://ops.example/tasks`.
+
+    The provider sends people back to `/login/oidc/callback` below it.
+    """
+    client_secret: str | None = field(default=None, repr=False)
+    """Secret of the client; `file:/path` reads it from a file. None takes `PYASYNQ_OIDC_SECRET`.
+
+    A client without a secret is a public client.
+    """
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Role for each group. A person of several groups gets the highest."""
+    default_role: str | None = None
+    """Role of a person without any of these groups; None refuses such people."""
+    queues: Mapping[str, str | Iterable[str]] = field(default_factory=dict)
+    """Patterns of the queues for each group; groups that are not named see all."""
+    scopes: Sequence[str] = ("openid", "profile", "email")
+    user_claim: str = ""
+    """Claim that names the person.
+
+    Unless given, it is `preferred_username`, or else a verified `email`, or else `sub`.
+    """
+    groups_claim: str = "groups"
+    """Claim that holds the person's groups: a list, or one text."""
+    name: str = ""
+    """Name of the provider on the login page; the host of the issuer unless given."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for option, value in (("issuer", self.issuer), ("url", self.url)):
+            if not is_protected_url(value) or urlsplit(value).query or urlsplit(value).fragment:
+                remedy = "an https:// address without a query; http:// is for this machine alone"
+                raise InvalidOptionError(option, value, remedy)
+        if not self.client_id:
+            raise InvalidOptionError("client_id", self.client_id, "the provider gives it to each client")
+        if not self.roles and self.default_role is None:
+            remedy = 'name the groups that may sign in, such as {"ops": "operator"}, or give a default_role'
+            raise InvalidOptionError("roles", dict(self.roles), remedy)
+        if isinstance(self.scopes, str) or _REQUIRED_SCOPE not in self.scopes:
+            raise InvalidOptionError("scopes", self.scopes, "a list with openid in it")
+        GroupRoles(self.roles, self.default_role, self.queues)
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the provider and client, so that sessions end when these change."""
+        return "oidc-" + hashlib.sha256(f"{self.issuer}\n{self.client_id}".encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """Name of the provider for people."""
+        return self.name or str(urlsplit(self.issuer).hostname)
+
+    def callback_url(self, target: str) -> str:
+        """Return the redirect URI: the callback of one Redis, whose name is empty for the only one."""
+        return "/".join(filter(None, (self.url.rstrip("/"), target, "login/oidc/callback")))
+
+
+def is_protected_url(url: object) -> bool:
+    """Return whether an address is `https://`, or `http://` on this machine."""
+    if not isinstance(url, str):
+        return False
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        is_valid = bool(host) and parts.port != 0 and parts.username is None
+    except ValueError:
+        return False
+    has_controls = any(ord(character) <= 0x20 or character == "\\" for character in url)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+    return is_valid and is_safe and not has_controls

@@ -1,0 +1,119 @@
+"""Sign-in at the OpenID provider: its beginning, its callback, and signing out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response
+
+from pyasynq._human_text import counted
+from pyasynq._visible_text import visible
+from pyasynq.operations import User
+from pyasynq.web.auth.identify import client_address
+from pyasynq.web.auth.login import make_login_page
+from pyasynq.web.auth.openid import SignInError
+from pyasynq.web.auth.openid_people import OPENID_LOGIN
+from pyasynq.web.problems import NextStep, Trouble, not_found_page, trouble_page
+from pyasynq.web.respond import page_response
+
+if TYPE_CHECKING:
+    from pyasynq.web.page import PageRequest
+
+_log = logging.getLogger("pyasynq.web")
+_ANSWER_FIELDS: Final = frozenset({"code", "error", "state"})
+
+
+async def begin_openid_login(ask: PageRequest) -> Response:
+    """Send a browser to the provider, and remember the sign-in in a cookie."""
+    began = time.perf_counter()
+    openid = ask.settings.openid
+    if openid is None:
+        return page_response(ask, not_found_page(ask), began)
+    login = openid.pending.begin(ask.query.get("next", ""))
+    try:
+        address = await openid.provider.authorization_url(
+            openid.callback_url(ask.target.name),
+            state=login.state,
+            nonce=login.nonce,
+            verifier=login.verifier,
+        )
+    except SignInError as error:
+        return await _refuse(ask, error, login.following, began)
+    response = Response(status_code=303, headers={"Location": address})
+    openid.pending.write(ask.request, response, login)
+    return response
+
+
+async def finish_openid_login(ask: PageRequest) -> Response:
+    """Begin a session for the person whom the provider names; show the login page after any failure.
+
+    Without an answer of the provider, the browser returns from signing out there.
+    """
+    began = time.perf_counter()
+    openid, sessions = ask.settings.openid, ask.settings.sessions
+    if openid is None:
+        return page_response(ask, not_found_page(ask), began)
+    if not _ANSWER_FIELDS & ask.query.keys():
+        return Response(status_code=303, headers={"Location": ask.links.to("login")})
+    address = client_address(ask.request)
+    if not ask.settings.address_tries.allow(address):
+        return _slow_down(ask, address, began)
+    following = ""
+    try:
+        login = openid.pending.take(ask.request, ask.query.get("state", ""))
+        following = login.following
+        person = await openid.provider.fetch_person(
+            ask.query, openid.callback_url(ask.target.name), nonce=login.nonce, verifier=login.verifier
+        )
+        session = openid.begin_session(sessions, person.name, person.groups)
+    except SignInError as error:
+        response = await _refuse(ask, error, following, began)
+    else:
+        response = Response(status_code=303, headers={"Location": ask.links.back(following)})
+        sessions.write(ask.request, response, session)
+    openid.pending.take_away(ask.request, response)
+    return response
+
+
+async def sign_out(ask: PageRequest, _: dict[str, str]) -> Response:
+    """End the session of this browser, and send it to the provider to end its session there, if it can."""
+    began = time.perf_counter()
+    session, openid, sessions = ask.session, ask.settings.openid, ask.settings.sessions
+    response = Response(status_code=303, headers={"Location": ask.links.to("login")})
+    if session is not None:
+        sessions.end(session)
+        if openid is not None and openid.began(session):
+            address = await openid.provider.end_session_url(openid.callback_url(ask.target.name))
+            response = _leave(ask, address, openid.label, began) if address else response
+    sessions.take_away(ask.request, response)
+    return response
+
+
+def _leave(ask: PageRequest, address: str, provider: str, began: float) -> Response:
+    """Return a page that goes to the provider by itself: CSP forbids a form to be redirected there."""
+    trouble = Trouble(
+        "You are signed out",
+        f"Your session here is over. Now {provider} ends its own.",
+        (NextStep(f"Sign out of {provider}", address),),
+    )
+    page = replace(trouble_page(200, trouble), headers={"Refresh": f"0; url={address}"})
+    return page_response(replace(ask, user=User(""), session=None), page, began)
+
+
+async def _refuse(ask: PageRequest, error: SignInError, following: str, began: float) -> Response:
+    _log.warning("a sign-in at the OpenID provider failed: %s", visible(error))
+    user = User(error.name, login=OPENID_LOGIN, address=client_address(ask.request))
+    request = f"{ask.request.method} {ask.links.path}"
+    await ask.target.operator(user).note_refused_request(request, str(error))
+    page = make_login_page(ask, following, error=str(error), status=error.status)
+    return page_response(ask, page, began)
+
+
+def _slow_down(ask: PageRequest, address: str, began: float) -> Response:
+    wait = max(round(ask.settings.address_tries.wait_seconds(address)), 1)
+    text = f"Too many tries. Wait {counted(wait, 'second')}."
+    page = make_login_page(ask, "", error=text, status=429, headers={"Retry-After": str(wait)})
+    return page_response(ask, page, began)

@@ -1,0 +1,85 @@
+"""People whom an OpenID provider signs in: their roles by groups, and their sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyasynq._extras import explain_missing
+from pyasynq._visible_text import visible
+from pyasynq.operations import User
+from pyasynq.web.auth.group_roles import GroupRoles
+from pyasynq.web.auth.openid import SignInError
+from pyasynq.web.auth.pending_login import PendingLogins
+
+if TYPE_CHECKING:
+    from pyasynq.web.auth.openid import OpenIdConnect
+    from pyasynq.web.auth.openid_provider import OpenIdProvider
+    from pyasynq.web.auth.secret import SigningSecret
+    from pyasynq.web.auth.sessions import LoginSession, Sessions
+
+OPENID_LOGIN: Final = "oidc"
+"""Way of authentication of these people, as the audit has it."""
+
+
+class OpenIdPeople:
+    """People of one OpenID provider, with their roles and sessions.
+
+    Args:
+        options: the provider and its groups.
+        secret: signs the cookies of sign-ins that have begun.
+        sessions: names these cookies.
+
+    Raises:
+        ModuleNotFoundError: without the extra `oidc`.
+    """
+
+    def __init__(self, options: OpenIdConnect, secret: SigningSecret, sessions: Sessions) -> None:
+        self._options = options
+        self._groups = GroupRoles(options.roles, options.default_role, options.queues)
+        self.provider = import_provider()(options)
+        self.pending = PendingLogins(secret, sessions, options.fingerprint)
+        self.label = visible(options.label)
+        """Name of the provider for people."""
+
+    def began(self, session: LoginSession) -> bool:
+        """Return whether this provider has begun a session."""
+        return session.fingerprint == self._options.fingerprint
+
+    def begin_session(self, sessions: Sessions, name: str, groups: tuple[str, ...]) -> LoginSession:
+        """Return a new session for a person.
+
+        Raises:
+            SignInError: none of the groups has a role, or too many have.
+        """
+        if self._groups.find(groups) is None:
+            text = f"You are signed in as {visible(name)}, and none of your groups may use this dashboard."
+            raise SignInError(f"{text} Ask its administrator.", status=403, name=name)
+        session = sessions.begin(name, self._options.fingerprint, self._groups.select_known(groups))
+        if not sessions.fits(session):
+            raise SignInError("You are in too many groups of this dashboard.", status=403, name=name)
+        return session
+
+    def find_user(self, session: LoginSession, address: str) -> User | None:
+        """Return the person of a session; None if their groups have no role any more."""
+        found = self._groups.find(session.groups)
+        if found is None:
+            return None
+        role, patterns = found
+        return User.with_role(session.name, role, queues=patterns, login=OPENID_LOGIN, address=address)
+
+    def callback_url(self, target: str) -> str:
+        """Return the redirect URI of a dashboard's Redis, by its name."""
+        return self._options.callback_url(target)
+
+
+def import_provider() -> type[OpenIdProvider]:
+    """Import the client of providers.
+
+    Raises:
+        ModuleNotFoundError: without the extra `oidc`, which the error names.
+    """
+    try:
+        from pyasynq.web.auth.openid_provider import OpenIdProvider  # noqa: PLC0415 - of the extra `oidc`
+    except ModuleNotFoundError as error:
+        raise explain_missing(error, "oidc") from None
+    return OpenIdProvider
