@@ -264,7 +264,7 @@ def viewer_work() -> list[Plan[Any]]:
         redis_info(of_cluster=False),
         redis_texts(of_cluster=False),
         replica_state(None, now=NOW),
-        read_vitals(queue, now=NOW),
+        read_vitals(queue, groups=50, now=NOW),
         count_poison(queue, scan=10, most=5),
         read_last_ticks(queue),
         read_redis_health(None),

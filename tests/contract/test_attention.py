@@ -16,6 +16,7 @@ from pyasynq._broker.attempt_counts import count_attempts
 from pyasynq._broker.servers import clear_server_state, write_server_state
 from pyasynq._clock import Instant
 from pyasynq._error_signature import poison_error
+from pyasynq._wire.attempt_counts import COUNTERS
 from pyasynq._wire.keys import queue_keys
 from pyasynq._wire.messages import ServerInfo
 from pyasynq.config import ServerConfig
@@ -118,8 +119,7 @@ async def announce_server(
 
 async def ended(viewer: Viewer, seconds_ago: int, queue: str = "default", **counts: int) -> None:
     """Count attempts that ended a time ago."""
-    names = ("succeeded", "retried", "archived")
-    vector = [counts.get(name, 0) for name in names]
+    vector = [counts.get(name, 0) for name in COUNTERS]
     now = Instant.from_timestamp(time.time() - seconds_ago)
     await viewer.run(count_attempts(queue, {"report": vector}, now=now))
 
@@ -278,6 +278,23 @@ async def test_poison_tasks_are_found_and_their_deletion_cures_it(
         await viewer.operator.run_operation(operation.operation)
         assert () == await viewer.look()
         assert ["failed"] == tasks.ids("archived")
+
+
+@run_async
+async def test_poison_tasks_behind_other_failures_are_found_if_the_statistics_count_them(
+    redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many queues, a sweep looks only at the newest failures of each of the others."""
+    monkeypatch.setattr("pyasynq.operations.sweep._OTHER_POSITIONS", 2)
+    async with viewing(redis_url) as viewer:
+        await announce_server(viewer)
+        tasks = Tasks(redis_client)
+        tasks.put(TaskState.ARCHIVED, "poison", score=viewer.now - 60, error_msg=poison_error(3))
+        tasks.put(TaskState.ARCHIVED, "a", "b", score=viewer.now, error_msg="ValueError")
+        redis_client.set(queue_keys("default").processed, 10)
+        assert () == await viewer.look()
+        await ended(viewer, 0, succeeded=9, poisoned=1)
+        assert "1 task of default was archived" in (await viewer.find("poison")).sentence
 
 
 @run_async

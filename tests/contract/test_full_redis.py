@@ -255,7 +255,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "record_enqueue_event": lambda: record_enqueue_event("e", event()),
     "forget_entries": lambda: forget_entries("default", before=10, keep=()),
     "count_tasks": lambda: count_tasks("default", NOW),
-    "read_vitals": lambda: read_vitals("default", now=NOW),
+    "read_vitals": lambda: read_vitals("default", groups=50, now=NOW),
     "count_poison": lambda: count_poison("default", scan=10, most=5),
     "scan_tasks": lambda: scan_tasks("default", TaskState.ACTIVE, 0, 10),
     "walk_set": lambda: walk_inspected("archived"),

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 
-EMPTY = QueueVitals(0, 0, 0, 0, None, 0, None, None, 0, 0, 0, None)
+EMPTY = QueueVitals(0, 0, 0, 0, None, 0, None, None, 0, 0, 0, 0, None)
 LATE = NOW.seconds - 60
 GROUP_LATE = NOW.seconds - 900
 
 
 def test_an_empty_queue_has_no_signs(perform: Perform) -> None:
     """It need not exist. Without a time, that of Redis counts."""
-    assert EMPTY == perform(read_vitals("default", now=NOW))
-    assert EMPTY == perform(read_vitals("default", now=None))
+    assert EMPTY == perform(read_vitals("default", groups=50, now=NOW))
+    assert EMPTY == perform(read_vitals("default", groups=50, now=None))
 
 
 def test_leases_count_as_lapsed_a_minute_after_their_end(perform: Perform, tasks: Tasks) -> None:
@@ -40,7 +40,7 @@ def test_leases_count_as_lapsed_a_minute_after_their_end(perform: Perform, tasks
     tasks.active("late", lease=LATE)
     tasks.active("fresh", lease=LATE + 1)
     tasks.active("held")
-    assert EMPTY._replace(active=3, leases=3, lapsed=1) == perform(read_vitals("default", now=NOW))
+    assert EMPTY._replace(active=3, leases=3, lapsed=1) == perform(read_vitals("default", groups=50, now=NOW))
 
 
 def test_poison_tasks_are_counted_among_the_newest_archived_tasks(perform: Perform, tasks: Tasks) -> None:
@@ -80,7 +80,7 @@ def test_delayed_tasks_count_as_late_a_minute_after_their_time(perform: Perform,
     tasks.put(TaskState.RETRY, "d", score=LATE)
     tasks.put(TaskState.RETRY, "e", score=LATE + 1)
     expected = EMPTY._replace(late_scheduled=2, first_scheduled=LATE - 9, late_retry=1, first_retry=LATE)
-    assert expected == perform(read_vitals("default", now=NOW))
+    assert expected == perform(read_vitals("default", groups=50, now=NOW))
 
 
 def test_a_group_counts_as_late_from_its_newest_member_on(perform: Perform, tasks: Tasks) -> None:
@@ -89,21 +89,27 @@ def test_a_group_counts_as_late_from_its_newest_member_on(perform: Perform, task
     tasks.put(TaskState.AGGREGATING, "b", group="late", score=GROUP_LATE)
     tasks.put(TaskState.AGGREGATING, "c", group="joined", score=GROUP_LATE - 9)
     tasks.put(TaskState.AGGREGATING, "d", group="joined", score=GROUP_LATE + 1)
-    assert EMPTY._replace(late_groups=1, grouped=2) == perform(read_vitals("default", now=NOW))
+    assert EMPTY._replace(seen_groups=2, late_groups=1, grouped=2) == perform(
+        read_vitals("default", groups=50, now=NOW)
+    )
 
 
-def test_at_most_fifty_groups_are_looked_at(perform: Perform, tasks: Tasks) -> None:
+@pytest.mark.parametrize("groups", [1, 50])
+def test_at_most_as_many_groups_are_looked_at_as_asked_for(
+    perform: Perform, tasks: Tasks, groups: int
+) -> None:
     """The limit bounds the cost of a queue with very many groups."""
     for number in range(51):
         tasks.put(TaskState.AGGREGATING, f"{number}", group=f"g{number}", score=GROUP_LATE)
-    assert EMPTY._replace(late_groups=50, grouped=50) == perform(read_vitals("default", now=NOW))
+    expected = EMPTY._replace(seen_groups=groups, late_groups=groups, grouped=groups)
+    assert expected == perform(read_vitals("default", groups=groups, now=NOW))
 
 
 def test_a_set_counts_as_late_a_minute_after_its_deadline(perform: Perform, tasks: Tasks) -> None:
     """A server puts its tasks back before that."""
     tasks.in_set("g", "one", "a", stale_at=LATE)
     tasks.in_set("g", "two", "b", stale_at=LATE + 1)
-    assert EMPTY._replace(late_sets=1) == perform(read_vitals("default", now=NOW))
+    assert EMPTY._replace(late_sets=1) == perform(read_vitals("default", groups=50, now=NOW))
 
 
 def test_a_pause_and_an_objective_are_read(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:
@@ -111,7 +117,7 @@ def test_a_pause_and_an_objective_are_read(perform: Perform, tasks: Tasks, redis
     redis_client.set(tasks.keys.paused, NOW.seconds - 5)
     perform(snoozes.set_wait_objective("default", 1.5))
     expected = EMPTY._replace(paused_since=NOW.seconds - 5, wait_objective=1.5)
-    assert expected == perform(read_vitals("default", now=NOW))
+    assert expected == perform(read_vitals("default", groups=50, now=NOW))
     assert 1.5 == perform(snoozes.read_wait_objective("default"))
     perform(snoozes.set_wait_objective("default", None))
     assert None is perform(snoozes.read_wait_objective("default"))
@@ -126,7 +132,7 @@ def test_hostile_values_are_none(
     """Any program may have written them."""
     redis_client.set(tasks.keys.paused, text)
     redis_client.hset(tasks.keys.objectives, "wait", text)
-    found = perform(read_vitals("default", now=NOW))
+    found = perform(read_vitals("default", groups=50, now=NOW))
     assert found.paused_since in {None, -1, 0}
     assert found.wait_objective in {None, 1e99}
     assert perform(snoozes.read_wait_objective("default")) in {None, 1e99}

@@ -42,7 +42,9 @@ def find_attention(
     for detect in DETECTORS.values():
         found.extend(detect(snapshot, earlier, thresholds))
     found.sort(key=lambda finding: (-finding.severity, finding.detector, finding.queue, finding.subject))
-    shown = [replace(finding, snooze=known.get(finding.id)) for finding in found[:MAX_FINDINGS]]
+    shown = found[:MAX_FINDINGS]
+    if known:
+        shown = [replace(finding, snooze=known.get(finding.id)) for finding in shown]
     return Attention(
         snapshot.at,
         tuple(finding for finding in shown if finding.snooze is None),

@@ -36,6 +36,21 @@ class Activity(NamedTuple):
     seconds: float = 0.0
 
 
+class PoisonCount(NamedTuple):
+    """Poison tasks that were found among the newest archived tasks of a queue.
+
+    Attributes:
+        number: how many, at most 100.
+        is_whole: whether all archived tasks were looked at, so that there are no more.
+    """
+
+    number: int = 0
+    is_whole: bool = True
+
+
+NO_POISON: Final = PoisonCount()
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot:
     """State of one queue."""
@@ -45,8 +60,8 @@ class QueueSnapshot:
     """Signs of stuck tasks; None if they could not be read."""
     activity: Mapping[str, Activity] = field(default_factory=dict)
     """Attempts by task type."""
-    poison: int = 0
-    """Number of poison tasks among the newest 1,000 archived ones, at most 100."""
+    poison: PoisonCount = NO_POISON
+    """Poison tasks among the newest archived ones."""
     last_ticks: Mapping[str, int] = field(default_factory=dict)
     """Last tick of each schedule, in Unix seconds; read only while no scheduler runs."""
 
@@ -58,6 +73,8 @@ class QueueSnapshot:
     @property
     def total(self) -> Activity:
         """Attempts of all task types together."""
+        if not self.activity:
+            return Activity()
         every = self.activity.values()
         return Activity(
             sum_counts(one.recent for one in every),

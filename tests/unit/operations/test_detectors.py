@@ -16,12 +16,12 @@ from pyasynq.operations import Thresholds, find_attention
 from pyasynq.operations.detectors import DETECTORS
 from pyasynq.operations.detectors.common import quote_value
 from pyasynq.operations.query import parse_query
-from pyasynq.operations.snapshot import Activity, QueueSnapshot, Snapshot, summarize_activity
+from pyasynq.operations.snapshot import Activity, PoisonCount, QueueSnapshot, Snapshot, summarize_activity
 from pyasynq.task import TaskState
 from pyasynq.telemetry import AttemptCounts, AttemptSeries, SeriesPoint
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
-SOUND = QueueVitals(0, 0, 0, 0, None, 0, None, None, 0, 0, 0, None)
+SOUND = QueueVitals(0, 0, 0, 0, None, 0, None, None, 0, 0, 0, 0, None)
 HOSTILE = 'que"ue\\ \x1b]52\n:*,()'
 
 
@@ -93,14 +93,14 @@ ALL_WRONG = replace(
             archived=9_500,
             limits=QueueLimits(max_run=1),
         ),
-        vitals=QueueVitals(3, 3, 2, 1, 1, 1, 1, None, 2, 9, 0, 10.0),
+        vitals=QueueVitals(3, 3, 2, 1, 1, 1, 1, None, 2, 2, 9, 0, 10.0),
         servers=(
             server(queues={HOSTILE: 1}, engine=""),
             server("b", queues={HOSTILE: 1}, loop_blocked=timedelta(seconds=9)),
         ),
         activity=activity({"succeeded": 90, "retried": 40}, {"succeeded": 99, "archived": 1}),
         redis=(RedisHealth("allkeys-lru", 900, 1_000, aof=False, replicas=(("10.0.0.2:6379", None),)),),
-        poison=100,
+        poison=PoisonCount(100, is_whole=False),
         last_ticks={"entry": int(NOW.timestamp()) - 60},
     ),
     wants_durability=True,
@@ -288,6 +288,28 @@ def test_dangers_of_redis_are_told_apart(health: RedisHealth, subjects: list[str
     assert subjects == [finding.subject for finding in find_attention(one).findings]
     if subjects == ["aof"]:
         assert [] == names(snapshot(redis=(health,)))
+
+
+@pytest.mark.parametrize(
+    ("count", "begin"),
+    [
+        (PoisonCount(1), "1 task of mail was archived because its workers"),
+        (PoisonCount(1, is_whole=False), "At least 1 task of mail was archived because its workers"),
+        (PoisonCount(100, is_whole=False), "At least 100 tasks of mail were archived because their workers"),
+    ],
+)
+def test_poison_tasks_are_at_least_those_that_were_found(count: PoisonCount, begin: str) -> None:
+    """A sweep does not look at every archived task."""
+    [finding] = find_attention(snapshot(info(queue="mail"), poison=count)).findings
+    assert finding.sentence == f"{begin} crashed or gave no sign."
+
+
+@pytest.mark.parametrize(("seen", "begin"), [(3, "2 groups"), (2, "At least 2 groups")])
+def test_late_groups_are_at_least_those_that_were_looked_at(seen: int, begin: str) -> None:
+    """A sweep looks at some groups of each queue."""
+    vitals = SOUND._replace(seen_groups=seen, late_groups=2, grouped=9)
+    [finding] = find_attention(snapshot(info(queue="mail", groups=3), vitals=vitals)).findings
+    assert finding.sentence.startswith(f"{begin} of mail with 9 tasks are not aggregated")
 
 
 def test_points_of_the_last_ten_minutes_are_recent() -> None:

@@ -7,9 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker import schedules
-from pyasynq._broker.enqueueing.chunks import compose_checked
-from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
-from pyasynq._broker.enqueueing.enqueue_rules import build_task_info
 from pyasynq._broker.queue_registry import register_queues
 from pyasynq._broker.schedules import (
     list_enqueue_events,
@@ -133,6 +130,10 @@ def run_entry(
         DuplicateTaskError: when another task holds the lock of the entry's task.
         TaskIDConflictError: when the entry names a task id that exists.
     """
+    from pyasynq._broker.enqueueing.chunks import compose_checked  # noqa: PLC0415 - lists need none of it
+    from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs  # noqa: PLC0415 - as above
+    from pyasynq._broker.enqueueing.enqueue_rules import build_task_info  # noqa: PLC0415 - as above
+
     entry = yield from _find_entry(entry_id, redis_now)
     given = {
         name: value for name, value in options.items() if name == "headers" or name not in entry.task.options

@@ -42,8 +42,9 @@ class QueueVitals(NamedTuple):
         late_retry: number of retry tasks that have been due for more than a minute.
         first_retry: when the first retry task is due; None for none.
         paused_since: when the queue was paused; None if it is not, or if that is unknown.
-        late_groups: number of groups whose newest member joined long ago, among the first 50.
-        grouped: number of tasks in these groups.
+        seen_groups: number of groups that were looked at.
+        late_groups: number of these whose newest member joined long ago.
+        grouped: number of tasks in the late groups.
         late_sets: number of aggregation sets that became stale more than a minute ago.
         wait_objective: seconds that tasks may wait; None if the queue has no objective.
     """
@@ -56,6 +57,7 @@ class QueueVitals(NamedTuple):
     late_retry: int
     first_retry: int | None
     paused_since: int | None
+    seen_groups: int
     late_groups: int
     grouped: int
     late_sets: int
@@ -81,8 +83,8 @@ class RedisHealth(NamedTuple):
     replicas: tuple[tuple[str, int | None], ...]
 
 
-def read_vitals(queue: str, *, now: Instant | None) -> Plan[QueueVitals]:
-    """Read the signs of stuck tasks in a queue with one script call, which only reads."""
+def read_vitals(queue: str, *, groups: int, now: Instant | None) -> Plan[QueueVitals]:
+    """Read the signs of stuck tasks in a queue with one script call, which looks at up to `groups` groups."""
     keys = queue_keys(queue)
     reply = yield ScriptCall(
         INSPECT_VITALS,
@@ -96,11 +98,11 @@ def read_vitals(queue: str, *, now: Instant | None) -> Plan[QueueVitals]:
             keys.aggregation_sets,
             keys.objectives,
         ),
-        (keys.group_prefix, *time_arguments(now), LATE_SECONDS, GROUP_LATE_SECONDS),
+        (keys.group_prefix, *time_arguments(now), LATE_SECONDS, GROUP_LATE_SECONDS, groups),
         Replay.SAFE,
     )
     active, leases, lapsed, late_scheduled, first_scheduled, late_retry, first_retry, *others = reply
-    paused, late_groups, grouped, late_sets, objective = others
+    paused, seen_groups, late_groups, grouped, late_sets, objective = others
     return QueueVitals(
         active,
         leases,
@@ -110,6 +112,7 @@ def read_vitals(queue: str, *, now: Instant | None) -> Plan[QueueVitals]:
         late_retry,
         _parse_second(first_retry),
         _parse_second(paused),
+        seen_groups,
         late_groups,
         grouped,
         late_sets,

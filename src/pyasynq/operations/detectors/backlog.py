@@ -141,11 +141,14 @@ def find_stalled_groups(
         if vitals is None or not vitals.late_groups:
             continue
         groups, tasks = vitals.late_groups, vitals.grouped
+        found = counted(groups, "group")
+        if vitals.seen_groups < one.info.groups:
+            found = f"At least {found}"
         yield AttentionFinding(
             "group_stall",
             one.queue,
             3,
-            f"{counted(groups, 'group')} of {visible(one.queue)} with {counted(tasks, 'task')} "
+            f"{found} of {visible(one.queue)} with {counted(tasks, 'task')} "
             f"{'is' if groups == 1 else 'are'} not aggregated, although no task has joined for 15 min.",
             FindingAction(
                 "Start a worker with an aggregator for the groups",

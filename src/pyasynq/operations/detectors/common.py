@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyasynq.operations.finding import FindingAction
 
@@ -12,9 +13,12 @@ if TYPE_CHECKING:
     from pyasynq.operations.snapshot import QueueSnapshot
 
 
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
+
+
 def quote_value(text: str) -> str:
     """Return a value for the query language: in quotes unless it is a plain word."""
-    if text and text.isascii() and all(character.isalnum() or character in "-_." for character in text):
+    if _PLAIN_WORD.fullmatch(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

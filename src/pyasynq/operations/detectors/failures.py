@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyasynq.operations.thresholds import Thresholds
 
 _LEAST_BEFORE = 50
-_MOST_POISON = 100
 
 
 def find_orphans(
@@ -49,18 +48,17 @@ def find_poison(
     """Find tasks that were archived because their workers crashed, or let their leases lapse."""
     del earlier, thresholds
     for one in snapshot.queues.values():
-        if not one.poison:
+        number, is_whole = one.poison
+        if not number:
             continue
-        number = (
-            f"At least {_MOST_POISON} tasks" if one.poison >= _MOST_POISON else counted(one.poison, "task")
-        )
+        found = counted(number, "task") if is_whole else f"At least {counted(number, 'task')}"
         query = query_of(one.queue, "state:archived", "poison")
         yield AttentionFinding(
             "poison",
             one.queue,
             3,
-            f"{number} of {visible(one.queue)} {'was' if one.poison == 1 else 'were'} archived because "
-            f"{'its' if one.poison == 1 else 'their'} workers crashed or gave no sign.",
+            f"{found} of {visible(one.queue)} {'was' if number == 1 else 'were'} archived because "
+            f"{'its' if number == 1 else 'their'} workers crashed or gave no sign.",
             delete_by("Delete the poison tasks", query),
             query,
         )

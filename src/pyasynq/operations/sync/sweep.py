@@ -12,32 +12,81 @@ from __future__ import annotations
 import time
 from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.inspecting import vitals
 from pyasynq.errors import PyasynqError, RedisPermissionError, RedisReplyError, RedisUnavailableError
+from pyasynq.operations.read_pairs import read_both_blocking
 from pyasynq.operations.selection import SearchSlots
-from pyasynq.operations.snapshot import ACTIVITY_SPAN, QueueSnapshot, Snapshot, summarize_activity
+from pyasynq.operations.snapshot import (
+    ACTIVITY_SPAN,
+    NO_POISON,
+    PoisonCount,
+    QueueSnapshot,
+    Snapshot,
+    summarize_activity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from pyasynq._redis.plan import Plan
-    from pyasynq.info import QueueInfo
+    from pyasynq.info import QueueInfo, SchedulerEntryInfo, ServerInfo
     from pyasynq.operations.sync._door import Door
+    from pyasynq.operations.snapshot import Activity
 
 INTERVAL: Final = 2.0
 """Shortest time between two sweeps, in seconds."""
 LOAD_FACTOR: Final = 50
 """Rest after a sweep as a multiple of its duration: it takes at most 2 % of Redis' time."""
 _AT_ONCE: Final = 200
+_GROUPS: Final = 10_000
+"""Groups that a sweep looks at in all queues: about 30 ms of Redis' time."""
+_MOST_GROUPS: Final = 50
+"""Groups that a sweep looks at in one queue."""
 _MOST_POISON: Final = 100
 _POISON_SCAN: Final = 1_000
-_POISON_POSITIONS: Final = 50_000
-"""Archived tasks that a sweep looks at in all queues: about an eighth of a second of Redis' time."""
-_NOT_SEARCHED: Final = (-1, -1, 0)
+"""Archived tasks that a sweep looks at in one queue."""
+_CRASHING_POSITIONS: Final = 50_000
+"""Archived tasks that a sweep looks at in queues whose statistics count poison tasks: up to 150 ms."""
+_OTHER_POSITIONS: Final = 10_000
+"""Archived tasks that a sweep looks at in all other queues: about 30 ms of Redis' time."""
 _KEPT: Final = timedelta(minutes=10)
 _KEPT_GAP: Final = timedelta(minutes=1)
+
+
+class _Archive(NamedTuple):
+    """What shows that the archive of a queue may have changed.
+
+    Attributes:
+        size: number of archived tasks.
+        failed: number of attempts that failed.
+        has_poisoned: whether the statistics count a poison task.
+    """
+
+    size: int
+    failed: int
+    has_poisoned: bool
+
+
+_NOT_SEARCHED: Final = (_Archive(-1, -1, has_poisoned=False), NO_POISON)
+
+
+class _Fleet(NamedTuple):
+    """Servers, entries of schedulers, and whether a published task type is declared as `durable`."""
+
+    servers: tuple[ServerInfo, ...]
+    entries: tuple[SchedulerEntryInfo, ...]
+    wants_durability: bool
+
+
+class _Past(NamedTuple):
+    """Attempts by task type, poison tasks, and last ticks of schedules; each by queue."""
+
+    activity: Mapping[str, Mapping[str, Activity]]
+    poison: Mapping[str, PoisonCount]
+    ticks: Mapping[str, Mapping[str, int]]
 
 
 class Sweep:
@@ -55,8 +104,8 @@ class Sweep:
         self._last: Snapshot | None = None
         self._next_at = 0.0
         self._earlier: deque[Snapshot] = deque()
-        self._poison: dict[str, tuple[int, int, int]] = {}
-        """Archived tasks, failed attempts and poison tasks of each queue at its last search."""
+        self._poison: dict[str, tuple[_Archive, PoisonCount]] = {}
+        """Archive and poison tasks of each queue at its last search."""
 
     def read(self) -> tuple[Snapshot, Snapshot | None]:
         """Return the newest snapshot, and one from up to ten minutes before it if there is any.
@@ -98,28 +147,17 @@ class Sweep:
             self._earlier.popleft()
 
     def _read(self, began: float) -> Snapshot:
-        now = self._door.now()
-        infos = self._door.queue_infos()
-        names = [info.queue for info in infos]
-        found = self._run_all([vitals.read_vitals(name, now=self._door.redis_now()) for name in names])
-        records = self._run_all(
-            self._door.run(vitals.find_server_records(self._door.redis_now()))
+        moment = self._door.now().to_datetime()
+        infos, fleet = read_both_blocking(self._door.queue_infos(), self._read_fleet())
+        found, (activity, poison, ticks) = read_both_blocking(
+            self._read_vitals(infos), self._read_past(infos, moment, reads_ticks=not fleet.entries)
         )
-        entries = self._door.scheduler_entries()
-        active = [info.queue for info in infos if info.processed_total]
-        moment = now.to_datetime()
-        series = (
-            self._door.attempt_series(*active, since=moment - ACTIVITY_SPAN, step=60) if active else []
-        )
-        activity = summarize_activity(series, moment)
-        ticks = {} if entries else self._read_ticks(names)
-        poison = self._count_poison(infos)
         queues = {
             info.queue: QueueSnapshot(
                 info,
                 reading if isinstance(reading, vitals.QueueVitals) else None,
                 activity.get(info.queue, {}),
-                poison.get(info.queue, 0),
+                poison.get(info.queue, NO_POISON),
                 ticks.get(info.queue, {}),
             )
             for info, reading in zip(infos, found, strict=True)
@@ -130,11 +168,39 @@ class Sweep:
             self._monotonic() - began,
             queues,
             infos.unreadable,
+            fleet.servers,
+            fleet.entries,
+            tuple(one for one in health if isinstance(one, vitals.RedisHealth)),
+            wants_durability=fleet.wants_durability,
+        )
+
+    def _read_fleet(self) -> _Fleet:
+        """Return the servers, the entries of schedulers, and whether a task type is durable."""
+        records = self._run_all(
+            self._door.run(vitals.find_server_records(self._door.redis_now()))
+        )
+        entries = self._door.scheduler_entries()
+        return _Fleet(
             tuple(one for one in records if one is not None and not isinstance(one, Exception)),
             tuple(entries),
-            tuple(one for one in health if isinstance(one, vitals.RedisHealth)),
-            wants_durability=self._wants_durability(),
+            self._wants_durability(),
         )
+
+    def _read_vitals(self, infos: Sequence[QueueInfo]) -> list[Any]:
+        """Return the vitals of each queue, or the error of Redis."""
+        groups = _share(_GROUPS, len(infos), _MOST_GROUPS)
+        now = self._door.redis_now()
+        return self._run_all([vitals.read_vitals(info.queue, groups=groups, now=now) for info in infos])
+
+    def _read_past(self, infos: Sequence[QueueInfo], moment: datetime, *, reads_ticks: bool) -> _Past:
+        """Return the attempts, the poison tasks, and with `reads_ticks` the last ticks of schedules."""
+        active = [info.queue for info in infos if info.processed_total]
+        since = moment - ACTIVITY_SPAN
+        series = self._door.attempt_series(*active, since=since, step=60) if active else []
+        activity = summarize_activity(series, moment)
+        poison = self._count_poison(infos, activity)
+        ticks = self._read_ticks(info.queue for info in infos) if reads_ticks else {}
+        return _Past(activity, poison, ticks)
 
     def _wants_durability(self) -> bool:
         """Return whether a published task type is declared as `durable`; False if they cannot be read."""
@@ -165,21 +231,47 @@ class Sweep:
         found = self._run_all([vitals.read_last_ticks(name) for name in queues])
         return {name: one for name, one in zip(queues, found, strict=True) if isinstance(one, dict)}
 
-    def _count_poison(self, infos: Sequence[QueueInfo]) -> Mapping[str, int]:
-        """Return the number of poison tasks by queue; search only archives that may have changed."""
-        known = {info.queue: self._poison.get(info.queue, _NOT_SEARCHED) for info in infos if info.archived}
-        changed = [
-            info
+    def _count_poison(
+        self, infos: Sequence[QueueInfo], activity: Mapping[str, Mapping[str, Activity]]
+    ) -> Mapping[str, PoisonCount]:
+        """Return the number of poison tasks by queue; search only archives that may have changed.
+
+        Reading messages is the longest part of a sweep. So queues whose statistics count poison tasks are
+        searched first of all, and the others share a smaller number of positions. They are searched as well:
+        statistics can be switched off, and do not count imported tasks.
+        """
+        archives = {
+            info.queue: _Archive(
+                info.archived, info.failed_total, _has_poisoned(activity.get(info.queue, {}))
+            )
             for info in infos
-            if info.archived and known[info.queue][:2] != (info.archived, info.failed_total)
-        ]
-        scan = min(_POISON_SCAN, max(1, _POISON_POSITIONS // max(1, len(changed))))
+            if info.archived
+        }
+        known = {queue: self._poison.get(queue, _NOT_SEARCHED) for queue in archives}
+        changed = {queue: archive for queue, archive in archives.items() if known[queue][0] != archive}
+        crashing = [queue for queue, archive in changed.items() if archive.has_poisoned]
+        others = [queue for queue, archive in changed.items() if not archive.has_poisoned]
+        scans = {
+            **dict.fromkeys(crashing, _share(_CRASHING_POSITIONS, len(crashing), _POISON_SCAN)),
+            **dict.fromkeys(others, _share(_OTHER_POSITIONS, len(others), _POISON_SCAN)),
+        }
         numbers = self._run_all(
-            [vitals.count_poison(info.queue, scan=scan, most=_MOST_POISON) for info in changed]
+            [vitals.count_poison(queue, scan=scan, most=_MOST_POISON) for queue, scan in scans.items()]
         )
-        for info, number in zip(changed, numbers, strict=True):
+        for (queue, scan), number in zip(scans.items(), numbers, strict=True):
             # After an error the last number stays, and the next sweep searches again.
             if not isinstance(number, Exception):
-                known[info.queue] = (info.archived, info.failed_total, number)
+                is_whole = number < _MOST_POISON and scan >= archives[queue].size
+                known[queue] = archives[queue], PoisonCount(number, is_whole=is_whole)
         self._poison = known
-        return {queue: number for queue, (_, _, number) in known.items()}
+        return {queue: count for queue, (_, count) in known.items()}
+
+
+def _share(positions: int, queues: int, most: int) -> int:
+    """Return how many of these positions each queue gets: at least one, and not more than `most`."""
+    return min(most, max(1, positions // max(1, queues)))
+
+
+def _has_poisoned(activity: Mapping[str, Activity]) -> bool:
+    """Return whether the statistics of a queue count a poison task."""
+    return any(one.recent.poisoned or one.before.poisoned for one in activity.values())

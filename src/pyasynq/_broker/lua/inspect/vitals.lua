@@ -13,11 +13,12 @@
 -- ARGV[3] now_microseconds: within the second
 -- ARGV[4] late: seconds after which something that is due counts as late
 -- ARGV[5] group_late: seconds after its newest member joined from which a group counts as late
--- Returns: active tasks, leases, leases that lapsed late ago, scheduled tasks that are late, second of the first one (empty for none), retry tasks that are late, second of the first one, second of the pause, groups that are late among the first 50, tasks in them, sets that are late, and the objective of the wait
+-- ARGV[6] most_groups: groups to look at
+-- Returns: active tasks, leases, leases that lapsed late ago, scheduled tasks that are late, second of the first one (empty for none), retry tasks that are late, second of the first one, second of the pause, groups that were looked at, how many of them are late, tasks in the late ones, sets that are late, and the objective of the wait
 -- Uses: now
 
 local active, lease, scheduled, retry, paused, groups, aggregation_sets, objectives = unpack(KEYS)
-local group_prefix, now_seconds, now_microseconds, late, group_late = unpack(ARGV)
+local group_prefix, now_seconds, now_microseconds, late, group_late, most_groups = unpack(ARGV)
 
 local seconds = now(now_seconds, now_microseconds)
 local limit, group_limit = seconds - late, seconds - group_late
@@ -27,8 +28,9 @@ local function first(sorted_set)
 end
 
 local late_groups, grouped = 0, 0
-local names = redis.call('SSCAN', groups, 0, 'COUNT', 50)[2]
-for number = 1, math.min(#names, 50) do
+local names = redis.call('SSCAN', groups, 0, 'COUNT', most_groups)[2]
+local seen_groups = math.min(#names, most_groups)
+for number = 1, seen_groups do
   local group = group_prefix .. names[number]
   local newest = redis.call('ZREVRANGE', group, 0, 0, 'WITHSCORES')[2]
   if newest and tonumber(newest) <= group_limit then
@@ -45,6 +47,7 @@ return {
   redis.call('ZCOUNT', retry, '-inf', limit),
   first(retry),
   redis.call('GET', paused) or '',
+  seen_groups,
   late_groups,
   grouped,
   redis.call('ZCOUNT', aggregation_sets, '-inf', limit),
