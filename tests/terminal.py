@@ -28,10 +28,16 @@ class Terminal:
         columns: width of the terminal.
         lines: height of the terminal.
         env: variables besides those of this process; None takes one away.
+        module: the module that is run as the command line.
     """
 
     def __init__(
-        self, *arguments: str, columns: int = 80, lines: int = 40, env: Mapping[str, str | None] | None = None
+        self,
+        *arguments: str,
+        columns: int = 80,
+        lines: int = 40,
+        env: Mapping[str, str | None] | None = None,
+        module: str = "pyasynq.cli",
     ) -> None:
         self.raw = b""
         self.screen = pyte.HistoryScreen(columns, lines, history=2_000)
@@ -44,7 +50,7 @@ class Terminal:
         self._pid, self._terminal = pty.fork()
         if not self._pid:
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
-            command = [sys.executable, "-m", "pyasynq.cli", *arguments]
+            command = [sys.executable, "-m", module, *arguments]
             os.execve(command[0], command, environment)
         self._exit_code: int | None = None
 
@@ -55,6 +61,13 @@ class Terminal:
             if not self._read() or time.monotonic() > deadline:
                 raise AssertionError(f"{text!r} is not on the screen:\n{self.text}")
         return self.text
+
+    def wait_for_bytes(self, data: bytes) -> None:
+        """Read until the command has written these bytes, such as the bell of `less` after Ctrl-C."""
+        deadline = time.monotonic() + PATIENCE
+        while data not in self.raw:
+            if not self._read() or time.monotonic() > deadline:
+                raise AssertionError(f"{data!r} was not written:\n{self.text}")
 
     def type(self, text: str) -> None:
         """Press keys."""

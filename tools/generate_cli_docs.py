@@ -93,6 +93,10 @@ Data goes to stdout, everything else to stderr.
 
 `--fields` chooses fields and their order.
 `--watch` looks again every 2 seconds: it redraws a terminal; elsewhere it writes changes as JSON lines.
+On a terminal, output that is longer than it goes through `PAGER`, or `less`.
+A search that takes longer shows its first tasks there while it goes on.
+Leaving the pager ends the search, with code 0.
+Its `less` has the options `FRX`, unless `LESS` has others.
 Colors follow `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb`.
 Text of tasks is never interpreted: control characters are shown as symbols.
 

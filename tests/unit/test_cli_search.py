@@ -97,7 +97,7 @@ async def test_an_interrupted_search_prints_what_it_has_and_how_to_go_on(
 ) -> None:
     """JSON is not printed, because a part would be taken for all."""
     running = begin_search(Search(1), output, monkeypatch)
-    for _ in range(3):
+    for _ in range(9):
         await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

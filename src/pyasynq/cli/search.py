@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -79,8 +80,8 @@ async def search_command(
 ) -> None:
     """Find tasks in all states by a query, the newest first. The page docs/query.md lists the fields.
 
-    Tasks are printed as they are found. A search ends when enough is found, or after 100,000 tasks or two
-    seconds, and says how to go on. So does Ctrl-C.
+    Tasks are printed as they are found, on a terminal through a pager. A search ends when enough is found, or
+    after 100,000 tasks or two seconds, and says how to go on. So does Ctrl-C, and leaving the pager.
     """
     text = within_queues(" ".join(query), queues)
     if explain:
@@ -103,15 +104,10 @@ async def show_search(
 ) -> None:
     """Print the tasks that match as they are found, then on stderr how many tasks the search examined.
 
-    Ctrl-C ends the search: what it has found is printed, and how to continue.
+    Leaving the pager ends the search. So does Ctrl-C: what it has found is printed, and how to continue.
     """
     if session.watch is not None:
-
-        async def gather() -> list[Record]:
-            pages = _search(session, query, cursor, limit, everywhere=everywhere)
-            return [describe_task(info) async for page in pages for info in page.tasks]
-
-        await session.show(tasks_view(), gather)
+        await _watch_search(session, query, cursor, limit, everywhere=everywhere)
         return
     last: Selection | None = None
 
@@ -120,27 +116,42 @@ async def show_search(
         if stream.is_empty:
             status.show_now("No match yet: still searching. Ctrl-C ends the search.")
 
+    async def collect() -> None:
+        nonlocal last
+        async for last in _search(session, query, cursor, limit, everywhere=everywhere):
+            stream.add([describe_task(info) for info in last.tasks])
+            if not (stream.is_paged and sys.stderr.isatty()):
+                status.show(f"Searching: {last}")
+
     with StatusLine() as status:
-        stream = RecordStream(session.printer, tasks_view(), status.clear)
+        searching = asyncio.ensure_future(collect())
+        stream = RecordStream(session.printer, tasks_view(), status.clear, searching.cancel)
         # The CPU time of this process is about its age: until now it has imported and computed.
         seconds = max(_LEAST_SECONDS, _FIRST_SECONDS - time.process_time())
         timer = asyncio.get_running_loop().call_later(seconds, begin)
         try:
-            async for last in _search(session, query, cursor, limit, everywhere=everywhere):
-                stream.add([describe_task(info) for info in last.tasks])
-                status.show(f"Searching: {last}")
+            await searching
+            stream.end()
         except asyncio.CancelledError:
-            # A JSON array of a part would be taken for all matches, so it is not printed.
-            stream.begin()
-            status.clear()
-            if last is not None:
+            if not stream.is_left:
+                # A JSON array of a part would be taken for all matches, so it is not printed.
+                stream.begin()
+                stream.close()
+                status.clear()
                 _tell_search(last, everywhere=everywhere)
-            raise
+                raise
         finally:
             timer.cancel()
-        stream.end()
-    if last is not None:
-        _tell_search(last, everywhere=everywhere)
+            stream.close()
+    _tell_search(last, everywhere=everywhere)
+
+
+async def _watch_search(session: Session, query: str, cursor: str, limit: int, *, everywhere: bool) -> None:
+    async def gather() -> list[Record]:
+        pages = _search(session, query, cursor, limit, everywhere=everywhere)
+        return [describe_task(info) async for page in pages for info in page.tasks]
+
+    await session.show(tasks_view(), gather)
 
 
 def _search(session: Session, query: str, cursor: str, limit: int, *, everywhere: bool) -> AsyncSelections:
@@ -148,8 +159,10 @@ def _search(session: Session, query: str, cursor: str, limit: int, *, everywhere
     return session.operator.search(query, cursor=cursor, limit=limit, budget=budget)
 
 
-def _tell_search(last: Selection, *, everywhere: bool) -> None:
+def _tell_search(last: Selection | None, *, everywhere: bool) -> None:
     """Print on stderr how many tasks a search examined, and the options that continue it."""
+    if last is None:
+        return
     click.echo(f"{last}".removesuffix(": go on") + ".", err=True)
     if last.cursor:
         rest = "" if everywhere else "--all, or  "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyasynq.cli.output.printer import has_color
+from pyasynq.cli.output.stream_pager import StreamPager, find_pager
 from pyasynq.cli.output.table import TableLayout, table_rows
 
 if TYPE_CHECKING:
@@ -25,18 +26,28 @@ class RecordStream:
 
     The rows of a table are kept until `begin`, and its columns fit them. If all records are there by then,
     they are printed as `Printer.records` does, through a pager if they are longer than the terminal. Rows
-    that come later are printed at once, without a pager.
+    that come later are printed at once; on a terminal, through a pager that shows them as they come.
 
     Args:
         printer: prints the records.
         view: fields of the records.
         clear: erases what stands on the terminal's last line; called before each output.
+        on_left: called if the user leaves the pager before `close`.
     """
 
-    def __init__(self, printer: Printer, view: View, clear: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        printer: Printer,
+        view: View,
+        clear: Callable[[], object],
+        on_left: Callable[[], object] = lambda: None,
+    ) -> None:
         self._printer = printer
         self._view = view
         self._clear = clear
+        self._on_left = on_left
+        self._pager_command = find_pager()
+        self._pager: StreamPager | None = None
         self._held: list[Record] = []
         self._layout: TableLayout | None = None
         self._is_begun = False
@@ -49,6 +60,16 @@ class RecordStream:
     def is_empty(self) -> bool:
         """Whether no record was added yet."""
         return not self._is_begun and not self._held
+
+    @property
+    def is_paged(self) -> bool:
+        """Whether a pager has the terminal, so that nothing else should be written to it."""
+        return self._pager is not None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the user has left the pager, so that no more records are needed."""
+        return self._pager is not None and self._pager.is_left
 
     def begin(self) -> None:
         """Print what is kept, and from now on each record as it comes; a JSON array comes at the end."""
@@ -69,8 +90,15 @@ class RecordStream:
         elif self._held:
             self._print()
 
+    def close(self) -> None:
+        """Wait until the user leaves the pager, if there is one."""
+        if self._pager is not None:
+            self._pager.close()
+
     def _is_due(self) -> bool:
-        return self._is_late if self._printer.is_for_people else self._printer.format != "json"
+        if self._printer.format == "json":
+            return False
+        return self._is_late or not (self._printer.is_for_people or self._pager_command)
 
     def _print(self) -> None:
         held, self._held = self._held, []
@@ -79,8 +107,13 @@ class RecordStream:
         else:
             printer = replace(self._printer, has_header=False) if self._is_begun else self._printer
             text = printer.format_records(self._view, held)
-        self._is_begun = True
         self._clear()
+        if self._pager_command and not self._is_begun:
+            self._pager = StreamPager(self._pager_command, self._on_left)
+        self._is_begun = True
+        if self._pager is not None:
+            self._pager.write(text)
+            return
         click.echo(text, nl=False, color=has_color())
         sys.stdout.flush()
 
