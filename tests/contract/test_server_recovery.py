@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyasynq._engine.services import recoverer as recoverer_module
+from pyasynq._engine.services.recoverer import QuietTime, Recoverer
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._redis.driver import AsyncDriver
 from pyasynq._redis.facts import check_health
@@ -35,7 +38,7 @@ from tests.fix_engine import QUICK, do_nothing, serving
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import redis
 
@@ -44,6 +47,29 @@ if TYPE_CHECKING:
 
 AT_ONCE = dataclasses.replace(QUICK, lease=1, own_slack=0, foreign_slack=0, unleased_grace=0.3)
 """Leases of a second; what has lapsed is recovered at once, and a young Redis is waited for only so long."""
+
+
+class EndlessQuietTime(QuietTime):
+    """A quiet time that never ends; a young Redis begins none."""
+
+    def __init__(self, lease: float, until: float) -> None:
+        del until
+        super().__init__(lease, 0.0)
+
+    def begin(self, now: float) -> None:
+        del now
+        self._until = math.inf
+
+
+@pytest.fixture
+def endless_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no quiet time end, so that nothing is recovered if one begins."""
+
+    def keep_quiet(service: Recoverer, queues: Iterable[str]) -> None:
+        service._quiet_queues |= dict.fromkeys(queues, math.inf)
+
+    monkeypatch.setattr(recoverer_module, "QuietTime", EndlessQuietTime)
+    monkeypatch.setattr(Recoverer, "_keep_quiet", keep_quiet)
 
 
 async def recovered(running: Running, task_id: str) -> TaskRecovered:
@@ -118,6 +144,118 @@ async def test_a_queue_that_takes_no_task_back_holds_up_no_other(
         await recovered(running, "0")
         await running.finished("0")
         await running.settled()
+
+
+@pytest.mark.parametrize("call", ["list_expired", "recover"])
+@pytest.mark.usefixtures("endless_quiet")
+@run_async
+async def test_a_call_that_breaks_does_not_suspend_recovery(
+    redis_url: str, tasks: Tasks, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A worker without a processor misses its own time-out; all leases are renewed meanwhile."""
+    broken = 0
+    run_batch = AsyncDriver.run_batch
+
+    async def break_once(driver: AsyncDriver, plans: Sequence[Any]) -> list[Any]:
+        nonlocal broken
+        if broken or not any(plan.__name__ == call for plan in plans):
+            return await run_batch(driver, plans)
+        broken += 1
+        driver._state.note_disconnect()
+        for plan in plans:
+            plan.close()
+        return [ReplyLostError("redis", "no reply within 5 s")] * len(plans)
+
+    settings = dataclasses.replace(AT_ONCE, lease=30)
+    async with serving(redis_url, do_nothing, settings=settings) as running:
+        monkeypatch.setattr(AsyncDriver, "run_batch", break_once)
+        tasks.active("a", token="dead/1", lease=int(time.time()) - 1)
+        failed = await running.recorder.wait(RoundFailed)
+        assert ("recoverer", True) == (failed.service, failed.rest <= 0.1)
+        await recovered(running, "a")
+        await running.finished("a")
+        await running.settled()
+    assert 1 == broken
+
+
+@pytest.mark.parametrize("key", ["pending", "active", "lease", "aggregation_sets"])
+@pytest.mark.usefixtures("endless_quiet")
+@run_async
+async def test_a_key_that_has_a_wrong_type_for_a_moment_does_not_suspend_recovery(
+    redis_url: str, redis_client: redis.Redis, tasks: Tasks, key: str
+) -> None:
+    """The orphans of its queue come back when it is mended, and those of other queues before."""
+    broken = Tasks(redis_client, "broken")
+    broken.active("a", token="dead/1", lease=int(time.time()) + 1_000)
+    name = getattr(broken.keys, key)
+    has_kept = bool(redis_client.exists(name))
+    config = ServerConfig(queues={"broken": 1, "default": 1})
+    settings = dataclasses.replace(AT_ONCE, lease=30)
+    async with serving(redis_url, do_nothing, config, settings) as running:
+        if has_kept:
+            redis_client.rename(name, f"{name}:kept")
+        redis_client.set(name, "of the wrong type")
+        if key != "lease":
+            redis_client.zadd(broken.keys.lease, {"a": int(time.time()) - 1})
+        await running.recorder.wait(
+            RoundFailed, lambda event: event.service == "recoverer" and event.queue in {"broken", ""}
+        )
+        tasks.active("b", token="dead/1", lease=int(time.time()) - 1)
+        await recovered(running, "b")
+        redis_client.delete(name)
+        if has_kept:
+            redis_client.rename(f"{name}:kept", name)
+        redis_client.zadd(broken.keys.lease, {"a": int(time.time()) - 1}, xx=True)
+        await recovered(running, "a")
+        await running.finished("a")
+        await running.settled()
+
+
+@pytest.mark.parametrize(
+    ("call", "key"), [("recover", "pending"), ("recover", "active"), ("list_expired", "lease")]
+)
+@pytest.mark.usefixtures("endless_quiet")
+@run_async
+async def test_a_key_that_has_a_wrong_type_during_one_call_does_not_suspend_recovery(
+    redis_url: str,
+    redis_client: redis.Redis,
+    tasks: Tasks,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    key: str,
+) -> None:
+    """The look before the call has read the queue, and so does the next one."""
+    broken = Tasks(redis_client, "broken")
+    name = getattr(broken.keys, key)
+    run_batch = AsyncDriver.run_batch
+    times = 0
+
+    async def break_once(driver: AsyncDriver, plans: Sequence[Any]) -> list[Any]:
+        nonlocal times
+        names = [(plan.__name__, plan.gi_frame.f_locals.get("queue")) for plan in plans]
+        if times or (call, "broken") not in names:
+            return await run_batch(driver, plans)
+        times += 1
+        has_kept = bool(redis_client.exists(name)) and redis_client.rename(name, f"{name}:kept")
+        redis_client.set(name, "of the wrong type")
+        results = await run_batch(driver, plans)
+        redis_client.delete(name)
+        if has_kept:
+            redis_client.rename(f"{name}:kept", name)
+        return results
+
+    config = ServerConfig(queues={"broken": 1, "default": 1})
+    settings = dataclasses.replace(AT_ONCE, lease=30)
+    async with serving(redis_url, do_nothing, config, settings) as running:
+        monkeypatch.setattr(AsyncDriver, "run_batch", break_once)
+        for number, one in enumerate((broken, tasks)):
+            one.active(str(number), token="dead/1", lease=int(time.time()) - 1)
+        for number in range(2):
+            await recovered(running, str(number))
+            await running.finished(str(number))
+        await running.settled()
+    assert 1 == times
+    assert any(event.service == "recoverer" for event in running.recorder.of(RoundFailed))
 
 
 @run_async

@@ -10,7 +10,7 @@ from pyasynq.errors import RedisReplyError
 from pyasynq.events import RoundFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyasynq._background.service import Service
     from pyasynq._clock import Clock
@@ -32,13 +32,6 @@ class QueueFailures:
         self._clock = clock
         self._backoffs: dict[str, Backoff] = {}
         self._until: dict[str, float] = {}
-        self.recovered: frozenset[str] = frozenset()
-        """Queues that failed before and have answered now; written by `answers`."""
-
-    @property
-    def failed(self) -> Container[str]:
-        """The queues that failed the last time."""
-        return self._backoffs
 
     def ready(self, queues: Sequence[str]) -> list[str]:
         """Return the queues that are not in a back-off, and forget the back-offs of queues not in `queues`.
@@ -51,6 +44,13 @@ class QueueFailures:
             self._until = {queue: until for queue, until in self._until.items() if queue in served}
             self._backoffs = {queue: one for queue, one in self._backoffs.items() if queue in served}
         return self.ready_among(queues)
+
+    def get_rest(self, longest: float) -> float:
+        """Return the seconds until the next back-off ends, at most `longest`; ended ones do not count."""
+        if not self._until:
+            return longest
+        now = self._clock.monotonic()
+        return min([longest, *(until - now for until in self._until.values() if until > now)])
 
     def ready_among(self, queues: Iterable[str]) -> list[str]:
         """Return the given queues that are not in a back-off."""
@@ -84,9 +84,8 @@ class QueueFailures:
             raise failed[0][1]
         for queue, error in failed:
             self.note(queue, error)
-        self.recovered = frozenset(queue for queue, _ in well if self._backoffs.pop(queue, None) is not None)
-        for queue in self.recovered:
-            del self._until[queue]
+        for queue, _ in well:
+            self.recover(queue)
         return well
 
     def recover(self, queue: str) -> None:

@@ -90,5 +90,14 @@ class EngineSettings:
     prefetch_bytes: int = 4_194_304
     """Size of waiting tasks' messages above which no more are prefetched."""
 
+    @property
+    def tolerated_outage(self) -> float:
+        """Longest outage of Redis in seconds after which recovery goes on at once.
+
+        A lease has at least 25 of its 30 s left when an outage begins, and a slack of 5 s after its end.
+        So live workers have 10 s to renew their leases after an outage of 20 s.
+        """
+        return self.lease / 2 + self.own_slack
+
 
 DEFAULT_ENGINE_SETTINGS = EngineSettings()

@@ -97,9 +97,20 @@ class DriverBase:
         """Time at which a connection last broke during a call, on the clock's monotonic scale, or None."""
         return self._state.last_disconnect
 
-    def get_last_disconnect(self, node: str) -> float | None:
-        """Return `last_disconnect` of one node of a cluster, by address; if that is empty, of all servers."""
-        return self._state.disconnects.get(node) if node else self._state.last_disconnect
+    def get_last_restart(self, node: str) -> float | None:
+        """Return when calls first reached another process of Redis, on the clock's monotonic scale, or None.
+
+        It is another one after a restart or a failover. If Redis does not tell its `run_id`, any broken
+        connection may mean that, so this is the time of the last one.
+
+        Args:
+            node: address of a cluster node; empty for a single server.
+        """
+        state = self._state
+        address = node or state.address
+        if state.runs.get(address):
+            return state.restarts.get(address)
+        return state.disconnects.get(node) if node else state.last_disconnect
 
     def warn_once(self, warning: RedisWarning) -> None:
         """Report a warning about Redis, once for each code."""

@@ -112,10 +112,12 @@ class DriverState:
         address: address of the server, without the password.
         client_name: the name of our connections in `CLIENT LIST`.
         timeout: seconds for one round, including everything that is resent.
-        clock: for `last_disconnect`; timeouts run in real time.
+        clock: for `last_disconnect` and `restarts`; timeouts run in real time.
         on_warning: called once for each optional command that the server refuses.
         last_disconnect: when a connection broke during a call, on the clock's monotonic scale.
         disconnects: the same for each cluster node where this has happened, by address.
+        runs: id of the server process that the newest connection to each address has reached, if known.
+        restarts: when this id has last changed, on the clock's monotonic scale, by address.
     """
 
     address: str
@@ -126,6 +128,8 @@ class DriverState:
     monotonic: Callable[[], float] = time.monotonic
     last_disconnect: float | None = None
     disconnects: dict[str, float] = field(default_factory=dict)
+    runs: dict[str, str] = field(default_factory=dict)
+    restarts: dict[str, float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
     _whole: DriverState | None = None
 
@@ -139,6 +143,13 @@ class DriverState:
         if self._whole is not None:
             self._whole.last_disconnect = self.last_disconnect
             self.disconnects[self.address] = self.last_disconnect
+
+    def note_run(self, run: str) -> None:
+        """Record which server process a new connection has reached: a restart or a failover changes it."""
+        before = self.runs.get(self.address, run)
+        self.runs[self.address] = run
+        if before != run:
+            self.restarts[self.address] = self.clock.monotonic()
 
     def warn_once(self, code: str, message: str) -> None:
         """Report a warning, once for each code."""
@@ -223,7 +234,9 @@ def greet(
         )
     info = received.replies[1]
     if isinstance(info, ReplyError):
+        state.note_run("")
         return None
+    state.note_run(_find_field(info, b"run_id") or "")
     version = redis_version(info)
     numbers = version_numbers(version)
     if numbers and numbers < _OLDEST_VERSION:
@@ -234,11 +247,17 @@ def greet(
 
 def redis_version(info: bytes) -> str:
     """Return `redis_version` of an INFO reply; compatible servers report the Redis version they implement."""
+    version = _find_field(info, b"redis_version")
+    return "7.0" if version is None else version  # a compatible server may not report one
+
+
+def _find_field(info: bytes, wanted: bytes) -> str | None:
+    """Return a field of an INFO reply, or None."""
     for line in info.splitlines():
         name, _, value = line.partition(b":")
-        if name == b"redis_version":
+        if name == wanted:
             return value.decode("utf-8", "replace").strip()
-    return "7.0"  # a compatible server that does not report one
+    return None
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -140,6 +140,31 @@ def test_after_sending_each_call_is_treated_by_its_replay() -> None:
     assert server.state.last_disconnect is not None
 
 
+def greeting(run: bytes) -> Any:
+    """Return the answer to a greeting by a server process with this id."""
+    return [b"OK", b"# Server\r\nredis_version:7.0.15\r\nrun_id:" + run + b"\r\n"]
+
+
+@pytest.mark.parametrize(("second", "is_another"), [(b"a1", False), (b"b2", True)])
+def test_a_restart_is_told_from_a_broken_connection_by_the_id_of_the_process(
+    second: bytes, is_another: bool
+) -> None:
+    """A failover to another server counts as one."""
+    broken = Received([], "broken pipe")
+    server = ScriptedServer(None, greeting(b"a1"), broken, None, greeting(second), [1], is_open=False)
+    assert [1] == server.exchange(call())
+    assert server.state.last_disconnect is not None
+    assert is_another == ("redis:6379" in server.state.restarts)
+
+
+@pytest.mark.parametrize("greeting", [GREETING, [b"OK", ReplyError("NOPERM", "no permissions")]])
+def test_the_process_of_a_server_that_does_not_tell_its_id_is_unknown(greeting: Any) -> None:
+    """Then each broken connection may be a restart."""
+    server = ScriptedServer(None, greeting, [1], is_open=False)
+    assert [1] == server.exchange(call())
+    assert ({"redis:6379": ""}, {}) == (server.state.runs, server.state.restarts)
+
+
 def test_replies_that_came_before_the_break_stand() -> None:
     """Only what is missing is sent again."""
     server = ScriptedServer(Received([1], "broken"), None, GREETING, [2])

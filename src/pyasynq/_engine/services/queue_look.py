@@ -147,16 +147,18 @@ class QueueLook(Service):
         plans: list[Plan[Any]] = [readers[queue.name].exists() for queue in queues]
         plans += [plan for queue in used for plan in readers[queue.name].heads()]
         plans += [queue_exists(queue.name) for queue in queues] if registers else []
+        clock, began = self._parts.clock, self._parts.clock.monotonic()
         # TIME comes last: after a long pipeline the first reply is already old when it is read.
         *replies, time = await self._parts.driver.run_batch([*plans, read_time(queues[0].name)])
+        ended, tolerated = clock.monotonic(), self._parts.settings.tolerated_outage
         redis_now = self._learn(time)
         heads = iter(replies[len(queues) :])
         empty = QueueReading(redis_now)
         newly_used = []
         for queue, keys in zip(queues, replies[: len(queues)], strict=True):
             own_heads = list(islice(heads, HEADS)) if queue.name in self._used else []
-            queue.is_reachable = not isinstance(keys, Exception)
-            queue.outages += not queue.is_reachable
+            is_reachable = not isinstance(keys, Exception)
+            queue.looked_at(began, ended, is_reachable=is_reachable, tolerated=tolerated)
             if isinstance(keys, Exception):
                 queue.reading = keys
             elif own_heads:
@@ -168,7 +170,7 @@ class QueueLook(Service):
             if keys == 0:
                 self._used.discard(queue.name)
         if registers:
-            self._register_at = self._parts.clock.monotonic() + _REGISTER_SECONDS
+            self._register_at = clock.monotonic() + _REGISTER_SECONDS
             answers = zip(queues, heads, strict=True)
             self._registrar.register([queue.name for queue, exists in answers if exists is True])
         if newly_used:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class QuietTime:
     """Period of one lease after Redis has come back, in which nothing is recovered.
 
-    It starts at most once in two leases, so that connections that keep breaking do not prolong it.
+    It starts at most once in two leases, so that a Redis that keeps restarting does not prolong it.
 
     Args:
         lease: seconds of a lease.
@@ -51,9 +51,10 @@ class Recoverer(Service):
     """Recovers tasks whose leases ended long enough ago, and active tasks without a lease.
 
     It calls Redis for the queues whose reading shows such a task; the look, every three seconds, wakes it.
-    After Redis was unreachable or restarted it waits for one full lease: live workers have also lost their
-    leases, and are about to renew them. Such a quiet time starts at most once in two leases, one minute:
-    connections that keep breaking do not delay recovery.
+    After a restart, a failover or an outage longer than `tolerated_outage` it waits for one full lease: live
+    workers have also lost their leases, and are about to renew them. Such a quiet time starts at most once in
+    two leases, one minute. After a shorter outage, or a call that fails, all live workers still have leases:
+    the call is repeated after a jittered back-off.
     """
 
     name = "recoverer"
@@ -63,6 +64,11 @@ class Recoverer(Service):
         self._parts = parts
         self._queues = queues
         self._failures = QueueFailures(self, parts.clock)
+        """Queues whose active tasks or leases could not be read."""
+        self._refused = QueueFailures(self, parts.clock)
+        """Queues that could be read, but took no task back."""
+        self._unread_since: dict[str, float] = {}
+        """Monotonic time since which the active tasks or leases of a queue cannot be read."""
         self._recovery = Recovery(
             RecoveryRules(
                 get_crash_limit=parts.crash_limit,
@@ -79,19 +85,19 @@ class Recoverer(Service):
         self._quiet = QuietTime(lease, now + max(0, lease - uptime_seconds))
         self._quiet_queues: dict[str, float] = {}
         """Queues that were unreachable for a while, with the end of their quiet time."""
-        self._disconnect_seen: float | None = None
+        self._restart_seen: float | None = None
         self._was_away = False
         self._unleased: dict[tuple[str, str], str] = {}
         """Tokens of the active tasks that had no lease at the last sweep."""
         self._next_sweep = 0.0
         self._readings: dict[str, QueueReading | Exception | None] = {}
-        """The readings that were already used; each causes one call."""
+        """The readings that were already used; each causes one call, and one more after an error."""
         self._outages: dict[str, int] = {}
-        """Number of failed looks at the last round, by queue."""
+        """Number of outages before the last round, by queue."""
 
     async def enter(self) -> None:
-        """Read the current state of connections; earlier disconnects do not affect leases."""
-        self._disconnect_seen = self._last_disconnect
+        """Read when Redis was restarted; earlier restarts do not affect leases."""
+        self._restart_seen = self._last_restart
 
     async def round(self) -> float:
         """Recover or archive the due tasks of the queues."""
@@ -100,25 +106,21 @@ class Recoverer(Service):
             return self._parts.settings.look_interval
         # A queue that the look could not read is asked again when it can.
         known = self._parts.board.known
-        ready = [name for name in self._failures.ready(queues) if known[name].is_reachable]
+        ready = self._refused.ready_among(self._failures.ready(queues))
+        ready = [name for name in ready if known[name].is_reachable]
         read = self._list_newly_read(ready)
-        has_answer = self._has_answer(read)
-        try:
-            seen = await self._list_expired(read)
-            if has_answer:
-                seen += await self._sweep(ready)
-        except Exception:
-            self._was_away = True
-            raise
-        if not has_answer:
-            return self._parts.settings.look_interval
-        if not self._is_quiet():
-            await self._requeue([(queue, tasks) for queue, tasks in seen if queue not in self._quiet_queues])
-            await self._reclaim_sets(read)
-        return self._parts.settings.look_interval
+        if read:
+            try:
+                seen = await self._list_expired(read) + await self._sweep(ready)
+            except Exception:
+                self._readings = {}
+                raise
+            if not self._is_quiet():
+                await self._put_back(ready, read, seen)
+        return self._refused.get_rest(self._failures.get_rest(self._parts.settings.look_interval))
 
     def _note_outages(self, queues: Sequence[str]) -> bool:
-        """Suspend recovery in queues that were unreachable; return whether any queue can be read now."""
+        """Suspend recovery in queues that were away for long; return whether any queue can be read now."""
         known, before = self._parts.board.known, self._outages
         self._outages = {name: known[name].outages for name in queues}
         away = [name for name in queues if self._outages[name] > before.get(name, self._outages[name])]
@@ -135,39 +137,57 @@ class Recoverer(Service):
         self._quiet_queues = {queue: end for queue, end in self._quiet_queues.items() if end > now} | until
 
     def _list_newly_read(self, queues: Sequence[str]) -> list[str]:
-        """Return the queues that have been read since the last round."""
+        """Return the queues that have been read since the last round, or left out of it after an error."""
         readings = {name: self._parts.board.known[name].reading for name in queues}
         before, self._readings = self._readings, readings
         return [name for name, reading in readings.items() if reading is not before.get(name)]
 
-    def _has_answer(self, read: Iterable[str]) -> bool:
-        """Return whether one of these queues has just been reached; otherwise Redis may still be away."""
-        return any(self._parts.board.known[name].is_reachable for name in read)
-
     def _others_work(self, queues: Sequence[str]) -> bool:
         """Return whether the last look could read any queue other than these."""
-        return self._has_answer({*self._queues()}.difference(queues))
+        known = self._parts.board.known
+        return any(known[name].is_reachable for name in {*self._queues()}.difference(queues))
 
-    async def _requeue(self, found: Sequence[tuple[str, Sequence[ExpiredTask]]]) -> None:
+    async def _put_back(
+        self,
+        ready: Sequence[str],
+        read: Sequence[str],
+        seen: Sequence[tuple[str, Sequence[ExpiredTask]]],
+    ) -> None:
+        """Recover tasks and aggregation sets, except those of queues that may just have come back."""
+        known, tolerated = self._parts.board.known, self._parts.settings.tolerated_outage
+        now = self._parts.clock.monotonic()
+        # A call can have waited for the end of an outage that the look has not met yet.
+        fresh = {name for name in ready if now - known[name].read_at <= tolerated}
+        found = [
+            (queue, tasks) for queue, tasks in seen if queue in fresh and queue not in self._quiet_queues
+        ]
         results = await self._recovery.requeue(found)
-        for (queue, _), result in zip(found, results, strict=True):
-            if isinstance(result, Exception):
-                self._failures.note(queue, result)
+        failures = await self._reclaim_sets([queue for queue in read if queue in fresh])
+        failures |= {
+            queue: result
+            for (queue, _), result in zip(found, results, strict=True)
+            if isinstance(result, Exception)
+        }
+        for queue in read:
+            if queue not in failures:
+                self._refused.recover(queue)
+        for queue, error in failures.items():
+            self._refused.note(queue, error)
+            self._readings.pop(queue, None)
 
     @property
-    def _last_disconnect(self) -> float | None:
-        return self._parts.driver.get_last_disconnect(self.node)
+    def _last_restart(self) -> float | None:
+        return self._parts.driver.get_last_restart(self.node)
 
     def _is_quiet(self) -> bool:
-        """Return whether recovery must still wait, because Redis has only just come back after an outage."""
+        """Return whether recovery must still wait, because Redis has only just come back."""
         now = self._parts.clock.monotonic()
-        disconnect = self._last_disconnect
-        # Disconnects during the wait do not prolong it: recovery must continue if a proxy cuts idle
-        # connections.
-        if self._was_away or (disconnect != self._disconnect_seen and not self._quiet.holds(now)):
+        restart = self._last_restart
+        # Restarts during the wait do not prolong it: a proxy may lead to several servers, one after another.
+        if self._was_away or (restart != self._restart_seen and not self._quiet.holds(now)):
             self._quiet.begin(now)
         self._was_away = False
-        self._disconnect_seen = disconnect
+        self._restart_seen = restart
         return self._quiet.holds(now)
 
     async def _list_expired(self, read: Sequence[str]) -> list[tuple[str, Sequence[ExpiredTask]]]:
@@ -176,7 +196,7 @@ class Recoverer(Service):
         slack = min(own_slack, foreign_slack)
         queues = self._parts.board.with_work(read, lambda reading: reading.has_lapsed_lease(slack))
         # Failed queues are asked again, to notice when they work.
-        queues += [name for name in read if name in self._failures.failed and name not in queues]
+        queues += [name for name in read if name in self._unread_since and name not in queues]
         return await self._ask_all(
             queues,
             lambda queue: list_expired(queue, own_slack=own_slack, foreign_slack=foreign_slack, now=now),
@@ -202,9 +222,19 @@ class Recoverer(Service):
         if not queues:
             return []
         answers = await self._parts.driver.run_batch([make_plan(queue) for queue in queues])
+        self._note_unread(queues, answers)
         found = self._failures.answers(queues, answers, others_work=self._others_work(queues))
-        self._keep_quiet(self._failures.recovered)
         return [(queue, tasks) for queue, tasks in found if tasks]
+
+    def _note_unread(self, queues: Sequence[str], answers: Sequence[list[ExpiredTask] | Exception]) -> None:
+        """Suspend recovery in queues that can be read again after a long time: no lease could be renewed."""
+        now, tolerated = self._parts.clock.monotonic(), self._parts.settings.tolerated_outage
+        for queue, answer in zip(queues, answers, strict=True):
+            if isinstance(answer, Exception):
+                self._unread_since.setdefault(queue, now)
+                self._readings.pop(queue, None)
+            elif now - self._unread_since.pop(queue, now) > tolerated:
+                self._keep_quiet([queue])
 
     def _find_lingering(
         self, unleased: list[tuple[str, Sequence[ExpiredTask]]]
@@ -220,15 +250,18 @@ class Recoverer(Service):
                 lingering.append((queue, again))
         return lingering
 
-    async def _reclaim_sets(self, read: Sequence[str]) -> None:
-        """Put tasks whose aggregation was interrupted back into their groups."""
+    async def _reclaim_sets(self, read: Sequence[str]) -> dict[str, Exception]:
+        """Put tasks whose aggregation was interrupted back into their groups; return errors by queue."""
         parts = self._parts
         now = parts.clock.redis_now()
         queues = parts.board.with_work(read, lambda reading: reading.has_stale_set)
         if not queues:
-            return
+            return {}
+        failures: dict[str, Exception] = {}
         results = await parts.driver.run_batch([reclaim_stale_sets(queue, now=now) for queue in queues])
-        others_work = self._others_work(queues)
-        for queue, result in self._failures.answers(queues, results, others_work=others_work):
-            if result.sets:
+        for queue, result in zip(queues, results, strict=True):
+            if isinstance(result, Exception):
+                failures[queue] = result
+            elif result.sets:
                 self.events.emit(SetsReclaimed(queue, result.sets, result.members))
+        return failures

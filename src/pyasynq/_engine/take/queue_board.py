@@ -31,10 +31,21 @@ class ServedQueue:
         state: its current state; a new object after each relevant event.
         reading: its state at the last look, or the error of that; None before the first one.
         is_reachable: whether it could be read at the last look.
-        outages: number of looks at which it could not be read.
+        read_at: monotonic time at which the last look began that could read it; -inf before the first one.
+        outages: number of outages in which live workers may have lost their leases; see `looked_at`.
     """
 
-    __slots__ = ("_limits", "is_reachable", "is_served", "keys", "name", "outages", "reading", "state")
+    __slots__ = (
+        "_limits",
+        "is_reachable",
+        "is_served",
+        "keys",
+        "name",
+        "outages",
+        "read_at",
+        "reading",
+        "state",
+    )
 
     def __init__(self, name: str, settings: Queue, before: QueueState | None = None) -> None:
         keys = queue_keys(name)
@@ -43,6 +54,7 @@ class ServedQueue:
         self.is_served = True
         self.reading: QueueReading | Exception | None = None
         self.is_reachable = True
+        self.read_at = -math.inf
         self.outages = 0
         self.declare(settings, before)
 
@@ -55,6 +67,20 @@ class ServedQueue:
         else:
             known, changes = max(rules, before.rules), before.changes + 1
             self.state = QueueState(declared=rules, rules=known, changes=changes, herd=before.herd)
+
+    def looked_at(self, began: float, ended: float, *, is_reachable: bool, tolerated: float) -> None:
+        """Record a look at the queue.
+
+        Args:
+            began: monotonic time at which the look began.
+            ended: monotonic time at which it ended.
+            is_reachable: whether it could read the queue.
+            tolerated: number of seconds that an outage may last until it counts.
+        """
+        if is_reachable:
+            self.outages += not self.is_reachable and ended - self.read_at > tolerated
+            self.read_at = began
+        self.is_reachable = is_reachable
 
     @property
     def terms(self) -> DequeueTerms:
