@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,6 +31,17 @@ def test_queues_are_listed_by_name(perform: Perform, redis_client: RedisClient) 
 def test_an_unknown_queue_is_an_empty_one(perform: Perform) -> None:
     """Nothing is there to count."""
     assert EMPTY == perform(count_tasks("default", NOW))
+
+
+def test_what_an_empty_queue_lacks_is_not_read(redis_client: RedisClient) -> None:
+    """Without due tasks the time is not asked for either."""
+    performer = BlockingPerformer(redis_client)
+    performer(count_tasks("default"))
+    redis_client.config_resetstat()
+    assert EMPTY == performer(count_tasks("default"))
+    stats: Any = redis_client.info("commandstats")
+    skipped = ("zcount", "lindex", "hget", "smembers", "time")
+    assert [] == [name for name in skipped if f"cmdstat_{name}" in stats]
 
 
 def test_each_state_is_counted(perform: Perform, tasks: Tasks, redis_client: RedisClient) -> None:

@@ -155,6 +155,31 @@ def test_memory_is_estimated_in_rotation(redis_client: RedisClient) -> None:
     assert set(names[40:50]) <= estimates.choose(names)
 
 
+def test_an_old_estimate_of_memory_grows_with_the_queue(redis_client: RedisClient) -> None:
+    """The size of a task changes slowly, but the number of tasks may change at once."""
+    names = [f"q{number:02}" for number in range(MOST_WEIGHED + 1)]
+    register(redis_client, *names)
+    performer, estimates = BlockingPerformer(redis_client), MemoryEstimates()
+    # The second call estimates the last queue, which has no estimate, and not the one before it.
+    growing = Tasks(redis_client, names[-2])
+    growing.pending("a", "b")
+    before = sweep(performer, names, estimates)[-2]
+    growing.pending("c")
+    after = sweep(performer, names, estimates)[-2]
+
+    assert before.memory_usage
+    assert (round(before.memory_usage * 1.5), before.memory_at) == (after.memory_usage, after.memory_at)
+
+
+@pytest.mark.parametrize(
+    ("queues", "weighed"),
+    [(3, 3), (50, 50), (200, 50), (214, 50), (215, 49), (500, 30), (799, 11), (800, 10), (5_000, 10)],
+)
+def test_the_memory_of_fewer_queues_is_estimated_where_there_are_many(queues: int, weighed: int) -> None:
+    """Their counts alone keep Redis busy for long enough."""
+    assert weighed == len(MemoryEstimates().choose([f"q{number}" for number in range(queues)]))
+
+
 def test_queues_are_found_by_one_command_for_a_thousand_names(redis_client: RedisClient) -> None:
     """One command looks up as many as 1,000 names."""
     register(redis_client, "q1", "q1500")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--memory/--no-memory",
     default=True,
     show_default=True,
-    help="Estimate the memory of queues, of 50 in each reading.",
+    help="Estimate the memory of queues, of 10 to 50 in each reading.",
 )
 @click.option(
     "--attention", is_flag=True, help="Also expose what needs attention, which takes one more reading."

@@ -67,7 +67,7 @@ class QueueMetrics:
         target: URL of Redis, as for `Client`; or an operator, which then chooses the queues and stays open.
         queues: patterns of the queues that are shown.
         max_queues: number of queues that are told apart, by name; the others are added up under `_other`.
-        memory: whether to estimate the memory of queues, of 50 in each reading.
+        memory: whether to estimate the memory of queues, of 10 to 50 in each reading.
         attention: whether to add attention findings, which reads all queues once more.
         share: lifetime of a cached reading, as a multiple of the time that it took.
         timeout: seconds that one call to Redis may take.
@@ -116,7 +116,7 @@ class QueueMetrics:
         began = time.monotonic()
         operator = self._operator
         infos = await operator.queue_infos(memory=self._memory)
-        servers = await operator.servers(payloads=False)
+        servers = await operator.servers(running=False)
         entries = await operator.schedules()
         redis = await self._read_info()
         attention = await operator.attention() if self._attention else None

@@ -49,8 +49,9 @@ class QueueInspector(InspectorBase):
 
         Args:
             queues: their names; None is all queues.
-            memory: whether to estimate memory as well. Each call does so for up to 50 queues, those with the
-                oldest estimates; the others have the last estimate of this inspector, and its time.
+            memory: whether to estimate memory as well. Each call does so for 50 queues, or 10 if there are
+                very many: those with the oldest estimates. The others have the last estimate of this
+                inspector, scaled to their number of tasks, and its time.
 
         Returns:
             the queues in the order of `queues`, or sorted by name.

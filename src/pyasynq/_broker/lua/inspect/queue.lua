@@ -19,15 +19,34 @@
 -- ARGV[3] now_seconds: empty for the clock of Redis
 -- ARGV[4] now_microseconds: within the second
 -- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, how many tasks of scheduled and retry are due, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds, and concurrency, rate, period, burst and ordered as they are stored
--- Uses: now, aggregation_set_keys
+-- Uses: aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
   failed_today, processed, failed, paused, limits = unpack(KEYS)
 local task_prefix, group_prefix, now_seconds, now_microseconds = unpack(ARGV)
 
-local grouped, staged, number = -1, 0, redis.call('SCARD', groups)
-if number <= 1000 then
-  grouped = 0
+local waiting = redis.call('LLEN', pending)
+local later, again = redis.call('ZCARD', scheduled), redis.call('ZCARD', retry)
+if now_seconds == '' and waiting + later + again > 0 then
+  now_seconds, now_microseconds = unpack(redis.call('TIME'))
+end
+local due, latency = 0, 0
+if later > 0 then
+  due = redis.call('ZCOUNT', scheduled, '-inf', now_seconds)
+end
+if again > 0 then
+  due = due + redis.call('ZCOUNT', retry, '-inf', now_seconds)
+end
+if waiting > 0 then
+  local since = tonumber(redis.call('HGET', task_prefix .. redis.call('LINDEX', pending, -1), 'pending_since') or '')
+  if since then
+    latency = math.max(now_seconds * 1000000 + now_microseconds - since / 1000, 0)
+  end
+end
+local grouped, staged, number = 0, 0, redis.call('SCARD', groups)
+if number > 1000 then
+  grouped = -1
+elseif number > 0 then
   for _, name in ipairs(redis.call('SMEMBERS', groups)) do
     grouped = grouped + redis.call('ZCARD', group_prefix .. name)
   end
@@ -36,20 +55,12 @@ end
 for _, set in ipairs(aggregation_set_keys(aggregation_sets, group_prefix, 1000)) do
   staged = staged + redis.call('ZCARD', set)
 end
-local seconds, microseconds = now(now_seconds, now_microseconds)
-local due = redis.call('ZCOUNT', scheduled, '-inf', seconds) + redis.call('ZCOUNT', retry, '-inf', seconds)
-local latency = 0
-local oldest = redis.call('LINDEX', pending, -1)
-local since = oldest and tonumber(redis.call('HGET', task_prefix .. oldest, 'pending_since') or '')
-if since then
-  latency = seconds * 1000000 + microseconds - since / 1000
-end
 local left = redis.call('PTTL', paused)
 return {
-  redis.call('LLEN', pending),
+  waiting,
   redis.call('LLEN', active),
-  redis.call('ZCARD', scheduled),
-  redis.call('ZCARD', retry),
+  later,
+  again,
   redis.call('ZCARD', archived),
   redis.call('ZCARD', completed),
   grouped,
@@ -62,6 +73,6 @@ return {
   due,
   left == -2 and 0 or 1,
   left,
-  math.max(latency, 0),
+  latency,
   redis.call('HMGET', limits, 'concurrency', 'rate', 'period', 'burst', 'ordered'),
 }
