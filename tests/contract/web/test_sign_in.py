@@ -89,6 +89,23 @@ async def test_a_wrong_password_is_refused_and_slowed_down(redis_url: str, peopl
 
 
 @run_async
+async def test_failed_sign_ins_are_in_the_audit(redis_url: str, people: Path) -> None:
+    """With the person's name if there is one, and never with what was typed for an unknown one."""
+    async with visiting(redis_url, auth=CredentialsFile(people), client=ABROAD) as visitor:
+        await sign_in(visitor, "guess")
+        await send_form(visitor, "login", {"name": "hunter2", "password": "guess"})
+    async with visiting(redis_url) as visitor:
+        answer = await visitor.get("api/v1/audit/refusals")
+    found = [
+        (entry["user"], entry["login"], entry["address"], entry["details"]["request"])
+        for entry in answer.json()["items"]
+    ]
+    assert {(name, "password", ABROAD[0], "POST /login") for name in ("mira", "")} == set(found)
+    assert "hunter2" not in answer.text
+    assert "guess" not in answer.text
+
+
+@run_async
 async def test_signing_out_ends_the_session_everywhere(redis_url: str, people: Path) -> None:
     """A copy of the cookie is worth nothing afterwards."""
     async with visiting(redis_url, auth=CredentialsFile(people), client=ABROAD) as visitor:

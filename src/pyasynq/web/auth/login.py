@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 
 from pyasynq._human_text import counted
+from pyasynq.operations import User
 from pyasynq.web.auth.identify import client_address
 from pyasynq.web.page import Page
 from pyasynq.web.problems import not_found_page
@@ -75,12 +76,23 @@ async def sign_in(ask: PageRequest, fields: dict[str, str]) -> Response:
     async with _hashes():
         found = await asyncio.to_thread(credentials.check_password, name, fields.get("password", ""))
     if found is None:
+        # An unknown name is not recorded: some people type their password there.
+        known = credentials.find(name)
+        why = "The name or the password was wrong."
+        await note_failed_login(ask, why, login="password", name=known.name if known else "")
         left = counted(max(of_name.left((name, address)), 0), "more try", "more tries")
         text = f"Name or password is wrong. {left[:1].upper()}{left[1:]} this minute."
         return page_response(ask, make_login_page(ask, following, name, text, status=401), began)
     response = Response(status_code=303, headers={"Location": ask.links.back(following)})
     ask.settings.sessions.write(ask.request, response, ask.settings.sessions.begin(name, found.fingerprint))
     return response
+
+
+async def note_failed_login(ask: PageRequest, why: str, *, login: str, name: str = "") -> None:
+    """Record a failed sign-in in the audit."""
+    user = User(name, login=login, address=client_address(ask.request))
+    request = f"{ask.request.method} {ask.links.path}"
+    await ask.target.operator(user).note_refused_request(request, why)
 
 
 def make_login_page(

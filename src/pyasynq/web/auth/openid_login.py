@@ -13,7 +13,7 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.operations import User
 from pyasynq.web.auth.identify import client_address
-from pyasynq.web.auth.login import make_login_page
+from pyasynq.web.auth.login import make_login_page, note_failed_login
 from pyasynq.web.auth.openid import SignInError
 from pyasynq.web.auth.openid_people import OPENID_LOGIN
 from pyasynq.web.problems import NextStep, Trouble, not_found_page, trouble_page
@@ -105,9 +105,7 @@ def _leave(ask: PageRequest, address: str, provider: str, began: float) -> Respo
 
 async def _refuse(ask: PageRequest, error: SignInError, following: str, began: float) -> Response:
     _log.warning("a sign-in at the OpenID provider failed: %s", visible(error))
-    user = User(error.name, login=OPENID_LOGIN, address=client_address(ask.request))
-    request = f"{ask.request.method} {ask.links.path}"
-    await ask.target.operator(user).note_refused_request(request, str(error))
+    await note_failed_login(ask, str(error), login=OPENID_LOGIN, name=error.name)
     page = make_login_page(ask, following, error=str(error), status=error.status)
     return page_response(ask, page, began)
 

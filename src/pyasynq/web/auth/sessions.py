@@ -131,5 +131,5 @@ class Sessions:
             fields = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except (ValueError, binascii.Error):
             return None
-        session = LoginSession(*fields)  # an earlier version wrote no groups
+        session = LoginSession(*fields)
         return replace(session, groups=tuple(session.groups))
