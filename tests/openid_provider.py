@@ -196,10 +196,10 @@ def public_key(kid: str, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) ->
 
 
 @contextmanager
-def serve_provider() -> Iterator[Provider]:
-    """Serve a provider on loopback in a thread."""
+def serve_provider(host: str = "127.0.0.1") -> Iterator[Provider]:
+    """Serve a provider on loopback in a thread; for browsers, another host is another site."""
     port = free_port()
-    provider = Provider(f"http://127.0.0.1:{port}")
+    provider = Provider(f"http://{host}:{port}")
     config = uvicorn.Config(
         provider.app, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1
     )

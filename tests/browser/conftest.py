@@ -51,11 +51,12 @@ AXE = Path(__file__).parents[2] / ".browser" / "node_modules" / "axe-core" / "ax
 
 
 class Site:
-    """A dashboard that is being served."""
+    """A dashboard that is being served, and the other sites that its pages lead to."""
 
-    def __init__(self, url: str, address: str) -> None:
+    def __init__(self, url: str, address: str, *others: str) -> None:
         self.redis_url = url
         self.address = address
+        self.others = others
 
     def client(self) -> redis.Redis:
         """Return a client of its Redis."""
@@ -68,9 +69,9 @@ def connect(url: str) -> redis.Redis:
 
 
 @contextmanager
-def serve(app: Any) -> Iterator[str]:
-    """Serve an application in a thread; give its address."""
-    port = free_port()
+def serve(app: Any, port: int = 0) -> Iterator[str]:
+    """Serve an application in a thread, at a free port unless given; give its address."""
+    port = port or free_port()
     server = uvicorn.Server(
         uvicorn.Config(app, port=port, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     )
@@ -128,7 +129,7 @@ def window(browser: Browser, site: Site, **options: Any) -> Iterator[BrowserCont
     troubles: list[str] = []
 
     def route(one: Any) -> None:
-        if one.request.url.startswith((site.address, "data:")):
+        if one.request.url.startswith((site.address, "data:", *site.others)):
             one.continue_()
         else:
             troubles.append(f"a request to {one.request.url}")
