@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq import App, Retry, context
-from pyasynq.events import LeaseLapsed, SettleRefused, TaskRecovered, TaskSettled
+from pyasynq.events import LeaseLapsed, ServerStarting, SettleRefused, TaskRecovered, TaskSettled
 from tests.chaos.records import Recorder, What
 from tests.chaos.settings import (
     CLOCK_VARIABLE,
@@ -53,11 +53,16 @@ class ChaosApp(App):
     def server(self, *args: Any, **settings: Any) -> Server:
         server = super().server(*args, **settings)
         server._settings = dataclasses.replace(server._settings, **_engine)
+        server.events.subscribe(ServerStarting, _note_serving)
         server.events.subscribe(TaskSettled, _note_settled)
         server.events.subscribe(TaskRecovered, _note_recovered)
         server.events.subscribe(LeaseLapsed, _note_recovered)
         server.events.subscribe(SettleRefused, _note_replaced)
         return server
+
+
+def _note_serving(event: ServerStarting) -> None:
+    _recorder.note(What.SERVING, event.server_id)
 
 
 def _note_settled(event: TaskSettled) -> None:
@@ -66,7 +71,7 @@ def _note_settled(event: TaskSettled) -> None:
 
 
 def _note_recovered(event: TaskRecovered | LeaseLapsed) -> None:
-    _recorder.note(What.RECOVERED, event.task_id)
+    _recorder.note(What.RECOVERED, f"{event.task_id} {event.server_id}")
 
 
 def _note_replaced(event: SettleRefused) -> None:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -62,6 +62,11 @@ class Verdict:
     Other tasks may be suspects. The time until the next run can include the lease of a worker that was killed
     with the task in its prefetch buffer: that leaves no record of a run.
     """
+    longest_orphan: float = 0.0
+    """Seconds from a fault of one process until a task that its server held was pending again.
+
+    Tasks in its prefetch buffer count, too.
+    """
 
 
 def check(history: History, final: FinalState, *, undoes: bool = False, refuses: bool = False) -> Verdict:
@@ -96,6 +101,7 @@ def check(history: History, final: FinalState, *, undoes: bool = False, refuses:
             first = _measure_recovery(*causes[0], history.recoveries.get(task_id, ()))
             verdict.first_recovery = max(verdict.first_recovery, first)
     verdict.longest_recovery = max([verdict.longest_recovery, *_standstills(history)])
+    verdict.longest_orphan = max(_measure_orphans(history), default=0.0)
     return verdict
 
 
@@ -155,6 +161,20 @@ def _check_rerun(
 def _measure_recovery(began: float, started: float, recoveries: Sequence[float]) -> float:
     """Return the seconds from a fault until its task was pending again, or at the latest ran again."""
     return min([started, *(at for at in recoveries if at >= began)]) - began
+
+
+def _measure_orphans(history: History) -> Iterator[float]:
+    """Yield how long each orphan was active after the last fault of its process."""
+    faults: dict[int, list[float]] = defaultdict(list)
+    for fault in history.faults:
+        for pid in fault.pids:
+            faults[pid].append(fault.began)
+    for orphan in history.orphans:
+        causes = [
+            began for began in faults[history.servers.get(orphan.server, 0)] if began <= orphan.recovered
+        ]
+        if causes:
+            yield orphan.recovered - max(causes)
 
 
 def _cause(run: Run, after: Run, faults: Sequence[Fault]) -> Fault | None:

@@ -42,8 +42,11 @@ class WorkerKilled(Scenario):
 
     def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
         """Complain when a task came back later than after the promised 40 s, and 10 s for a busy machine."""
-        if verdict.first_recovery > 50:
-            yield f"a task of a killed worker was pending again only after {verdict.first_recovery:.1f} s"
+        seconds = max(verdict.first_recovery, verdict.longest_orphan)
+        if seconds > 50:
+            yield f"a task of a killed worker was pending again only after {seconds:.1f} s"
+        if not history.orphans:
+            yield "no killed worker held a task that another one put back"
 
 
 class WorkerStopped(Scenario):

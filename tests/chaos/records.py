@@ -42,8 +42,10 @@ class What(enum.StrEnum):
     """The handler is about to end its process."""
     SETTLED = "settled"
     """Redis has confirmed the outcome of a run, or that the task was put back."""
+    SERVING = "serving"
+    """A server with this id starts in the process."""
     RECOVERED = "recovered"
-    """The task of a lost worker is pending again."""
+    """The task of a lost worker is pending again; followed by the id of the worker's server."""
     REPLACED = "replaced"
     """Redis has refused the outcome of a run three times, and its worker writes a failure in its place."""
     FAULT = "fault"
@@ -64,6 +66,19 @@ class Fault(NamedTuple):
     def touches(self, pid: int) -> bool:
         """Return whether it can be the cause of what a process did or left undone."""
         return not self.pids or pid in self.pids
+
+
+class Orphan(NamedTuple):
+    """A task that a server held when it was lost, whether or not it had begun.
+
+    Attributes:
+        server: id of the server.
+        recovered: when the task was pending again.
+    """
+
+    task_id: str
+    server: str
+    recovered: float
 
 
 @dataclass(slots=True)
@@ -90,6 +105,9 @@ class History:
     """The runs of each task, in the order of their starts."""
     recoveries: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """When each task was pending again after the loss of its worker, in order."""
+    orphans: list[Orphan] = field(default_factory=list)
+    servers: dict[str, int] = field(default_factory=dict)
+    """The process of each server, by the server's id."""
     replaced: set[str] = field(default_factory=set)
     """Tasks of whose runs an outcome was replaced by a failure."""
     faults: list[Fault] = field(default_factory=list)
@@ -167,16 +185,23 @@ def _read_process(pid: int, lines: Iterable[list[str]], history: History) -> Non
             history.faults.append(Fault(name, at, float(ended), touched))
         elif what is What.RECOVERED:
             history.recoveries[subject].append(at)
+            history.orphans += [Orphan(subject, server, at) for server in rest]
+        elif what is What.SERVING:
+            history.servers[subject] = pid
         elif what is What.REPLACED:
             history.replaced.add(subject)
         elif what is What.STARTED:
             last[subject] = run = Run(pid, at, attempt="".join(rest))
             history.runs[subject].append(run)
-        elif what is What.SETTLED:
-            # Without a finished run a task was put back.
-            if subject in last and last[subject].how is What.FINISHED:
-                last[subject].settled = at
-        else:
-            last[subject].ended, last[subject].how = at, what
-            if what is What.CRASHING:
-                history.faults.append(Fault("crashing task", at, at, frozenset({pid})))
+        elif subject in last:
+            _end_run(last[subject], what, at, history)
+
+
+def _end_run(run: Run, what: What, at: float, history: History) -> None:
+    if what is not What.SETTLED:
+        run.ended, run.how = at, what
+        if what is What.CRASHING:
+            history.faults.append(Fault("crashing task", at, at, frozenset({run.pid})))
+    elif run.how is What.FINISHED:
+        # Without a finished run a task was put back.
+        run.settled = at

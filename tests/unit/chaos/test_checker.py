@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.checker import FinalState, Verdict, check
-from tests.chaos.records import Fault, History, Run, What
+from tests.chaos.records import Fault, History, Orphan, Run, What
 
 NOTHING = FinalState({})
 
@@ -178,3 +178,12 @@ def test_recovery_is_also_the_time_until_anything_ends_after_a_fault_of_all() ->
     outage = Fault("outage", 20, 25)
     verdict = check(history(finished(7, 30), faults=(outage,)), NOTHING)
     assert 6.0 == verdict.longest_recovery
+
+
+def test_an_orphan_need_not_have_begun() -> None:
+    """A worker was killed with tasks in its prefetch buffer; later faults and other workers do not count."""
+    kills = (Fault("kill", 10, 10, frozenset({7})), Fault("kill", 60, 60, frozenset({7, 8})))
+    made = history(finished(9, 90), faults=kills)
+    made.servers = {"first": 7, "second": 8}
+    made.orphans = [Orphan("a", "first", 51.0), Orphan("a", "second", 5.0), Orphan("a", "unknown", 99.0)]
+    assert (41.0, 0.0) == ((verdict := check(made, NOTHING)).longest_orphan, verdict.first_recovery)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tests.chaos.records import Fault, Recorder, What, read_history
+from tests.chaos.records import Fault, Orphan, Recorder, What, read_history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +44,14 @@ def test_recoveries_are_sorted_by_their_times(tmp_path: Path) -> None:
     (tmp_path / "11-1.records").write_text("recovered 5.0 a\n")
     history = read_history(tmp_path)
     assert ({"a": [5.0, 8.0]}, {}) == (history.recoveries, history.runs)
+
+
+def test_an_orphan_is_recorded_with_its_server(tmp_path: Path) -> None:
+    """The server's own process tells its id."""
+    (tmp_path / "12-1.records").write_text("serving 1.0 first\n")
+    (tmp_path / "11-1.records").write_text("serving 2.0 second\nrecovered 8.0 a first\n")
+    history = read_history(tmp_path)
+    assert ({"first": 12, "second": 11}, [Orphan("a", "first", 8.0)]) == (history.servers, history.orphans)
 
 
 def test_a_record_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
