@@ -11,10 +11,12 @@ import jsonschema
 import pytest
 
 from pyasynq._face_records.fields import Field, Kind, View, json_data
+from pyasynq.cli import doctor
 from pyasynq.cli.output.cells import Moment, cell, choose_fields, human_bytes
 from pyasynq.cli.output.printer import Printer, format_pairs, has_color
 from pyasynq.cli.output.table import Look, TableLayout, cells, cut, table_lines, table_rows
 from pyasynq.cli.schemas import VIEWS
+from pyasynq.cli.stats import describe_redis
 
 NOW = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
 MOMENT = Moment(NOW, is_utc=True)
@@ -194,6 +196,65 @@ def test_columns_give_way_before_others_are_cut_too_short_to_be_read(width: int,
 def test_columns_that_were_asked_for_do_not_give_way() -> None:
     """`--fields` names them."""
     assert "FIRST" in next(table_lines(WAYS_TO_FAIL, [FAILURE], MOMENT, Look(20)))
+
+
+def test_what_a_dropped_column_leaves_is_used_by_the_others() -> None:
+    """Otherwise they would be cut although the line has room."""
+    fields = (
+        Field("id", Kind.TEXT, "Id.", "ID"),
+        Field("type", Kind.TEXT, "Type.", "TYPE", shrinks=True),
+        Field("error", Kind.TEXT, "Error.", "ERROR", shrinks=True),
+    )
+    record = {"id": "0123456789" * 3, "type": "email:deliver", "error": "timeout " * 9}
+    [_, row] = table_lines(fields, [record], MOMENT, Look(48, drops=True))
+    assert f"{record['id']}  email:deliver" == row
+
+
+def test_few_long_texts_are_cut_before_those_of_other_columns() -> None:
+    """One long name of a queue does not cost the errors of all tasks."""
+    fields = (
+        Field("queue", Kind.TEXT, "Queue.", "QUEUE", shrinks=True),
+        Field("error", Kind.TEXT, "Error.", "ERROR", shrinks=True),
+    )
+    error = "the provider answered 503 Service Unavailable"
+    names = ["a-queue-with-a-name-that-is-longer-than-all-the-others", *["mail"] * 9]
+    lines = list(table_lines(fields, [{"queue": name, "error": error} for name in names], MOMENT, Look(70)))
+    assert all(line.endswith(f"  {error}") for line in lines[1:])
+    assert lines[1].startswith("a-queue-with-a-name-th…  ")
+
+
+@pytest.mark.parametrize(
+    ("days", "seconds", "text"),
+    [("0", "7200", "up 2 h,"), ("1", "90000", "up 1 day,"), ("0", "", "up 0 days,")],
+)
+def test_the_first_day_of_a_server_is_told_in_hours(days: str, seconds: str, text: str) -> None:
+    """`up 0 days` would hide that it has just been started."""
+    facts = {"redis_version": "7.0", "uptime_in_days": days, "uptime_in_seconds": seconds}
+    assert text in describe_redis(facts)
+
+
+def test_findings_of_the_doctor_are_wrapped_with_their_indent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A terminal would break words, and begin the next line at its edge; a pipe gets one line."""
+    doctor._echo_indented("Lists are very long, or the machine is too slow.")
+    assert "    Lists are very long, or the machine is too slow.\n" == capsys.readouterr().out
+    monkeypatch.setattr(doctor, "terminal_width", lambda: 30)
+    doctor._echo_indented("Lists are very long, or the machine is too slow.")
+    expected = "    Lists are very long, or\n    the machine is too slow.\n"
+    assert expected == capsys.readouterr().out
+
+
+def test_a_column_says_how_wide_it_must_be_to_be_read() -> None:
+    """Errors that differ at their ends need more cells than names."""
+    fields = (
+        Field("first", Kind.TEXT, "First time.", "FIRST", gives_way=True),
+        Field("error", Kind.TEXT, "Error.", "ERROR", shrinks=True, readable=30),
+    )
+    record = {"first": "an hour ago", "error": "no such user " * 3}
+    assert [["FIRST", "ERROR"], ["ERROR"]] == [
+        next(table_lines(fields, [record], MOMENT, Look(width, drops=True))).split() for width in (43, 42)
+    ]
 
 
 def test_a_long_value_goes_on_below_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:

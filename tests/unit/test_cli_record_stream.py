@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,6 +76,26 @@ def test_the_widest_column_gives_cells_to_narrow_ones(
         stream.add([{"type": name, "error": "timeout " * 9}])
     rows = capsys.readouterr().out.splitlines()[1:]
     assert ["mail          timeout timeout timeout t…", "reports-of-…  timeout timeout timeout t…"] == rows
+
+
+def test_a_wide_terminal_leaves_each_column_room_for_later_texts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One long name in the first row does not cut the types and errors of all later ones."""
+    monkeypatch.setattr(printer, "terminal_width", lambda: 140)
+    queue = Field("queue", Kind.TEXT, "Queue.", "QUEUE", shrinks=True)
+    fields = (queue, FIELDS[1], Field("error", Kind.TEXT, "Error.", "ERROR", shrinks=True))
+    stream = RecordStream(Printer(), View("example", "type", fields, "Nothing."), lambda: None)
+    stream.begin()
+    stream.add([{"queue": "a-long-name-" * 10, "type": "x", "error": "-"}])
+    capsys.readouterr()
+    row = {
+        "queue": "mail",
+        "type": "email.order_confirmation",
+        "error": "timeout after 30 s, it is tried again",
+    }
+    stream.add([row])
+    assert list(row.values()) == re.split(r"(?<=\S) {2,}", capsys.readouterr().out.rstrip("\n"))
 
 
 @pytest.mark.parametrize("output", ["table", "wide", "json"])

@@ -87,6 +87,7 @@ class Field:
         is_optional: whether it may be None.
         color: the color of a value, or None.
         gives_way: whether the column is dropped if otherwise the other columns would be cut too short.
+        readable: width in terminal cells below which columns that give way are dropped, before it is cut.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Field:
     is_optional: bool = False
     color: Callable[[Any], str | None] | None = None
     gives_way: bool = False
+    readable: int = 20
 
     @property
     def is_right(self) -> bool:

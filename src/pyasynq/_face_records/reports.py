@@ -37,7 +37,12 @@ ERRORS: Final = View(
         Field("queue", Kind.TEXT, "Queue of the tasks.", "QUEUE", shrinks=True),
         Field("types", Kind.NUMBERS, "Tasks by type.", "TYPES", shrinks=True, gives_way=True),
         Field(
-            "signature", Kind.TEXT, "First line of the error, without what differs.", "ERROR", shrinks=True
+            "signature",
+            Kind.TEXT,
+            "First line of the error, without what differs.",
+            "ERROR",
+            shrinks=True,
+            readable=40,
         ),
         Field("sample", Kind.TEXT, "Id of the task that failed last.", "SAMPLE", is_wide=True),
     ),

@@ -14,6 +14,7 @@ from pyasynq._exit_codes import EXIT_ABORTED, EXIT_CLEAN, EXIT_FAILED, EXIT_UNRE
 from pyasynq._human_text import some
 from pyasynq._visible_text import escape_json, visible
 from pyasynq.cli.connection_options import connection_options
+from pyasynq.cli.output.printer import terminal_width, wrap_text
 from pyasynq.errors import PyasynqError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.doctor import Finding
 
 _SHOWN_SUBJECTS: Final = 5
+_INDENT: Final = "    "
 _COLORS: Final = {"error": "red", "warning": "yellow", "notice": "cyan"}
 """Colors of severities."""
 
@@ -125,13 +127,20 @@ def _print(findings: Sequence[Finding], skipped: Sequence[str]) -> None:
             _echo(f"\nQueue {visible(queue)}" if queue else "\nRedis and servers", bold=True)
         number = f" ({len(finding.subjects):,})" if len(finding.subjects) > 1 else ""
         _echo(f"  {finding.severity}: {finding.kind}{number}", fg=_COLORS[finding.severity])
-        click.echo(f"    {visible(finding.explanation)}")
-        click.echo(f"    {some(finding.subjects, _SHOWN_SUBJECTS)}")
-        click.echo(f"    --fix: {finding.repair}." if finding.repair else "    --fix does nothing about it.")
+        _echo_indented(visible(finding.explanation))
+        _echo_indented(some(finding.subjects, _SHOWN_SUBJECTS))
+        _echo_indented(f"--fix: {finding.repair}." if finding.repair else "--fix does nothing about it.")
     if not findings:
         click.echo("No findings.")
     for what in skipped:
         click.echo(f"Not looked at: {visible(what)}.", err=True)
+
+
+def _echo_indented(text: str) -> None:
+    """Print text with an indent; in a terminal it is wrapped, and ids stay whole."""
+    width = terminal_width()
+    lines = [text] if width is None else wrap_text(text, width - len(_INDENT))
+    click.echo("\n".join(_INDENT + line for line in lines))
 
 
 def _print_json(findings: Sequence[Finding], skipped: Sequence[str]) -> None:

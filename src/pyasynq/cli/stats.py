@@ -145,10 +145,17 @@ def describe_redis(redis: Mapping[str, str]) -> str:
     version = redis.get("valkey_version") or redis.get("redis_version", "?")
     name = "Valkey" if "valkey_version" in redis else "Redis"
     return visible(
-        f"{name} {version}, up {_count(redis, 'uptime_in_days', 'day')}, "
+        f"{name} {version}, up {_uptime(redis)}, "
         f"{_count(redis, 'connected_clients', 'connection')}, "
         f"{redis.get('used_memory_human', '?')} of memory (peak {redis.get('used_memory_peak_human', '?')})"
     )
+
+
+def _uptime(redis: Mapping[str, str]) -> str:
+    """Return for how long a server runs: in days, on its first day in hours and minutes."""
+    if redis.get("uptime_in_days") == "0" and redis.get("uptime_in_seconds", "").isdecimal():
+        return duration(int(redis["uptime_in_seconds"]))
+    return _count(redis, "uptime_in_days", "day")
 
 
 def asynq_shape(infos: QueueInfos, redis: Mapping[str, str], now: datetime) -> dict[str, Any]:

@@ -60,8 +60,8 @@ TOP_QUEUES: Final = View(
             is_optional=True,
             color=lambda failed: "red" if failed else None,
         ),
-        Field("retry", Kind.COUNT, "Failed tasks that wait for another try.", "RETRY"),
-        Field("archived", Kind.COUNT, "Tasks that have failed for good.", "ARCH"),
+        Field("retry", Kind.COUNT, "Failed tasks that wait for another try.", "RETRY", gives_way=True),
+        Field("archived", Kind.COUNT, "Tasks that have failed for good.", "ARCH", gives_way=True),
     ),
     "No queues.",
 )
@@ -238,7 +238,7 @@ async def _look(
         time.monotonic(), {info.queue: (info.processed_total, info.failed_total) for info in infos}
     )
     oldest = max((info.latency.total_seconds() for info in infos if info.pending), default=None)
-    waits = "" if oldest is None else f", the oldest for {duration(oldest)}"
+    waits = "" if oldest is None else f", oldest {duration(oldest)}"
     head = (
         f"{counted(len(infos), 'queue')}: {sum(info.pending for info in infos):,} pending{waits}, "
         f"{sum(info.active for info in infos):,} active; {_describe_servers(servers)}"

@@ -220,11 +220,12 @@ def format_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     columns = terminal_width()
     lines = []
     for label, value in listed:
-        parts = [value] if columns is None else _wrap(value, max(columns - indent, _LEAST_ROOM))
+        parts = [value] if columns is None else wrap_text(value, columns - indent)
         lines += [f"{label if at == 0 else '':<{indent}}{part}\n" for at, part in enumerate(parts)]
     return "".join(lines)
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    # An id or address stays whole, so that it can be copied.
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [text]
+def wrap_text(text: str, width: int) -> list[str]:
+    """Return the lines of a text; an id or address stays whole, so that it can be copied."""
+    room = max(width, _LEAST_ROOM)
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [text]

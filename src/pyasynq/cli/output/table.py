@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,8 +23,12 @@ _LEAST: Final = 8
 """Smallest width of a shrunk column, in terminal cells."""
 _LATER: Final = 12
 """Smallest width that a column keeps for texts of later rows, in terminal cells."""
-_READABLE: Final = 20
-"""Width in terminal cells below which no column is shrunk while another column can be left out."""
+_ROOMY: Final = 28
+"""Width that a column gets for texts of later rows in a wide terminal, in terminal cells."""
+_ROOM_OF_LAST: Final = 60
+"""Width that the last column gets before that, in terminal cells."""
+_COMMON_SHARE: Final = 0.9
+"""Share of the rows whose texts a column shows whole, before texts that are longer cost other columns."""
 _WIDE: Final = frozenset("WF")
 _COMBINING: Final = frozenset({"Mn", "Me", "Cf"})
 
@@ -101,8 +106,9 @@ class TableLayout:
         kept = [fields[at] for at in columns]
         widths = _fit_widths(kept, [[row[at] for at in columns] for row in rows], look)
         if look.width is not None and look.drops and _line_width(widths) > look.width:
-            count = _count_fitting_columns(widths, look.width)
-            columns, widths = columns[:count], widths[:count]
+            columns = columns[: _count_fitting_columns(widths, look.width)]
+            kept = [fields[at] for at in columns]
+            widths = _fit_widths(kept, [[row[at] for at in columns] for row in rows], look)
         self._columns, self._widths = columns, widths
         shown = [fields[at] for at in columns]
         self._is_right = [one.is_right for one in shown]
@@ -111,20 +117,25 @@ class TableLayout:
         self._colors = [(place, one.color) for place, one in enumerate(shown) if one.color and look.has_color]
 
     def leave_room(self) -> None:
-        """Widen narrow columns for later rows, whose texts may be longer; the widest one gives its cells."""
-        look, widths = self._look, self._widths
-        flexible = self._flexible
-        for place in flexible:
-            wanted = max(0, _LATER - widths[place])
-            if look.width is not None:
-                free = look.width - _line_width(widths)
-                widest = max(flexible, key=widths.__getitem__)
-                given = min(max(0, wanted - free), max(0, widths[widest] - _READABLE))
-                widths[widest] -= given
-                wanted = min(wanted, max(0, free + given))
-            widths[place] += wanted
-        if look.width is not None and flexible and flexible[-1] == len(widths) - 1:
-            widths[-1] += max(0, look.width - _line_width(widths))
+        """Widen narrow columns for later rows, whose texts may be longer; wide ones give their cells."""
+        self._widen(dict.fromkeys(self._flexible, _LATER))
+        if self._look.width is not None and self._flexible:
+            last = self._flexible[-1]
+            self._widen({last: _ROOM_OF_LAST} | dict.fromkeys(self._flexible[:-1], _ROOMY))
+            if last == len(self._widths) - 1:
+                self._widths[last] += max(0, self._look.width - _line_width(self._widths))
+
+    def _widen(self, wanted: Mapping[int, int]) -> None:
+        """Widen columns to what is wanted, with free cells, then with those of columns that have more."""
+        widths = self._widths
+        for place, width in wanted.items():
+            while widths[place] < width:
+                if self._look.width is not None and _line_width(widths) >= self._look.width:
+                    giver = max(wanted, key=lambda one: widths[one] - wanted[one])
+                    if widths[giver] <= max(wanted[giver], widths[place] + 1):
+                        break
+                    widths[giver] -= 1
+                widths[place] += 1
 
     def heading_line(self) -> str:
         """Return the line of headings."""
@@ -185,7 +196,7 @@ def _drop_optional(fields: Sequence[Field], rows: Sequence[TableRow], look: Look
     """Drop optional columns, from the right, until the others are readable; return the others."""
     full = _full_widths(fields, rows, look)
     readable = [
-        min(cells_needed, _READABLE) if one.shrinks else cells_needed
+        min(cells_needed, one.readable) if one.shrinks else cells_needed
         for one, cells_needed in zip(fields, full, strict=True)
     ]
     columns = list(range(len(fields)))
@@ -218,11 +229,20 @@ def _full_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) 
 
 
 def _fit_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -> list[int]:
-    """Return the width of each column; those that may shrink do so evenly until the line fits."""
+    """Return the width of each column; those that may shrink do so until the line fits.
+
+    Columns with few long texts shrink first, to the width of the others. Then all shrink evenly.
+    """
     widths = _full_widths(fields, rows, look)
     if look.width is None:
         return widths
     surplus = _line_width(widths) - look.width
+    for at, one in enumerate(fields):
+        if one.shrinks and surplus > 0:
+            common = max(_common_width([row[at][0] for row in rows]), one.readable)
+            step = max(0, min(surplus, widths[at] - common))
+            widths[at] -= step
+            surplus -= step
     while surplus > 0:
         widest = max(
             (at for at, one in enumerate(fields) if one.shrinks), key=widths.__getitem__, default=None
@@ -235,3 +255,9 @@ def _fit_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -
         widths[widest] -= step
         surplus -= step
     return widths
+
+
+def _common_width(texts: Sequence[str]) -> int:
+    """Return the width that nearly all of these texts have at most."""
+    widths = sorted(map(cells, texts))
+    return widths[math.ceil(_COMMON_SHARE * len(widths)) - 1] if widths else 0
