@@ -75,7 +75,9 @@ async def test_a_deletion_needs_a_reason_and_can_be_undone(redis_url: str, tasks
         [operation] = set(re.findall(r'href="./(operations/[0-9a-f]+)"', page.text))
         assert "<dd>they are old</dd>" in (await visitor.get(operation)).text
         await send_form(visitor, f"{operation}/undo", {}, page=operation)
-        assert "Put back 3 tasks" in (await visitor.get("operations")).text
+        page = await visitor.get("operations")
+        assert "Put back 3 tasks" in page.text
+        assert "3 tasks are back." in page.text
     assert ["a", "b", "c"] == sorted(tasks.ids("archived"))
 
 

@@ -175,9 +175,18 @@ async def give_order(ask: PageRequest, fields: dict[str, str]) -> Response:
         case _:
             raise InvalidOptionError("order", None, "is not something that can be done to an operation")
     if order in {"resume", "undo", "continue"}:
-        await ask.target.run_operation(ask.user, operation_id, _SECONDS / 2)
+        ended = await ask.target.run_operation(ask.user, operation_id, _SECONDS / 2)
+        if ended is not None and ended.state is OperationState.DONE:
+            text = _done_sentence(order, ended)
     ask.target.forget(ask.user, "operations")
     return redirect(ask, ask.links.to("operations", operation_id), Notice("good", text))
+
+
+def _done_sentence(order: str, ended: OperationInfo) -> str:
+    """Return what is said about an order whose operation has ended with all its tasks."""
+    if order != "undo":
+        return "It is done."
+    return f"{counted(ended.done, 'task')} {'is' if ended.done == 1 else 'are'} back."
 
 
 def operation_row(ask: PageRequest, info: OperationInfo) -> OperationRow:
