@@ -11,7 +11,7 @@ from pyasynq.metrics.families import FAMILIES, Family, MetricType
 from pyasynq.metrics.text import NO_EXEMPLARS, Exemplar, Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from pyasynq.supervisor import MetricRow
 
@@ -66,7 +66,7 @@ class MetricStore:
         family = FAMILIES[name]
         place = bisect_left(family.bounds, value)
         with self._lock:
-            for numbers in self._find_histogram(family, self._cap(family, labels)):
+            for numbers in self._find_histogram(family, labels):
                 numbers[place] += 1
                 numbers[-1] += value
 
@@ -152,15 +152,15 @@ class MetricStore:
         ]
 
     def _add(self, family: Family, labels: Sequence[str], amount: float) -> None:
-        key = self._cap(family, labels)
         values = self._counters.setdefault(family.name, {})
+        key = self._cap(family, labels, values)
         values[key] = values.get(key, 0) + amount
         changed = self._changes.get((family.name, key), 0.0)
         assert not isinstance(changed, list)  # noqa: S101 - a name has one kind
         self._changes[family.name, key] = changed + amount
 
     def _add_histogram(self, family: Family, labels: Sequence[str], numbers: Sequence[float]) -> None:
-        for kept in self._find_histogram(family, self._cap(family, labels)):
+        for kept in self._find_histogram(family, labels):
             for at, number in enumerate(numbers):
                 kept[at] += number
 
@@ -170,9 +170,10 @@ class MetricStore:
         buckets[bisect_left(family.bounds, exemplar.value)] = exemplar
         self._new_exemplars[family.name, key] = exemplar
 
-    def _find_histogram(self, family: Family, key: tuple[str, ...]) -> tuple[list[float], list[float]]:
+    def _find_histogram(self, family: Family, labels: Sequence[str]) -> tuple[list[float], list[float]]:
         """Return the mutable bucket counts of a histogram, and those of its changes since `take_rows`."""
         values = self._histograms.setdefault(family.name, {})
+        key = self._cap(family, labels, values)
         if key not in values:
             values[key] = [0] * (len(family.bounds) + 2)
         changed = self._changes.get((family.name, key))
@@ -180,8 +181,19 @@ class MetricStore:
             changed = self._changes[family.name, key] = [0] * (len(family.bounds) + 2)
         return values[key], changed
 
-    def _cap(self, family: Family, labels: Sequence[str]) -> tuple[str, ...]:
-        """Return label values, with `_other` for values beyond the limit of their label."""
+    def _cap(
+        self, family: Family, labels: Sequence[str], known_labels: Container[tuple[str, ...]] = ()
+    ) -> tuple[str, ...]:
+        """Return label values, with `_other` for values beyond the limit of their label.
+
+        Args:
+            family: the family.
+            labels: the label values.
+            known_labels: label values that are not beyond their limits.
+        """
+        given = tuple(labels)
+        if given in known_labels:
+            return given
         capped = list(labels)
         for at, (name, value) in enumerate(zip(family.labels, labels, strict=True)):
             limit = self._limits.get(name)

@@ -186,12 +186,11 @@ class TaskService:
         send = sending_rate_fields(scope, send)
         path = raw_path(scope)
         answer = self._handle_lease if path.startswith(_LEASES) else self._handle
-        with tracing(scope):
-            if path in _GATED_LATER:
-                await answer(scope, receive, send)
-                return
-            with self._gate.counting():
-                await (self._find_refusal(path) or answer)(scope, receive, send)
+        if path in _GATED_LATER:
+            await answer(scope, receive, send)
+            return
+        with self._gate.counting():
+            await (self._find_refusal(path) or answer)(scope, receive, send)
 
     def list_command_params(self, name: str) -> tuple[str, ...]:
         """Return the params of a type's command, as the file of this instance has it; none if unknown."""
@@ -392,7 +391,8 @@ class TaskService:
             return
         request = Request(scope, receive)
         try:
-            response = await self._answer(request)
+            with tracing(scope):
+                response = await self._answer(request)
         except Exception as error:  # noqa: BLE001 - every error becomes a problem
             response = to_service_problem(error).response()
         if request.method == "HEAD":

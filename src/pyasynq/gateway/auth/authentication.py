@@ -104,6 +104,10 @@ class LoopbackAuthentication:
     request that changes something must not come from another site (CSRF).
     """
 
+    def __init__(self) -> None:
+        self._key = _make_local_key("")
+        """Key of the newest request; most come from one address."""
+
     async def __call__(self, request: Request) -> ServiceKey | None:
         """Return a key with all scopes.
 
@@ -123,8 +127,14 @@ class LoopbackAuthentication:
             remedy = "Ask from a program, or let the service ask for keys."
             raise ProblemError(403, "another_site", "The request was sent by a web page.", remedy)
         address = request.client.host if request.client else ""
-        user = User("local", _ALL_GRANTS, "admin", "loopback", address)
-        return ServiceKey("local", _ALL_SCOPES, (EVERYTHING,), user)
+        if address != self._key.user.address:
+            self._key = _make_local_key(address)
+        return self._key
+
+
+def _make_local_key(address: str) -> ServiceKey:
+    user = User("local", _ALL_GRANTS, "admin", "loopback", address)
+    return ServiceKey("local", _ALL_SCOPES, (EVERYTHING,), user)
 
 
 def _refuse(code: str, detail: str, remedy: str) -> ProblemError:

@@ -37,9 +37,14 @@ class HangUpWatch:
 
     async def stop(self) -> None:
         """End the watch."""
+        self.cancel()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def cancel(self) -> None:
+        """End the watch in the next round of the event loop, which costs half as much as to wait for it."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait({self._task})
 
     async def run(self, work: Coroutine[Any, Any, _T], undo: Callable[[_T], None]) -> _T:
         """Return the result of work, which is cancelled when the client disconnects.
@@ -105,4 +110,4 @@ class ReturnableResponse(Response):
         finally:
             if not is_sent:
                 self._on_unsent()
-            await self._watch.stop()
+            self._watch.cancel()

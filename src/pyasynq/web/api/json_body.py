@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
-from starlette.requests import ClientDisconnect
 
 from pyasynq._checks import parse_whole_number
 from pyasynq.errors import nearest
@@ -33,21 +32,23 @@ async def read_content(request: Request, largest: int) -> bytes:
     Raises:
         ProblemError: it has more bytes than allowed, arrived too slowly, or its client disconnected.
     """
-    content = bytearray()
     # Refused before it is read; the header may lie, so what is read is counted too.
     _check_size(parse_whole_number(request.headers.get("content-length", "")) or 0, largest)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                content += chunk
+            content = bytearray()
+            while True:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ProblemError(400, "body_incomplete", "The body is incomplete.", "Send all of it.")
+                content += message.get("body", b"")
                 _check_size(len(content), largest)
+                if not message.get("more_body"):
+                    return bytes(content)
     except TimeoutError:
         remedy = f"Send all of it within {BODY_SECONDS:g} seconds."
         headers = {"Connection": "close"}
         raise ProblemError(408, "body_too_slow", "The body is incomplete.", remedy, headers=headers) from None
-    except ClientDisconnect:
-        raise ProblemError(400, "body_incomplete", "The body is incomplete.", "Send all of it.") from None
-    return bytes(content)
 
 
 def _check_size(size: int, largest: int) -> None:
