@@ -183,7 +183,7 @@ def _cut_finding(finding: AttentionFinding, shown: Shown) -> Any:
     queues = tuple(name for name in finding.queues if shown.access.sees(name))
     if (finding.queue and not shown.access.sees(finding.queue)) or (finding.queues and not queues):
         return HIDDEN
-    return replace(finding, queues=queues)
+    return finding if queues == finding.queues else replace(finding, queues=queues)
 
 
 def _cut_event(event: TaskEvent, shown: Shown) -> Any:

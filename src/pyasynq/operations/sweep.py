@@ -13,7 +13,8 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._broker.inspecting import vitals
+from pyasynq._broker import inspecting
+from pyasynq._broker.queue_registry import queue_names
 from pyasynq.errors import PyasynqError, RedisPermissionError, RedisReplyError, RedisUnavailableError
 from pyasynq.operations.read_pairs import read_both_async
 from pyasynq.operations.selection import SearchSlots
@@ -27,11 +28,12 @@ from pyasynq.operations.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from pyasynq._broker.inspecting.vitals import QueueVitals, RedisHealth
     from pyasynq._redis.plan import Plan
-    from pyasynq.info import QueueInfo, SchedulerEntryInfo, ServerInfo
+    from pyasynq.info import QueueInfo, QueueInfos, SchedulerEntryInfo, ServerInfo
     from pyasynq.operations.operator._door import Door
     from pyasynq.operations.snapshot import Activity
 
@@ -72,20 +74,27 @@ class _Archive(NamedTuple):
 _NOT_SEARCHED: Final = (_Archive(-1, -1, has_poisoned=False), NO_POISON)
 
 
-class _Fleet(NamedTuple):
-    """Servers, entries of schedulers, and whether a published task type is declared as `durable`."""
-
-    servers: tuple[ServerInfo, ...]
-    entries: tuple[SchedulerEntryInfo, ...]
-    wants_durability: bool
-
-
 class _Past(NamedTuple):
-    """Attempts by task type, poison tasks, and last ticks of schedules; each by queue."""
+    """Attempts by task type, and poison tasks; each by queue."""
 
     activity: Mapping[str, Mapping[str, Activity]]
     poison: Mapping[str, PoisonCount]
+
+
+class _Signs(NamedTuple):
+    """Vitals, and last ticks of schedules; each by queue."""
+
+    vitals: Mapping[str, QueueVitals]
     ticks: Mapping[str, Mapping[str, int]]
+
+
+class _Fleet(NamedTuple):
+    """Servers, entries of schedulers, the health of Redis, and whether a task type is declared `durable`."""
+
+    servers: tuple[ServerInfo, ...]
+    entries: tuple[SchedulerEntryInfo, ...]
+    redis: tuple[RedisHealth, ...]
+    wants_durability: bool
 
 
 class Sweep:
@@ -147,21 +156,20 @@ class Sweep:
 
     async def _read(self, began: float) -> Snapshot:
         moment = self._door.now().to_datetime()
-        infos, fleet = await read_both_async(self._door.queue_infos(), self._read_fleet())
-        found, (activity, poison, ticks) = await read_both_async(
-            self._read_vitals(infos), self._read_past(infos, moment, reads_ticks=not fleet.entries)
+        # Modules that the second half imports are loaded while Redis describes the queues.
+        (infos, past), (signs, fleet) = await read_both_async(
+            self._read_queues(moment), self._read_signs_and_fleet()
         )
         queues = {
             info.queue: QueueSnapshot(
                 info,
-                reading if isinstance(reading, vitals.QueueVitals) else None,
-                activity.get(info.queue, {}),
-                poison.get(info.queue, NO_POISON),
-                ticks.get(info.queue, {}),
+                signs.vitals.get(info.queue),
+                past.activity.get(info.queue, {}),
+                past.poison.get(info.queue, NO_POISON),
+                signs.ticks.get(info.queue, {}),
             )
-            for info, reading in zip(infos, found, strict=True)
+            for info in infos
         }
-        health = await self._run_all([vitals.read_redis_health(place) for place in self._door.places])
         return Snapshot(
             moment,
             self._monotonic() - began,
@@ -169,37 +177,51 @@ class Sweep:
             infos.unreadable,
             fleet.servers,
             fleet.entries,
-            tuple(one for one in health if isinstance(one, vitals.RedisHealth)),
+            fleet.redis,
             wants_durability=fleet.wants_durability,
         )
 
-    async def _read_fleet(self) -> _Fleet:
-        """Return the servers, the entries of schedulers, and whether a task type is durable."""
-        records = await self._run_all(
-            await self._door.run(vitals.find_server_records(self._door.redis_now()))
-        )
-        entries = await self._door.scheduler_entries()
-        return _Fleet(
-            tuple(one for one in records if one is not None and not isinstance(one, Exception)),
-            tuple(entries),
-            await self._wants_durability(),
-        )
-
-    async def _read_vitals(self, infos: Sequence[QueueInfo]) -> list[Any]:
-        """Return the vitals of each queue, or the error of Redis."""
-        groups = _share(_GROUPS, len(infos), _MOST_GROUPS)
-        now = self._door.redis_now()
-        return await self._run_all([vitals.read_vitals(info.queue, groups=groups, now=now) for info in infos])
-
-    async def _read_past(self, infos: Sequence[QueueInfo], moment: datetime, *, reads_ticks: bool) -> _Past:
-        """Return the attempts, the poison tasks, and with `reads_ticks` the last ticks of schedules."""
+    async def _read_queues(self, moment: datetime) -> tuple[QueueInfos, _Past]:
+        """Return the queues, with their attempts and poison tasks."""
+        infos = await self._door.queue_infos()
         active = [info.queue for info in infos if info.processed_total]
         since = moment - ACTIVITY_SPAN
         series = await self._door.attempt_series(*active, since=since, step=60) if active else []
         activity = summarize_activity(series, moment)
-        poison = await self._count_poison(infos, activity)
-        ticks = await self._read_ticks(info.queue for info in infos) if reads_ticks else {}
-        return _Past(activity, poison, ticks)
+        return infos, _Past(activity, await self._count_poison(infos, activity))
+
+    async def _read_signs_and_fleet(self) -> tuple[_Signs, _Fleet]:
+        """Return the signs of trouble in each queue, and what does not belong to one queue."""
+        names = await self._door.run(queue_names())
+        found = await self._read_vitals(names)
+        fleet = await self._read_fleet()
+        ticks = {} if fleet.entries else await self._read_ticks(names)
+        return _Signs(found, ticks), fleet
+
+    async def _read_vitals(self, names: Sequence[str]) -> Mapping[str, QueueVitals]:
+        """Return the vitals by queue; those that cannot be read are left out."""
+        groups = _share(_GROUPS, len(names), _MOST_GROUPS)
+        now = self._door.redis_now()
+        vitals = inspecting.vitals
+        found = await self._run_all([vitals.read_vitals(name, groups=groups, now=now) for name in names])
+        return {
+            name: one for name, one in zip(names, found, strict=True) if isinstance(one, vitals.QueueVitals)
+        }
+
+    async def _read_fleet(self) -> _Fleet:
+        """Return servers, entries of schedulers, the health of Redis, and whether a type is durable."""
+        vitals = inspecting.vitals
+        records = await self._run_all(
+            await self._door.run(vitals.find_server_records(self._door.redis_now()))
+        )
+        entries = await self._door.scheduler_entries()
+        health = await self._run_all([vitals.read_redis_health(place) for place in self._door.places])
+        return _Fleet(
+            tuple(one for one in records if one is not None and not isinstance(one, Exception)),
+            tuple(entries),
+            tuple(one for one in health if isinstance(one, vitals.RedisHealth)),
+            await self._wants_durability(),
+        )
 
     async def _wants_durability(self) -> bool:
         """Return whether a published task type is declared as `durable`; False if they cannot be read."""
@@ -224,11 +246,10 @@ class Sweep:
             raise outcomes[0]
         return outcomes
 
-    async def _read_ticks(self, names: Iterable[str]) -> Mapping[str, Mapping[str, int]]:
+    async def _read_ticks(self, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
         """Return the last ticks of schedules by queue; those that cannot be read are left out."""
-        queues = list(names)
-        found = await self._run_all([vitals.read_last_ticks(name) for name in queues])
-        return {name: one for name, one in zip(queues, found, strict=True) if isinstance(one, dict)}
+        found = await self._run_all([inspecting.vitals.read_last_ticks(name) for name in names])
+        return {name: one for name, one in zip(names, found, strict=True) if isinstance(one, dict)}
 
     async def _count_poison(
         self, infos: Sequence[QueueInfo], activity: Mapping[str, Mapping[str, Activity]]
@@ -255,7 +276,10 @@ class Sweep:
             **dict.fromkeys(others, _share(_OTHER_POSITIONS, len(others), _POISON_SCAN)),
         }
         numbers = await self._run_all(
-            [vitals.count_poison(queue, scan=scan, most=_MOST_POISON) for queue, scan in scans.items()]
+            [
+                inspecting.vitals.count_poison(queue, scan=scan, most=_MOST_POISON)
+                for queue, scan in scans.items()
+            ]
         )
         for (queue, scan), number in zip(scans.items(), numbers, strict=True):
             # After an error the last number stays, and the next sweep searches again.
