@@ -12,6 +12,7 @@ Exit code 1: a figure is over its limit.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from rich.table import Table
 
 from pyasynq import sync
 from pyasynq.embedded import find_server_binary
+from pyasynq.metrics import QueueMetrics
 from pyasynq.operations import OperationInfo, Targets, User
 from pyasynq.operations import sync as operations
 from pyasynq.operations.query import parse_query
@@ -94,6 +96,7 @@ class Scale:
     def __init__(self, client: redis.Redis, url: str, share: float) -> None:
         self._client: Any = client
         self._inspector = sync.Inspector(url, timeout=30)
+        self._url = url
         self._operator = operations.Operator(url, User.with_role("root", "admin"))
         self._drawn = random.Random(5)
         self._share = share
@@ -127,6 +130,7 @@ class Scale:
     def _views(self) -> Iterator[Work]:
         inspector = self._inspector
         yield Work("queue_infos of all queues", lambda: _void(inspector.queue_infos()), 0.25, 0.03)
+        yield Work("scrape of all queues", self._scrape, 0.15, 0.03)
         yield Work("list queues and servers", lambda: _void((inspector.queues(), inspector.servers())))
         yield Work("task types", lambda: _void(inspector.task_types()))
         for queue, state in ((ARCHIVE, "archived"), (WAITING, "pending"), (self._deep, "archived")):
@@ -139,6 +143,13 @@ class Scale:
         yield Work("memory of a queue", lambda: _void(inspector.queue_memory(ARCHIVE)))
         yield Work("a page of 200,000 groups", lambda: _void(inspector.group_page(GROUPS)), FIRST)
         yield Work("all 200,000 groups", lambda: _void(inspector.groups(GROUPS)))
+
+    def _scrape(self) -> None:
+        async def scrape() -> None:
+            async with QueueMetrics(self._url, share=0) as metrics:
+                await metrics.render()
+
+        asyncio.run(scrape())
 
     def _pages(self, queue: str, state: str) -> None:
         cursor = ""
