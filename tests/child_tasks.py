@@ -243,6 +243,14 @@ def wait_for(path: str) -> None:
         time.sleep(0.01)
 
 
+@app.task("linger", executor="process", timeout=1)
+async def linger(*, blocks: bool) -> None:
+    """Wait for longer than the timeout, and block the event loop or not."""
+    if blocks:
+        time.sleep(1_000)  # noqa: ASYNC251 - on purpose
+    await asyncio.sleep(1_000)
+
+
 @app.task("compute", executor="process", result_ttl=60)
 def compute(seconds: float) -> float:
     """Hold the interpreter's lock for so long."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from tests.fix_engine import QUICK
 from tests.run_async import run_async
 
 if TYPE_CHECKING:
+    from pyasynq import Task
     from tests.fix_children import Serve
     from tests.fix_engine import Running
     from tests.invariants import RedisClient
@@ -109,6 +111,39 @@ async def test_at_its_timeout_a_child_is_killed_with_all_that_it_has_started(
 
     assert isinstance(ended.error, TaskTimeoutError)
     assert 2 == len(pids)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        (work.wait_for, {"path": "no such file"}),
+        (work.linger, {"blocks": False}),
+        (work.linger, {"blocks": True}),
+    ],
+    ids=["thread", "coroutine", "blocked loop"],
+)
+@run_async
+async def test_a_timeout_names_the_line_of_the_handler_and_not_of_middleware(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, task: Any, arguments: dict[str, Any]
+) -> None:
+    """The middleware of the worker only waits; the child tells where its handler is before it is killed."""
+
+    async def wait(task: Task, call_next: Any) -> Any:
+        return await call_next(task)
+
+    monkeypatch.setattr(work.app._registry, "_middleware", [wait])
+    monkeypatch.setattr(work.app._registry, "_routes", {})
+    async with serve() as running:
+        handle = await task.enqueue(**arguments)
+        ended = await running.finished(handle.id)
+
+    assert isinstance(ended.error, TaskTimeoutError)
+    assert (1.0, False) == (ended.error.limit, ended.error.is_deadline)
+    assert re.fullmatch(r"child_tasks\.py:\d+ in (wait_for|linger)", ended.error.place)
+    [note] = ended.error.__notes__
+    assert note.startswith("The handler was at:\n  File ")
+    assert "child_tasks.py" in note.splitlines()[1]
+    assert "test_server_children_ends" not in note
 
 
 @pytest.mark.sample(1)

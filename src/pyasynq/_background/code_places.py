@@ -10,13 +10,13 @@ import traceback
 from itertools import dropwhile
 from pathlib import Path
 from types import AsyncGeneratorType, TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq.errors import TaskTimeoutError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
 _OWN: Final = str(Path(__file__).parent.parent) + os.sep
@@ -27,6 +27,18 @@ THREAD_PLACE: Final = "a place in a thread"
 _ASYNCIO: Final = _STANDARD + "asyncio" + os.sep
 _EXECUTOR: Final = f"{_STANDARD}concurrent{os.sep}futures{os.sep}thread.py"
 _LOOPS: Final = (_ASYNCIO, "<frozen runpy>")
+
+
+class HandlerPlace(NamedTuple):
+    """Where a handler is.
+
+    Attributes:
+        line: its innermost line, as in `tasks.py:12 in build`; empty if unknown.
+        stack: its stack, as in a traceback; empty if unknown.
+    """
+
+    line: str = ""
+    stack: str = ""
 
 
 def is_own(file: str) -> bool:
@@ -114,8 +126,7 @@ def format_blocking_stack(thread_id: int) -> str:
     Frames below the loop's callback are left out, and pyasynq's unless there are no others.
     """
     frames = _thread_frames(thread_id)
-    below = max((i for i, (one, _) in enumerate(frames) if _is_loop(one)), default=-1)
-    frames = frames[below + 1 :] or frames
+    frames = frames[_count_loop_frames(frames) :] or frames
     others = [(one, line) for one, line in frames if not is_own(one.f_code.co_filename)]
     return _format_stack(others or frames)
 
@@ -130,16 +141,26 @@ def build_timeout_error(
         task: the asyncio task that runs the handler.
         thread_id: identifier of the thread that runs the handler, or None.
     """
+    return make_timeout_error(seconds, find_handler_place(task, thread_id))
+
+
+def make_timeout_error(seconds: float | None, place: HandlerPlace) -> TaskTimeoutError:
+    """Make the error of a handler that timed out at a place; an empty place is left out."""
+    error = TaskTimeoutError(seconds, place.line)
+    if place.line:
+        error.add_note(f"The handler was at:\n{place.stack}")
+    return error
+
+
+def find_handler_place(task: asyncio.Task[Any] | None, thread_id: int | None) -> HandlerPlace:
+    """Return the innermost line of user code of a handler, and its stack without frames of pyasynq."""
     every = _handler_frames(task, thread_id)
     frames = [(one, line) for one, line in every if not is_own(one.f_code.co_filename)]
     place = ""
     for one, line in frames:
         if is_users(one.f_code.co_filename):
             place = f"{Path(one.f_code.co_filename).name}:{line} in {one.f_code.co_name}"
-    error = TaskTimeoutError(seconds, place)
-    if place:
-        error.add_note(f"The handler was at:\n{_format_stack(frames).rstrip()}")
-    return error
+    return HandlerPlace(place, _format_stack(frames).rstrip() if place else "")
 
 
 def _handler_frames(task: asyncio.Task[Any] | None, thread_id: int | None) -> Iterator[tuple[FrameType, int]]:
@@ -147,8 +168,16 @@ def _handler_frames(task: asyncio.Task[Any] | None, thread_id: int | None) -> It
     if task is not None:
         yield from _coroutine_frames(task)
     if thread_id is not None:
+        frames = _thread_frames(thread_id)
+        if thread_id == threading.main_thread().ident:
+            frames = frames[_count_loop_frames(frames) :]
         # A thread begins with frames of `threading`, which call ours.
-        yield from dropwhile(lambda pair: _is_standard(pair[0]), _thread_frames(thread_id))
+        yield from dropwhile(lambda pair: _is_standard(pair[0]), frames)
+
+
+def _count_loop_frames(frames: Sequence[tuple[FrameType, int]]) -> int:
+    """Return how many of the outermost frames run an event loop."""
+    return 1 + max((i for i, (one, _) in enumerate(frames) if _is_loop(one)), default=-1)
 
 
 def _coroutine_frames(task: asyncio.Task[Any]) -> Iterator[tuple[FrameType, int]]:

@@ -15,11 +15,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from pyasynq._background.code_places import HandlerPlace, make_timeout_error
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_log import log_levels, write_record
 from pyasynq._engine.executor.frames import MessageFrame, Unpacker, pack_frame
 from pyasynq._engine.executor.marks import MARK, kill_marked, new_mark
-from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError
+from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError, TaskTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,8 @@ _PROGRAM: Final = "pyasynq._engine.executor.program"
 _LAST_WORDS_SECONDS: Final = 1.0
 """Seconds to wait for the last messages of a dead child; other processes may hold its socket open."""
 _LOOK_SECONDS: Final = 0.05
+_LOCATE_SECONDS: Final = 0.2
+"""Seconds to wait for the place of a handler at its timeout: one that holds Python's lock cannot tell it."""
 _STANDARD_ERROR: Final = 2
 
 
@@ -57,6 +60,7 @@ class ExecutorChild(asyncio.Protocol):
         self._killed_for = ""
         self._unpacker = Unpacker()
         self._answer: asyncio.Future[MessageFrame] | None = None
+        self._place: asyncio.Future[HandlerPlace] | None = None
         self._orders = 0
         """Number of orders it was given; its next answer carries the number of the last one."""
         self._is_dying = False
@@ -120,10 +124,10 @@ class ExecutorChild(asyncio.Protocol):
                 self._check_over()
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            await self._break_off(answer, grace())
+            await self._break_off(answer, attempt, grace())
             raise
         finally:
-            self._attempt = self._answer = None
+            self._attempt = self._answer = self._place = None
             self._context = contextvars.Context()
             if not answer.cancel():
                 # Marks the error as retrieved.
@@ -131,8 +135,12 @@ class ExecutorChild(asyncio.Protocol):
             # It holds an error, whose traceback holds this frame.
             del answer
 
-    async def _break_off(self, answer: asyncio.Future[MessageFrame], seconds: float) -> None:
+    async def _break_off(
+        self, answer: asyncio.Future[MessageFrame], attempt: Attempt, seconds: float
+    ) -> None:
         try:
+            if isinstance(attempt.cause, TaskTimeoutError):
+                attempt.cause = await self._locate(answer, attempt.cause)
             if seconds > 0 and not answer.done():
                 self._send_frame(frames.CANCEL)
                 await asyncio.wait({answer}, timeout=seconds)
@@ -141,6 +149,21 @@ class ExecutorChild(asyncio.Protocol):
             if not answer.done():
                 self.kill()
                 await self._wait_for_end()
+
+    async def _locate(
+        self, answer: asyncio.Future[MessageFrame], error: TaskTimeoutError
+    ) -> TaskTimeoutError:
+        """Return the error of a timeout with the line of the handler, if the child tells it.
+
+        The error had the line of a middleware of the worker, which waits for the handler.
+        """
+        place = self._place = self._loop.create_future()
+        self._send_frame(frames.LOCATE)
+        until: set[asyncio.Future[Any]] = {place, answer, self.ended}
+        await asyncio.wait(until, timeout=_LOCATE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        located = make_timeout_error(error.limit, place.result() if place.done() else HandlerPlace())
+        located.is_deadline = error.is_deadline
+        return located
 
     async def _wait_for_end(self) -> None:
         """Wait until the process has ended, even if the caller is cancelled repeatedly."""
@@ -253,6 +276,9 @@ class ExecutorChild(asyncio.Protocol):
             # A thread that a handler left running reports for a task that has ended.
             if frame.kind == frames.WRITE_RESULT:
                 self._answer_write(frame, LeaseExpiredError())
+        elif frame.kind == frames.LOCATED:
+            if self._place is not None and not self._place.done():
+                self._place.set_result(HandlerPlace(frame.fields["line"], frame.fields["stack"]))
         elif frame.kind == frames.PROGRESS:
             fields = frame.fields
             attempt.home.report_progress(attempt, fields["done"], fields["total"], fields["note"])

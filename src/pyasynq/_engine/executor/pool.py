@@ -69,7 +69,7 @@ class Children:
 
         Raises the handler's error, as far as `carried_error` supports it, and ChildProcessDiedError. When the
         caller is cancelled, the handler has `cancel_timeout` to end; then the child is killed. It is killed
-        at once when the attempt has timed out, or its lease is lost.
+        at once when the lease is lost, and when the attempt has timed out, once it has told its line.
         """
         attempt = cast("Attempt", current_task.get())
         attempt.wait_to_begin()

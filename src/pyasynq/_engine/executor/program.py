@@ -12,9 +12,11 @@ import os
 import signal
 import socket
 import sys
+import threading
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
+from pyasynq._background.code_places import find_handler_place
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import describe
 from pyasynq._engine.executor.carried_log import log_to
@@ -61,6 +63,9 @@ class Host:
 
     def _on_frame(self, frame: MessageFrame) -> None:
         """Accept an order, in the thread that reads."""
+        if frame.kind == frames.LOCATE:
+            self._locate()
+            return
         if frame.kind != frames.CANCEL:
             self._loop.call_soon_threadsafe(self._orders.put_nowait, frame)
             return
@@ -68,6 +73,18 @@ class Host:
         if running is not None:
             running.cancel()
         self._loop.call_soon_threadsafe(self._cancel)
+
+    def _locate(self) -> None:
+        """Send the place of the handler, from the thread that reads: the event loop may be blocked."""
+        running, handler = self._running, self._handler
+        if running is None:
+            return
+        thread_id = running.thread_id if running.threads else None
+        if handler is not None and asyncio.current_task(self._loop) is handler:
+            # It blocks the loop; the frames of a coroutine that runs are those of its thread.
+            thread_id = threading.main_thread().ident
+        place = find_handler_place(handler, thread_id)
+        self._link.send(pack_frame(frames.LOCATED, {"task": running.number, **place._asdict()}))
 
     def _cancel(self) -> None:
         if self._handler is not None:
