@@ -293,7 +293,7 @@ async def test_poison_tasks_behind_other_failures_are_found_if_the_statistics_co
         tasks.put(TaskState.ARCHIVED, "a", "b", score=viewer.now, error_msg="ValueError")
         redis_client.set(queue_keys("default").processed, 10)
         assert () == await viewer.look()
-        await ended(viewer, 0, succeeded=9, poisoned=1)
+        await ended(viewer, 60, succeeded=9, poisoned=1)
         assert "1 task of default was archived" in (await viewer.find("poison")).sentence
 
 
@@ -457,7 +457,8 @@ async def test_a_lost_scheduler_is_found_until_one_runs(redis_url: str, redis_cl
         scheduler = Scheduler(redis_url)
         scheduler.register("@every 1h", Task("report"))
         async with scheduler:
-            assert () == await viewer.look()
+            while await viewer.look():
+                pass  # until the first heartbeat of the scheduler
 
 
 @pytest.mark.single_server("its settings are changed")
