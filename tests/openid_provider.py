@@ -49,8 +49,9 @@ def rsa_key(number: int) -> rsa.RSAPrivateKey:
 
 
 @cache
-def curve_key() -> ec.EllipticCurvePrivateKey:
-    """Return a key on the curve P-256."""
+def curve_key(number: int) -> ec.EllipticCurvePrivateKey:
+    """Return one of the keys of this run on the curve P-256."""
+    del number
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -70,6 +71,7 @@ class Provider:
         self.metadata: dict[str, Any] = {}
         """Fields of the discovery document that differ."""
         self.header: dict[str, Any] = {}
+        """Fields of the header of a token that differ; None removes one."""
         self.token: str | None = None
         """ID token that is sent instead of the right one."""
         self.answers: dict[str, Response] = {}
@@ -104,7 +106,8 @@ class Provider:
         key = self.keys[self.signs_with]
         is_curve = isinstance(key, ec.EllipticCurvePrivateKey)
         header = {"alg": "ES256" if is_curve else "RS256", "kid": self.signs_with, **self.header}
-        signed = f"{encode(json.dumps(header).encode())}.{encode(json.dumps(claims).encode())}"
+        sent = {name: value for name, value in header.items() if value is not None}
+        signed = f"{encode(json.dumps(sent).encode())}.{encode(json.dumps(claims).encode())}"
         if isinstance(key, rsa.RSAPrivateKey):
             signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
         else:

@@ -214,6 +214,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "issuer": ({"iss": "https://evil.example"}, "names another issuer"),
     "audience": ({"aud": "other"}, "is for another application"),
     "party": ({"aud": [CLIENT_ID, "other"], "azp": "other"}, "is for another application"),
+    "party of one": ({"azp": "other"}, "is for another application"),
     "no party": ({"aud": [CLIENT_ID, "other"]}, "is for another application"),
     "nonce": ({"nonce": "another"}, "belongs to another sign-in"),
     "no nonce": ({"nonce": None}, "is incomplete"),
@@ -273,19 +274,21 @@ async def test_clocks_may_differ_by_a_minute(redis_url: str, provider: Provider)
 
 @run_async
 async def test_keys_of_other_kinds_sign_too(redis_url: str, provider: Provider) -> None:
-    """Keys of unknown kinds, for encryption, or with a secret are left out."""
-    provider.keys = {"curve": curve_key()}
+    """Keys of unknown kinds, for encryption, or with a secret are left out; a single one needs no id."""
+    provider.keys = {"curve": curve_key(1)}
     provider.signs_with = "curve"
     others = [
         {"kty": "unknown", "kid": "a"},
         {"kty": "oct", "k": encode(b"x" * 32), "kid": "curve"},
-        {**public_key("curve", rsa_key(2)), "use": "enc"},
+        {**public_key("curve", curve_key(2)), "use": "enc"},
         "nonsense",
     ]
-    keys = [*others, public_key("curve", curve_key())]
+    keys = [*others, public_key("curve", curve_key(1))]
     provider.answers["/keys"] = JSONResponse({"keys": keys})
     async with visit(redis_url, provider) as visitor:
-        assert 303 == (await sign_in(visitor, provider)).status_code
+        for kid in ("curve", None):
+            provider.header = {"kid": kid}
+            assert 303 == (await sign_in(visitor, provider)).status_code
 
 
 @run_async
@@ -464,7 +467,6 @@ BROKEN: dict[str, tuple[str, Response, int]] = {
     "deep": (DISCOVERY, Response("[" * 400_000), 502),
     "large": (DISCOVERY, Response("{" + " " * 600_000 + "}"), 503),
     "redirect": (DISCOVERY, RedirectResponse("http://127.0.0.1:1/"), 502),
-    "other issuer": (DISCOVERY, JSONResponse({"issuer": "https://evil.example"}), 502),
     "token error": ("/token", JSONResponse({"error": "invalid_client"}, 401), 401),
     "token down": ("/token", Response("", 503), 503),
     "token nonsense": ("/token", Response("{"), 502),
@@ -496,6 +498,16 @@ def test_a_broken_answer_of_the_provider_is_told_on_the_login_page(
             assert 303 == (await sign_in(visitor, provider)).status_code
 
     ask()
+
+
+@run_async
+async def test_a_discovery_document_of_another_issuer_is_refused(redis_url: str, provider: Provider) -> None:
+    """Also if it differs in its last slash alone, as the specification wants it."""
+    async with visit(redis_url, provider) as visitor:
+        for issuer in ("https://evil.example", f"{provider.issuer}/", None):
+            provider.metadata["issuer"] = issuer
+            answer = await visitor.get("login/oidc")
+            assert (502, True) == (answer.status_code, "names another issuer" in answer.text)
 
 
 @pytest.mark.parametrize("field", ["authorization_endpoint", "token_endpoint", "jwks_uri"])
