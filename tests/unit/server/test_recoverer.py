@@ -18,6 +18,7 @@ from pyasynq._engine.take.queue_board import QueueBoard
 from pyasynq.config import ServerConfig
 from pyasynq.errors import RedisReplyError, RedisUnavailableError
 from pyasynq.events import Events, RoundFailed, TaskRecovered
+from pyasynq.limits import Queue
 from tests.fake_clock import FakeClock
 from tests.run_async import run_async
 
@@ -257,6 +258,22 @@ async def test_a_queue_whose_leases_could_not_be_read_for_long_is_quiet(
     await scene.live(seconds=9)
     assert ([] if is_quiet else ["one"]) == scene.recovered
     await scene.live(seconds=33)
+    assert ["one"] == scene.recovered
+
+
+@run_async
+async def test_a_queue_that_failed_before_its_removal_is_not_quiet_when_it_returns(scene: Scene) -> None:
+    """It is not quiet when it is served again."""
+    await scene.live()
+    scene.driver.errors["list_expired", "one"] = WRONG_TYPE
+    scene.driver.orphans.add("one")
+    await scene.live()
+    scene.board.remove("one")
+    scene.board.forget_removed([])
+    await scene.live(seconds=30)
+    scene.driver.errors.clear()
+    scene.board.add("one", Queue())
+    await scene.live(seconds=9)
     assert ["one"] == scene.recovered
 
 

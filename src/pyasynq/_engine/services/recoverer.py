@@ -122,6 +122,7 @@ class Recoverer(Service):
     def _note_outages(self, queues: Sequence[str]) -> bool:
         """Suspend recovery in queues that were away for long; return whether any queue can be read now."""
         known, before = self._parts.board.known, self._outages
+        self._unread_since = {name: since for name, since in self._unread_since.items() if name in known}
         self._outages = {name: known[name].outages for name in queues}
         away = [name for name in queues if self._outages[name] > before.get(name, self._outages[name])]
         if away and len(away) == len(queues):
