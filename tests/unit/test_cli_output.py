@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 
 from pyasynq._face_records.fields import Field, Kind, View, json_data
 from pyasynq.cli import doctor
+from pyasynq.cli.output import printer
 from pyasynq.cli.output.cells import Moment, cell, choose_fields, human_bytes
 from pyasynq.cli.output.printer import Printer, format_pairs, has_color
 from pyasynq.cli.output.table import Look, TableLayout, cells, cut, table_lines, table_rows
 from pyasynq.cli.schemas import VIEWS
 from pyasynq.cli.stats import describe_redis
+from pyasynq.cli.task.look import describe_attempts
+from pyasynq.task import AttemptInfo, TaskInfo, TaskState
 
 NOW = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
 MOMENT = Moment(NOW, is_utc=True)
@@ -243,6 +247,21 @@ def test_findings_of_the_doctor_are_wrapped_with_their_indent(
     doctor._echo_indented("Lists are very long, or the machine is too slow.")
     expected = "    Lists are very long, or\n    the machine is too slow.\n"
     assert expected == capsys.readouterr().out
+
+
+def test_attempts_are_aligned_and_wrapped_next_to_their_ages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal would break words, and begin the next line at its edge."""
+    zero = timedelta(0)
+    crash = AttemptInfo(None, NOW - timedelta(minutes=32, seconds=50), "server", "crashed", "")
+    failure = AttemptInfo(NOW, NOW - timedelta(seconds=9), "server", "retried", "404 from the parcel API")
+    info = TaskInfo("a", "mail", "send", b"", TaskState.RETRY, 25, 2, None, None, None, zero)
+    monkeypatch.setattr(printer, "terminal_width", lambda: 46)
+    assert (
+        "Attempts\n"
+        "  32 min 50 s ago  crashed\n"
+        "          9 s ago  retried: 404 from the\n"
+        "                   parcel API\n"
+    ) == describe_attempts(replace(info, attempts=(crash, failure)), MOMENT)
 
 
 def test_a_column_says_how_wide_it_must_be_to_be_read() -> None:

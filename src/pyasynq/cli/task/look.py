@@ -162,11 +162,13 @@ def describe_state(info: TaskInfo, moment: Moment) -> str:
 
 def describe_attempts(info: TaskInfo, moment: Moment) -> str:
     """Format earlier attempts, and the traceback of the last one, as lines of text."""
-    lines = [
-        f"  {moment.relative(one.ended_at):>14}  {visible(one.outcome)}: {visible(one.error)}\n"
-        for one in info.attempts
+    ages = [moment.relative(one.ended_at) for one in info.attempts]
+    width = max(map(len, ages), default=0)
+    pairs = [
+        (f"  {age:>{width}}", visible(f"{one.outcome}: {one.error}" if one.error else one.outcome))
+        for age, one in zip(ages, info.attempts, strict=True)
     ]
-    text = "Attempts\n" + "".join(lines) if lines else ""
+    text = "Attempts\n" + format_pairs(pairs) if pairs else ""
     if info.traceback:
         indented = "".join(f"  {line}\n" for line in visible_lines(info.traceback).splitlines())
         text += f"Traceback\n{indented}"
