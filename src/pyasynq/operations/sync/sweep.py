@@ -43,8 +43,8 @@ INTERVAL: Final = 2.0
 LOAD_FACTOR: Final = 50
 """Rest after a sweep as a multiple of its duration: it takes at most 2 % of Redis' time."""
 _AT_ONCE: Final = 200
-_GROUPS: Final = 10_000
-"""Groups that a sweep looks at in all queues: about 30 ms of Redis' time."""
+_GROUPS: Final = 2_000
+"""Groups that a sweep looks at in all queues: two of a queue show that its aggregator is missing."""
 _MOST_GROUPS: Final = 50
 """Groups that a sweep looks at in one queue."""
 _MOST_POISON: Final = 100
