@@ -76,11 +76,11 @@ class StreamPager:
         if self._input.closed:
             return
         self._loop.remove_reader(self._input.fileno())
-        with suppress(BrokenPipeError):
-            self._input.close()
         # Ctrl-C is for the pager now: without this process it would fight with the shell for the terminal.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
+            with suppress(BrokenPipeError):
+                self._input.close()
             self._process.wait()
         finally:
             signal.signal(signal.SIGINT, before)
