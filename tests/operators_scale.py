@@ -246,7 +246,9 @@ class Scale:
         yield Work("undo of 200 anywhere", lambda: self._undo(self._draw(200)))
         yield Work("undo of 200 of the newest", lambda: self._undo(self._ids(0, 199)))
         yield Work("undo of 200 of the oldest", lambda: self._undo(self._ids(-200, -1)))
-        text = f"queue:{ARCHIVE} archived:1h..100m type:email:*"
+        # Times instead of ages: a task must not leave the range before the number is confirmed.
+        first, last = (f"{datetime.now(UTC) - timedelta(minutes=ago):%Y-%m-%dT%H:%MZ}" for ago in (100, 60))
+        text = f"queue:{ARCHIVE} archived:{first}..{last} type:email:*"
         yield Work(f"operation deletes all of `{text}`, and undo", lambda: self._by_query(text), rounds=1)
         yield Work("delete all pending", lambda: _void(inspector.delete_all(WAITING, "pending")), rounds=1)
         yield Work(
