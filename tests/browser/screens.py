@@ -8,12 +8,15 @@ The data is that of the browser tests. A sheet of all pictures, `index.html`, ma
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from playwright.sync_api import sync_playwright
 
 from pyasynq.embedded import EmbeddedServer
-from pyasynq.web import dashboard
+from pyasynq.web import CredentialsFile, OpenIdConnect, dashboard
+from pyasynq.web.auth.credentials import password_line
 from tests.browser.conftest import CHROMIUM, FLAGS, connect, serve
 from tests.browser.pages import PAGES, THEMES, WIDTHS, go
 from tests.shop import fill_shop
@@ -28,12 +31,21 @@ from tests.shop_service import (
 )
 from tests.shop_statistics import fill_statistics, start_operations
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from playwright.sync_api import Browser
+
+    from pyasynq.web import Dashboard
+
+LOGIN: Final = "login"
+"""The page of a dashboard that knows its users, as the one of the other pictures does not."""
+
 
 def main(folder: Path, names: list[str]) -> None:
     """Take the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    with EmbeddedServer() as server:
+    with EmbeddedServer() as server, tempfile.TemporaryDirectory() as private:
         fill_shop(connect(server.url), server.url, scale=40)
         fill_statistics(server.url)
         start_operations(server.url)
@@ -43,21 +55,11 @@ def main(folder: Path, names: list[str]) -> None:
         announce_doors(server.url)
         announce_lease_workers(server.url, held=first_active(connect(server.url), "shipping-labels"))
         site = dashboard(server.url, title="shop", environment=("production", "red"))
-        with serve(site) as address, sync_playwright() as playwright:
+        with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            for width in WIDTHS:
-                for theme in THEMES:
-                    context = browser.new_context(
-                        base_url=address, viewport={"width": width, "height": 900}, color_scheme=theme
-                    )
-                    page = context.new_page()
-                    for name in names:
-                        go(page, name)
-                        page.wait_for_timeout(400)
-                        file = f"{name}-{width}-{theme}.png"
-                        page.screenshot(path=folder / file, full_page=True)
-                        made.append(file)
-                    context.close()
+            made = _take_pictures(browser, site, folder, [name for name in names if name != LOGIN])
+            if LOGIN in names:
+                made += _take_pictures(browser, _make_guarded(server.url, Path(private)), folder, [LOGIN])
             browser.close()
     figures = "\n".join(
         f'<figure><img src="{file}" alt=""><figcaption>{file}</figcaption></figure>' for file in made
@@ -67,5 +69,42 @@ def main(folder: Path, names: list[str]) -> None:
     print(f"{len(made)} pictures in {folder}")
 
 
+def _take_pictures(browser: Browser, site: Dashboard, folder: Path, names: Sequence[str]) -> list[str]:
+    """Take pictures of pages in each width and theme; return the names of the files."""
+    made = []
+    with serve(site) as address:
+        for width in WIDTHS:
+            for theme in THEMES:
+                context = browser.new_context(
+                    base_url=address, viewport={"width": width, "height": 900}, color_scheme=theme
+                )
+                page = context.new_page()
+                for name in names:
+                    if name == LOGIN:
+                        page.goto(LOGIN)
+                    else:
+                        go(page, name)
+                    page.wait_for_timeout(400)
+                    file = f"{name}-{width}-{theme}.png"
+                    page.screenshot(path=folder / file, full_page=True)
+                    made.append(file)
+                context.close()
+    return made
+
+
+def _make_guarded(url: str, folder: Path) -> Dashboard:
+    """Return a dashboard that takes passwords and people of an OpenID provider."""
+    people = folder / "people"
+    people.write_text(password_line("mira", "admin", "*", "correct horse battery") + "\n")
+    openid = OpenIdConnect(
+        issuer="https://login.shop.example",
+        client_id="tasks",
+        url="https://ops.shop.example",
+        roles={"ops": "operator"},
+        name="Keycloak",
+    )
+    return dashboard(url, title="shop", auth=[openid, CredentialsFile(people)])
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:] or list(PAGES))
+    main(Path(sys.argv[1]), sys.argv[2:] or [*PAGES, LOGIN])
