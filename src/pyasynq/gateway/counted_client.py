@@ -25,7 +25,7 @@ _OUTCOMES: Final = {
     EnqueueStatus.CONFLICT: "conflict",
     EnqueueStatus.DUPLICATE: "conflict",
 }
-"""Labels of metrics by outcome; all other outcomes have failed."""
+"""Values of the metric's outcome label, by the status of the enqueue; any other status counts as failed."""
 
 
 class CountedClient:

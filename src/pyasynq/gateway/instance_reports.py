@@ -23,7 +23,7 @@ _Report = TypeVar("_Report")
 
 
 class ReportedTable(Protocol[_Report]):
-    """Table of reports that tracks which of them have changed since they were last written."""
+    """Protocol of a table of reports that tracks which reports have changed since they were last written."""
 
     def take_changed(self) -> list[_Report]:
         """Return the reports that have changed since the last call."""

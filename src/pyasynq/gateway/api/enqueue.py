@@ -95,7 +95,7 @@ async def prepare_task(call: ServiceCall, content: bytes, decode: Decode, key: s
             options["on_finished"] = await _read_callback(call, asked)
         if key:
             options |= _read_options_of_key(call, asked, content, key)
-        if asked.options or key:  # those of the type alone are valid
+        if asked.options or key:  # the type's own options are valid already
             resolve_options(options)
         task = Task(configuration.name, asked.payload, **cast("EnqueueOptions", options))
     except InvalidOptionError as error:

@@ -86,7 +86,8 @@ async def enqueue_in_order(
                 await asyncio.sleep(0)
             found.append(await _prepare(call, item, f"{key} {at}" if key else ""))
         tasks = [one.task for one in found if isinstance(one, PreparedTask)]
-        # One call keeps the order, which calls for each task would not: two batches may be under way at once.
+        # A single call keeps the order of the tasks. Separate calls would not, because two pipelines may be
+        # in flight.
         enqueued = iter(await call.parts.client.enqueue_many(tasks))
         now = datetime.now(UTC)
         for at, one in enumerate(found, first):

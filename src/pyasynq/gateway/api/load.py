@@ -68,7 +68,7 @@ class LoadGate:
         self._count_waiting = count_waiting
         self.lag = LoopLag()
         self.inflight = 0
-        """Number of requests that have come and are not answered, without polls that wait for tasks."""
+        """Number of requests in progress: received and not yet answered, except polls that wait for tasks."""
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -87,7 +87,7 @@ class LoadGate:
             yield
 
     def check(self, *, is_urgent: bool = False) -> None:
-        """Raise `ProblemError` if the instance is too busy to start a request. Count the request before.
+        """Raise `ProblemError` if the instance is too busy for a request that `counting` has counted.
 
         Args:
             is_urgent: whether the request ends work (such as a settle), so that even a busy instance

@@ -33,7 +33,7 @@ _LEASE_PATHS: Final = (
 )
 _OTHER_PATHS: Final = ("/live", "/ready", "/metrics", "/openapi.json")
 _QUIET: Final = frozenset({"/live", "/ready", "/metrics", _DASHBOARD})
-"""Frequent routes without much information, whose requests are logged at the debug level."""
+"""Frequent routes that carry little information, whose requests are logged at the debug level."""
 _HUNG_UP: Final = 499
 """Status of a request whose client disconnected before the answer, as nginx logs it."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -63,7 +63,7 @@ async def answer_result(
         task_id: its id.
         wait: seconds.
         headers: headers of the answer.
-        is_known: whether the task was there when the wait began, so that its absence is its end.
+        is_known: whether the task existed when the wait began; if it is missing later, it has ended.
 
     Raises:
         ProblemError: there is no such task any more, or it was deleted.

@@ -193,7 +193,7 @@ class TaskService:
             await (self._find_refusal(path) or answer)(scope, receive, send)
 
     def list_command_params(self, name: str) -> tuple[str, ...]:
-        """Return the params of a type's command, as the file of this instance has it; none if unknown."""
+        """Return the params of a type's command, as read from this instance's file; none if unknown."""
         return self._commands.list_params(name)
 
     def check_command_payload(self, name: str, payload: bytes) -> None:
@@ -456,7 +456,7 @@ class TaskService:
         return key
 
     async def _admit_worker(self, request: Request) -> WorkKey | None:
-        """Return the API key of a worker; a request with the lease token of a handed-over task needs none."""
+        """Return the API key of a worker; a callback needs none, but the lease token of its `http` task."""
         key: WorkKey | None = await self._authenticate(request)
         if key is None and self._leases.is_callback(request.path_params.get("token", "")):
             key = CALLBACK_KEY

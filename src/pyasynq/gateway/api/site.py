@@ -43,7 +43,7 @@ class ServiceSite:
         self._serves_api = serves_api
         self._answer = RequestLog(self._dispatch, None if api is None else api.metrics)
         self.has_metrics = True
-        """Whether `/metrics` is answered; not by one of several processes, whose supervisor has the sum."""
+        """Whether `/metrics` is served here; of several processes, only the supervisor serves the sum."""
         self.dashboard = dashboard
         self._streams = Waits()
         """Live pages, each of which lasts until its reader leaves."""

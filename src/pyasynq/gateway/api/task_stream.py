@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     Enqueue = Callable[[Sequence[bytes], int], Awaitable[list[dict[str, Any]]]]
-    """Enqueues the tasks of some lines, the first of which has this number; returns a result for each."""
+    """Function that enqueues the tasks of some lines, given the first line's index; returns their results."""
 
 LINES_TYPE: Final = "application/x-ndjson"
 _MOST_LINES: Final = 500

@@ -36,7 +36,8 @@ async def serve_roll_back_type(call: ServiceCall) -> Response:
         remedy = "GET .../versions lists the newest 20."
         raise ProblemError(404, "version_not_found", detail, remedy, field="version")
     stored = await find_stored(call)
-    # Only the API stores versions again, so the type is its own, also if a file managed it then.
+    # Only the API restores versions, so the API manages the result, even if a file managed the former
+    # version.
     configuration = parse_fields(call, {**content, "managed": "api"})
     expected = read_expected(call, stored)
     if expected is None:

@@ -106,7 +106,7 @@ class LoopbackAuthentication:
 
     def __init__(self) -> None:
         self._key = _make_local_key("")
-        """Key of the newest request; most come from one address."""
+        """Key made for the newest request; reused while requests come from the same address."""
 
     async def __call__(self, request: Request) -> ServiceKey | None:
         """Return a key with all scopes.

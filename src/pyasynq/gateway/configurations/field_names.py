@@ -1,4 +1,4 @@
-"""Names of configuration fields: our spelling, Go's (`MaxRun`), and names that only later versions know."""
+"""Names of configuration fields: our spelling, Go's (`MaxRun`), and names of later versions."""
 
 from __future__ import annotations
 

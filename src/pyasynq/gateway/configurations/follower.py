@@ -77,7 +77,7 @@ class ConfigurationFollower:
         if self._is_closed:
             raise ServerStateError("the instance is closing")
         if self._task is not None:
-            return  # without the lock: a look may hold it for as long as Redis is away
+            return  # outside the lock: a poll may hold it for as long as Redis cannot be reached
         async with self._lock:
             if self._task is None:
                 await self._store.write_file(self._tasks)

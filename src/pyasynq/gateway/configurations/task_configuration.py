@@ -32,7 +32,7 @@ _KINDS: Final = ("worker", "http", "cmd", "list")
 `http` is a request, `cmd` a command, and `list` an entry in a list of Redis, which a worker takes.
 """
 _MANAGERS: Final = ("file", "api")
-"""Owners of a configuration: the service's file, or the API, which then alone changes it."""
+"""Owners of a configuration: the service's file, or the API; only the owner changes it."""
 MAX_NAME_CHARACTERS: Final = 200
 _MOST_PENDING: Final = 1_000_000_000
 _ALIASES: Final = {"task_name": "name"}

@@ -1,7 +1,8 @@
 """Admission control of one instance's requests to a host: concurrency, rate and throttling.
 
-The host's gate in Redis applies the limits over all instances. One call asks for all tasks of a lease.
-Its answer also tells how many tasks to lease next, and when, so that few leased tasks are put back.
+The host's gate in Redis applies the limits over all instances. One call requests admission for all tasks of a
+lease. Its answer also limits the number and the time of the next lease, so that few leased tasks are put
+back.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class HostedWorker:
         """
         types = self._list_types()
         requests = {name: one for name, one in types.items() if one.kind == "http"}
-        # Another instance's file may have further ones, which are not this one's to run.
+        # Redis also has command types from the files of other instances, which this instance cannot run.
         commands = {name for name in self._commands.names & types.keys() if types[name].kind == "cmd"}
         lanes: defaultdict[HostRule, list[str]] = defaultdict(list)
         for name in (*requests, *commands):

@@ -83,7 +83,7 @@ class Lane:
         self._put_off = put_off
         self._queues: tuple[str, ...] = ()
         self._changed = asyncio.Event()
-        """Set when something changed for which the lane may wait."""
+        """Event that wakes the waiting lane: set when a task has ended, and when the lease loop restarts."""
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._leasing: asyncio.Task[None] | None = None
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -179,7 +179,7 @@ class Lane:
             except ServerStateError:
                 return
             except ConfigurationError:
-                await asyncio.sleep(_PAUSE_SECONDS)  # a queue is being served or dropped just now
+                await asyncio.sleep(_PAUSE_SECONDS)  # a queue is being added or dropped at this moment
                 continue
             except PyasynqError as error:
                 _log.debug("no task was leased for %s: %s", visible(self.name), visible(error))
@@ -212,7 +212,7 @@ class Lane:
         try:
             outcome = await self._handle_admitted(attempt, place, admission)
         except (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, AttemptSettledError):
-            return  # it was settled without us
+            return  # the attempt has ended without its handler, so nothing is left to settle
         except asyncio.CancelledError:
             await _put_back(attempt)
             raise
@@ -233,7 +233,7 @@ class Lane:
         """
         if self._admission is None or admission is None:
             return await self._handle_leased(attempt)
-        admitted = await asyncio.shield(admission)  # others wait for it, too
+        admitted = await asyncio.shield(admission)  # all attempts of the lease wait for this answer
         if place >= len(admitted.ids):
             refusal = admitted.refusal
             if not isinstance(refusal, Throttled):
@@ -256,7 +256,7 @@ class Lane:
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                watch.result()  # raises why it ended
+                watch.result()  # raises the cause for which the attempt ended
             try:
                 return work.result()
             except Exception as error:  # noqa: BLE001 - a handler's error is the task's

@@ -87,7 +87,7 @@ class _LeaseApi:
         """Answer with leased tasks, or 204 if none came within the wait."""
         key = await admit(request, self._authenticate)
         asked: LeaseRequest = await _read(request, LeaseRequest, _LARGEST_BODY)
-        # A poll that waits costs less than refusing it, after which it would come again.
+        # Holding a long poll costs less than refusing it, because its client would send it again.
         with nullcontext() if asked.wait else self._admission():
             return await self._lease(request, key, asked)
 

@@ -164,7 +164,8 @@ class ServedQueues:
     def _end_start(self, name: str, task: asyncio.Task[None]) -> None:
         del self._starts[name]
         if not task.cancelled():
-            # The callers have it as well, unless all of them have gone.
+            # Callers get the exception too. If all of them were cancelled, asyncio would report it as never
+            # retrieved.
             task.exception()
 
     async def _start(self, name: str) -> None:
@@ -194,7 +195,7 @@ class ServedQueues:
 class QueueUse:
     """Use of queues for the duration of a block, which gets their consumer; raises as `begin_use` does.
 
-    Each request has one or two, and a generator would take three times as long (`contextlib`).
+    A class, because a generator with `contextlib` would take three times as long, once or twice a request.
     """
 
     __slots__ = ("_queues", "_served")

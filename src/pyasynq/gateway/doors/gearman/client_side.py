@@ -77,7 +77,7 @@ class ClientSide:
         }
 
     def tell(self, queue: str, task_id: str, kind: PacketType, *arguments: bytes) -> None:
-        """Pass on a worker's message about a job, if this client waits for the job."""
+        """Forward a worker's message about a job, if this client waits for the job."""
         if (queue, task_id) in self._waits:
             handle = task_handle(queue, task_id)
             if handle is not None:
@@ -193,10 +193,10 @@ class ClientSide:
                 if found is not None:
                     return replace(found, enqueue_status=EnqueueStatus.EXISTING)
                 if tries == _FRONT_TRIES:
-                    raise  # its locks change faster than they can be read
+                    raise  # other tasks take and release its locks between all reads
 
     async def _wait(self, queue: str, task_id: str) -> None:
-        """Wait for the end of a job, and tell the client."""
+        """Wait for the end of a job, and send its result to the client."""
         try:
             end = await self._parts.client.wait(queue, task_id)
         except PyasynqError as error:

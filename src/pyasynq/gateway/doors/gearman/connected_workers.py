@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LANGUAGE: Final = "Gearman"
 _AGAIN_SECONDS: Final = 15.0
-"""Age in seconds at which an unchanged report is written again: it names the ends of leases of 30 s."""
+"""Age in seconds at which an unchanged report is written again; it contains ends of leases of 30 s."""
 _KEPT_SECONDS: Final = 1.0
 """Seconds for which the workers of other instances are cached."""
 
@@ -86,7 +86,7 @@ class ConnectedWorkers:
     def put_back(self, reports: Sequence[LeaseWorkerReport]) -> None:
         """Add reports that could not be stored to the next result of `take_changed`."""
         for report in reports:
-            # A report that differs from every other, so that the next one is due.
+            # A value that equals no real report, so that the next report counts as changed.
             self._written[report.id] = replace(report, parked=-1)
 
     async def read_others(self) -> list[OtherWorker]:

@@ -37,7 +37,7 @@ _REST_SECONDS: Final = 0.05
 class GearmanDoor:
     """Serves the Gearman protocol. Belongs to one event loop.
 
-    The protocol knows no passwords, so it listens on this machine, or admits the listed networks only.
+    The protocol has no passwords, so the door listens on loopback, or admits only the listed networks.
 
     Args:
         settings: where it listens, and which networks it admits.

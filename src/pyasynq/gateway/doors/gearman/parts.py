@@ -35,7 +35,7 @@ class DoorParts:
         retry_delay: delay of a failed task.
         max_packet: largest arguments of a packet, in bytes.
         sessions: open connections.
-        workers: the workers of this instance, reported to the other instances, and the workers of those.
+        workers: workers connected to this instance, and workers that other instances report.
     """
 
     client: CountedClient

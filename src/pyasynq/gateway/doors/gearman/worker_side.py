@@ -178,7 +178,7 @@ class WorkerSide:
             except PyasynqError as error:
                 _log.debug("a Gearman worker waits for Redis: %s", visible(error))
             if self._reserved is None:
-                await asyncio.sleep(_PAUSE_SECONDS)  # it has no functions that there are yet
+                await asyncio.sleep(_PAUSE_SECONDS)  # none of its functions is configured yet
         self._send(PacketType.NOOP)
         await asyncio.sleep(_GRAB_SECONDS)
         attempt, self._reserved = self._reserved, None
@@ -222,7 +222,7 @@ class WorkerSide:
                 self._send(answer, handle, function, workload)
 
     async def _hold(self, handle: bytes, attempt: Attempt) -> None:
-        """Renew a job's lease until the attempt ends without its worker (cancelled, timed out, lapsed)."""
+        """Renew a job's lease until the attempt ends without its worker: cancelled, timed out or expired."""
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             try:
@@ -241,7 +241,7 @@ class WorkerSide:
         try:
             job.attempt.progress(float(done), float(total), f"by {self._name()}")
         except ValueError:
-            return  # no numbers: there is nothing to show
+            return  # not numbers: no progress can be shown
         self._tell_clients(job, PacketType.WORK_STATUS, done, total)
 
     async def _pass_on(self, kind: PacketType, handle: bytes, data: bytes) -> None:

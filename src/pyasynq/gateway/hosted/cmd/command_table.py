@@ -84,7 +84,7 @@ class CommandTable:
         self._clock = clock
         self._host = socket.gethostname()
         self._entries: dict[int, CommandEntry] = {}
-        """By place."""
+        """Entries by their places."""
         self._free = deque(range(places))
         """Places without a running command, the one whose command ended first at the front."""
         self._running = 0

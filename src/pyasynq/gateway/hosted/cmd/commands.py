@@ -215,7 +215,7 @@ class HostedCommands:
         self.begin_close()
         await self._launcher.close()
         if self._isolation is not None and self._isolation.group is not None:
-            # Keepers remove their own, except one that was killed.
+            # A keeper removes its control groups, unless it was killed.
             for left in self._isolation.group.glob(_name_group("*")):
                 ControlGroup(left).remove()
 

@@ -87,7 +87,7 @@ class KeeperLink:
             if self._group is not None:
                 ControlGroup(Path(self._group)).kill()
             self._answer.set_exception(KeeperLostError())
-            # Its waiter may have been cancelled.
+            # If the waiting call was cancelled, asyncio would report the exception as never retrieved.
             self._answer.exception()
 
     def _send(self, message: bytes) -> None:
@@ -167,7 +167,7 @@ class Launcher:
             self._control.close()
         if process is not None:
             await asyncio.to_thread(_wait, process)
-            # The launcher has removed it, unless it was killed.
+            # The launcher removes this folder, unless it was killed.
             await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     def _send(self, theirs: socket.socket) -> None:
@@ -196,7 +196,7 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                # Secrets of the service are not for programs that may read this.
+                # Commands may read the launcher's environment, so it has no secrets of the service.
                 env=kept,
                 cwd="/",
                 start_new_session=True,

@@ -87,9 +87,9 @@ class Deliveries:
         self._table = table or DeliveryTable()
         self._agent = f"pyasynq/{version}" if version else "pyasynq"
         self._sessions: dict[str, aiohttp.ClientSession] = {}
-        """Session of each host rule, by its name; that of unlisted hosts is under the empty one."""
+        """HTTP session of each host rule, by the rule's name; the empty name is for unlisted hosts."""
         self._contexts: dict[str, ssl.SSLContext] = {}
-        """TLS settings, by the file of certificates; those of the system are under the empty name."""
+        """TLS settings by the file of CA certificates; the empty name means the system's certificates."""
         self._opening = asyncio.Lock()
 
     async def start(self) -> None:
@@ -147,7 +147,7 @@ class Deliveries:
         """Return an answer; if the attempt failed, with the beginning of the body, for the dashboard."""
         if _find_failure(outcome) is None or not self._table.wants_failed(request):
             return ReceivedAnswer(answer.status)
-        # A secret that the answer repeats is read as a whole, so that it is found.
+        # More bytes are read than are kept, so that a secret which the cut would divide is found and hidden.
         most = MOST_BODY + max(map(len, request.secrets), default=0)
         kept = bytearray()
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, ValueError):
@@ -228,9 +228,9 @@ class Deliveries:
                 connector=guarded_connector(guard, tls),
                 # An answer must set no cookie for the next task.
                 cookie_jar=aiohttp.DummyCookieJar(),
-                # Settings of the environment would lead around the guard.
+                # Proxy settings of the environment would bypass the guard.
                 trust_env=False,
-                # A small compressed answer may be a huge one.
+                # A small compressed answer may expand to a huge one.
                 auto_decompress=False,
                 max_line_size=_LARGEST_HEAD,
                 max_field_size=_LARGEST_HEAD,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.service_metrics import ServiceMetrics
 
 _MOST: Final = 500
-"""Number of hosts and queues from which the one that was called longest ago is forgotten."""
+"""Maximum number of pairs of host and queue; above it, the pair called longest ago is forgotten."""
 _FORGET_SECONDS: Final = 3_600.0
 _EXCHANGE_SECONDS: Final = 2.0
 """Shortest time between two failed exchanges of a host and queue that are kept: a flood costs little."""

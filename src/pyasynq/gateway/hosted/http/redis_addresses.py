@@ -23,7 +23,7 @@ async def find_redis_addresses(url: str) -> set[tuple[NetworkAddress, int]]:
         try:
             answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError:
-            continue  # then it is not connected to either
+            continue  # a name that cannot be resolved has no address to protect
         for *_, endpoint in answers:
             address = parse_address(str(endpoint[0]))
             if address is not None:

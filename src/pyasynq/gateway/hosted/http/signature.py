@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = "whsec_"
 _SHORTEST: Final = 24
 _LONGEST: Final = 64
-"""Bytes of a secret, as Standard Webhooks has them."""
+"""Minimum and maximum bytes of a secret, as Standard Webhooks defines them."""
 _ID_CHARACTERS: Final = 26
 
 

@@ -157,7 +157,7 @@ class ListBridge:
         if tasks:
             await asyncio.wait(tasks)
 
-    # Tasks, on their way to the workers.
+    # Tasks: from the queue to the lists.
 
     async def _feed(self) -> None:
         """Lease a task for each free worker, and append it to a list."""
@@ -186,7 +186,8 @@ class ListBridge:
         left = list(attempts)
         try:
             while left:
-                # After an error, a worker may have it: a sweep, or the end of its lease, will tell.
+                # An attempt whose push failed may be in the list all the same; a sweep or the end of its
+                # lease decides.
                 attempt = left.pop(0)
                 if not await self._push(attempt):
                     left.insert(0, attempt)
@@ -202,12 +203,13 @@ class ListBridge:
         for shard in sorted(self._shards, key=lambda one: -one.free):
             if shard.free < 1:
                 break
-            # Known before it is pushed, so that a sweep at this time does not take it for an old one.
+            # Set before the push: a concurrent sweep would otherwise take the lease for one that is due for
+            # renewal.
             self._renewed_at[token] = asyncio.get_running_loop().time()
             try:
                 is_pushed = await shard.list.push(token, entry, lease)
             except PyasynqError:
-                # The next sweep tells of the entry, and whether its node answers again.
+                # The next sweep finds out whether the entry is there, and whether its node answers again.
                 self._renewed_at.pop(token, None)
                 shard.free = 0
                 raise
@@ -228,7 +230,7 @@ class ListBridge:
             watch.add_done_callback(lambda _: self._watches.pop(token, None))
 
     async def _wait_ended(self, shard: _Shard, token: str, attempt: Attempt) -> None:
-        # A lost lease may be one that another instance has renewed: sweeps tell.
+        # Another instance may have renewed a lease that is lost here; the sweeps find out.
         if isinstance(await attempt.wait_cancelled(), TaskCanceledError | TaskTimeoutError):
             try:
                 await self._end(shard, token)
@@ -379,7 +381,7 @@ async def _settle_attempt(
     try:
         await act_by_token(consumer, token, act, retry_delay)
     except ProblemError as problem:
-        # Another attempt would have the same.
+        # Another attempt would give the same problem.
         await act_by_token(consumer, token, FailAttempt(error=str(problem), retry=False), retry_delay)
 
 

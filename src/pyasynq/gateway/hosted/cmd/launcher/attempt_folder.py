@@ -1,4 +1,4 @@
-"""Fresh folder of an attempt; one that a command has not touched is the next command's."""
+"""Working folder of an attempt; a folder that its command left untouched is reused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AttemptFolder:
     def is_untouched(self) -> bool:
         """Return whether nothing of the folder has changed: neither files, nor mode, owner or attributes.
 
-        The time of the last change alone does not tell, because it may have steps of milliseconds.
+        The time of the last change alone is not enough, because its resolution may be milliseconds.
         """
         try:
             return self._state == self._read_state() and not os.listdir(self.path)  # noqa: PTH208 - as names

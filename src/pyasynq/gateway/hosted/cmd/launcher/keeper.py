@@ -57,9 +57,9 @@ class _Keeper:
         self._bell = bell
         self._launcher = launcher
         self._groups: dict[str, ControlGroup] = {}
-        """Control groups of former commands, by their folders; to make one again takes long."""
+        """Control groups of former commands, by their folders; kept because making one takes long."""
         self._folder: AttemptFolder | None = None
-        """Folder of the last command, if that has not touched it."""
+        """Folder of the last command, if the command left it untouched."""
 
     def close(self) -> None:
         """Remove the control groups of all commands, and the last folder."""

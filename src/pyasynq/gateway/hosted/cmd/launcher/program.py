@@ -23,7 +23,7 @@ def main() -> None:
     folder = Path(sys.argv[2])
     ignore_signals()
     kernel.become_subreaper()
-    # Forked processes then share the memory of what exists by now.
+    # Forked processes then share the memory of all objects that exist now.
     gc.collect()
     gc.freeze()
     launcher = _Launcher(control, Bell())

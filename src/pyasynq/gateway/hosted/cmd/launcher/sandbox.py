@@ -53,7 +53,7 @@ def prepare_keeper() -> None:
     with suppress(OSError):
         for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - as names
             if int(name) > _LAST_STREAM:
-                # The one of this list is closed by now.
+                # `listdir` names its own descriptor too, which is closed by now.
                 with suppress(OSError):
                     os.set_inheritable(int(name), False)
 
@@ -90,7 +90,8 @@ def spawn_command(order: dict[str, Any], streams: Sequence[int], group: ControlG
         os.umask(umask)
         os.chdir("/")
     if group is not None:
-        # Processes that it has started by now stay outside: they are found by their parents.
+        # Processes that the command started before this line stay outside the group; /proc shows their
+        # parents.
         try:
             group.add(pid)
         except ProcessLookupError:
@@ -137,7 +138,7 @@ def _replace(
         _prepare(streams, group, status, stage)
         _limit(order, group, stage)
         kernel.forbid_new_privileges()
-        # The kernel forgets it when the user changes.
+        # The kernel resets this setting when the process changes its user.
         kernel.die_with_parent(parent)
         stage[0] = "program"
         os.execve(order["argv"][0], order["argv"], order["env"])  # noqa: S606 - no shell reads it
