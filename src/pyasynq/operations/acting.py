@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _LARGEST_STEP: Final = 400
 _SMALLEST_STEP: Final = 20
 _TARGET: Final = 0.0045
-"""Target duration of a step in seconds: other clients should not wait for over 10 ms."""
+"""Target duration of a step in seconds; no single step may block other clients for more than 10 ms."""
 _SAMPLES: Final = 5
-"""Number of recent steps of which the fastest counts: a busy machine delays some, and none is too fast."""
+"""Number of recent steps, the fastest of which is the estimate: delays only make a step slower."""
 
 
 class StepPace:
@@ -39,9 +39,9 @@ class StepPace:
         """Return the number of tasks of the next step.
 
         Args:
-            size: number of tasks of the step that was made.
+            size: number of tasks in the last step.
             seconds: duration of that step.
-            trip: duration of a trivial call, as the round-trip time.
+            trip: duration of a trivial call, in seconds, which approximates the network round trip.
         """
         self._steps.append((max(1, size), seconds))
         self._trips.append(trip)

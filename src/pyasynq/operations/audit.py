@@ -51,7 +51,7 @@ class AuditEntry:
     login: str
     address: str
     verb: str
-    """Method of the operator; `request` for a request that was refused before it called one."""
+    """Method of the operator; `request` for a request that was refused before it called a method."""
     queues: tuple[str, ...] = ()
     """Queues that the action concerns; empty for none, or for all."""
     details: Mapping[str, str] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class AuditEntry:
     seconds: float | None = None
     """Duration of the action in seconds; None while unknown."""
     operation: str = ""
-    """Id of the operation on many tasks that it belongs to."""
+    """Id of the operation on many tasks that the call belongs to."""
     more: int = 0
-    """Number of further refused calls that this entry also represents."""
+    """Number of further refused calls that share this entry."""
     position: str = ""
     """Position in the audit's stream; the next page continues before it."""
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 REPORTED_OUTPUT: Final = 3_000
 """Bytes of the end of each output stream that a report has."""
 COMMAND_STATES: Final = ("running", "done", "retried", "archived", "snoozed", "stopped", "lost")
-"""States of a command, as its report tells them; `lost` is for one whose instance reports no more."""
+"""States of a command; `lost` means that its instance stopped reporting before the command ended."""
 _LOST_SECONDS: Final = 150
-"""Age of a report from which a running command is said to be lost; instances repeat it once a minute."""
+"""Age of a report, in seconds, from which a running command counts as lost; reports come once a minute."""
 _MOST_TEXT: Final = 150
 _MOST_ID: Final = 300
 _TEXTS: Final = ("id", "queue", "program", "host", "end", "reason")
@@ -181,7 +181,7 @@ def _check_state(value: Any) -> str:
 async def report_commands(operator: Operator, instance: str, reports: Sequence[CommandReport]) -> int:
     """Store the state of an instance's commands, for 10 minutes.
 
-    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+    This is not a verb of an operator: the service calls it every few seconds, without an audit entry.
 
     Args:
         operator: operator with which the instance reaches Redis.

@@ -1,7 +1,7 @@
 """Readers of foreign data: JSON, MessagePack and protobuf become values that can be shown.
 
-Numbers stay as they are written, and objects keep names that are there twice. Nothing is executed.
-Data that are nested too deeply, truncated, or followed by further bytes are rejected.
+Numbers stay as they are written, and objects keep repeated names. Nothing is executed. Data that are nested
+too deeply, truncated, or followed by further bytes are rejected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Note(str):
 
 
 class Pairs(list[tuple[Any, Any]]):
-    """A decoded JSON object: its names and values in their order, with repeated names kept."""
+    """A decoded JSON object: its names and values in their original order, including repeated names."""
 
     __slots__ = ()
 
@@ -143,7 +143,7 @@ class _MessagePackReader:
         return pairs
 
     def _array(self, count: int, depth: int) -> list[Any]:
-        # Each element has a byte at least, so that a false count ends with the data.
+        # Each element takes at least one byte, so a forged count fails at the end of the data.
         return [self.read(depth + 1) for _ in range(count)]
 
     def _extension(self, size: int) -> Note:

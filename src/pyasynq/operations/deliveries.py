@@ -33,7 +33,7 @@ UNANSWERED: Final = "none"
 HIDDEN_VALUE: Final = "(hidden)"
 """Value of a header that is a secret."""
 _FAILING_SHARE: Final = 0.5
-"""Share of requests without a 2xx answer from which a host is said to be failing."""
+"""Share of requests without a 2xx answer from which a host counts as failing."""
 _CLASSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", UNANSWERED)
 _MOST_TEXT: Final = 300
 _MOST_URL: Final = 500
@@ -139,7 +139,7 @@ class DeliveryReport:
     host: str
     queue: str
     slots: dict[int, DeliverySlot] = field(default_factory=dict)
-    """By the number of the slot: Unix time divided by its length."""
+    """Requests by slot number, which is the Unix time divided by the slot's length."""
     throttled_since: float = 0.0
     throttled_until: float = 0.0
     gone_at: float = 0.0
@@ -225,7 +225,7 @@ def encode_delivery_report(report: DeliveryReport) -> bytes:
     }
     data = json.dumps(content, separators=(",", ":")).encode()
     if len(data) > MAX_REPORT_BYTES:
-        # An id of any length must not cost the counts.
+        # If an id is too long for the report, drop the failed exchange and keep the counts.
         data = json.dumps({**content, "failed": None}, separators=(",", ":")).encode()
     return data
 
@@ -359,7 +359,7 @@ def _to_time(seconds: float) -> datetime | None:
 async def report_deliveries(operator: Operator, instance: str, reports: Sequence[DeliveryReport]) -> int:
     """Store what an instance of the task service knows of its requests, for an hour.
 
-    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+    This is not a verb of an operator: the service calls it every few seconds, without an audit entry.
 
     Args:
         operator: operator with which the instance reaches Redis.

@@ -22,7 +22,7 @@ class GateAnswer:
     admitted: int
     """Number of requests that may begin: the first ones."""
     throttled: float
-    """Seconds until the host may be called, if it has asked to be left alone; otherwise 0."""
+    """Seconds until the host may be called, after it has asked for a pause (429 or 503); otherwise 0."""
     wait: float
     """Seconds until the bucket has a token; 0 if it has one, or if the host has no rate."""
     left: int
@@ -32,8 +32,8 @@ class GateAnswer:
 class HostGate:
     """Distributed limiter of requests to a host: each instance asks it before requests, in one Redis call.
 
-    It always honours the host's throttling, and limits rate and concurrency if they are configured.
-    These are not verbs of an operator: the service uses them by itself, and no audit has them.
+    It always honours the host's throttling, and limits rate and concurrency if they are configured. The
+    methods are not verbs of an operator: the service calls them without audit entries.
 
     Args:
         operator: operator with which the instance reaches Redis.

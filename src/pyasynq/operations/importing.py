@@ -30,7 +30,7 @@ _KNOWN: Final = frozenset(
     (
         *("id", "queue", "type", "payload", "payload_base64", "headers", "group"),
         *("max_retry", "timeout", "retention", "deadline", "next_process_at"),
-        # What a task has been through, which the new one has before it.
+        # Fields about the past of the exported task, which the imported task does not take over.
         *("state", "result", "result_base64", "retried", "crashes", "in_state_since", "completed_at"),
         *("expires_at", "last_failed_at", "last_error", "traceback", "unique_key"),
     )

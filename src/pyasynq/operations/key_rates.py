@@ -18,7 +18,7 @@ class KeyAllowance:
 
     is_admitted: bool
     left: int
-    """Number of further requests that would be admitted at once."""
+    """Number of further requests that the bucket would admit now."""
     wait: float
     """Seconds until the next request is admitted, if this one is not."""
     fill: float

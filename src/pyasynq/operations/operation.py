@@ -25,7 +25,7 @@ MAX_IDS: Final = 10_000
 MAX_FOUND: Final = 200_000
 """Largest number of tasks that an operation's query may find: its record takes about 12 MB."""
 TASKS_IN_PART: Final = 1_000
-"""Number of tasks in one field of an operation's record."""
+"""Number of tasks in one field (part) of an operation's record."""
 MAX_UNDO_BYTES: Final = 64_000_000
 """Bytes of messages that one operation keeps for undoing."""
 MAX_MEMORY_SHARE: Final = 0.7
@@ -222,7 +222,7 @@ class OperationInfo:
     undoes: str = ""
     """Id of the operation that this one undoes; empty if it undoes none."""
     target: str = ""
-    """Move: the queue to which the tasks are moved."""
+    """Queue to which a move brings the tasks; empty for other acts."""
     is_orphaned: bool = False
     """Whether the operation is unfinished and no process runs it any more; `run_operation` continues it."""
 

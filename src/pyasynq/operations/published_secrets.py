@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyasynq.task_types import TaskTypeInfo
 
 LIFETIME_SECONDS: Final = 60.0
-"""Seconds for which published names are cached; a field newly declared secret may be shown until then."""
+"""Seconds for which published names are cached; a newly declared secret field may be shown that long."""
 
 
 class PublishedSecrets:

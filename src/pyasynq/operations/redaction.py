@@ -149,7 +149,7 @@ class Redactor:
         return self._redact_headers(headers, self._names_of(""), [])
 
     def exchange(self, exchange: FailedExchange) -> FailedExchange:
-        """Return a request and its answer without secrets, also where they are repeated."""
+        """Return a request and its answer without secrets, even if the answer repeats one of the request."""
         named, secrets = self._names_of(exchange.queue), list[str]()
         headers = self._redact_headers(dict(exchange.headers), named, secrets)
         answer_headers = self._redact_headers(dict(exchange.answer_headers), named, secrets)
@@ -182,7 +182,7 @@ class Redactor:
 
         def find(name: str, start: int, end: int, value: Any) -> None:
             if named.match_loosely(name):
-                # A secret within a secret is found before the outer one, whose span has both.
+                # A nested secret is found before its outer secret, whose range includes it.
                 while found and found[-1].start >= start:
                     found.pop()
                 found.append(_Secret(len(name.encode()), start, end, value))
@@ -199,7 +199,7 @@ class Redactor:
             copied = secret.end
         pieces.append(data[copied:])
         rest.append(data[copied:])
-        # A text, a name or bytes elsewhere may still hold one.
+        # Other texts, names and bytes may still contain a secret.
         return Withheld(data) if any(_is_suspect(one, named, secrets) for one in rest) else b"".join(pieces)
 
     def _redact_json(
@@ -292,7 +292,7 @@ def _withhold(task: TaskInfo) -> TaskInfo:
         result=None if task.result is None else Withheld(task.result),
         last_error=error_signature(task.last_error),
         traceback="",
-        # The key of a lock holds a name, or a digest of the payload.
+        # A lock's key contains a name or a digest of the payload.
         unique_key="",
         attempts=tuple(replace(one, error=error_signature(one.error)) for one in task.attempts),
         progress=task.progress and replace(task.progress, note=""),

@@ -20,7 +20,7 @@ FINGERPRINT_HEADER: Final = "idempotency-fingerprint"
 
 
 def name_by_key(user: str, key: str) -> str:
-    """Return the id of what a user makes with a key; each user has separate keys."""
+    """Return the id of the task or other object that a user makes with a key; each user has separate keys."""
     whose = f"{user}\n{key}".encode("utf-8", "surrogateescape")
     return f"once-{hashlib.sha256(whose).hexdigest()[:32]}"
 

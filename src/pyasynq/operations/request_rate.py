@@ -53,7 +53,7 @@ def parse_request_rate(option: str, text: object) -> RequestRate:
     try:
         requests, period, burst = check_rate(fields["rate"], fields["period"], fields.get("burst"))
     except InvalidOptionError as error:
-        # The remedies of a queue's rate tell of pausing it, which a key or a host cannot be.
+        # Drop the second half of the remedy, which names options of queues, such as a pause.
         remedy = f"{error.option} {error.remedy.partition(';')[0]}"
         raise InvalidOptionError(option, text, remedy) from None
     assert requests is not None  # noqa: S101 - for the type checker

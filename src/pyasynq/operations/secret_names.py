@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 Paths: TypeAlias = "frozenset[tuple[str, ...]]"
-"""Rest of each path to a secret below a place in JSON; an empty one means that the place is a secret."""
+"""Rest of each path to a secret below a place in JSON; an empty path means that the place is secret."""
 
 SecretFields: TypeAlias = "Callable[[str], Iterable[str]]"
 """Names and paths of the secret fields of a task type, such as those that its worker has published."""
@@ -28,7 +28,7 @@ _STEP: Final = re.compile(r"\[\]|[^.\[]+|\[")
 _ASSIGNMENT: Final = (
     r"(?P<name>(?:{names})[\w-]{{0,64}})(?<!Error)(?<!Exception)(?P<sign>\\{{0,4}}[\"']?\s{{0,8}}[:=]\s{{0,8}})"
     r"(?:(?:Bearer|Basic|Digest|Token)\s+)?"
-    r"(?!\[redacted\](?:[\s,;&)}}\]]|$))"  # so that text which is redacted twice stays as it is
+    r"(?!\[redacted\](?:[\s,;&)}}\]]|$))"  # redacting a text twice must not change it
     r"(?:\\{{0,4}}\"[^\"]*\"|'[^']*'|(?:\[redacted\])?[^\s,;&)}}\]]+)"
 )
 _ASSIGNED_FIELD: Final = r"\b(?:{names})\b"

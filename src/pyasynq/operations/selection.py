@@ -70,7 +70,7 @@ class Selection:
     facets: Facets
     """Counts of all matches of this search so far by field value."""
     is_last: bool
-    """Whether the search has ended: enough was found, the budget is spent, or everything was looked at."""
+    """Whether the search has ended: enough matches, budget spent, or all positions examined."""
 
     def __str__(self) -> str:
         """Return the progress as text, such as `37 matches in 180,000 of 1,000,000 looked at: go on`."""

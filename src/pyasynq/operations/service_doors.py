@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyasynq.operations.operator import Operator
 
 DOOR_STATES: Final = ("open", "closed", "lost")
-"""States of a door, as its report tells them; `lost` is for one whose instance reports no more."""
+"""States of a door; `lost` means that its instance stopped reporting before the door closed."""
 _LOST_SECONDS: Final = 90
-"""Age of a report from which an open door is said to be lost; instances repeat it every 30 s."""
+"""Age of a report, in seconds, from which an open door counts as lost; instances report every 30 s."""
 _MOST_TEXT: Final = 200
 _LONGEST_FUNCTIONS: Final = 12_000
 """Characters of the names of functions in a report."""
@@ -115,7 +115,7 @@ def list_doors(reports: Iterable[tuple[int, ServiceDoor]], now: float) -> list[S
 async def report_doors(operator: Operator, instance: str, reports: Sequence[ServiceDoor]) -> int:
     """Store the state of an instance's doors, for 10 minutes.
 
-    This is not a verb of an operator: the service does it by itself every few seconds, and no audit has it.
+    This is not a verb of an operator: the service calls it every few seconds, without an audit entry.
 
     Args:
         operator: operator with which the instance reaches Redis.

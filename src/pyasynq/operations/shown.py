@@ -97,7 +97,7 @@ def _list(values: list[Any], shown: Shown) -> list[Any]:
 @cut_down.register(tuple)
 def _cut_tuple(values: tuple[Any, ...], shown: Shown) -> Any:
     cut = [after for after in map(shown, values) if after is not HIDDEN]
-    if hasattr(values, "_fields"):  # a named tuple: without one of its values it would be another type
+    if hasattr(values, "_fields"):  # a named tuple needs all of its values
         return type(values)(*cut) if len(cut) == len(values) else HIDDEN
     return tuple(cut)
 
@@ -119,7 +119,7 @@ def _cut_worker(worker: WorkerInfo, shown: Shown) -> Any:
     if not shown.access.sees(worker.queue):
         return HIDDEN
     payload = shown.payload(worker.queue, worker.task_type, worker.payload)
-    # Most payloads have no secret, and there are thousands of workers.
+    # Avoid a copy: most payloads have no secret, and there are thousands of workers.
     return worker if payload is worker.payload else replace(worker, payload=payload)
 
 
@@ -128,7 +128,7 @@ def _cut_server(server: ServerInfo, shown: Shown) -> Any:
     if not queues:
         return HIDDEN
     limits = {name: limit for name, limit in server.limits.items() if shown.access.sees(name)}
-    # Names of types tell of the queues that are not shown.
+    # Names of task types would reveal hidden queues.
     types = server.types if len(queues) == len(server.queues) else None
     running = shown(server.active_workers)
     return replace(server, queues=queues, limits=limits, types=types, active_workers=running)
@@ -208,7 +208,7 @@ INFO_FILTERS: Final[dict[str, Callable[[Any, Shown], Any]]] = {
     "TaskEvent": _cut_event,
     "WorkerInfo": _cut_worker,
 }
-"""Filters of classes of `pyasynq.info`, by name: the classes that no call returned are not imported."""
+"""Filters of classes of `pyasynq.info`, by class name, so that unused classes need not be imported."""
 
 
 def _find_info_filter(kind: type) -> Callable[[Any, Shown], Any] | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq.telemetry import AttemptSeries
 
 RECENT: Final = timedelta(minutes=10)
-"""Age up to which attempts count as recent; they are compared with the earlier ones."""
+"""Age up to which attempts count as recent, for comparison with the two hours before."""
 ACTIVITY_SPAN: Final = timedelta(hours=2)
 """Age up to which attempts are read: the statistics keep one-minute counts for as long."""
 
@@ -41,7 +41,7 @@ class PoisonCount(NamedTuple):
 
     Attributes:
         number: how many, at most 100.
-        is_whole: whether all archived tasks were looked at, so that there are no more.
+        is_whole: whether all archived tasks were examined, so that the number is exact.
     """
 
     number: int = 0

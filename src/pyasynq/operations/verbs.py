@@ -1,7 +1,7 @@
 """The table of everything that an operator can see and do: one row for each method of `Operator`.
 
-A new view or verb is a method of one of the classes in `operator/`, and its row here. The method only asks a
-door: the check of the permission, the redaction and the audit follow from the row.
+A new view or verb is a method of one of the classes in `operator/`, and its row here. The method only calls
+Redis through a `Door`; the row decides about permission, redaction and audit.
 """
 
 from __future__ import annotations

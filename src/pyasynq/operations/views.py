@@ -56,7 +56,7 @@ def make_view(
     is_shared: bool,
     now: datetime,
 ) -> SavedView:
-    """Return a view. Raises `InvalidOptionError` for names that are empty or too long, or many columns."""
+    """Return a view. Raises `InvalidOptionError` for empty or long names, and for too many columns."""
     _check_text("name", check_name("name", name))
     _check_text("page", check_name("page", page))
     if isinstance(columns, str) or len(columns) > MAX_COLUMNS:

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 MAX_SHARDS: Final = 64
-"""Number of shards of a task type at most: each is looked at every second."""
+"""Maximum number of shards of a task type; the service sweeps each shard every second."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerList:
     """One shard of a task type of the kind `list`.
 
-    These are not verbs of an operator: the service does them by itself for each task, and no audit has them.
-    The methods raise `RedisError` if Redis cannot be reached.
+    The methods are not verbs of an operator: the service calls them for each task, without audit entries. The
+    methods raise `RedisError` if Redis cannot be reached.
 
     Args:
         operator: with which the instance reaches Redis.

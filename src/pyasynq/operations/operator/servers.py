@@ -235,6 +235,6 @@ class ServerOperator(OperatorBase):
     ) -> AsyncIterator[TaskEvent]:
         """Yield events of tasks as they are published, as `Inspector.follow`."""
         if queues is not None and not queues:
-            return  # none that the user sees; the inspector would follow all
+            return  # the user sees none of them, and no argument would mean all
         async for event in self._inspector.follow(*queues or (), kinds=kinds, types=types, seconds=seconds):
             yield event

@@ -117,7 +117,7 @@ def _token_start(before: str) -> int:
         end = token.end() if token else at
         if end >= len(before):
             return at
-        # A closing parenthesis ends a clause and begins none.
+        # A closing parenthesis belongs to the clause before it.
         at = max(end, at) + (before[end] == ")")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FILTERED_PER_SECOND: Final = 250_000
 """Estimated number of positions examined per second if Redis filters tasks by a text."""
 _DECODED_PER_SECOND: Final = 40_000
-"""Estimated number of positions a second if each task is sent and decoded."""
+"""Estimated number of positions examined per second if each task is sent and decoded."""
 _LOOK_UP_SECONDS: Final = 0.0002
 
 
@@ -28,7 +28,7 @@ class CollectionSize:
     size: int
     """Number of tasks in the collection."""
     positions: int
-    """Number of tasks to examine: all of them, or those within the range of scores."""
+    """Number of tasks to examine: all tasks, or the tasks within the range of scores."""
     is_bounded: bool = False
     """Whether the query limits the collection to a range of scores."""
     is_filtered: bool = False

@@ -1,4 +1,4 @@
-"""Facts that matching a query needs besides the task: the present, and records of running tasks."""
+"""Input for matching a query besides the task: the present time, and records of running tasks."""
 
 from __future__ import annotations
 

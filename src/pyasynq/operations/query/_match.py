@@ -82,7 +82,7 @@ def decode_json(payload: bytes) -> Any:
         except json.JSONDecodeError:
             return _NOT_JSON
         except ValueError:
-            # Python reads no integer of more than 4,300 digits.
+            # Python's `int` refuses more than 4,300 digits; `Decimal` does not.
             return _ENDLESS.decode(text)
     except (ValueError, ArithmeticError, RecursionError):
         return _NOT_JSON
@@ -92,7 +92,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-# Making a decoder takes as long as decoding a small payload.
+# Made once, because making a decoder takes as long as decoding a small payload.
 _EXACT: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant)
 _ENDLESS: Final = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse_constant)
 

@@ -35,7 +35,7 @@ _MAX_PARTS: Final = 32
 """Largest number of parts of a path."""
 
 _SPACE: Final = re.compile(r"\s*")
-# The alternatives of each group begin with different characters, so that no text is tried twice.
+# The alternatives of each group begin with different characters, which prevents backtracking.
 HEAD: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_-]*)((?:\.(?:"(?:[^"\\]|\\.)*"|[^\s.:,()"]+))*):', re.DOTALL)
 _SEGMENT: Final = re.compile(r'\.(?:"((?:[^"\\]|\\.)*)"|([^\s.:,()"]+))', re.DOTALL)
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)

@@ -38,7 +38,7 @@ _SCORED: Final = {
     (TaskState.ARCHIVED, "archived"): (True, True),
     (TaskState.AGGREGATING, "waiting"): (True, True),
     (TaskState.COMPLETED, "expires"): (True, True),
-    # The score is the end of the retention, which no task is completed after.
+    # The score is the end of the retention, so the time of completion is at most the score.
     (TaskState.COMPLETED, "completed"): (True, False),
 }
 """Fields that bound the score of a state's collection, from below and from above."""
@@ -57,7 +57,7 @@ _MASK_GROWTH: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A collection of tasks: state, queue and group; None means any queue or group."""
+    """A collection of tasks, named by state, queue and group; None means any queue or group."""
 
     state: TaskState
     queue: str | None = None
@@ -136,7 +136,7 @@ def scan_filter(node: QueryNode, place: Place, now: Instant, masks: Sequence[str
 
 
 def _may_be_masked(text: str, masks: Sequence[str] | None) -> bool:
-    """Return whether a searched text may overlap a mask, behind which the stored message has the secret."""
+    """Return whether a searched text may overlap a mask, in whose place the stored message has a secret."""
     if masks is None:
         return True
     return any(text in mask or mask[:1] in text or mask[-1:] in text for mask in masks)
@@ -250,7 +250,7 @@ def _seconds(field: int, test: TimePeriod, now: int) -> ScanNumber:
 def _number_in_json(clause: Clause, test: ValueTest, masks: Sequence[str]) -> ScanNumber | None:
     name = clause.path[-1]
     if not name or (name.isascii() and name.isdigit()):
-        # A number may be the place in a list.
+        # A number may be an index in a list.
         return None
     if isinstance(test, NumberRange):
         return ScanNumber(name, _spell(test.low), _spell(test.high))

@@ -116,7 +116,7 @@ ValueTest: TypeAlias = Anything | Exact | Glob | Contains | Signature | NumberRa
 
 
 def name_matches(test: ValueTest, text: str) -> bool:
-    """Return whether a name passes a test: `Exact`, `Glob` or `Anything`. No name passes any other test."""
+    """Return whether a name passes a test: `Exact`, `Glob` or `Anything`; False for any other test."""
     if isinstance(test, Exact):
         return text == test.text
     if isinstance(test, Glob):
