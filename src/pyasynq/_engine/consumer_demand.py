@@ -68,7 +68,7 @@ class Take(Want):
         return not self.ready.done() and not self.attempts
 
     def asked(self, queue: str) -> None:
-        """Record that a dequeue call for this queue was sent; after the last one leave `unlooked`."""
+        """Record that a dequeue call for this queue was sent; after the last queue, leave `unlooked`."""
         super().asked(queue)
         if not self.unasked:
             self.unlooked.pop(self, None)
@@ -108,11 +108,14 @@ class Take(Want):
 
 
 class ConsumerSink:
-    """Hands attempts out, and settles them as their holders say. Used by the event loop only.
+    """Demand of a consumer: gives attempts to callers (holders), and settles them.
 
-    The attempts of `take` blocks are renewed until their holder settles them: a deadline or a request to
-    cancel is reported to the holder, and settled then. Leased attempts live as long as their lease, which the
-    holder may extend. Their holders may be far away and never come back, so those are settled at once.
+    Used by the event loop only.
+
+    The attempts of `take` blocks are renewed until their holder settles them: at a deadline or a cancel
+    request, the holder gets an error first. A leased attempt lasts as long as its lease, which the holder may
+    extend. Its holder may be remote and never come back, so at a deadline or a cancel request a leased
+    attempt is settled at once.
     """
 
     def __init__(self, parts: Parts) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _SETTLE_SECONDS = 0.5
-"""Seconds that a lease outlasts its attempt's deadline at least, so that the timeout can be settled under it.
+"""Minimum seconds from an attempt's deadline to the end of its lease, in which the timeout is settled.
 """
 
 
@@ -57,7 +57,7 @@ class ConsumerEngine(EngineCore):
     ) -> None:
         super().__init__(target, NoRoutes(), config, settings, clock=clock, events=events)
         self._alive: weakref.WeakSet[Attempt] = weakref.WeakSet()
-        """Leased attempts whose holders are known to live, in Redis too."""
+        """Leased attempts whose first extension is recorded in Redis, as a proof that the holder lives."""
 
     def _make_sink(self, parts: Parts) -> ConsumerSink:
         self.sink = ConsumerSink(parts)
@@ -103,7 +103,7 @@ class ConsumerEngine(EngineCore):
                 *(self._move_leases(group, seconds) for (_, seconds), group in too_long.items())
             )
         except RedisError:
-            # The tasks are taken, and are settled at their deadlines in any case.
+            # Without the change the leases are only too long: each attempt is still settled at its deadline.
             pass
         except BaseException:
             self.sink.put_back(attempts)
@@ -151,8 +151,9 @@ class ConsumerEngine(EngineCore):
     ) -> Attempt | Verdict:
         """Return the attempt of a receipt, or the verdict that its holder gave before.
 
-        Without `confirm`, Redis is not asked about an attempt that was leased out here, if no later lease of
-        it is known here. Its settle raises LeaseExpiredError if another consumer has extended or settled it.
+        Without `confirm`, an attempt that runs here under the lease end of the receipt is returned without a
+        call to Redis. If another consumer has extended or settled it, a settle of the attempt raises
+        LeaseExpiredError.
 
         Raises:
             TaskTimeoutError: when its deadline has passed.
@@ -190,7 +191,7 @@ class ConsumerEngine(EngineCore):
         if here is None or here.token != receipt.token:
             here = None
         elif _is_known_here(here):
-            # It was settled here meanwhile.
+            # This consumer settled the attempt during the call.
             return here
         if found is None or isinstance(found, Verdict):
             if found is None or not found.by_holder:

@@ -78,7 +78,9 @@ CLIENT_NAME = "pyasynq-server"
 
 
 class EngineCore:
-    """Takes, leases, settles and recovers. It belongs to one event loop, and is started and closed once.
+    """Base of an engine, which takes, leases, settles and recovers tasks.
+
+    An engine belongs to one event loop, and is started and closed once.
 
     A subclass defines the demand for tasks (`_make_sink`), the shutdown, and its additional services.
 
@@ -87,7 +89,7 @@ class EngineCore:
         ready: whether the start is complete and the shutdown has not begun.
         team: name of the team that runs it, for its record; set before the start.
         version: version of the application, for its record; set before the start.
-        noun: its name in errors.
+        noun: `server` or `consumer`, as error messages call it.
     """
 
     noun = "server"
@@ -118,7 +120,7 @@ class EngineCore:
         self._router = router
         self._started: list[Service] = []
         self._lasting = 0
-        """Number of the first services, which keep running while the lifespan is left: they renew and write.
+        """Number of services that stop last, after the lifespan: they renew leases and write outcomes.
         """
         self._warned: set[str] = set()
         self._changed_delayed: set[str] = set()
@@ -131,7 +133,7 @@ class EngineCore:
             target,
             client_name=CLIENT_NAME,
             clock=clock,
-            # It runs in the heartbeat's thread; events belong to the loop.
+            # The heartbeat's thread calls this; only the event loop may emit events.
             on_warning=lambda warning: self.loop.call_soon_threadsafe(self._warn, warning),
         )
         self._redis_time = RedisTime(clock)
@@ -200,7 +202,7 @@ class EngineCore:
         await self._try_rights([name])
         if not self.ready:
             raise ServerStateError(f"the {self.noun} was shut down meanwhile")
-        # Another task may have been quicker.
+        # Another asyncio task may have added the same queue during the await.
         self._require_unserved(name)
         self._board.add(name, settings)
         self._on_queues_changed(name, "added")
@@ -301,9 +303,10 @@ class EngineCore:
         counters = self._make_counters(parts)
         self._lasting = len(publisher) + len(counters) + 3
         # Stopped in reverse order: senders before receivers. The syncer and the heartbeater outlive the
-        # processor, so that late outcomes are still written and leases renewed while it drains; the publisher
-        # and the counters outlive them all, since they report what these do; and so does the relay, since
-        # late outcomes have callbacks too. The look comes before all users of its readings, except the relay.
+        # processor, so that late outcomes are still written and leases renewed while it drains. The publisher
+        # and the counters stop last, because they report on the other services. The relay stops after the
+        # syncer, because late outcomes have callbacks too. The queue look starts before the services that use
+        # its readings, except the relay.
         return (
             *publisher,
             *counters,
@@ -355,7 +358,7 @@ class EngineCore:
 
     def _make_recoverer(self, uptime_seconds: float) -> Service:
         parts = self._parts
-        # A node that comes later may have replaced one that was away.
+        # A node that joins while the engine runs may replace a failed one: treat its Redis as just restarted.
         return self._make_for_each_node(
             Recoverer.name, lambda _, queues: Recoverer(parts, queues, 0.0 if self.ready else uptime_seconds)
         )
@@ -373,13 +376,13 @@ class EngineCore:
         )
 
     def _on_key_changed(self, key: str) -> None:
-        """Tell the forwarder and the intake that Redis has reported a change of this key."""
+        """Notify the forwarder and the intake that Redis has reported a change of this key."""
         self._note_delayed(key)
         if self._intake.changed(key):
             self._processor.wake()
 
     def _watch_lost(self, key: str) -> None:
-        """Tell the forwarder and the intake that Redis may have missed reporting a change of this key."""
+        """Notify the forwarder and the intake that a report of a change of this key may be lost."""
         self._note_delayed(key)
         self._intake.watch_lost(key)
         self._processor.wake()

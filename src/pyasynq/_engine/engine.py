@@ -185,7 +185,7 @@ class Engine(EngineCore):
             if attempt.cancel(ServerStopping(), monotonic=now):
                 self.put_back += 1
             elif attempt.phase is Phase.SETTLING and attempt.task is not None:
-                # Its outcome is decided; the error handler is what takes so long.
+                # The attempt's outcome is decided; only its error handler still runs.
                 attempt.task.cancel()
         await self._runner.running.wait_until_idle(self._cancel_timeout)
         if self._children is not None:
@@ -194,8 +194,8 @@ class Engine(EngineCore):
     async def give_back(self, left: TimeLeft) -> bool:
         """Put back tasks whose handlers still run; return whether there are any. Then stop all services.
 
-        The process must end right after it. Inside another program it cannot: the tasks come back
-        when the handlers or the program have ended, and their leases have lapsed after that.
+        The process must end right after this call. A server inside another program cannot end the process:
+        its tasks are recovered when their leases lapse, after the handlers or the program have ended.
         """
         # The roster is in the order in which tasks were taken, so they go back in that order.
         left_over = [one for one in self._roster if one in self._runner.running]
@@ -219,7 +219,7 @@ class Engine(EngineCore):
         closing = self._closing_children
         if closing is None:
             return
-        # Each is killed at `cancel_timeout`; one that the kernel holds ends later, and alone.
+        # Each child is killed at `cancel_timeout`; one blocked in the kernel ends by itself later.
         await asyncio.wait({closing}, timeout=left())
         if not closing.done():
             self._events.emit(ShutdownHung("the end of child processes", report_place(closing)))
@@ -228,7 +228,8 @@ class Engine(EngineCore):
         now = self._clock.monotonic()
         for attempt in running:
             if self.stuck and self._rule.is_overdue(attempt, now):
-                # It is why the process ends: another server recovers it, and counts the crash.
+                # The process ends because of this attempt: another server recovers its task, and counts a
+                # crash.
                 continue
             attempt.phase = Phase.SETTLING
             self._settles.put(attempt, REQUEUE)

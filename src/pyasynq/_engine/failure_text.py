@@ -58,7 +58,7 @@ def note_elsewhere(error: BaseException, elsewhere: RemoteFailure) -> None:
 
 
 def find_remote_failure(error: BaseException) -> RemoteFailure | None:
-    """Return an error's text form in another process; None for one that was raised in this one."""
+    """Return an error's text form in another process; None for an error raised in this process."""
     found: RemoteFailure | None = vars(error).get(_ELSEWHERE)
     return found
 
@@ -154,7 +154,7 @@ def own_traceback(error: BaseException) -> TracebackType | None:
     """
     if find_remote_failure(error) is not None or isinstance(error, ChildProcessDiedError):
         return None
-    # Python raises an error of its own in our frame where a handler raises what no coroutine may raise.
+    # A coroutine must not raise StopIteration: Python replaces it by a RuntimeError raised in our frame.
     is_replaced = isinstance(error, RuntimeError) and isinstance(
         error.__cause__, StopIteration | StopAsyncIteration
     )
@@ -174,7 +174,7 @@ def says_no_more_than_its_line(error: BaseException) -> bool:
     if isinstance(error, ControlFlow):
         elsewhere = find_remote_failure(error)
         if elsewhere is not None:
-            # In the child process its cause was part of the text.
+            # The traceback text from the child process includes the error's cause.
             return elsewhere.trace.count(_TRACEBACK) <= 1
     elif find_user_line(error.__traceback__):
         return False

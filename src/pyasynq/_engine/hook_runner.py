@@ -53,7 +53,7 @@ class HookRunner:
         self._dropped = 0
         self._told_at = 0.0
         self._context = contextvars.copy_context()
-        # Successes are not told apart from other ends for those who do not ask for them.
+        # Without success hooks, this subscriber needs no event of a task that succeeds.
         events.subscribe(TaskFinished, self._finished, routine=bool(hooks.success))
         if hooks.error or hooks.archived:
             events.subscribe(WorkerDied, self._died)
@@ -147,7 +147,7 @@ class HookRunner:
         """Wait until no hook runs or waits; each has its own time limit."""
         while self._running:
             await asyncio.wait(self._running)
-            # The callbacks of ended tasks start those that wait.
+            # The done callbacks of ended tasks start the waiting hooks.
             await asyncio.sleep(0)
 
     async def close(self, left: TimeLeft) -> None:

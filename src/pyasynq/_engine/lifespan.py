@@ -74,7 +74,8 @@ class Lifespan:
             self._entered.cancel()
             raise
         except BaseException as error:
-            # `entered` raises it. A SystemExit in a task of its own would end the event loop here.
+            # `wait_entered` raises this error. A SystemExit that leaves this asyncio task would end the event
+            # loop.
             if self._entered.done():
                 raise
             self._entered.set_exception(error)

@@ -46,7 +46,7 @@ class LogSubscriber:
         config: config of the server.
         address: where Redis is, without the password.
         server: read while lines are written; None if nothing runs tasks here.
-        noun: its name in the lines.
+        noun: what log lines call it: `worker` or `consumer`.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DEEPEST: Final = 20
 _LARGEST_VALUE: Final = 10_000
-"""Maximum characters; larger arguments and attributes are dropped, and longer texts are cut."""
+"""Maximum characters of a value: larger arguments and attributes are dropped, longer texts are cut."""
 
 
 def describe(error: BaseException) -> dict[str, Any]:

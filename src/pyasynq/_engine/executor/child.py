@@ -33,7 +33,7 @@ _LAST_WORDS_SECONDS: Final = 1.0
 """Seconds to wait for the last messages of a dead child; other processes may hold its socket open."""
 _LOOK_SECONDS: Final = 0.05
 _LOCATE_SECONDS: Final = 0.2
-"""Seconds to wait for the place of a handler at its timeout: one that holds Python's lock cannot tell it."""
+"""Seconds to wait at a timeout for the handler's line; a handler that holds the GIL blocks the answer."""
 _STANDARD_ERROR: Final = 2
 
 
@@ -153,9 +153,9 @@ class ExecutorChild(asyncio.Protocol):
     async def _locate(
         self, answer: asyncio.Future[MessageFrame], error: TaskTimeoutError
     ) -> TaskTimeoutError:
-        """Return the error of a timeout with the line of the handler, if the child tells it.
+        """Return the timeout error with the handler's current line, if the child reports it.
 
-        The error had the line of a middleware of the worker, which waits for the handler.
+        The original error names a line of the worker's middleware, which waits for the handler.
         """
         place = self._place = self._loop.create_future()
         self._send_frame(frames.LOCATE)
@@ -205,9 +205,9 @@ class ExecutorChild(asyncio.Protocol):
                 return  # the group has only a child that has ended
 
     def _wait(self) -> None:
-        if hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
+        if hasattr(os, "waitid"):  # missing on macOS before Python 3.13
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            # Until it is reaped, the group's number is not reused.
+            # The number of the process group is not reused until the child is reaped.
             self.kill()
         while (code := self._reap()) is None:
             time.sleep(_LOOK_SECONDS)
@@ -291,7 +291,7 @@ class ExecutorChild(asyncio.Protocol):
         """Pass an answer to the caller; kill the child if it does not answer the last order itself."""
         number, pid = frame.fields.pop("order"), frame.fields.pop("pid")
         if self._answer is None or self._answer.done() or (number, pid) != (self._orders, self.pid):
-            # It is unknown which process answered, and whether later answers are right.
+            # Another process may have written this answer, so later answers cannot be trusted either.
             reason = "it answered out of turn, as a process forked by a handler does"
             _log.error("child process %d is killed: %s", self.pid, reason)
             self.kill(reason)

@@ -32,7 +32,7 @@ _PROGRESS_SECONDS: Final = 0.1
 class Link:
     """The child's end of the socket. Any thread may send; one thread reads.
 
-    The reading thread ends this process when the worker closes the socket. It notices that, and a
+    The reading thread ends this process when the worker closes the socket. The thread notices that, and a
     cancellation, even if the event loop is blocked.
     """
 
@@ -85,7 +85,7 @@ class Link:
 
     def _on_written(self, fields: Mapping[str, Any]) -> None:
         written = self._writes.pop(fields["number"])
-        # A coroutine that waited for it may have been cancelled.
+        # The future is cancelled if the coroutine that awaited it was cancelled.
         if not written.set_running_or_notify_cancel():
             return
         if fields["error"] is None:
@@ -112,7 +112,7 @@ class Reports:
         threading.Thread(target=self._work, name="pyasynq-progress", daemon=True).start()
 
     def put(self, fields: dict[str, Any]) -> None:
-        """Accept a report, without blocking."""
+        """Accept a progress report, without blocking."""
         with self._news:
             self._newest = fields
             self._news.notify()

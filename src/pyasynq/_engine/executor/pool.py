@@ -68,8 +68,8 @@ class Children:
         """Run a task's handler in a child process, when one is free, and return its result.
 
         Raises the handler's error, as far as `carried_error` supports it, and ChildProcessDiedError. When the
-        caller is cancelled, the handler has `cancel_timeout` to end; then the child is killed. It is killed
-        at once when the lease is lost, and when the attempt has timed out, once it has told its line.
+        caller is cancelled, the handler has `cancel_timeout` to end; then the child is killed. A lost lease
+        kills the child at once; a timeout does so once the child has reported the handler's line.
         """
         attempt = cast("Attempt", current_task.get())
         attempt.wait_to_begin()
@@ -99,7 +99,7 @@ class Children:
         return child
 
     async def _wait_for_start(self) -> ExecutorChild:
-        # A spare child first: otherwise there would be more children than places.
+        # Use a spare child first: otherwise there would be more children than slots.
         starting = self._spare_starts.pop() if self._spare_starts else self._start_task(self._start())
         try:
             return await asyncio.shield(starting)
@@ -128,7 +128,7 @@ class Children:
             self._give_back(starting.result())
 
     def _start_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        # Not in the context of an attempt, which would live as long as the objects made there.
+        # An empty context: a copy of the attempt's context would keep the attempt alive as long as the child.
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

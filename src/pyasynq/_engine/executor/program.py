@@ -56,7 +56,7 @@ class Host:
         async with AsyncExitStack() as lifespans:
             while (order := await self._orders.get()).kind != frames.LEAVE:
                 answer = await self._answer(order, lifespans)
-                # By these the worker checks that the answer belongs to its order and comes from this process.
+                # The worker checks by these fields that the answer is to its order and from this process.
                 fields = {**answer.fields, "order": order.fields["order"], "pid": os.getpid()}
                 self._link.send(pack_frame(answer.kind, fields, answer.body))
         self._threads.close()
@@ -75,13 +75,13 @@ class Host:
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _locate(self) -> None:
-        """Send the place of the handler, from the thread that reads: the event loop may be blocked."""
+        """Send the handler's current line, from the reading thread: the event loop may be blocked."""
         running, handler = self._running, self._handler
         if running is None:
             return
         thread_id = running.thread_id if running.threads else None
         if handler is not None and asyncio.current_task(self._loop) is handler:
-            # It blocks the loop; the frames of a coroutine that runs are those of its thread.
+            # The handler blocks the loop now, so its frames are on the stack of the loop's thread.
             thread_id = threading.main_thread().ident
         place = find_handler_place(handler, thread_id)
         self._link.send(pack_frame(frames.LOCATED, {"task": running.number, **place._asdict()}))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[Task], Awaitable[HandlerReturn] | HandlerReturn]
 
 Executor: TypeAlias = Literal["process"]
-"""Place where a handler runs, if not in the worker's own process."""
+"""How a handler runs, if not in the worker's own process: in a child process."""
 
 _log = logging.getLogger("pyasynq")
 _LONGEST_DELAY = 100 * 365 * 86_400.0

@@ -85,7 +85,8 @@ class HandlerThreads:
                 raise error
             return result  # type: ignore[no-any-return]
         finally:
-            # The error's traceback holds this frame; without this each failure would be a reference cycle.
+            # The error's traceback refers to this frame: without the `del`, each failure would be a reference
+            # cycle.
             del result, error, ended
 
     async def result(self, function: Callable[..., _T], *arguments: Any) -> _T:

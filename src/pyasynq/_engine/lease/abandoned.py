@@ -53,7 +53,7 @@ class AbandonedLeases:
             now = self._clock.monotonic()
             self._attempts = [one for one in self._attempts if self._is_held(one, now)]
             try:
-                # A request to cancel cannot be obeyed here.
+                # This thread cannot cancel a handler, so cancel requests are ignored.
                 found = self._renewal.renew(self._attempts)
             except PyasynqError as failure:
                 found = RenewalResult([], [], failure)

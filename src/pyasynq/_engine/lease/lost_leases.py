@@ -60,7 +60,7 @@ class LostLeases:
                 find_attempt(attempt.queue, attempt.id, token=attempt.token, lease_end=lease_end, now=now)
             )
             if isinstance(found, FoundAttempt):
-                # A later end is one that its holder got through another consumer.
+                # Only an extension through another consumer can have moved the end of the lease.
                 is_known = found.lease_score > lease_end
             else:
                 is_known = found is not None and found is not Verdict.LOST

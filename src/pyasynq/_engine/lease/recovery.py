@@ -73,10 +73,10 @@ class _Crash(NamedTuple):
 
 
 class _Decision(NamedTuple):
-    """What happens to the tasks of one queue.
+    """Decisions about the recovered tasks of one queue.
 
     Attributes:
-        crashes: the crash of each of these tasks, by id.
+        crashes: the crash of each task, by task id.
     """
 
     queue: str
@@ -189,10 +189,9 @@ class Recovery:
         return results
 
     def _judge(self, task: ExpiredTask, server: str, message: TaskMessage | None, reason: str) -> _Crash:
-        """Return the fate of a task's worker: crash or lapse.
+        """Return the loss to count in a task: a crash of its worker, or a lapse of its lease.
 
-        A task that must not run again after a crash may have run, so with a limit of 0 or 1 a lapse counts as
-        one.
+        With a crash limit of 0 or 1 a lapse counts as a crash: the task may have run, and must not run again.
         """
         is_strict = message is not None and self._rules.get_crash_limit(message.type) <= 1
         has_lapsed = task.was_unanswered and not is_strict
@@ -260,7 +259,7 @@ class Recovery:
         if settled.trimmed:
             self._events.emit(ArchiveTrimmed(queue, settled.trimmed))
         if settled.endings:
-            # A failure is mended by the outbox relay of any server of the queue.
+            # If this fails, the outbox relay of any server of the queue delivers the callbacks.
             with suppress(PyasynqError):
                 await self._driver.run(
                     deliver_endings(queue, settled.endings, now=self._driver.clock.redis_now())

@@ -57,14 +57,14 @@ class _Pause(NamedTuple):
 class Aggregator(Service):
     """Checks groups when the next one is due, or every few seconds; aggregates three of them in parallel.
 
-    In addition each aggregator has a reserved place, so that one whose calls hang does not block the others.
+    Each aggregator also has one reserved slot, so that one whose calls hang does not block the others.
     Each round renews the deadlines of the sets in work and only talks to Redis. A group has one set at a
     time.
 
     Attributes:
         taking: False when no more aggregations start; running ones continue. Written by the engine.
         interval: longest pause, in seconds.
-        on_stuck: called when calls that cannot be stopped hold a place for too long, or all places.
+        on_stuck: called when calls that cannot be stopped hold a slot for too long, or all slots.
     """
 
     name = "aggregator"
@@ -139,8 +139,8 @@ class Aggregator(Service):
         ):
             for one in lost:
                 run = self._running.get((one.queue, one.group))
-                # A thread cannot be stopped: it keeps its place, and its result is refused.
-                # A set may be gone because it was just finished.
+                # A thread cannot be stopped: it keeps its slot, and its result is refused. A set may also be
+                # gone because its aggregation has just finished.
                 if run is not None and run.one == one and run.aggregation.can_be_cut:
                     run.task.cancel()
 
@@ -182,7 +182,7 @@ class Aggregator(Service):
                 del self._backoffs[key]
 
     async def _begin(self) -> float:
-        """Start as many aggregations as there are free places; return the time until the next is due."""
+        """Start as many aggregations as there are free slots; return the seconds until the next is due."""
         rest = self.interval
         found = await self._run_for_each(self._failures.ready(self._parts.queues), list_groups)
         self._forget_vanished(found)
@@ -193,14 +193,14 @@ class Aggregator(Service):
                 rest = min(rest, await self._begin_in(queue, groups))
             except PyasynqError as error:
                 self._failures.note(queue, error)
-        # If all places are taken, the end of an aggregation ends the rest.
+        # If all slots are taken, the next round begins when an aggregation ends.
         busy = {id(run.aggregation.aggregator) for run in self._running.values()}
         return rest if self._room > 0 or len(busy) < self._routes.count else self.interval
 
     async def _begin_in(self, queue: str, groups: list[str]) -> float:
-        """Start as many aggregations of a queue as there are free places.
+        """Start as many aggregations of a queue as there are free slots.
 
-        Return the time until the next is due.
+        Return the seconds until its next group is due.
         """
         parts, rest = self._parts, self.interval
         for places, some in self._share_places(self._find_candidates(queue, groups)):
@@ -217,15 +217,15 @@ class Aggregator(Service):
 
     @property
     def _room(self) -> int:
-        """Number of free places that all aggregators share."""
+        """Number of free slots that all aggregators share."""
         return self._parts.settings.aggregations - len(self._running)
 
     def _share_places(
         self, candidates: dict[str, DeclaredAggregator]
     ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
-        """Yield numbers of free places, each with the groups that may take them.
+        """Yield numbers of free slots, each with the groups that may take them.
 
-        First the shared places. When all of these are taken, one reserved place for each idle aggregator.
+        Shared slots come first. When all of them are taken, each idle aggregator has one reserved slot.
         """
         if candidates and (room := self._room) > 0:
             yield room, candidates

@@ -88,7 +88,7 @@ class Heartbeater(Service):
         """Obey a request, unless it was answered before, and acknowledge it at once."""
         if self._record.answer is not None and self._record.answer.number == request.number:
             return
-        # First of all: a supervisor is to know why its worker ends.
+        # Emitted before the worker obeys, so that its supervisor learns why it ends.
         obeys = self.on_request is not None
         self.events.emit(ServerAsked(self._parts.server_id, request.action.value, obeys))
         if self.on_request is not None:

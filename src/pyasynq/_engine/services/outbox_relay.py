@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
 
 MIN_AGE_SECONDS: Final = 2.0
-"""Age in seconds from which any server delivers an entry; until then, the server that settled the task."""
+"""Age in seconds from which any server delivers an entry; before, only the one that settled the task."""
 _MOST_IN_HAND: Final = 10_000
 """Number of undelivered ends kept in memory; further ones are found again in the outbox, by their age."""
 
@@ -37,7 +37,7 @@ class OutboxRelay(Service):
         self._parts = parts
         self._failures = QueueFailures(self, parts.clock)
         self._in_hand: dict[str, list[StoredEnding]] = {}
-        """Ends by queue; written by the settle queue and the rounds, on the event loop."""
+        """Undelivered ends by queue; written by the settle queue and the rounds, on the event loop."""
 
     def take(self, queue: str, endings: Sequence[StoredEnding]) -> None:
         """Accept ends of tasks that have just been settled."""

@@ -33,12 +33,12 @@ class PeerWatch(Service):
         self._peers: dict[str, ServerInfo | None] = {}
         """Servers that ignore limits, by the keys of their records; None for those that apply them."""
         self._reported: set[tuple[str, str]] = set()
-        """Key and queue."""
+        """Reported servers: the key of the record, and the queue."""
 
     async def round(self) -> float:
         """Count the servers, and report those that appeared since the last round."""
         [servers] = await self._parts.driver.run_batch([count_servers(self._parts.redis_time.now())])
-        # If its node is unreachable, the last number is kept.
+        # If the node with the list of servers is unreachable, the last number is kept.
         if not isinstance(servers, Exception):
             self._parts.board.note_servers(servers)
         limited = self._limited()

@@ -56,7 +56,7 @@ class Processor(Service):
         """Whether the round's own pipeline is in flight."""
         self._side: asyncio.Task[None] | None = None
         self._side_context = contextvars.copy_context()
-        """Separate from the handler whose end starts the second pipeline, which serves other tasks too.
+        """Context of the second pipeline. It must not be that of the handler whose end starts the pipeline.
         """
         self._side_error: Exception | None = None
         self.on_idle: Callable[[], None] = lambda: None
@@ -89,7 +89,7 @@ class Processor(Service):
             if error is not None:
                 raise error
         await self._watch_empty_queues()
-        # Quiet before and after the calls: this round may have started tasks.
+        # Finished only if idle before and after the calls, because this round may have started tasks.
         if quiet and self._is_quiet and self._is_finished():
             self.on_idle()
         return self._seconds_to_rest()
@@ -147,7 +147,7 @@ class Processor(Service):
         try:
             while self._sending and self._is_side_worth_it():
                 self._side_error = await self._sender.send(self._pack())
-                # The tasks that it brought start in this turn, and may end.
+                # The tasks that this pipeline returned start in this loop iteration, and some may end.
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - the next round raises it
             self._side_error = error

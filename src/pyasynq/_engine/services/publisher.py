@@ -44,9 +44,9 @@ class Publisher(Service):
         self._dropped: Counter[str] = Counter()
         """Dropped events by queue that no `dropped` event has reported yet."""
         self._untold: Counter[str] = Counter()
-        """The same for subscribers in this process."""
+        """Dropped events by queue that subscribers in this process have not been notified of yet."""
         self._ended: dict[tuple[str, str], bytes] = {}
-        """Events that are published when Redis has confirmed the outcome."""
+        """Encoded events of ended attempts, which are published when Redis has confirmed the outcome."""
         self._in_trouble = False
         self._called = False
         """Whether a round is due, so that it need not be scheduled; a failed round is repeated anyway."""

@@ -157,7 +157,7 @@ class Recoverer(Service):
         """Recover tasks and aggregation sets, except those of queues that may just have come back."""
         known, tolerated = self._parts.board.known, self._parts.settings.tolerated_outage
         now = self._parts.clock.monotonic()
-        # A call can have waited for the end of an outage that the look has not met yet.
+        # The calls above may have waited out an outage that no queue look has noticed yet.
         fresh = {name for name in ready if now - known[name].read_at <= tolerated}
         found = [
             (queue, tasks) for queue, tasks in seen if queue in fresh and queue not in self._quiet_queues
@@ -206,7 +206,7 @@ class Recoverer(Service):
     async def _sweep(self, ready: Sequence[str]) -> list[tuple[str, Sequence[ExpiredTask]]]:
         """Return the tasks that have no lease now and had none at the last sweep.
 
-        It reads all active tasks, so it runs only once per grace period.
+        A sweep reads all active tasks, so it runs only once per grace period.
         """
         now = self._parts.clock.monotonic()
         if now < self._next_sweep:

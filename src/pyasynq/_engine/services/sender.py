@@ -104,7 +104,8 @@ class Sender:
         self._hand_out(parcel, results)
         for batch in parcel.batches:
             if batch.puts_back:
-                # After the answers, which may be older: Redis runs a script that it did not know later.
+                # Recorded after the answers: Redis may have run these batches last, if it had to load their
+                # script first.
                 self._intake.board.put_back(batch.queue)
         return error
 

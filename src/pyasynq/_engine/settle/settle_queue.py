@@ -295,7 +295,8 @@ class SettleQueue:
         for entry in entries:
             attempt = entry.attempt
             if attempt.lost:
-                # If it was sent, it may have been written just before, so it is not reported.
+                # An outcome that was sent may have been written before the lease was lost, so no loss is
+                # reported.
                 if entry.sent:
                     self._close([attempt])
                 else:

@@ -37,12 +37,12 @@ class Child:
         self.member = member
         self.facts: ChildFacts | None = None
         self.recycles = True
-        """Whether it is recycled for its memory; False for one that starts above the limit."""
+        """Whether the child is recycled for its memory; False if it already starts above the limit."""
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         self._unread = b""
         self.family = new_family()
-        """By it the processes are found that its own child processes have started."""
+        """Value of an environment variable that marks all descendants of the child's executor processes."""
         self.is_over = False
         """Whether the child has closed its end of the socket."""
         with theirs:

@@ -262,7 +262,7 @@ class Fleet:
         """Record that a child takes no more tasks and will end; it is replaced."""
         place = self._places[member.worker - 1]
         if place.successor is member:
-            # It was too busy to report that it is ready.
+            # The successor leaves without having reported that it is ready.
             self.ready(member)
         if place.current is member:
             place.current, place.start_at = None, now

@@ -30,8 +30,8 @@ class Vitals:
         pid: id of its process.
         state: `starting`, then as in `ServerState`.
         beat_at: monotonic time of the last sign of life of the renewing thread that the event loop passed on.
-        reachable: number of its queues that could be asked last time.
-        unreachable: the names of the others.
+        reachable: number of its queues for which Redis answered last time. unreachable: names of its other
+            queues.
     """
 
     worker: int

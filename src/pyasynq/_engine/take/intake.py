@@ -81,13 +81,13 @@ class Intake:
         """
         self._arrived: list[tuple[Want, Sequence[Attempt]]] = []
         self._answered: list[Want] = []
-        """Wants of calls that were answered in this pipeline."""
+        """Requests whose calls were answered in this pipeline."""
         self.taken = 0
         """Number of tasks taken since the start, without those put back unstarted."""
         self._released: set[str] = set()
         """Tokens of the calls in flight that have no reserved room any more."""
         self._late: list[Attempt] = []
-        """Attempts to put back: they came without room, from a removed queue, or when nothing is taken."""
+        """Attempts to put back: no room was left, their queue was removed, or taking has stopped."""
         self._plenty = False
         """Whether the last answer brought all that was requested, so that there may be more."""
         self.pause_reports = 0
@@ -223,7 +223,7 @@ class Intake:
         if not wants:
             return []
         asks = self._ask_for_suspect(wants, now) if self._suspects.is_wary else []
-        # The wants have no more room than they state, and the suspect takes some of it.
+        # The call for the suspect uses room of these requests, so no other call is sent in this round.
         if asks or self._suspects.is_silent:
             return asks
         to_ask = [queue.name for queue in self.board.to_ask(now)]
@@ -387,7 +387,7 @@ class Intake:
         if self._suspects.threshold:
             self._suspects.took(attempts, ask.queue, answer.suspect_waiting if ask.queue.is_served else 0)
         if answer.empty or answer.limited_by:
-            # The other queues get what it could not use, and it has no claim to more later.
+            # Other queues get the slots that this queue could not use; it gets no credit for them.
             self._order.forget(ask.queue.name)
         look_at = now + parts.settings.held_poll
         self.board.answered(ask.queue, answer, changes=ask.changes, now=now, look_at=look_at)
@@ -423,7 +423,7 @@ class Intake:
         name = call.queue.name
         is_served = name in self.board.settings
         if is_served:
-            # It may have been removed and added again.
+            # The queue may have been removed and added again: then `call.queue` is outdated.
             queue = self.board.queue(name)
             self._suspects.took(attempts, queue, self._suspects.waiting.get(queue, 0))
         is_timely = self.taking and is_served and now - call.asked_at < call.want.lease / 2

@@ -29,10 +29,10 @@ class Prefetch:
 
     Used by the event loop only.
 
-    Exponential moving averages of task duration and of the gap between ends size the buffer. It stays small:
-    each task gets a slot within a short time: slots become free as fast as they did recently, or at the
-    latest when the task before has run. Long tasks are not prefetched at all. When tasks wait longer
-    nevertheless, the estimate was wrong: they are put back, and it is learned again.
+    Exponential moving averages of task duration and of the gap between ends size the buffer. The buffer is
+    small enough that each task gets a slot within a short time, at the recent rate of free slots. Long tasks
+    are not prefetched at all. If tasks wait longer than estimated, they are put back, and the averages are
+    learned again.
 
     Weighted fair queueing: each task taken costs its queue 1/weight; the cheapest queue goes next.
     Tasks of one queue keep their order. https://en.wikipedia.org/wiki/Weighted_fair_queueing
@@ -66,7 +66,7 @@ class Prefetch:
         self.unlearnt = 0
         """Number of handlers that have ended since the last `learn`."""
         self._seconds = 0.0
-        """Total seconds that these have run."""
+        """Total seconds that the handlers counted in `unlearnt` have run."""
         self._bytes = 0
         self.number = 0
         """Number of waiting tasks."""

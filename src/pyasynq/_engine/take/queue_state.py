@@ -51,7 +51,7 @@ class Herd(NamedTuple):
 
     The row is at most the number of servers, but an unknown number of these are busy. A server behind the
     first quarter that still finds the task halves its row. A server that finds nothing doubles it.
-    Finding a task from a place in front proves nothing; otherwise one server would get more and more tasks.
+    Finding a task from a place near the front proves nothing. Otherwise one server would get ever more tasks.
     """
 
     row: float = math.inf
@@ -147,7 +147,7 @@ class QueueState(NamedTuple):
         phase: knowledge about the queue's tasks.
         look_at: monotonic time from which the queue is asked; 0 if and only if the phase is unknown.
         watch: what Redis reports next.
-        changes: number of reports; an answer or a watch that is older than a report says nothing of now.
+        changes: number of reports; an answer or a watch that is older than the newest report is outdated.
         declared: the rules that this server declares.
         rules: the effective ones; stored rules override declared ones.
         gap: current back-off between vain calls, in seconds.
@@ -216,7 +216,8 @@ class QueueState(NamedTuple):
         """Apply a report that Redis sent to at most `servers` servers; `draw` (0 to 1) ranks this one."""
         phase = self.phase
         if phase in _HELD:
-            # New tasks are held back too, and the end of this server's own task in front is not news.
+            # A new task changes nothing, because it is held back too. Nor does the end of this server's own
+            # first task.
             is_news = key is not Key.PENDING and phase is not QueuePhase.HEAD
             return _stir(self) if is_news else _unwatch(self, key)
         if key in _ORDER_KEYS and self.rules is not DequeueRules.ORDERED:
@@ -258,7 +259,7 @@ class QueueState(NamedTuple):
         if self.phase in _HELD:
             return _stir(self)
         told = self._replace(changes=self.changes + 1, watch=Watch.NOTHING)
-        # The outage in which the call failed may be over.
+        # The call failed in an outage, which may be over now.
         return _open(told, Watch.NOTHING) if self.phase is QueuePhase.FAILED else told
 
     def looked(self, *, has_tasks: bool, changes: int) -> QueueState:
@@ -274,7 +275,8 @@ class QueueState(NamedTuple):
             # The watch did not report it.
             return _open(self._replace(changes=changes + 1), Watch.NOTHING)
         if not has_tasks and self.phase is QueuePhase.UNKNOWN and self.rules is DequeueRules.PLAIN:
-            # The first call for other queues stores what this server says of them.
+            # A queue with other rules is asked once, because the first call stores the declared rules in
+            # Redis.
             return self._replace(phase=QueuePhase.EMPTY, look_at=math.inf)
         return self
 
