@@ -1,16 +1,16 @@
--- Stores the record of an API key if it has the expected one; an equal record changes nothing.
+-- Store the record of an API key if the stored record is the expected one (compare-and-set).
 -- KEYS[1] apikeys: hash of id and record
--- ARGV[1] key_id: of the key
--- ARGV[2] expected: record; empty for a key that is to be new
--- ARGV[3] most: keys that the hash may hold
--- ARGV[4] record: the new one
--- Returns: 1 if it is stored, 0 if another record is, -1 if there is no room
+-- ARGV[1] key_id: id of the key
+-- ARGV[2] expected: expected stored record; empty for a new key
+-- ARGV[3] most: largest number of keys in the hash
+-- ARGV[4] record: record to store
+-- Returns: 1 if the record is stored now, 0 if another one is stored, -1 if the hash is full
 
 local apikeys = KEYS[1]
 local key_id, expected, most, record = unpack(ARGV)
 
 local stored = redis.call('HGET', apikeys, key_id) or ''
--- A call that is sent again after its reply was lost finds its own work.
+-- A call resent after a lost reply finds the record that it has written.
 if stored == record then
   return 1
 end

@@ -1,17 +1,17 @@
--- Adds the counts of ended attempts to the records of the present minute, ten minutes and day.
+-- Add the counts of ended attempts to the records of the present minute, ten minutes and day.
 -- KEYS[1] minutes: hash of packed records by task type
 -- KEYS[2] ten_minutes: the same, with histograms
 -- KEYS[3] days: the same, with histograms
--- ARGV[1] max_types: how many task types a hash has; the others are counted under one name
--- ARGV[2] other_types: that name
--- ARGV[3] summary_size: numbers of a vector before its histograms, which are all that minutes keep
--- ARGV[4] vector_size: numbers of a vector
--- ARGV[5] minute: slot of the present within its hash
+-- ARGV[1] max_types: largest number of task types in a hash; further types are counted under other_types
+-- ARGV[2] other_types: field that counts all further types
+-- ARGV[3] summary_size: number of numbers in a vector before its histograms; minutes keep only these
+-- ARGV[4] vector_size: number of numbers in a vector
+-- ARGV[5] minute: number of the present minute's slot within its hash
 -- ARGV[6] minutes_lifetime: seconds that the hash is kept
--- ARGV[7] ten_minute: as minute
--- ARGV[8] ten_minutes_lifetime: as minutes_lifetime
--- ARGV[9] day: as minute
--- ARGV[10] days_lifetime: as minutes_lifetime
+-- ARGV[7] ten_minute: number of the present slot within its hash
+-- ARGV[8] ten_minutes_lifetime: seconds that the hash is kept
+-- ARGV[9] day: number of the present slot within its hash
+-- ARGV[10] days_lifetime: seconds that the hash is kept
 -- ARGV[11...] type, numbers: for each task type, its name and its packed vector
 -- Returns: how many types were counted
 -- Uses: add_record

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Notes a refused call; above the limit of a minute the newest entry of this user counts the others.
+-- Record a refused call; beyond the limit of a minute, count it in the newest entry of this user.
 -- KEYS[1] refused: stream
--- ARGV[1] max_length: how many entries are kept, roughly
--- ARGV[2] limit: entries of one user in a minute
+-- ARGV[1] max_length: approximate number of entries to keep
+-- ARGV[2] limit: largest number of entries of one user in a minute
 -- ARGV[3] who: user and address
 -- ARGV[4] entry: JSON
--- Returns: how many calls of this user the newest entry counts besides its own
+-- Returns: number of further calls of this user that the newest entry counts
 
 local refused = KEYS[1]
 local max_length, limit, who, entry = unpack(ARGV)
 
--- The positions of a stream are by the clock of Redis, so the minute is too.
+-- Ids of stream entries are times of Redis' clock, so the minute is measured by that clock too.
 local since = (tonumber(redis.call('TIME')[1]) - 60) * 1000
 local found, newest = 0, nil
 for _, written in ipairs(redis.call('XREVRANGE', refused, '+', string.format('%.0f', since), 'COUNT', 1000)) do

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Appends an entry to the audit, in place of the one that announced it; the oldest go when it is long enough.
+-- Append an entry to the audit in place of the entry that announced it, and trim the oldest entries.
 -- KEYS[1] audit: stream
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] max_length: how many entries are kept, roughly
--- ARGV[3] nonce: that no other entry has
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] max_length: approximate number of entries to keep
+-- ARGV[3] nonce: unique text of this entry, by which a resent call finds it
 -- ARGV[4] intent: position of the entry that this one replaces; empty for none
 -- ARGV[5] entry: JSON
 -- Returns: the position of the entry

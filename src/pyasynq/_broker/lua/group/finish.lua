@@ -26,7 +26,7 @@
 -- ARGV[16] on_conflict: rule for a task with the id
 -- ARGV[17] process_at: that is given to a holder whose payload is replaced
 -- ARGV[18] payload: that is given to it
--- ARGV[19] finished: the callback that is to be told of the task's end; empty for none
+-- ARGV[19] finished: the task's completion callback; empty for none
 -- ARGV[20] once_ttl: seconds for which a task with the id is enqueued at most once; empty for any number
 -- ARGV[21...] member, unique_key: for each member that may own a lock
 -- Returns: 1 done, 2 done before, 3 done, because the rule accepts the holder of the lock instead, 0 the new id exists, -1 the lock is held, -2 the set is gone

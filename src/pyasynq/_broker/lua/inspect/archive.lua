@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Archives tasks by hand, and makes room for them first.
+-- Archive tasks for an operator, and make room for them in the archive.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -7,18 +7,18 @@
 -- KEYS[5] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: key of a task without the id at its end
--- ARGV[3] group_prefix: key of a group without the name at its end
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
 -- ARGV[4] from_state: only tasks in this state; empty for any
--- ARGV[5] max_size: how many archived tasks are kept
+-- ARGV[5] max_size: number of archived tasks to keep
 -- ARGV[6] cutoff: tasks archived in this second or before are deleted
--- ARGV[7] now_seconds: empty for the clock of Redis
+-- ARGV[7] now_seconds: empty for Redis' clock
 -- ARGV[8] now_microseconds: within the second
--- ARGV[9] anchor: the pending id from which the hints count; empty for none
--- ARGV[10] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
+-- ARGV[9] anchor: id in pending from which the hints count positions; empty for none
+-- ARGV[10] hints: for each id, its distance to the right of the anchor, or `-` if unknown; `*` searches all of pending for each id
 -- ARGV[11...] id: for each task
--- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or trimmed, 1 if there is more to trim, how many are archived now, a list of id, reason: for each that is not, and of address and entry of each task with a callback
+-- Returns: null, with nothing changed, if a pending task is found neither by the hints nor near an end of the list; else trimmed, 1 if there is more to trim, number of tasks archived, a list of id and reason of each task that was refused, and a list of address and entry of each task with a callback
 -- Uses: now, rename_group, read_places, find_pending, take_pending, take_out, trim_archived, release_finished, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)
@@ -49,7 +49,7 @@ for at = 11, #ARGV, 1 do
   local id = ARGV[at]
   local fields, reason = take_out(places, id, from_state, 'archived')
   if fields then
-    -- A run by hand starts fresh; a recoverer of Go leaves tokens behind.
+    -- An operator's action resets the counts; Go's recoverer leaves tokens behind.
     redis.call('HDEL', task_prefix .. id, 'pending_since', 'x:attempt', 'x:crashes', 'x:lapses')
     rename_group(task_prefix .. id, 'x:group', 'group')
     redis.call('HSET', task_prefix .. id, 'state', 'archived')

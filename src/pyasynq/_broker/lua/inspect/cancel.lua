@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Writes down that the attempt which runs a task now is to be cancelled, for 60 seconds.
+-- Store a request to cancel the attempt that runs a task now, for 60 seconds.
 -- KEYS[1] task: the task's hash
 -- KEYS[2] cancel: hash of id: second, outcome and token of the attempt
 -- ARGV[1] id: of the task
 -- ARGV[2] outcome: how the cancelled task ends
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
 -- Returns: state and token (empty for a worker in Go); nothing for no task
 -- Uses: now
@@ -22,7 +22,7 @@ if state == 'active' and token ~= '' then
   redis.call('HDEL', cancel, id)
   redis.call('HSET', cancel, id, seconds .. ' ' .. outcome .. ' ' .. token)
   redis.call('EXPIRE', cancel, 60)
-  -- Under a steady stream of requests the hash never expires, so each one clears away up to two old ones.
+  -- Under a steady stream of requests the hash never expires, so each request deletes up to two old ones.
   local some = redis.call('HRANDFIELD', cancel, 2, 'WITHVALUES')
   for i = 1, #some, 2 do
     if (tonumber(some[i + 1]:match('^%d+')) or 0) <= seconds - 60 then

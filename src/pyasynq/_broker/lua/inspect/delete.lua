@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Deletes tasks, with the locks they own.
+-- Delete tasks, with the locks they own.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -7,15 +7,15 @@
 -- KEYS[5] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: key of a task without the id at its end
--- ARGV[3] group_prefix: key of a group without the name at its end
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
 -- ARGV[4] from_state: only tasks in this state; empty for any
 -- ARGV[5] with_sets: 1 to delete members of aggregation sets too
--- ARGV[6] anchor: the pending id from which the hints count; empty for none
--- ARGV[7] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
+-- ARGV[6] anchor: id in pending from which the hints count positions; empty for none
+-- ARGV[7] hints: for each id, its distance to the right of the anchor, or `-` if unknown; `*` searches all of pending for each id
 -- ARGV[8...] id: for each task
--- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or how many are gone, a list of id, reason: for each that is not, of the messages of grouped tasks that may own a lock which their hash did not name, and of address and entry of each task with a callback
+-- Returns: null, with nothing changed, if a pending task is found neither by the hints nor near an end of the list; else number of tasks deleted, a list of id and reason of each task that was refused, a list of the messages of grouped tasks that may own a lock which their hash did not name, and a list of address and entry of each task with a callback
 -- Uses: owns_lock, read_places, find_pending, take_pending, take_out, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets = unpack(KEYS)

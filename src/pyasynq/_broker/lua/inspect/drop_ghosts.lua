@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Drops ids from a collection in which no task with that id is; what is left of such a task goes too.
+-- Remove ids from a collection whose tasks are gone or in another state; delete the hashes of tasks without a message.
 -- KEYS[1] collection: list or sorted set of ids
--- ARGV[1] task_prefix: key of a task without the id at its end
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] state: of the tasks that belong there
--- ARGV[3...] id: for each suspicion
--- Returns: how many ids were dropped
+-- ARGV[3...] id: each suspected id
+-- Returns: number of ids removed
 
 local collection = KEYS[1]
 local task_prefix, state = unpack(ARGV, 1, 2)

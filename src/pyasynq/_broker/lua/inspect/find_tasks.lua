@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- Finds tasks by their ids.
+-- Find tasks by their ids.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
 -- KEYS[4] archived: sorted set of ids by the second they were archived
 -- KEYS[5] completed: sorted set of ids by the second they are to be deleted
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] max_bytes: ends the call once so much is read
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] max_bytes: bytes of messages after which the call ends
 -- ARGV[3...] id: for each task
 -- Returns: ids looked at, and id, message, state, score, result, crashes, trace, token, pending_since, progress, attempts: for each task that there is; the last eight may be null
 -- Uses: read_task

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Forgets the groups without tasks among a page of the groups of a queue, and counts the tasks in the others.
+-- Remove the names of groups without tasks from a page of the groups of a queue; count the tasks of the others.
 -- KEYS[1] groups: set of the names of groups
--- ARGV[1] group_prefix: key of a group without the name at its end
+-- ARGV[1] group_prefix: prefix of group keys, before the name
 -- ARGV[2] cursor: of the page; 0 for the first one
--- ARGV[3] limit: about how many groups
--- Returns: cursor of the next page (0 after the last one), and tasks
+-- ARGV[3] limit: approximate number of groups
+-- Returns: cursor of the next page (0 after the last one), and the number of tasks in the groups of this page
 
 local groups = KEYS[1]
 local group_prefix, cursor, limit = unpack(ARGV)

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Returns one task.
+-- Return one task.
 -- KEYS[1] task: the task's hash
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] scheduled: sorted set of ids by the second they are due

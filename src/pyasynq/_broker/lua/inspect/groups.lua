@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- Lists a page of the groups of a queue.
+-- List a page of the groups of a queue.
 -- KEYS[1] groups: set of the names of groups
--- ARGV[1] group_prefix: key of a group without the name at its end
+-- ARGV[1] group_prefix: prefix of group keys, before the name
 -- ARGV[2] cursor: of the page; 0 for the first one
--- ARGV[3] limit: about how many groups
+-- ARGV[3] limit: approximate number of groups
 -- Returns: cursor of the next page (0 after the last one), and name, tasks: for each group
 
 local groups = KEYS[1]

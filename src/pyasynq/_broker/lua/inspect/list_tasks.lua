@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- Lists those tasks of a part of a collection whose messages contain some texts.
+-- List the tasks in a range of positions of a collection whose messages contain all the texts.
 -- KEYS[1] collection: list (from its right end) or sorted set (from its lowest score) of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: key of a task without the id at its end
+-- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] start: position of the first task, from 0
 -- ARGV[3] stop: position of the last task
--- ARGV[4] max_bytes: of what is listed, unless the first task is larger
--- ARGV[5...] text: for each that a message must contain
+-- ARGV[4] max_bytes: bytes after which no further task is listed
+-- ARGV[5...] text: each text that a message must contain
 -- Returns: positions looked at, 1 if there may be more to look at, and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the last seven may be null
 -- Uses: read_task
 

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Estimates the memory of a queue from a sample of its tasks.
+-- Estimate the memory of a queue from a sample of its tasks.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids
 -- KEYS[3] scheduled: sorted set of ids by the second they are due
@@ -7,15 +7,15 @@
 -- KEYS[5] archived: sorted set of ids by the second they were archived
 -- KEYS[6] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[7] groups: set of the names of groups
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] group_prefix: key of a group without the name at its end
--- ARGV[3] grouped: how many tasks are in groups
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
+-- ARGV[3] grouped: number of tasks in groups
 -- Returns: bytes
 
 local pending, active, scheduled, retry, archived, completed, groups = unpack(KEYS)
 local task_prefix, group_prefix, grouped = unpack(ARGV)
 
--- Returns the bytes of these tasks together, and how many of them there are.
+-- Return the total bytes of these tasks, and their number.
 local function weigh(ids)
   local bytes, number = 0, 0
   for _, id in ipairs(ids) do

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Pauses a queue, unless it is paused.
--- KEYS[1] paused: there while the queue is paused
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] since: the second, as text
--- ARGV[3] duration: how many seconds the pause lasts; 0 for until it is ended
+-- Pause a queue, unless it is paused.
+-- KEYS[1] paused: exists while the queue is paused
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] since: Unix second at which the pause begins, as text
+-- ARGV[3] duration: seconds of the pause; 0 for a pause without an end
 -- Returns: 1, or 0 if it was paused
 
 local paused = KEYS[1]
@@ -13,7 +13,7 @@ local held = redis.call('GET', paused)
 if held and (replay == '0' or held ~= since) then
   return 0
 end
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 redis.call('DEL', paused)
 redis.call('SET', paused, since)
 if duration ~= '0' then

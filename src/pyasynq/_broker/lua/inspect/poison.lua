@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- Finds the newest archived tasks of a queue whose messages contain the error of poison tasks.
+-- Find the newest archived tasks of a queue whose messages contain the error of poison tasks.
 -- KEYS[1] archived: sorted set of ids by the second they were archived
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] start: position of the first task to look at; 0 is the newest one
--- ARGV[3] count: tasks to look at
--- ARGV[4] most: messages to find
--- ARGV[5] max_bytes: ends the call once so much is read
--- ARGV[6] text: of the error
--- Returns: number of tasks looked at, 1 if the call ended early, and the messages found
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] start: position of the first task to examine; 0 is the newest one
+-- ARGV[3] count: number of tasks to examine
+-- ARGV[4] most: largest number of messages to find
+-- ARGV[5] max_bytes: bytes of messages after which the call ends
+-- ARGV[6] text: text of the error
+-- Returns: number of tasks examined, 1 if the call ended early, and the messages found
 
 local archived = KEYS[1]
 local task_prefix, start, count, most, max_bytes, text = unpack(ARGV)

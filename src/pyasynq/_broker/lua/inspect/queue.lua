@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Counts the tasks of a queue.
+-- Count the tasks of a queue.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids
 -- KEYS[3] scheduled: sorted set of ids by the second they are due
@@ -12,13 +12,13 @@
 -- KEYS[10] failed_today: number of attempts that failed this day
 -- KEYS[11] processed: number of attempts that ended
 -- KEYS[12] failed: number of attempts that failed
--- KEYS[13] paused: there while the queue is paused
+-- KEYS[13] paused: exists while the queue is paused
 -- KEYS[14] limits: hash of settings
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] group_prefix: key of a group without the name at its end
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
--- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, how many tasks of scheduled and retry are due, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds, and concurrency, rate, period, burst and ordered as they are stored
+-- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, number of scheduled and retry tasks that are due, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds, and concurrency, rate, period, burst and ordered as they are stored
 -- Uses: aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
@@ -51,7 +51,7 @@ elseif number > 0 then
     grouped = grouped + redis.call('ZCARD', group_prefix .. name)
   end
 end
--- Each server works on a few sets at a time.
+-- There are few sets: each server aggregates only a few at a time.
 for _, set in ipairs(aggregation_set_keys(aggregation_sets, group_prefix, 1000)) do
   staged = staged + redis.call('ZCARD', set)
 end

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- Reads tasks by their ids.
+-- Read tasks by their ids.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] most: tasks to find
--- ARGV[3] max_bytes: ends the call once so much is read
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] most: largest number of tasks to find
+-- ARGV[3] max_bytes: bytes of messages after which the call ends
 -- ARGV[4...] kind, value: `id` and an id, or a text, see take_texts
--- Returns: ids looked at, and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the score is that of its lease; the last seven may be null
+-- Returns: number of ids examined, and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the score is that of its lease; the last seven may be null
 -- Uses: take_texts, read_matching
 
 local lease = KEYS[1]

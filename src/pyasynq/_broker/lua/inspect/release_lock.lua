@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Releases the lock of a task that is gone.
--- KEYS[1] task: the hash that the task had
+-- Release the lock of a deleted task.
+-- KEYS[1] task: key of the deleted task's hash
 -- ARGV[1] id: of the task
--- ARGV[2] lock: key that its message names
+-- ARGV[2] lock: key of the lock, as the task's message names it
 -- Returns: 1 if it was released
 -- Uses: owns_lock
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Deletes what is left of a queue without tasks.
+-- Delete the remaining keys of a queue without tasks.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids
 -- KEYS[3] scheduled: sorted set of ids by the second they are due
@@ -9,12 +9,12 @@
 -- KEYS[7] groups: set of the names of groups
 -- KEYS[8] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- KEYS[9] lease: sorted set of ids by the second their lease ends
--- KEYS[10] paused: there while the queue is paused
+-- KEYS[10] paused: exists while the queue is paused
 -- KEYS[11] processed: number of attempts that ended
 -- KEYS[12] failed: number of attempts that failed
--- ARGV[1] group_prefix: key of a group without the name at its end
--- ARGV[2...] leftover: for each further key
--- Returns: active tasks, tasks in all, and how many groups were not looked at because there are more than 1,000; if any of the last two is there, nothing was deleted
+-- ARGV[1] group_prefix: prefix of group keys, before the name
+-- ARGV[2...] leftover: each further key to delete
+-- Returns: number of active tasks, number of all tasks, and number of groups if they were not read because there are more than 1,000, else 0; nothing was deleted unless the last two are 0
 -- Uses: aggregation_set_keys
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, lease, paused, processed,

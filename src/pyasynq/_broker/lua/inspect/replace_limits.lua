@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Stores limits of a queue if they are still those that were read (compare-and-set).
+-- Store limits of a queue if the stored ones are still those that were read (compare-and-set).
 -- KEYS[1] limits: hash of settings
--- ARGV[1] concurrency: as it was read; empty for none, as each of these
+-- ARGV[1] concurrency: as it was read; here and below, empty for none
 -- ARGV[2] rate: as it was read
 -- ARGV[3] period: as it was read
 -- ARGV[4] burst: as it was read
@@ -20,7 +20,7 @@ for at, expected in ipairs({concurrency, rate, period, burst, ordered}) do
 end
 for at = 6, #ARGV, 2 do
   local field, value = ARGV[at], ARGV[at + 1]
-  -- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+  -- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
   redis.call('HDEL', limits, field)
   if value ~= '' then
     redis.call('HSET', limits, field, value)

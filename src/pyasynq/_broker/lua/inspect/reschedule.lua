@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Gives tasks that wait for their time or are archived another time; their locks hold as much longer.
+-- Change the due times of scheduled, retry and archived tasks; prolong their locks by the same time.
 -- KEYS[1] scheduled: sorted set of ids by the second they are due
 -- KEYS[2] retry: sorted set of ids by the second they are due
 -- KEYS[3] archived: sorted set of ids by the second they were archived
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] now_seconds: empty for the clock of Redis
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] now_seconds: empty for Redis' clock
 -- ARGV[3] now_microseconds: within the second
--- ARGV[4...] id, process_at: for each task, and the second at which it is due
--- Returns: a list of id, reason: for each that is not changed, `missing` or the state that forbids it
+-- ARGV[4...] id, process_at: for each task, its id and its new due time (Unix second)
+-- Returns: a list of id and reason of each task left unchanged: `missing` or the state that forbids it
 -- Uses: now, owns_lock, rename_group
 
 local scheduled, retry, archived = unpack(KEYS)
@@ -28,7 +28,7 @@ for at = 4, #ARGV, 2 do
     redis.call('ZREM', source, id)
     if state == 'archived' then
       target = scheduled
-      -- A forwarder of Go would lose a scheduled task that names its group in its own field.
+      -- The field `group` would make a forwarder of Go strand the task in an unlisted group.
       rename_group(task, 'group', 'x:group')
       redis.call('HSET', task, 'state', 'scheduled')
     end

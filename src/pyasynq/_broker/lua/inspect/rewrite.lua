@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Replaces the message of a task that waits for its time or is archived; its lock may move with it.
+-- Replace the message of a scheduled, retry or archived task; move its lock if unique_key is given.
 -- KEYS[1] task: the task's hash
 -- ARGV[1] id: of the task
 -- ARGV[2] seen: the message as it was read
--- ARGV[3] message: the one to write
--- ARGV[4] unique_key: the lock to move to; empty to leave the lock as it is
--- Returns: `done`, `missing`, `changed` when the message is not what was seen, `locked`, or the state that forbids it
+-- ARGV[3] message: new message
+-- ARGV[4] unique_key: key to rename the task's lock to; empty to leave the lock as it is
+-- Returns: `done`, `missing`, `changed` if the stored message differs from `seen`, `locked`, or the state that forbids it
 -- Uses: owns_lock
 
 local task = KEYS[1]
@@ -28,7 +28,7 @@ end
 if unique_key ~= '' and (redis.call('GET', unique_key) or id) ~= id then
   return 'locked'
 end
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 redis.call('HDEL', task, 'msg')
 redis.call('HSET', task, 'msg', message)
 if unique_key ~= '' then

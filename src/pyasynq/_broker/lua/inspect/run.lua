@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts tasks at the end of the queue, whatever time they waited for; in an ordered queue, tried ones in front.
+-- Put tasks at the end of the queue, due or not; in an ordered queue, retry tasks go to the front.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -7,15 +7,15 @@
 -- KEYS[5] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
--- KEYS[8] limits: hash of what holds for the queue
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
--- ARGV[2] task_prefix: key of a task without the id at its end
--- ARGV[3] group_prefix: key of a group without the name at its end
+-- KEYS[8] limits: hash of the settings of the queue
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
+-- ARGV[2] task_prefix: prefix of task keys, before the id
+-- ARGV[3] group_prefix: prefix of group keys, before the name
 -- ARGV[4] from_state: only tasks in this state; empty for any
--- ARGV[5] now_seconds: empty for the clock of Redis
+-- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
 -- ARGV[7...] id: for each task
--- Returns: how many tasks are pending now, and a list of id, reason: for each that stayed where it was
+-- Returns: number of tasks made pending, and a list of id and reason of each task that was refused
 -- Uses: now, nanoseconds, stored_rules, rename_group, take_out
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, limits = unpack(KEYS)
@@ -39,7 +39,7 @@ for at = 7, #ARGV, 1 do
   local id = ARGV[at]
   local fields, reason = take_out(places, id, from_state, 'pending')
   if fields then
-    -- A recoverer of Go leaves tokens and counts behind; a run by hand starts fresh.
+    -- An operator's action resets the counts; Go's recoverer leaves tokens and counts behind.
     redis.call('HDEL', task_prefix .. id, 'x:attempt', 'x:crashes', 'x:lapses')
     rename_group(task_prefix .. id, 'x:group', 'group')
     redis.call('HSET', task_prefix .. id, 'state', 'pending', 'pending_since', pending_since)

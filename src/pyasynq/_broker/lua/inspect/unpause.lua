@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Ends the pause of a queue.
--- KEYS[1] paused: there while the queue is paused
--- ARGV[1] replay: 1 when the call is sent again after its reply was lost
+-- End the pause of a queue.
+-- KEYS[1] paused: exists while the queue is paused
+-- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- Returns: 1, or 0 if it was not paused
 
 local paused = KEYS[1]

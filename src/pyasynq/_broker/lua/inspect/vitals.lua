@@ -1,20 +1,20 @@
 #!lua flags=no-writes
--- Reads what shows that tasks of a queue are stuck.
+-- Read the signs of stuck tasks in a queue.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] scheduled: sorted set of ids by the second they are due
 -- KEYS[4] retry: sorted set of ids by the second they are due
--- KEYS[5] paused: the second since when; there while the queue is paused
+-- KEYS[5] paused: Unix second at which the pause began; exists while the queue is paused
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of sets by the second they are stale
 -- KEYS[8] objectives: hash of the queue's objectives
--- ARGV[1] group_prefix: key of a group without the name at its end
--- ARGV[2] now_seconds: empty for the clock of Redis
+-- ARGV[1] group_prefix: prefix of group keys, before the name
+-- ARGV[2] now_seconds: empty for Redis' clock
 -- ARGV[3] now_microseconds: within the second
 -- ARGV[4] late: seconds after which something that is due counts as late
 -- ARGV[5] group_late: seconds after its newest member joined from which a group counts as late
--- ARGV[6] most_groups: groups to look at
--- Returns: active tasks, leases, leases that lapsed late ago, scheduled tasks that are late, second of the first one (empty for none), retry tasks that are late, second of the first one, second of the pause, groups that were looked at, how many of them are late, tasks in the late ones, sets that are late, and the objective of the wait
+-- ARGV[6] most_groups: largest number of groups to examine
+-- Returns: active tasks, leases, leases that lapsed more than `late` seconds ago, late scheduled tasks, due time of the first scheduled task (empty for none), late retry tasks, due time of the first retry task, time at which the pause began, groups examined, late groups among them, tasks in the late groups, late aggregation sets, and the wait objective
 -- Uses: now
 
 local active, lease, scheduled, retry, paused, groups, aggregation_sets, objectives = unpack(KEYS)

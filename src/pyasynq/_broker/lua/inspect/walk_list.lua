@@ -1,15 +1,15 @@
 #!lua flags=no-writes
--- Lists tasks of a list from the newest on, from a place that is found by the ids around it.
+-- List tasks of a list, newest first, from a place that is found by the ids next to it.
 -- KEYS[1] collection: list of ids, the newest at its left end
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] left: how many older ids there may be behind the place; empty begins at the newest
--- ARGV[3] reach: how many ids on each side of that are looked through for the place
--- ARGV[4] count: positions to look at
--- ARGV[5] most: tasks to find
--- ARGV[6] max_bytes: ends the call once so much is read
--- ARGV[7] kept: how many ids on each side of the new place are returned
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] left: expected number of older ids after the place; empty begins at the newest id
+-- ARGV[3] reach: number of ids on each side of the expected place that are searched
+-- ARGV[4] count: number of positions to read
+-- ARGV[5] most: largest number of tasks to find
+-- ARGV[6] max_bytes: bytes of messages after which the call ends
+-- ARGV[7] kept: number of ids to return from each side of the new place
 -- ARGV[8...] kind, value: `before` or `after` and an id on that side of the place, or a text, see take_texts
--- Returns: 1 if the place was found; positions looked at; how many older ids are left, or if the place was not found the length of the list; ids before the new place; ids after it; and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the last seven may be null
+-- Returns: 1 if the place was found; number of positions read; number of older ids left, or the length of the list if the place was not found; ids before the new place; ids after the new place; and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the last seven may be null
 -- Uses: find_place, take_texts, read_matching
 
 local collection = KEYS[1]

@@ -1,16 +1,16 @@
 #!lua flags=no-writes
--- Lists tasks of a sorted set from the highest score down, from a place that is not a position.
+-- List tasks of a sorted set by descending score, after the given score and id.
 -- KEYS[1] collection: sorted set of ids
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] score: of the last task that was looked at; empty begins at the highest
--- ARGV[3] id: of that task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] score: score of the last task read before; empty begins at the highest score
+-- ARGV[3] id: id of that task
 -- ARGV[4] low: the lowest score
 -- ARGV[5] high: the highest score
--- ARGV[6] count: positions to look at
--- ARGV[7] most: tasks to find
--- ARGV[8] max_bytes: ends the call once so much is read
--- ARGV[9...] kind, text: for each that a task must have, see take_texts
--- Returns: positions looked at, 1 if there is more to look at, id and score of the last one (empty for none), and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the last seven may be null
+-- ARGV[6] count: number of positions to read
+-- ARGV[7] most: largest number of tasks to find
+-- ARGV[8] max_bytes: bytes of messages after which the call ends
+-- ARGV[9...] kind, text: each test that a task must pass, see take_texts
+-- Returns: number of positions read, 1 if there are more, id and score of the last one (empty for none), and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the last seven may be null
 -- Uses: rank_after, take_texts, read_matching
 
 local collection = KEYS[1]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Archives tasks that too many workers died with, makes room for them first, and counts them.
+-- Archive tasks with which too many workers died, make room for them first, and count them.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] archived: sorted set of ids by the second they were archived

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Take tasks from the front of a queue without limits; give each a lease and the token of this call.
 -- KEYS[1] pending: list of ids
--- KEYS[2] paused: there while the queue is paused
+-- KEYS[2] paused: exists while the queue is paused
 -- KEYS[3] active: list of ids
 -- KEYS[4] lease: sorted set of ids by the second their lease ends
--- KEYS[5] limits: hash of settings; there while the queue has some
+-- KEYS[5] limits: hash of settings; exists while the queue has some
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] token: of this call
 -- ARGV[3] limit: largest number of tasks

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Take the task in front of an ordered queue once the one before it has ended; otherwise as `dequeue`.
 -- KEYS[1] pending: list of ids
--- KEYS[2] paused: there while the queue is paused
+-- KEYS[2] paused: exists while the queue is paused
 -- KEYS[3] active: list of ids
 -- KEYS[4] lease: sorted set of ids by the second their lease ends
 -- KEYS[5] limits: hash of settings, which win over those of the call

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Read the first replies of foreign workers; one that is too long is removed.
--- KEYS[1] replies: list of them
+-- KEYS[1] replies: list of the workers' replies
 -- ARGV[1] most: number of replies
 -- ARGV[2] longest: bytes of one reply
--- ARGV[3] most_bytes: of all together, from which no further one is read
--- Returns: number of those that were removed; then the replies, oldest first
+-- ARGV[3] most_bytes: total bytes after which no further reply is read
+-- Returns: number of replies that were removed; then the other replies, oldest first
 
 local replies = KEYS[1]
 local most, longest, most_bytes = unpack(ARGV)

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Forget dead workers of a list, count what the living are free for, and look for the entry of each lease.
+-- Forget dead workers of a list, count the free slots of the live ones, and search for the entry of each lease.
 -- KEYS[1] entries: list that the workers take from
 -- KEYS[2] workers: set of their names
 -- KEYS[3] leases: hash of the lease of each entry, by its token
--- KEYS[4] replies: list of what workers say of entries
+-- KEYS[4] replies: list of the workers' replies about entries
 -- ARGV[1] alive_prefix: of the heartbeat keys
 -- ARGV[2] held_prefix: of the lists of entries that workers have taken
 -- ARGV[3] ttl: seconds for which the keys are kept
@@ -14,7 +14,7 @@
 local entries, workers, leases, replies = unpack(KEYS)
 local alive_prefix, held_prefix, ttl = unpack(ARGV, 1, 3)
 
--- A full Redis 6.2 refuses a script whose first write may add data; no write of this one does.
+-- A full Redis 6.2 refuses a script whose first write may add data; no write of this script does.
 for _, key in ipairs(KEYS) do
   redis.call('EXPIRE', key, ttl)
 end
@@ -43,7 +43,7 @@ for _, worker in ipairs(redis.call('SRANDMEMBER', workers, 1000)) do
   redis.call('EXPIRE', held_prefix .. worker, ttl)
   places[#places + 1] = held_prefix .. worker
 end
--- A sweep looks at 1,000 workers: if there are more, an entry may be that of another one.
+-- A sweep reads 1,000 workers at most: with more, an unread worker may hold the entry.
 local is_sample = redis.call('SCARD', workers) > 1000
 local here = {}
 for _, place in ipairs(places) do

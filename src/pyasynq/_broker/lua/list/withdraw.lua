@@ -2,9 +2,9 @@
 -- End an entry: forget its lease and a reply, and take it out of the list unless a worker has it.
 -- KEYS[1] entries: list that the workers take from
 -- KEYS[2] leases: hash of the lease of each entry, by its token
--- KEYS[3] replies: list of what workers say of entries
+-- KEYS[3] replies: list of the workers' replies about entries
 -- ARGV[1] token: of the entry
--- ARGV[2] reply: that is settled or refused; empty for none
+-- ARGV[2] reply: reply to remove, which was settled or refused; empty for none
 -- Returns: 1 if no worker had taken the entry, else 0
 -- Uses: token_of
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Deletes tasks in a way that can be undone: renames their hashes, and notes where they were.
+-- Delete tasks so that it can be undone: rename their hashes, and record their places.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -8,15 +8,15 @@
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- KEYS[8] gone: hash of an id, and a number and JSON that say how to put the task back
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] group_prefix: key of a group without the name at its end
--- ARGV[3] gone_prefix: key of a renamed hash without the id at its end
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
+-- ARGV[3] gone_prefix: prefix of the keys of renamed hashes, before the id
 -- ARGV[4] from_state: only tasks in this state; empty for any
--- ARGV[5] lifetime: seconds for which the way back is kept
--- ARGV[6] anchor: the pending id from which the hints count; empty for none
--- ARGV[7] hints: for each id, how far right of the anchor it was, or `-`; `*` walks through all of pending for each
+-- ARGV[5] lifetime: seconds for which the deletion can be undone
+-- ARGV[6] anchor: id in pending from which the hints count positions; empty for none
+-- ARGV[7] hints: for each id, its distance to the right of the anchor, or `-` if unknown; `*` searches all of pending for each id
 -- ARGV[8...] id: for each task
--- Returns: nothing, and changes nothing, if a pending task cannot be found in a short time; or how many are gone, a list of id, reason: for each that is not, the bytes of their messages, and a list of address and entry of each task with a callback
+-- Returns: null, with nothing changed, if a pending task is found neither by the hints nor near an end of the list; else number of tasks deleted, a list of id and reason of each task that was refused, the total bytes of the deleted messages, and a list of address and entry of each task with a callback
 -- Uses: owns_lock, read_places, find_pending, neighbours, take_pending, take_out, lock_in_message, find_callbacks, write_endings
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, gone = unpack(KEYS)
@@ -41,7 +41,7 @@ end
 local around = neighbours(pending, waiting, seen)
 local finished, positions = find_callbacks(task_prefix, 8, 1, places.fields)
 take_pending(places, waiting)
--- Tasks are put back in the reverse order, so that each finds the neighbours that it had.
+-- An undo restores tasks in the reverse order of this number, so that each finds its old neighbours.
 local number = redis.call('HLEN', gone)
 local ways, refused, told, bytes = {}, {}, {}, 0
 

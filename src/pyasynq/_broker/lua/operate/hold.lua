@@ -1,10 +1,10 @@
 -- Write the task of another queue into this one, held: in no list, so that nothing runs it before `operate/release`.
 -- KEYS[1] task: the task's hash
 -- ARGV[1] id: of the task
--- ARGV[2] mark: of the operation
--- ARGV[3] place: the mark, the state and the score that the task is to have, with spaces between
+-- ARGV[2] mark: text that identifies the operation
+-- ARGV[3] place: the mark, and the state and score that the task gets at its release, with spaces between them
 -- ARGV[4] lock: key of the lock that the task had in its queue, with the prefix of this one; empty for none
--- ARGV[5] left: milliseconds that were left of the lock; -1 for a lock without an end
+-- ARGV[5] left: remaining milliseconds of the lock; -1 for a lock without an end
 -- ARGV[6...] name, value: of each field
 -- Returns: `held`, `again` when the operation held it before, `exists` when its id is taken, or `locked`
 -- Uses: owns_lock

@@ -4,10 +4,10 @@
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
 -- KEYS[4] archived: sorted set of ids by the second they were archived
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] mark: of the operation
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] mark: text that identifies the operation
 -- ARGV[3...] id, fate: for each task; the fate is `place`, `again` for one that the operation may have held for long, or `drop` for one that is still in its own queue
--- Returns: how many are placed, and a list of id, reason: `missing` for each that was to be placed and is not held
+-- Returns: number of tasks released, and a list of id and reason: `missing` for each task to release that is not held
 -- Uses: owns_lock
 
 local pending, scheduled, retry, archived = unpack(KEYS)
@@ -39,7 +39,7 @@ for at = 3, #ARGV, 2 do
       redis.call('ZADD', sets[state], score, id)
     else
       if fate == 'again' then
-        -- The doctor may have put it there as an orphan, after the operation was interrupted.
+        -- The doctor may have put the held task there as an orphan, while the operation was interrupted.
         redis.call('LREM', pending, 1, id)
       end
       redis.call('LPUSH', pending, id)

@@ -1,4 +1,4 @@
--- Puts back tasks that an operation has deleted, with their locks; a pending one between its old neighbours.
+-- Put back tasks that an operation has deleted, with their locks; a pending one between its old neighbours.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -6,12 +6,12 @@
 -- KEYS[5] completed: sorted set of ids by the second they are to be deleted
 -- KEYS[6] groups: set of the names of groups
 -- KEYS[7] gone: hash of an id, and a number and JSON that say how to put the task back
--- ARGV[1] task_prefix: key of a task without the id at its end
--- ARGV[2] group_prefix: key of a group without the name at its end
--- ARGV[3] gone_prefix: key of a renamed hash without the id at its end
--- ARGV[4] most_walked: pending ids that Redis may walk past, unless for the first task
+-- ARGV[1] task_prefix: prefix of task keys, before the id
+-- ARGV[2] group_prefix: prefix of group keys, before the name
+-- ARGV[3] gone_prefix: prefix of the keys of renamed hashes, before the id
+-- ARGV[4] most_walked: number of pending ids that Redis may walk past; the first task is restored in any case
 -- ARGV[5...] id: for each task, the last deleted first
--- Returns: how many are back, and a list of id, reason: for each that is not: `missing`, `exists` when its id is taken, or `locked`; and how many ids at the end were not looked at
+-- Returns: number of tasks restored; a list of id and reason of the others: `missing`, `exists` if the id is taken, or `locked`; and the number of ids at the end that were left for the next call
 
 local pending, scheduled, retry, archived, completed, groups, gone = unpack(KEYS)
 local task_prefix, group_prefix, gone_prefix, most_walked = unpack(ARGV, 1, 4)
@@ -19,7 +19,7 @@ local task_prefix, group_prefix, gone_prefix, most_walked = unpack(ARGV, 1, 4)
 local sets = { scheduled = scheduled, retry = retry, archived = archived, completed = completed }
 local refused, done, walked = {}, 0, 0
 
--- Returns how many ids Redis may walk past before it finds an id, and the place of one near the right end.
+-- Return how many ids Redis may walk past before it finds an id, and its position if that is near the right end.
 local function length_of_walk(id)
   if id == '' or redis.call('LPOS', pending, id, 'MAXLEN', 1000) then
     return 1000
@@ -28,7 +28,7 @@ local function length_of_walk(id)
   return place and 20000 or redis.call('LLEN', pending), place
 end
 
--- Redis walks from the left end to the neighbour; one that is gone it would look for everywhere.
+-- Redis walks from the left end to the neighbour; the check avoids a walk through the whole list for a missing one.
 local function insert(side, neighbour, id)
   return neighbour ~= '' and redis.call('HGET', task_prefix .. neighbour, 'state') == 'pending'
     and redis.call('LINSERT', pending, side, neighbour, id) > 0

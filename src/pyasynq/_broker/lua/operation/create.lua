@@ -1,8 +1,8 @@
--- Writes down an operation on many tasks, unless it is there already.
+-- Store an operation on many tasks, unless it exists.
 -- KEYS[1] operation: hash
 -- ARGV[1] lifetime: seconds after its last step for which it is kept
 -- ARGV[2...] field, value: of the hash
--- Returns: 1, or 0 if it was there
+-- Returns: 1, or 0 if it existed
 
 local operation = KEYS[1]
 local lifetime = unpack(ARGV, 1, 1)

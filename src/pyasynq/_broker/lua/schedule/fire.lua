@@ -19,7 +19,7 @@
 -- ARGV[10] message: of the task
 -- ARGV[11] state: that the task begins with
 -- ARGV[12] score: the second it is due
--- ARGV[13] group: that the task joins, empty for none
+-- ARGV[13] group: that the task joins; empty for none
 -- ARGV[14] lock: key of the task's lock, empty for none
 -- ARGV[15] lock_ttl: seconds that the lock holds
 -- ARGV[16] lock_rule: the hash field for a lock that it names; empty if it does not name the lock
@@ -27,7 +27,7 @@
 -- ARGV[18] on_conflict: rule for a task with the id
 -- ARGV[19] process_at: that is given to a holder whose payload is replaced
 -- ARGV[20] payload: that is given to it
--- ARGV[21] finished: the callback that is to be told of the task's end; empty for none
+-- ARGV[21] finished: the task's completion callback; empty for none
 -- ARGV[22] once_ttl: seconds for which a task with the id is enqueued at most once; empty for any number
 -- Returns: 1, 0 if the id exists, -1 if the lock is held, -4 if a task with the id was enqueued once, 3 if its holder has the payload now or -2 if the tick was fired, -3 if the entry is paused; the last tick; the holder of the lock, empty for none
 -- Uses: now, new_task, is_same_task, judge_task, place_task, replace_payload

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Writes down what a server is asked to do; a later request replaces it.
+-- Store a request to a server, in place of an earlier one.
 -- KEYS[1] request: hash of the action and the number of the request
--- ARGV[1] action: what it is to do
--- ARGV[2] ttl: seconds for which the request holds
--- ARGV[3] now_seconds: empty for the clock of Redis
+-- ARGV[1] action: requested action
+-- ARGV[2] ttl: seconds after which the request expires
+-- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
 -- Returns: the number of the request
 -- Uses: now
@@ -13,7 +13,7 @@ local action, ttl, now_seconds, now_microseconds = unpack(ARGV)
 
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local number = string.format('%d.%06d', seconds, microseconds)
--- A full Redis 6.2 refuses a script whose first write may grow; removing may not.
+-- A full Redis 6.2 refuses a script whose first write may add data; a removal is allowed.
 redis.call('DEL', request)
 redis.call('HSET', request, 'action', action, 'number', number)
 redis.call('EXPIRE', request, ttl)

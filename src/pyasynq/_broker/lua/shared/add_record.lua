@@ -1,5 +1,5 @@
--- Returns the value of a task type with packed numbers added to the record of a slot, which is the last one. The
--- record before it is closed when the slot is a new one; a slot that is over is counted with the newest.
+-- Return the value of a task type, with packed numbers added to the last record, that of the slot. A new slot
+-- closes the record before; numbers of an earlier slot are added to the newest record.
 -- Uses: read_numbers, write_numbers
 local function add_record(value, level, numbers, summary_size, vector_size)
   local closed, slot, record = '', level.slot, nil

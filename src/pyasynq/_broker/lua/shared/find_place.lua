@@ -1,6 +1,6 @@
--- Returns how many ids of a list are right of a place, which is told by ids before and after it; nil if none
--- of them is within `reach` ids of where `expected` ids are right of it. Ids that were taken and put back may
--- be on the wrong side, so the place is where most are on their own.
+-- Return the number of ids to the right of a place in a list. `sides` has ids that were before or after the
+-- place; nil if none of them is within `reach` ids of the place with `expected` ids to its right. Ids that
+-- were taken and put back may be on the wrong side, so the place with most ids on the right side wins.
 local function find_place(collection, sides, expected, reach)
   local right = math.max(0, expected - reach)
   local ids = redis.call('LRANGE', collection, -expected - reach, -right - 1)

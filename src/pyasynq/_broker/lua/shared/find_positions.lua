@@ -1,7 +1,8 @@
 -- Return the positions of some ids in a list, counted from its left end, by id; nil if one of them is not found.
 -- Return also the ids that were seen on the way, by position.
--- First an id is looked for where `hints` tells: how far it was right of the id `anchor`. Then all are looked for
--- near both ends, and `everywhere` if that is asked for. In a list that was looked through, an id may be missing.
+-- First an id is searched for where `hints` expects it: at its distance to the right of the id `anchor`. Then
+-- all ids are searched for near both ends, and in the whole list if `everywhere` is set. In a list that was
+-- searched as a whole, an id may be missing.
 local function find_positions(list, ids, anchor, hints, everywhere)
   local length = redis.call('LLEN', list)
   local positions, seen, missing, wanted = {}, {}, #ids, {}
@@ -51,10 +52,10 @@ local function find_positions(list, ids, anchor, hints, everywhere)
       look(hint + shift - 250, hint + shift + 250)
     end
     if hint and wanted[id] then
-      -- So are all others, probably.
+      -- The other ids have probably moved by as much.
       break
     elseif hint then
-      -- Removals by others move all ids that are further right.
+      -- Other calls have removed ids: all ids to the right of those have shifted.
       shift = positions[id] - hint
     end
   end

@@ -1,6 +1,6 @@
 -- Token bucket: return how many tokens it holds, and the microsecond at which it is full. It gains one every
--- `interval` microseconds, up to `burst`; a missing bucket is full. No more can be owed than a full bucket is
--- short of, whatever the limits were before, and should the clock of Redis be set back.
+-- `interval` microseconds, up to `burst`; a missing bucket is full. At most a whole bucket is missing, even
+-- after a change of the limits or a step back of Redis' clock.
 local function free_tokens(bucket, interval, burst, time)
   if not interval then
     return math.huge, time

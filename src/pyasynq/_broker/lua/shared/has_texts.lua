@@ -1,5 +1,5 @@
--- Returns whether a task may pass the tests of `take_texts`: one of each group. Its result is read only if a text
--- is looked for there. Numbers that a script cannot tell pass.
+-- Return whether a task may pass the tests of `take_texts`: at least one of each group. Its result is read
+-- only if a test searches it. Numbers that a script cannot read pass.
 -- Uses: number_in_message, may_hold_json
 local function has_texts(texts, task, id, message)
   local is_found, result = true, nil

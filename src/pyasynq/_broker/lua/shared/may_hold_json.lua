@@ -1,5 +1,5 @@
--- Returns whether JSON in a message may have a value of a name that is in a range, or is a text. It may if it is
--- a list, and if the message has escapes, which may spell the name or the text.
+-- Return whether the JSON in a message may have a value with this name that is in a range, or equals a text.
+-- A list may, and so may any message with escapes, which may encode the name or the text.
 local function may_hold_json(message, test)
   if message:find('\\', 1, true) then
     return true

@@ -1,5 +1,5 @@
--- Returns the number in a field of a protobuf message, or the length of its bytes; 0 if it is not there, nil for a
--- message or number that a script cannot read. As in protobuf, the last one counts.
+-- Return the number in a field of a protobuf message, or the length of its bytes; 0 if it is not there, nil for a
+-- message or number that a script cannot read. If a field occurs twice, the last one counts, as in protobuf.
 local function number_in_message(message, wanted)
   local at, found, byte = 1, 0, string.byte
 

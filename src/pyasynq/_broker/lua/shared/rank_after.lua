@@ -1,4 +1,4 @@
--- Returns the rank, from the highest score down, of the first member of a sorted set that comes after a score
+-- Return the rank, from the highest score down, of the first member of a sorted set that comes after a score
 -- and an id. If the id is not there any more, the members of this score are bisected.
 -- Uses: is_before
 local function rank_after(collection, score, id)

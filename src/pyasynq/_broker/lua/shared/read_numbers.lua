@@ -1,5 +1,5 @@
--- Returns the numbers of a packed vector that are not 0, by their places: a bit for each of `size` numbers says
--- which these are, and they follow as varints, the low seven bits first. A number that is missing is 0.
+-- Return the numbers of a packed vector that are not 0, by position. A mask of `size` bits says which numbers
+-- these are; they follow as varints, the low seven bits first.
 local function read_numbers(data, size)
   local numbers = {}
   local at = math.ceil(size / 8) + 1

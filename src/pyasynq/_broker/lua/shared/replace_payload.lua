@@ -25,7 +25,7 @@ local function replace_payload(places, replay, new, holder, seconds)
   local is_timed = state == 'scheduled' or state == 'retry'
   local due = new.process_at
   if due == '0' then
-    -- The forwarder moves it on, since it handles groups and ordered queues.
+    -- The forwarder moves the task to pending, since it handles groups and ordered queues.
     due = is_timed and seconds or ''
   end
   if due ~= '' and not is_timed then

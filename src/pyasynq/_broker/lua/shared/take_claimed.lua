@@ -55,7 +55,7 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, st
     local reply = store and store(held)
     if is_error(reply) then
       for i = 1, number do
-        -- Back to the end they came from, in their order.
+        -- Push the tasks back to the end of `active` that they came from, in their order.
         call(is_old and 'RPUSH' or 'LPUSH', active, held_ids[is_old and number + 1 - i or i])
       end
       give_up(reply)

@@ -1,6 +1,6 @@
--- Run one step of an operation, and keep its reply under the step's number. Return 0 and the reply; 1 and the first
--- reply for a step that was run before; -1 for one below the last, whose caller has lost the operation; and 2 for
--- one that has changed nothing and returned nothing, so that it can be run again.
+-- Run one step of an operation, and keep its reply under the step's number. Return 0 and the reply; 1 and the
+-- first reply for a step that was run before; -1 for a number below the last, whose caller has lost the
+-- operation; and 2 for a step that changed and returned nothing, so that it can be run again.
 local function take_step(ledger, number, lifetime, act)
   local last = redis.call('HMGET', ledger, 'number', 'reply')
   if last[1] == number then

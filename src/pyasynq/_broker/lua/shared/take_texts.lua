@@ -1,6 +1,7 @@
--- Returns the tests of texts, from the kinds and values of a script's arguments: `&` begins a group of
--- alternatives, `|` goes on with it, and the letter behind says where the text is looked for. A test of a number
--- has a range instead of a text: `n` is followed by the number of a field, `j` by the name of a JSON value.
+-- Return tests of tasks, from the kinds and values of a script's arguments. A kind begins with `&` for a new
+-- group of alternatives, or `|` for a further alternative; the next letter says where to search for the text.
+-- A test of a number has a range instead of a text: `n` is followed by the number of a field, `j` by the name
+-- of a JSON value.
 local function take_texts(kinds, values)
   local texts = {}
   for i, kind in ipairs(kinds) do

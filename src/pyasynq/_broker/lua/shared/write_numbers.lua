@@ -1,4 +1,4 @@
--- Returns a packed vector of `size` numbers, given by their places. From the place after `exact` on, a number
+-- Return a packed vector of `size` numbers, given by position. From the position after `exact` on, a number
 -- becomes one byte: up to 15 it is exact, above that a floating-point number with a mantissa of three bits.
 local function write_numbers(numbers, size, exact)
   local mask, body = {}, {}

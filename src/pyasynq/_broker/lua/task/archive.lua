@@ -8,7 +8,7 @@
 -- KEYS[6] failed: number of attempts that failed
 -- KEYS[7] failed_today: the same for this day
 -- KEYS[8] verdicts: sorted set of the verdict of leased attempts, by the second it is forgotten
--- KEYS[9] callbacks: there if tasks of the queue have callbacks
+-- KEYS[9] callbacks: exists if tasks of the queue have callbacks
 -- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- ARGV[2] task_prefix: prefix of task keys, before the id
 -- ARGV[3] day_end: second at which the day's counters expire

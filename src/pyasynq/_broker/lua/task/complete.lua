@@ -6,7 +6,7 @@
 -- KEYS[4] processed: number of attempts that ended
 -- KEYS[5] processed_today: the same for this day
 -- KEYS[6] verdicts: sorted set of the verdict of leased attempts, by the second it is forgotten
--- KEYS[7] callbacks: there if tasks of the queue have callbacks
+-- KEYS[7] callbacks: exists if tasks of the queue have callbacks
 -- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- ARGV[2] task_prefix: prefix of task keys, before the id
 -- ARGV[3] day_end: second at which the day's counters expire

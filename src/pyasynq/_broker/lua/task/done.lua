@@ -5,7 +5,7 @@
 -- KEYS[3] processed: number of attempts that ended
 -- KEYS[4] processed_today: the same for this day
 -- KEYS[5] verdicts: sorted set of the verdict of leased attempts, by the second it is forgotten
--- KEYS[6] callbacks: there if tasks of the queue have callbacks
+-- KEYS[6] callbacks: exists if tasks of the queue have callbacks
 -- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- ARGV[2] task_prefix: prefix of task keys, before the id
 -- ARGV[3] day_end: second at which the day's counters expire

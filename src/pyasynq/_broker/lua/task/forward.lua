@@ -3,7 +3,7 @@
 -- KEYS[1] source: sorted set of ids by the second they are due
 -- KEYS[2] pending: list of ids
 -- KEYS[3] groups: set of the names of groups
--- KEYS[4] limits: hash of what holds for the queue
+-- KEYS[4] limits: hash of the settings of the queue
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] group_prefix: prefix of group keys, before the name
 -- ARGV[3] tried: 1 if these tasks were tried before

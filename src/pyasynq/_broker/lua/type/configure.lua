@@ -1,12 +1,12 @@
--- Stores or deletes the configuration of a task type if it has the expected version; equal content changes nothing.
--- KEYS[1] conf: hash of task type, version, and behind a space the content; by an empty name the highest version
--- ARGV[1] now_seconds: Unix time; empty for the clock of Redis
+-- Store or delete the configuration of a task type if it has the expected version (compare-and-set).
+-- KEYS[1] conf: hash: by task type the version, a space, and the content; the field with an empty name has the highest version
+-- ARGV[1] now_seconds: Unix time; empty for Redis' clock
 -- ARGV[2] now_microseconds: of the same second
 -- ARGV[3] name: of the type
 -- ARGV[4] expected: version; 0 for a type without a configuration, empty for any
--- ARGV[5] most: configurations that the hash may hold
+-- ARGV[5] most: largest number of configurations in the hash
 -- ARGV[6] content: of the configuration; empty to delete it
--- Returns: stored and the version; other and the version that it has, 0 for none; or full and 0
+-- Returns: `stored` and the new version; `other` and the present version, 0 for none; or `full` and 0
 -- Uses: now
 
 local conf = KEYS[1]
@@ -15,7 +15,7 @@ local now_seconds, now_microseconds, name, expected, most, content = unpack(ARGV
 local stored = redis.call('HGET', conf, name)
 local version, before = string.match(stored or '', '^(%d+) (.*)$')
 version = tonumber(version) or 0
--- A call that is sent again after its reply was lost finds its own work.
+-- A call resent after a lost reply finds the record that it has written.
 if stored and before == content then
   return { 'stored', version }
 end
@@ -29,7 +29,7 @@ if content == '' then
 elseif not stored and redis.call('HLEN', conf) > tonumber(most) then
   return { 'full', 0 }
 end
--- Milliseconds, so that a type that was deleted never has an earlier version again.
+-- A version is a time in milliseconds, so that a type deleted and stored again never gets an earlier version.
 local seconds, microseconds = now(now_seconds, now_microseconds)
 local highest = tonumber(redis.call('HGET', conf, '') or 0) or 0
 version = math.max(highest + 1, seconds * 1000 + math.floor(microseconds / 1000))

@@ -1,10 +1,10 @@
--- Writes descriptions, such as a worker's of its task types; forgets old ones among some that it looks at by chance.
--- KEYS[1] types: hash of task type, the second at which a worker named it, and behind a space what it said
--- ARGV[1] now_seconds: Unix time; empty for the clock of Redis
+-- Write descriptions, such as those of a worker's task types, and delete expired ones from a random sample.
+-- KEYS[1] types: hash: by task type the Unix second at which a worker last named it, a space, and its description
+-- ARGV[1] now_seconds: Unix time; empty for Redis' clock
 -- ARGV[2] now_microseconds: of the same second
 -- ARGV[3] ttl: seconds after which a type is forgotten
--- ARGV[4] most: types that the hash may hold
--- ARGV[5] sample: types that are looked at by chance
+-- ARGV[4] most: largest number of types in the hash
+-- ARGV[5] sample: number of random types to check for expiry
 -- ARGV[6...] type, facts: for each type
 -- Returns: the types for which there is no room
 -- Uses: now

@@ -1,6 +1,6 @@
--- Notes that a worker still serves task types; what was said of them last stays.
--- KEYS[1] types: hash of task type, the second at which a worker named it, and behind a space what it said
--- ARGV[1] now_seconds: Unix time; empty for the clock of Redis
+-- Record that a worker still serves task types; their descriptions stay.
+-- KEYS[1] types: hash: by task type the Unix second at which a worker last named it, a space, and its description
+-- ARGV[1] now_seconds: Unix time; empty for Redis' clock
 -- ARGV[2] now_microseconds: of the same second
 -- ARGV[3] ttl: seconds after which a type is forgotten
 -- ARGV[4...] type: for each name
