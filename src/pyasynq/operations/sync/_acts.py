@@ -50,7 +50,7 @@ class StepTasks(NamedTuple):
         queue: queue of the tasks.
         ids: ids of the tasks.
         state: state that the tasks must have; empty for any.
-        unwanted: ids that no longer match the query; a move that has begun for them is still completed.
+        unwanted: ids that no longer match the query; if a move of one has begun, it is still completed.
     """
 
     queue: str
@@ -154,7 +154,7 @@ class Acts:
         queue, ids, state, unwanted = chunk
         target = self._options.queue
         reasons: dict[str, str] = {}
-        # The ledger of a step that was made has its reply, whatever is in the queues by now.
+        # The ledger of a repeated step has the result of each task, wherever the task is now.
         fates = dict.fromkeys(ids, PLACE)
         if not is_repeated:
             self._door.run(register_queues([target]))
@@ -181,7 +181,8 @@ class Acts:
                 task, options = copy_of(info, self._info.operation)
                 self._doors.client.enqueue(task, **options)
             except TaskIDConflictError:
-                # The copy's id follows from operation and task: it was made before the process died.
+                # The id is derived from the operation and the task, so an earlier run of this step made the
+                # copy.
                 continue
             except TaskNotFoundError:
                 reasons[task_id] = "missing"

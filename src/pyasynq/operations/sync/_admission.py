@@ -84,7 +84,7 @@ class Admission:
             engine_version=call.argument("engine_version") or "",
         )
         call.concerns = tuple(sorted({queue for server in found for queue in server.queues}))
-        # The name of a queue that the user does not see is not told.
+        # The error does not name a queue that the user does not see.
         for queue in sorted(call.concerns, key=self._access.sees):
             if not call.is_allowed(self._access, queue):
                 raise denied(self._access, call.verb, queue if self._access.sees(queue) else "")
@@ -98,7 +98,7 @@ class Admission:
         named = tuple(call.argument("targets").ids)
         for queue in (*named, *target):
             require_for_queue(self._access, call.verb, queue, call.needed)
-        # With a query, the result tells the queues.
+        # With a query, the queues are known only from the result.
         call.concerns = (*named, *target) if named else ()
         require_somewhere(self._access, call.verb, call.needed)
 
@@ -122,6 +122,7 @@ class Admission:
                 call.concerns = (queue_of_entry(entry),)
                 require_for_queue(self._access, call.verb, queue_of_entry(entry))
                 return
-        # A schedule that is over has no queue any more; its history is for those who see everything.
+        # A schedule that has ended has no queue any more; its history is only for users who may see every
+        # queue.
         if not self._access.may_everywhere(call.verb.permission):
             raise QueueNotFoundError(str(entry_id))

@@ -257,7 +257,7 @@ def _guard_method(method: FunctionType) -> Callable[..., Any]:
     """
     verb = verb_named(method.__name__)
     OperatorCall.check(verb, method)
-    # Reading all signatures would take a command longer than its call of one method.
+    # Read at the first call: a command calls one method, and reading all signatures would take longer.
     signature_of = functools.cache(inspect.signature)
 
     @functools.wraps(method)

@@ -70,7 +70,7 @@ class Doors:
         try:
             self.secrets.learn(self.inspector.task_types())
         except (RedisReplyError, RedisPermissionError) as error:
-            # A damaged key must not keep people from looking at what is damaged.
+            # A damaged key must not keep users from examining the damage.
             _LOGGER.warning("secret fields of tasks are known by their names only: %s", error)
             self.secrets.learn(())
 

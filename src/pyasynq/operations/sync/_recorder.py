@@ -43,7 +43,8 @@ class AuditRecorder:
         try:
             self._write(entry, intent)
         except RedisError as error:
-            # The change was made or has failed: its caller must learn that, not this. The intent stays.
+            # The caller must learn the outcome of the change, not this error. The entry keeps its outcome
+            # `started`.
             _LOGGER.warning("the audit could not be written, and shows this as interrupted: %s", error)
 
     def refuse(self, entry: AuditEntry, why: str) -> None:
@@ -57,7 +58,7 @@ class AuditRecorder:
         except RedisPermissionError:
             self._note_missing_right()
         except RedisError as error:
-            # The user is refused in any case.
+            # The call is refused whether or not the audit can be written.
             _LOGGER.warning("a refused call could not be written to the audit: %s", error)
 
     def _write(self, entry: AuditEntry, intent: str) -> str:

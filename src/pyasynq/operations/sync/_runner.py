@@ -102,7 +102,7 @@ class OperationRunner:
             while self._advance_once():
                 pass
         except RedisError:
-            # The lease lapses, and any process goes on.
+            # The lease expires, and any process can continue the operation.
             raise
         except Exception as error:
             self._note(OperationState.FAILED, error=f"{type(error).__name__}: {error}"[:1_000])
@@ -141,7 +141,7 @@ class OperationRunner:
             )
             places, noted = [queue for queue, _, _ in self._tasks], self._position
         for queue in places[self._position : self._position + 1]:
-            # A move's last call, which is the one that counts, is made to the other queue.
+            # A move makes several calls for each step; only the ledger in the target queue counts.
             queue = self._target or queue  # noqa: PLW2901 - as the comment says
             self._unnoted = max(0, self._door.run(read_step(self._operation, queue)) - noted)
         if self._query is not None:
@@ -170,7 +170,8 @@ class OperationRunner:
         self._count(queue, ids, stepped)
         began = time.monotonic()
         state = self._note()
-        # The second, tiny call takes about as long as the first does besides the work of Redis.
+        # The round trip of `_note` approximates that of the step; the rest of the step's time is the work of
+        # Redis.
         self._size = self._pace.next_size(len(ids), took, time.monotonic() - began)
         if self._progress is not None and state:
             self._progress(self._door.operation(self._operation))
@@ -191,12 +192,12 @@ class OperationRunner:
         if not rest:
             return None
         queue, _, state = rest[0]
-        # The first ones that are in one place: a step is one call to one queue.
+        # Tasks in one queue and state: a step is one call to one queue.
         alike = itertools.takewhile(lambda task: (task[0], task[2]) == (queue, state), rest)
         ids = [task_id for _, task_id, _ in alike]
         if queue == self._placed and not self._unnoted:
             ids = ids[: self._places.fit(ids)]
-        # A step is known by its end, so that a process that takes over repeats it with the same tasks.
+        # The number of a step is its end position, so that a process that takes over repeats the same tasks.
         self._number = self._position + len(ids)
         return StepTasks(queue, ids, state)
 
@@ -223,10 +224,10 @@ class OperationRunner:
             if self._restorable is None:
                 self._door.run(register_queues([queue]))
                 self._restorable = self._door.run(read_restorable(self._undoes, queue))
-            # Numbers fall; what was left out before is above the limit.
+            # Numbers decrease from step to step, so higher ones were handled before.
             ways = [way for way in self._restorable if not self._below or way[0] < self._below]
             self._restorable = ways[self._step_limit() :]
-            # A step that was made and not noted is repeated also if it has left nothing to put back.
+            # An unrecorded step is repeated even if no task is left to restore.
             if ways or self._unnoted:
                 self._number += 1
                 self._numbers = {task_id: number for number, task_id in ways[: self._step_limit()]}
@@ -273,7 +274,7 @@ class OperationRunner:
     def _count(self, queue: str, ids: Sequence[str], stepped: Stepped) -> None:
         """Add the results of a step to the totals; a repeated step counts the tasks of its first run."""
         self._done += stepped.done
-        # An unnoted step does not name the tasks that no longer matched; it only counts them as left out.
+        # The ledger of an unrecorded step counts the tasks that no longer matched, but does not name them.
         untold = self._unnoted and self._act is not Act.UNDO
         self._skipped += len(ids) - stepped.done if untold else len(stepped.refused)
         self._trimmed += stepped.trimmed
@@ -285,7 +286,8 @@ class OperationRunner:
             left_out = set(stepped.refused) if stepped.repeated else set(seen)
             numbers = [self._numbers[task_id] for task_id in left_out if task_id in self._numbers]
             self._below = min(numbers, default=self._below)
-            # A repeated step was made of other tasks than this one, which may still have to be put back.
+            # The first run of a repeated step had other tasks than this one, so the rest may still need to be
+            # restored.
             rest = [(self._numbers[task_id], task_id) for task_id in ids[len(seen) :]]
             self._restorable = None if stepped.repeated else rest + (self._restorable or [])
         else:

@@ -103,7 +103,8 @@ class ApiKeyOperator(SearchOperator):
             if key is None or record is None:
                 raise ApiKeyNotFoundError(key_id)
             issued = issue_secret(key, overlap=length, now=self._inspector.now().to_datetime())
-            # Another rotation came in between if it was not stored; each lets the other's secret overlap.
+            # A failed compare-and-set means that another rotation came in between; the loop rotates its
+            # result again.
             if self._store_key(issued.key, record) == plans.STORED:
                 return issued
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DeliveryOperator(SearchOperator):
-    """Lists what the instances of the task service report of the hosts that they call."""
+    """Lists the reports of task service instances about the hosts that they call."""
 
     def deliveries(self) -> list[HostDeliveries]:
         """Return the requests of the last hour, by host and queue of those that the user sees."""

@@ -86,7 +86,7 @@ class DoctorOperator(OperatorBase):
         from pyasynq.operations.doctoring import Examination, examine_blocking  # noqa: PLC0415 - most calls need none
 
         if queues is not None and not queues:
-            return Examination(())  # none that the user sees; the doctor would examine all
+            return Examination(())  # the user sees none of them, and empty `queues` would mean all
         given = {
             **settings,
             "queues": queues or (),

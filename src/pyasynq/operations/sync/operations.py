@@ -252,7 +252,7 @@ class OperationOperator(SearchOperator):
             now=now.to_datetime(),
         )
         is_new = self._inspector.run(create_operation(operation, fields, now=now))
-        # A call that was sent again after a broken connection finds its own first run.
+        # A call that was resent after a broken connection returns the operation of its first run.
         if key and not is_new and (started := self._find_started(key, request, own)) is not None:
             return started
         self._inspector.run(write_tasks(operation, 0, encode_tasks(tasks)))
@@ -285,12 +285,12 @@ class OperationOperator(SearchOperator):
         from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
 
         if targets.ids:
-            # Tasks that are in the queue of a move already stay as they are, and are reported as existing.
+            # Tasks in the target queue of a move are not moved; they are reported as existing.
             return self._find_named_tasks(act, targets)
         found: dict[tuple[str, str], str] = {}
         budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)
         for page in self._pages(act, targets.query, options, budget):
-            # A task that moves meanwhile is found where it was and where it is; it is acted on once.
+            # A task that moves during the search may be found in both places; an operation acts on it once.
             found |= {
                 (task.queue, task.id): task.state.value
                 for task in page.tasks
@@ -304,8 +304,8 @@ class OperationOperator(SearchOperator):
         if not found:
             raise InvalidOptionError("query", 0, f"finds no task that {act.value} can be done with")
         tasks = [(queue, task_id, state) for (queue, task_id), state in found.items()]
-        # The newest were found first; moved in this order, pending tasks would run in the reverse one. The
-        # oldest ones are also the quickest to find in their list.
+        # The search finds the newest tasks first. Moves need the oldest first, to keep the order of pending
+        # tasks, and because their list positions are found fastest.
         return tasks[::-1] if act is Act.MOVE else tasks
 
     def _order_tasks(self, act: Act, queue: str, ids: Sequence[str]) -> Sequence[str]:

@@ -201,12 +201,13 @@ class Selector:
         """Read one page of a collection; return the page and its matching tasks, up to the wanted number."""
         began = time.monotonic()
         with search_slots.enter_blocking():
-            # A page that ends where secrets match would tell where they are.
+            # A page size that depends on matches would reveal where the secrets are.
             page_size = progress.page_size if self._shown is None else _MOST_AT_ONCE
             page = self._page(part, cursor, progress, min(_MOST_AT_ONCE, page_size))
             kept = self._find_matching(part, page, facts)
             if len(kept) > progress.wanted:
-                # The cursor is to stand right behind the last match, so the page is read again up to there.
+                # The cursor must be directly behind the last match, so the page is read again up to that
+                # match.
                 last = kept[progress.wanted - 1][0]
                 page = self._page(part, cursor, progress, last + 1)
                 kept = self._find_matching(part, page, facts)[: progress.wanted]

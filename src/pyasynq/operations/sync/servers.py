@@ -236,6 +236,6 @@ class ServerOperator(OperatorBase):
     ) -> Iterator[TaskEvent]:
         """Yield events of tasks as they are published, as `Inspector.follow`."""
         if queues is not None and not queues:
-            return  # none that the user sees; the inspector would follow all
+            return  # the user sees none of them, and no argument would mean all
         for event in self._inspector.follow(*queues or (), kinds=kinds, types=types, seconds=seconds):
             yield event

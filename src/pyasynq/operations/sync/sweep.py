@@ -44,22 +44,22 @@ LOAD_FACTOR: Final = 50
 """Rest after a sweep as a multiple of its duration: it takes at most 2 % of Redis' time."""
 _AT_ONCE: Final = 200
 _GROUPS: Final = 2_000
-"""Groups that a sweep looks at in all queues: two of a queue show that its aggregator is missing."""
+"""Maximum number of groups that a sweep examines in all queues; two of a queue show a missing aggregator."""
 _MOST_GROUPS: Final = 50
-"""Groups that a sweep looks at in one queue."""
+"""Maximum number of groups that a sweep examines in one queue."""
 _MOST_POISON: Final = 100
 _POISON_SCAN: Final = 1_000
-"""Archived tasks that a sweep looks at in one queue."""
+"""Maximum number of archived tasks that a sweep examines in one queue."""
 _CRASHING_POSITIONS: Final = 50_000
-"""Archived tasks that a sweep looks at in queues whose statistics count poison tasks: up to 150 ms."""
+"""Archived tasks that a sweep examines in queues whose statistics count poison tasks: up to 150 ms."""
 _OTHER_POSITIONS: Final = 10_000
-"""Archived tasks that a sweep looks at in all other queues: about 30 ms of Redis' time."""
+"""Archived tasks that a sweep examines in all other queues: about 30 ms of Redis' time."""
 _KEPT: Final = timedelta(minutes=10)
 _KEPT_GAP: Final = timedelta(minutes=1)
 
 
 class _Archive(NamedTuple):
-    """What shows that the archive of a queue may have changed.
+    """Signs that the archive of a queue may have changed.
 
     Attributes:
         size: number of archived tasks.
@@ -140,7 +140,7 @@ class Sweep:
         try:
             snapshot = self._read(began)
         finally:
-            # A sweep that failed rests as well.
+            # The rest before the next sweep also follows a failed sweep.
             ended = self._monotonic()
             self._next_at = ended + max(INTERVAL, LOAD_FACTOR * (ended - began))
         if self._last is not None:
@@ -283,7 +283,7 @@ class Sweep:
             ]
         )
         for (queue, scan), number in zip(scans.items(), numbers, strict=True):
-            # After an error the last number stays, and the next sweep searches again.
+            # After an error, keep the last number; the next sweep searches again.
             if not isinstance(number, Exception):
                 is_whole = number < _MOST_POISON and scan >= archives[queue].size
                 known[queue] = archives[queue], PoisonCount(number, is_whole=is_whole)

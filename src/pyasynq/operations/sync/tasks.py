@@ -209,7 +209,7 @@ class TaskOperator(OperatorBase):
         """
         check_not_redacted("payload", payload)
         before = self._inspector.task_info(queue, task_id)
-        # As the user may see the task: names, published fields and the hook say what is a secret.
+        # Redact both payloads as for this user: by names, published secret fields and the user's hook.
         redact = self._redactor.task
         old, new = (
             redact(replace(before, payload=one), payload_view=True).payload.decode("utf-8", "replace")
