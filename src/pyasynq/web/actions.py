@@ -186,7 +186,7 @@ async def _act_on_selected(ask: PageRequest, fields: dict[str, str]) -> Response
     if verb in SELECTION_ACTS:
         return page_response(ask, await selection_page(ask, Act(verb), fields), began)
     if verb == "delete_task" and ask.may("start_operation"):
-        # As an operation it can be undone, and asks for the number where that is demanded.
+        # An operation can be undone, and its preview asks for the number of tasks where that is required.
         page = await preview_page(ask, Act.DELETE, targets_of(keys), {"back": back})
         return page_response(ask, page, began)
     if verb == "delete_task" and fields.get("sure") != "yes":

@@ -27,7 +27,7 @@ _VERSION_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file in the form in which it is sent."""
+    """An asset as it is sent: content, compressed content and media type."""
 
     content: bytes
     compressed: bytes

@@ -126,7 +126,7 @@ def _log_path(values: Sequence[float | None], low: int, high: int) -> str:
             continue
         share = (math.log10(max(value, 10.0**low)) - low) / (high - low)
         y = _short(_PLOT_HEIGHT - min(share, 1.0) * _PLOT_HEIGHT)
-        # A single value is a short line, so that it is seen.
+        # A single value is drawn as a short line, because a point would be invisible.
         begin = f"M{_short(at * slot)} {y}h{_short(slot / 2)}"
         parts.append(f"L{_short((at + 0.5) * slot)} {y}" if is_open else begin)
         is_open = True

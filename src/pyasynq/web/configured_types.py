@@ -99,7 +99,7 @@ def find_param_problem(
 ) -> tuple[str, str] | None:
     """Return where and why the task service would refuse a payload; None if it would not, or if unknown.
 
-    A payload that does not fill the URL or the command of its type is one that it would archive.
+    The service would archive a task whose payload does not fill the URL or the command of its type.
     """
     stored = next((one for one in configured if one.name == name), None)
     if stored is None:
@@ -112,7 +112,7 @@ def _find_schema_problem(stored: TypeConfiguration, payload: bytes) -> tuple[str
         return None
     try:
         schema = parse_task_configuration("", dict(stored.content), name=stored.name).params_schema
-    except ConfigurationError:  # it cannot be read, or the extra `service` is not installed
+    except ConfigurationError:  # the schema cannot be read, or the extra `service` is not installed
         return None
     try:
         if schema is not None:

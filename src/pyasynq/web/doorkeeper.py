@@ -136,7 +136,7 @@ class Doorkeeper:
         )
 
     def knows(self, ask: PageRequest) -> bool:
-        """Return whether the user of a request is signed in, or need not be."""
+        """Return whether the user of a request is signed in, or no sign-in is needed."""
         return ask.user is not _NOT_SIGNED_IN
 
     def refuse(self, ask: PageRequest, began: float) -> Response:

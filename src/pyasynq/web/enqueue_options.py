@@ -102,7 +102,7 @@ def read_moment(text: str, zone: tzinfo) -> datetime:
     """Parse a time; one without a zone is in the viewer's. Raises `ValueError` for any other text."""
     try:
         moment = datetime.fromisoformat(text)
-        # The zone's own offset may lead out of the calendar.
+        # A zone's offset may move the time beyond the years of `datetime`.
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError("must be a date and a time, such as 2030-12-31T09:30") from None

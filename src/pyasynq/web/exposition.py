@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def metrics_response(ask: PageRequest) -> Response:
     """Answer a scrape, in the format that the header `Accept` asks for.
 
-    One reading has the numbers of all queues, so only users who may see all queues get it.
+    The metrics cover all queues, so only users who may see all queues get them.
     """
     permission = ProgramPermission.METRICS_READ
     if "*" not in ask.user.patterns(permission):

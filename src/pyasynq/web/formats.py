@@ -54,7 +54,7 @@ def span(length: timedelta | float | None) -> str:
 
 
 def _short_span(seconds: float) -> str:
-    # The limits are where rounding would reach the next unit.
+    # The limits are the values that rounding would lift to the next unit.
     return f"{seconds * 1_000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f}".removesuffix(".0") + " s"
 
 

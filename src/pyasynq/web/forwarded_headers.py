@@ -59,7 +59,7 @@ class ForwardedHeaders:
 
 
 def read_forwarded(scope: Scope, networks: Sequence[ProxyNetwork]) -> Scope:
-    """Return the scope of a request from a trusted proxy with what the proxy says of it."""
+    """Return the scope of a request with the scheme, host, prefix and client that a trusted proxy reports."""
     headers = Headers(raw=list(scope["headers"]))
     changed = dict(scope)
 

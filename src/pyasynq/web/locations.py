@@ -21,8 +21,8 @@ _ROOT: Final = "/"
 def to_segment(name: str) -> str:
     """Encode a name as one segment of a path; special bytes become `~` and two hex digits.
 
-    Servers and proxies decode `%2F` before an application sees it, which would split a name with a slash. The
-    tilde is left alone by all of them.
+    Servers and proxies decode `%2F` before an application sees it, which would split a name with a slash. All
+    of them leave the tilde unchanged.
     """
     data = name.encode("utf-8", "surrogateescape")
     text = "".join(chr(byte) if byte in _PLAIN else f"~{byte:02X}" for byte in data)
@@ -106,5 +106,5 @@ class Links:
 
 
 def _query_text(query: Mapping[str, object]) -> str:
-    # A name with a lone surrogate came from bytes that are not UTF-8, and goes back to them.
+    # A lone surrogate stands for a byte that is not UTF-8, and is encoded as this byte again.
     return "?" + urlencode(query, errors="surrogateescape") if query else ""

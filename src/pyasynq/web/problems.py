@@ -111,7 +111,7 @@ def not_found_page(ask: PageRequest) -> Page:
 
 
 def bug_page(ask: PageRequest, error: BaseException) -> Page:
-    """Log an unexpected error (a bug) under a number, and return a page that shows only the number."""
+    """Log an unexpected error under a reference number, and return a page that shows only this number."""
     number = f"{secrets.token_hex(2)}-{secrets.token_hex(2)}"
     _log.error("error %s on the page %s", number, visible(ask.links.path), exc_info=error)
     return trouble_page(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LONGEST_REASON: Final = 500
 """Maximum number of characters of a reason."""
 REQUEST_KEY: Final = "request_key"
-"""Field of a form with its idempotency key, so that a form sent twice enqueues one task."""
+"""Name of the form field with the idempotency key: a form sent twice enqueues one task."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

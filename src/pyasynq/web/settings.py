@@ -58,14 +58,14 @@ class Settings:
     openid: OpenIdPeople | None
     """Sign-in at an OpenID provider; None if there is none."""
     trusted_proxies: Sequence[str]
-    """Networks of proxies whose headers tell scheme, host, prefix and client of a request."""
+    """Networks of proxies whose headers report scheme, host, prefix and client of a request."""
     read_only: bool
     queues: tuple[str, ...]
     redactor: Redactor | None
     show: ShowHook | None
     """Presentation of payloads and results in formats of the application's own."""
     types: tuple[TaskTypeInfo, ...]
-    """Task types of the application; they win over what workers have published."""
+    """Task types of the application; they override what workers have published."""
     commands: CommandKnowledge | None
     """Task service of this process, which knows the params of its commands; None if there is none."""
     secret: SigningSecret
@@ -79,7 +79,7 @@ class Settings:
     text_limits: TextLimits
     """Maximum numbers of characters of payloads and results in the API of asynqmon."""
     prometheus: str
-    """Address of the Prometheus that the charts of asynqmon ask; empty for none."""
+    """Address of the Prometheus server that the charts of asynqmon query; empty for none."""
     api_requests: RateLimit | None
     """Rate limit of API requests of one user from one address; None for no limit."""
     names: tuple[str, ...]

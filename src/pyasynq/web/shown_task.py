@@ -158,7 +158,7 @@ def when_of(task: TaskInfo) -> datetime | None:
 
 
 def _attempts(task: TaskInfo) -> str:
-    # Retries, and the attempt that runs or has ended.
+    # Number of attempts so far: the retries, and the attempt that runs or was the last.
     begun = task.retried + (task.state in {TaskState.ACTIVE, TaskState.ARCHIVED, TaskState.COMPLETED})
     return f"{formats.number(begun)} of {formats.number(task.max_retry + 1)}"
 

@@ -34,7 +34,7 @@ _PATIENCE: Final = 0.03
 _LONGEST_STALE: Final = 30.0
 """Seconds for which an answer can be shown that is no longer fresh."""
 _LONGEST_CHANGE: Final = 5.0
-"""Seconds that a request to change something takes at most, as a rule."""
+"""Seconds that a request to change something normally takes at most."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Target:
         self._metrics: dict[asyncio.AbstractEventLoop, QueueMetrics] = {}
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
         self._changed = 0.0
-        """Monotonic time at which the last change has ended; it lies ahead while one may be under way."""
+        """Monotonic time at which the last change ended; in the future while a change may be in progress."""
         self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
         self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
         """The last examination by the doctor, by permissions."""
@@ -154,7 +154,7 @@ class Target:
             return known
         answer = self._answers[key] = _Answer(now, known)
         answer.future = asyncio.ensure_future(self._ask(answer, ask, seconds))
-        # A viewer who waits gets its error; without one, asyncio would report it as never retrieved.
+        # A waiting viewer gets the exception; without one, asyncio would report it as never retrieved.
         answer.future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._answers.move_to_end(key)
         if len(self._answers) > _MOST_ANSWERS:
@@ -171,7 +171,7 @@ class Target:
             answer.last = None
 
     def expect_change(self) -> None:
-        """Show no answer of before or during a change that a request makes, except fresh ones."""
+        """Show no stale answers from before or during a change that a request makes."""
         self._changed = time.monotonic() + _LONGEST_CHANGE
 
     def forget(self, user: User, question: Hashable) -> None:
@@ -203,7 +203,7 @@ class Target:
         try:
             return await self.operator(user).run_operation(operation_id)
         except PyasynqError as error:
-            # Its page shows where it stands, and lets it go on.
+            # The operation's page shows its progress, and has the button that continues it.
             _log.warning("the operation %s was interrupted: %s", visible(operation_id), visible(str(error)))
             return None
 

@@ -121,7 +121,7 @@ class Percentiles:
 
 
 def chosen_range(ask: PageRequest, default: Range = HOUR) -> Range:
-    """Return the time range given in the address."""
+    """Return the time range that the URL names, or the default."""
     name = ask.query.get("range", "")
     return next((one for one in RANGES if one.name == name), default)
 

@@ -28,7 +28,7 @@ class Listing:
     next: str = ""
     """Cursor of the next page; empty at the end."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Additional members of the answer, next to `items` and `next`."""
+    """Additional members of the answer, besides `items` and `next`."""
 
 
 @dataclass(frozen=True, slots=True)

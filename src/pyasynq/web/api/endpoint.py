@@ -103,8 +103,8 @@ def _check_rate(ask: PageRequest) -> None:
 async def _check_origin(ask: PageRequest, queue: str) -> None:
     """Refuse changes that another site requests in the name of a user (CSRF).
 
-    A browser sends `Sec-Fetch-Site` or `Origin`. With a session's cookie and neither of them, the token of
-    the user's forms is needed.
+    A browser sends `Sec-Fetch-Site` or `Origin`. A request with a session cookie but without these headers
+    needs the CSRF token of the user's forms.
     """
     request = ask.request
     if bearer_token(request):

@@ -11,7 +11,7 @@ _BRACKETS: Final = b"[{]}"
 _OTHERS: Final = bytes(set(range(256)).difference(_BRACKETS, b'"'))
 """All bytes that neither open nor close a string, an object or a list."""
 _STEPS: Final = bytes.maketrans(_BRACKETS, b"\x01\x01\xff\xff")
-"""Change of the depth at each bracket, as a signed byte: 1 or -1."""
+"""Depth change of each bracket, as a signed byte: 1 or -1."""
 
 
 def is_deeper(content: bytes, levels: int) -> bool:
@@ -22,7 +22,8 @@ def is_deeper(content: bytes, levels: int) -> bool:
     if content.count(b"[") + content.count(b"{") <= levels:
         return False
     unescaped = _ESCAPE.sub(b"", content) if b"\\" in content else content
-    # A string without brackets is an empty pair of quotes now; the others enclose the odd parts.
+    # Strings without brackets are now empty pairs of quotes, and removed. The odd parts are inside the other
+    # strings.
     marks = unescaped.translate(None, _OTHERS).replace(b'""', b"")
     outside = b"".join(marks.split(b'"')[::2])
     return max(accumulate(memoryview(outside.translate(_STEPS)).cast("b")), default=0) > levels

@@ -50,7 +50,7 @@ async def _export(call: ApiCall) -> Lines:
         for queue in queues:
             call.ask.require("export", queue)
     call.ask.require_somewhere("export")
-    # A query that cannot be read is told before the answer begins.
+    # Check the query before the answer begins, so that an invalid one gives an error status.
     await call.operator.explain_search(call["q"], queues)
     lines = call.operator.export(call["q"], queues, limit=limit)
     return Lines(cast("AsyncGenerator[str]", lines))

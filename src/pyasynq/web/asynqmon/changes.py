@@ -154,7 +154,7 @@ async def _change_batch(
     answer: dict[str, list[str]] = {done: [], failed: []}
     for task_id in ids:
         answer[done if task_id in changed else failed].append(task_id)
-        changed.discard(task_id)  # what is done twice fails the second time
+        changed.discard(task_id)  # an id that is listed twice counts as failed the second time
     return json_answer(answer)
 
 

@@ -161,7 +161,7 @@ async def _answer(route: ApiRoute, call: ApiRequest, *, is_read_only: bool) -> R
     try:
         return await route.answer(call)
     except (ApiError, PyasynqError) as error:
-        # The operator writes a refusal to the audit. asynqmon refuses before it looks at the request.
+        # The operator has recorded its refusal in the audit. A read-only asynqmon refuses all changes alike.
         return _refuse_change(request) if is_read_only else answer_error(error)
     except Exception:  # noqa: BLE001 - the server goes on
         _log.exception("%s %s failed", request.method, visible(request.url.path))
@@ -174,7 +174,7 @@ def _refuse_change(request: Request) -> Response:
 
 
 def _suspect_other_site(request: Request, *, has_session: bool) -> str:
-    """Return why a change may be requested by another site in the name of a user (CSRF); empty if not."""
+    """Return why another site may have sent a change in the name of a user (CSRF); empty if none has."""
     if bearer_token(request):
         return ""
     if not is_same_origin(request):

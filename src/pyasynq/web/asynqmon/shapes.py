@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
 _NO_TIME: Final = "-"
-"""Placeholder for start and deadline of an active task that no server's record names."""
+"""Placeholder for start and deadline of an active task that is in no server's record."""
 
 
 class TextLimits(NamedTuple):

@@ -64,7 +64,7 @@ async def answer_list_tasks(ask: ApiRequest) -> Response:
         return json_answer(answer)
     if ask.state is TaskState.AGGREGATING:
         answer["groups"] = shapes.describe_group_sizes(await ask.operator.groups(ask.queue))
-    # asynqmon makes these answers of a map, whose names Go sorts.
+    # asynqmon builds these answers from a map, which Go encodes with sorted names.
     return json_answer(dict(sorted(answer.items())))
 
 

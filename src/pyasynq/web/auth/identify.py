@@ -1,4 +1,4 @@
-"""Authenticators: each returns the user of a request, or None if it cannot tell."""
+"""Authenticators: each returns the user of a request, or None if the request does not identify one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORWARDING_HEADERS: Final = frozenset(
 """Names of headers in ASGI, which has them in lower case."""
 _BEARER: Final = "bearer "
 FORWARDED_CLIENT: Final = "pyasynq.forwarded_client"
-"""Key of the ASGI scope: address of the client, as a trusted proxy tells it."""
+"""Key of the ASGI scope: address of the client, as reported by a trusted proxy."""
 
 
 class Authenticator(Protocol):
@@ -163,7 +163,7 @@ def bearer_token(request: Request) -> str:
 
 
 def client_address(request: Request) -> str:
-    """Return the address of the client: as a trusted proxy tells it, else that of the connection."""
+    """Return the client's address: as reported by a trusted proxy, else that of the connection's peer."""
     return str(request.scope.get(FORWARDED_CLIENT) or _connection_address(request))
 
 
@@ -172,7 +172,7 @@ def _connection_address(request: Request) -> str:
 
 
 def forwarded_for(request: Request) -> str:
-    """Return the last forwarded address, added by the trusted proxy; earlier ones may be forged."""
+    """Return the last forwarded address, which the trusted proxy added; earlier addresses may be forged."""
     last = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
     return str(request.scope.get(FORWARDED_CLIENT) or last or _connection_address(request))
 

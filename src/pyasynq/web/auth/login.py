@@ -76,7 +76,7 @@ async def sign_in(ask: PageRequest, fields: dict[str, str]) -> Response:
     async with _hashes():
         found = await asyncio.to_thread(credentials.check_password, name, fields.get("password", ""))
     if found is None:
-        # An unknown name is not recorded: some people type their password there.
+        # Unknown names are not recorded, because some people type their password as the name.
         known = credentials.find(name)
         why = "The name or the password was wrong."
         await note_failed_login(ask, why, login="password", name=known.name if known else "")

@@ -25,7 +25,7 @@ class SignInError(Exception):
 
     Attributes:
         status: status of the response.
-        name: name of the person, if the provider has told it.
+        name: name of the person, if the provider has sent it.
     """
 
     def __init__(self, text: str, *, status: int = 401, name: str = "") -> None:

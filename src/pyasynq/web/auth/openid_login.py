@@ -50,7 +50,7 @@ async def begin_openid_login(ask: PageRequest) -> Response:
 async def finish_openid_login(ask: PageRequest) -> Response:
     """Begin a session for the person whom the provider names; show the login page after any failure.
 
-    Without an answer of the provider, the browser returns from signing out there.
+    A request without parameters of the provider means that the browser returns after signing out there.
     """
     began = time.perf_counter()
     openid, sessions = ask.settings.openid, ask.settings.sessions
@@ -93,7 +93,7 @@ async def sign_out(ask: PageRequest, _: dict[str, str]) -> Response:
 
 
 def _leave(ask: PageRequest, address: str, provider: str, began: float) -> Response:
-    """Return a page that goes to the provider by itself: CSP forbids a form to be redirected there."""
+    """Return a page that redirects to the provider: CSP forbids a redirect as the answer to a form."""
     trouble = Trouble(
         "You are signed out",
         f"Your session here is over. Now {provider} ends its own.",

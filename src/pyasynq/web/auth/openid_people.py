@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq.web.auth.sessions import LoginSession, Sessions
 
 OPENID_LOGIN: Final = "oidc"
-"""Way of authentication of these people, as the audit has it."""
+"""Way of authentication of these people, as recorded in the audit."""
 
 
 class OpenIdPeople:
@@ -42,7 +42,7 @@ class OpenIdPeople:
         """Name of the provider for people."""
 
     def began(self, session: LoginSession) -> bool:
-        """Return whether this provider has begun a session."""
+        """Return whether a session began by a sign-in at this provider."""
         return session.fingerprint == self._options.fingerprint
 
     def begin_session(self, sessions: Sessions, name: str, groups: tuple[str, ...]) -> LoginSession:

@@ -62,7 +62,7 @@ class _Provider:
     keys: str
     end_session: str
     names_itself: bool
-    """Whether the provider sends `iss` to the callback (RFC 9207)."""
+    """Whether the provider sends `iss` to the callback to identify itself (RFC 9207)."""
     takes_basic: bool
     """Whether the token endpoint takes the secret by HTTP Basic; otherwise in the body."""
     fresh_until: float
@@ -175,7 +175,7 @@ class OpenIdProvider:
         }
         headers = {}
         if self._secret and provider.takes_basic:
-            # Both parts are encoded as in a form before they are joined: RFC 6749, 2.3.1.
+            # RFC 6749, 2.3.1: each part is form-encoded before both are joined.
             pair = f"{quote_plus(self._options.client_id)}:{quote_plus(self._secret)}"
             headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         else:
@@ -223,7 +223,7 @@ class OpenIdProvider:
             ):
                 status, body = reply.status, await _read_body(reply)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            # The class alone: the text of an error may repeat what was sent.
+            # Log only the error's class: its text may repeat secrets that were sent.
             _log.warning("the OpenID provider does not answer at %s: %s", url, type(error).__name__)
             raise SignInError(_AWAY, status=503) from None
         answer = _parse_object(body)

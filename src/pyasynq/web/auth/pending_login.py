@@ -64,7 +64,8 @@ class PendingLogins:
         self._sessions = sessions
         self._fingerprint = fingerprint
         self._clock = clock
-        # A browser forgets its cookie; this refuses a copy. Another process has the provider refuse the code.
+        # States of completed sign-ins: a copied cookie is refused here. In other processes, the provider
+        # refuses the reused code.
         self._used: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, following: str) -> PendingLogin:

@@ -44,7 +44,7 @@ class LoginSession:
     seen: int
     """Unix time at which the cookie was last written."""
     groups: tuple[str, ...] = ()
-    """Groups with a role, as the OpenID provider told them at login."""
+    """Groups with a role, as received from the OpenID provider at login."""
 
 
 class Sessions:
@@ -59,7 +59,7 @@ class Sessions:
         self._secret = secret
         self._clock = clock
         self._ended: OrderedDict[str, None] = OrderedDict()
-        # Two dashboards on one host would otherwise take each other's cookies away.
+        # The suffix keeps the cookies of two dashboards on one host apart.
         self._suffix = secret.sign("web cookie name", b"")[:6]
 
     def begin(self, name: str, fingerprint: str, groups: tuple[str, ...] = ()) -> LoginSession:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageFunction, PageRequest
 
 MOST_STREAMS: Final = 500
-"""Largest number of streams of one process; further viewers poll."""
+"""Maximum number of streams of one process; further viewers poll."""
 _COMMENT_SECONDS: Final = 15.0
 _CHECK_SECONDS: Final = 10.0
 """Seconds between two checks that the session is still valid."""

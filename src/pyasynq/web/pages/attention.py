@@ -77,7 +77,7 @@ class FindingRow:
     since: datetime | None
     tasks_href: str
     advice: str
-    """Action outside of the dashboard; empty if there is a button."""
+    """Action that must be done outside of the dashboard; empty if there is a button."""
     command: str
     action: ActionButton | None
     snooze_href: str
@@ -170,7 +170,7 @@ def _split(sentence: str, name: str) -> tuple[str, str, str]:
 
 
 def _action(ask: PageRequest, finding: AttentionFinding) -> ActionButton | None:
-    """Return the button of a finding's action; None if the user may not, or must act outside."""
+    """Return the button of a finding's action; None without the permission, or if a person must act."""
     verb, queue, links = finding.action.verb, finding.queue, ask.links
     if not verb or not all(ask.may(verb, one) for one in finding.queues or (queue,)):
         return None
@@ -180,7 +180,7 @@ def _action(ask: PageRequest, finding: AttentionFinding) -> ActionButton | None:
         "resume_queue": ActionButton("Resume", links.to("attention", "act"), is_form=True),
         "set_queue_limits": ActionButton("Remove limits…", question),
         "stop_server": ActionButton("Stop server…", question),
-        # The preview asks, and says how it is undone.
+        # The preview of the operation is the confirmation, and describes the undo.
         "start_operation": ActionButton(
             "Delete…", links.to("bulk", act=Act.DELETE.value, q=finding.query), is_question=False
         ),

@@ -70,9 +70,9 @@ _ASKED: Final[Mapping[Act, tuple[OptionField, ...]]] = {
         OptionField("timeout", "Timeout", "Longest run of an attempt, such as 90, 15m or 1h30m."),
     ),
 }
-"""Options without which an act cannot be previewed."""
+"""Options that an act requires before its preview, by act."""
 SELECTION_ACTS: Final = frozenset({Act.MOVE.value, Act.EDIT.value})
-"""Acts that ask for options before they are done to the checked tasks of a list."""
+"""Acts that require options before they can change the checked tasks of a list."""
 _OUTCOMES: Final = (("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
 _MOST_COUNTS: Final = 12
 _MOST_NAMES: Final = 500
@@ -242,7 +242,7 @@ def _notice(ask: PageRequest, ended: OperationInfo) -> Notice:
 
 
 def _from_root(ask: PageRequest, address: str) -> str:
-    """Return an address as relative to the root, for a notice on another page, which resolves it again."""
+    """Return an address relative to the root, for a notice; the page that shows the notice resolves it."""
     return address.removeprefix(ask.links.to())
 
 

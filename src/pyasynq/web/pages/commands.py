@@ -57,7 +57,7 @@ class CommandRow:
     look: CommandLook
     end: str
     ran: str
-    """Duration; of a running command until the page was made."""
+    """Duration; for a running command, the time from its start until the page was rendered."""
     cpu: str
     memory: str
     output: str
@@ -83,7 +83,7 @@ class CommandView:
     is_running: bool
     task_href: str
     kill_href: str
-    """Address of the question that cancels the task; empty if it does not run, or the user may not."""
+    """Address of the form that cancels the task; empty if it does not run, or without the permission."""
     reason: str
     facts: tuple[tuple[str, str], ...]
     ended: datetime | None

@@ -105,7 +105,7 @@ class ExchangeView:
     task: str
     task_href: str
     again_href: str
-    """Address of the form that runs the task again; empty for users who may not."""
+    """Address of the form that runs the task again; empty for users without the permission."""
     attempt: int
     took: str
     reason: str
@@ -179,12 +179,12 @@ async def delivery_host_page(ask: PageRequest) -> Page:
 
 
 async def read_deliveries(ask: PageRequest) -> Sequence[HostDeliveries]:
-    """Return the requests of the last hour, of at most a few seconds ago."""
+    """Return the requests of the last hour; cached for a few seconds."""
     return await ask.target.recent(ask.user, "deliveries", ask.operator.deliveries, _SECONDS)
 
 
 async def read_host_rows(ask: PageRequest) -> list[HostRow]:
-    """Return the hosts that types call, also those without a request."""
+    """Return the hosts that task types call, including hosts without a request."""
     types = await _read_types(ask)
     by_host: dict[str, list[HostDeliveries]] = {host: [] for host in types.values()}
     for one in await read_deliveries(ask):

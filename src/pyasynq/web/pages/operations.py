@@ -117,7 +117,7 @@ async def operations_page(ask: PageRequest) -> Page:
 
 
 async def read_operations(ask: PageRequest) -> Sequence[OperationInfo]:
-    """Return the newest operations that the user sees, of at most a few seconds ago."""
+    """Return the newest operations that the user sees; cached for a few seconds."""
     found = await ask.target.recent(
         ask.user, "operations", lambda: ask.operator.operations(_LISTED), _SECONDS
     )
@@ -183,7 +183,7 @@ async def give_order(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 def _done_sentence(order: str, ended: OperationInfo) -> str:
-    """Return what is said about an order whose operation has ended with all its tasks."""
+    """Return the notice for an order that finds its operation completed."""
     if order != "undo":
         return "It is done."
     return f"{counted(ended.done, 'task')} {'is' if ended.done == 1 else 'are'} back."

@@ -96,7 +96,7 @@ def _choose_state(ask: PageRequest, info: QueueInfo) -> TaskState:
     text = ask.query.get("state", "")
     if text in STATE_LOOKS:
         return TaskState(text)
-    # What someone who opens a queue looks for: what runs, else what failed, else what waits.
+    # By default, the first state in display order that has tasks.
     filled = [look.state for look in STATE_LOOKS.values() if _count(info, look.state)]
     return filled[0] if filled else TaskState.PENDING
 

@@ -144,7 +144,7 @@ async def queues_page(ask: PageRequest) -> Page:
 
 
 async def read_queues(ask: PageRequest) -> Sequence[QueueInfo]:
-    """Return the counts of all queues that the user sees, of at most a few seconds ago."""
+    """Return the counts of all queues that the user sees; cached for a few seconds."""
     infos = await ask.target.recent(ask.user, "queues", ask.operator.queue_infos)
     ask.target.note_count(ask.user, "queues", formats.number(len(infos)))
     return infos
@@ -153,7 +153,8 @@ async def read_queues(ask: PageRequest) -> Sequence[QueueInfo]:
 async def read_queue_reports(reads: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T | None]:
     """Return the reports about queues; None for a queue that has just been deleted.
 
-    Only a few are read at once: decoding their tasks takes the event loop from other requests.
+    Only a few reports are read at once, because decoding their tasks blocks the event loop for other
+    requests.
     """
     reports: list[_T | None] = []
     for start in range(0, len(reads), _REPORTS_AT_ONCE):
@@ -169,7 +170,7 @@ async def _read_report(read: Callable[[], Awaitable[_T]]) -> _T | None:
 
 
 async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:
-    """Return the live servers, of at most a few seconds ago."""
+    """Return the live servers; cached for a few seconds."""
     read = partial(ask.operator.servers, payloads=False)
     servers = await ask.target.recent(ask.user, "servers", read)
     ask.target.note_count(ask.user, "servers", formats.number(len(servers)))

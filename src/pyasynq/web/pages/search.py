@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LONGEST: Final = 2_000
 _MOST_FACETS: Final = 8
 _MARK: Final = "\x00rows\x00"
-"""Placeholder of the rows in the page around them; no text of a template has this character."""
+"""Placeholder of the result rows in the rendered page; NUL occurs in no text of a template."""
 _PROGRAM: Final = """import os
 from pyasynq.operations import User
 from pyasynq.operations.sync import Operator
@@ -146,7 +146,7 @@ async def search_response(ask: PageRequest) -> Response:
         verbs=_verbs(ask),
         acts=act_choices(ask),
         mark=_MARK,
-        # The two dashes let a query begin with one.
+        # `--` allows a query that begins with a dash.
         command=f"pyasynq search -- {_shell(text)}",
         program=_PROGRAM.format(query=ascii(text)),
     )
@@ -191,7 +191,7 @@ async def _stream(ask: PageRequest, text: str, view: SearchView, head: str, rest
     except InvalidOptionError:
         problem = "The place in the list is not known any more. Begin with the newest."
     except PyasynqError as error:
-        # The page has begun, so an error can only be told in it.
+        # The response has begun, so the error can only be shown in the page.
         problem = f"The search stopped: {error}"
     tail = _tail(ask, text, found, last, visible(problem))
     yield render_template("search_tail.html", RenderedParts(), {"view": tail})

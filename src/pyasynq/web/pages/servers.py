@@ -183,7 +183,7 @@ def _list_version_verbs(
 
 
 def _release_rows(ask: PageRequest, servers: Sequence[ServerInfo]) -> tuple[ReleaseRow, ...]:
-    """Return a row for each pair of versions, the newest start first; none if no server tells a version."""
+    """Return a row for each pair of versions, the newest start first; none if no server reports a version."""
     found: dict[tuple[str, str], list[ServerInfo]] = {}
     for server in servers:
         found.setdefault((server.version, server.engine_version), []).append(server)
@@ -235,7 +235,7 @@ def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
 
 
 def _paginate_running(ask: PageRequest, servers: Sequence[ServerInfo]) -> Pagination[RunningRow]:
-    # A row costs more than its place: of 4,000 running tasks only those of the page become rows.
+    # Building a row is expensive: of 4,000 running tasks, only those of the page become rows.
     found = [(server, worker) for server in servers for worker in server.active_workers]
     found.sort(key=lambda pair: (pair[1].started or ask.now, pair[1].task_id))
     return paginate(ask, found, counted(len(found), "task")).map_rows(lambda pair: _running_row(ask, *pair))

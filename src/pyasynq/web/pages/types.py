@@ -28,7 +28,7 @@ _SCAN: Final = 500
 _SECONDS: Final = 10.0
 _SHOWN: Final = 200
 STATES_WITH_STATISTICS: Final = frozenset({TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED})
-"""Task states that have a column if statistics are shown, which leave room for three."""
+"""Task states that have a column if statistics are shown: only three, to leave room for the statistics."""
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ class ViewRow:
     query: str
     place: str
     owner: str
-    """Text that says who sees the view: the owner alone, or all users."""
+    """Text for the people who see the view: the owner alone, or all users."""
     saved_at: datetime
     delete_href: str
     """URL of the form that deletes the view; empty if the user may not delete it."""
@@ -161,7 +161,7 @@ def new_view_href(ask: PageRequest, query: str, queue: str = "") -> str:
 
 
 def _question(ask: PageRequest) -> tuple[str, str]:
-    # Users with the same permissions share answers, and each has views of their own.
+    # Users with equal permissions share cached answers, but views are personal.
     return ("views", ask.user.name)
 
 

@@ -1,11 +1,11 @@
-// The one way from text to elements: fragments that our own server has rendered, by the policy `rows`.
+// The only conversion of HTML text to elements (trusted types policy `rows`): fragments from our own server.
 
 /** @type {{createHTML: (text: string) => any}} */
 const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("rows", { createHTML: (/** @type {string} */ text) => text })
   ?? { createHTML: (text) => text };
 
 /**
- * Returns a row of a table or an entry of a list from its HTML, or null if it is none.
+ * Returns a row of a table or an entry of a list from its HTML, or null for other HTML.
  * @param {string} html
  * @returns {HTMLElement | null}
  */

@@ -4,12 +4,12 @@ import { update as updateTimes } from "./times.js";
 
 const HIDDEN_PAUSE = 5_000, POLL = 10_000, FIRST_WAIT = 1_000, LONGEST_WAIT = 30_000;
 
-/** Texts that are dimmed: nothing is there. */
+/** Texts that are dimmed, because they mean zero or unknown. */
 const QUIET = new Set(["0", "0 %", "–"]);
 
 /** @typedef {{table: string, order: string[], put: Record<string, string>}} RowChange */
 
-/** Row changes that wait until the reader asks for them, by table. @type {Map<string, RowChange>} */
+/** Row changes that are applied when the reader asks for them, by table. @type {Map<string, RowChange>} */
 const waiting = new Map();
 
 /** @type {EventSource | null} */
@@ -31,14 +31,14 @@ export function startLive() {
   addEventListener("pageshow", (event) => { if (event.persisted && !source) connect(); });
 }
 
-/** Shows the row changes that wait. */
+/** Applies the pending row changes. */
 export function showChanges() {
   for (const change of waiting.values()) applyRows(change);
   waiting.clear();
   showPill();
 }
 
-/** Freezes the page, or lets it go on. */
+/** Stops live updates, or resumes them. */
 export function toggleFreeze() {
   const body = document.body;
   if (body.dataset.frozen) { delete body.dataset.frozen; connect(); }
@@ -71,7 +71,7 @@ function disconnect() {
   source = null;
 }
 
-/** Asks for everything now and then: where streams do not come through. */
+/** Polls the whole page every 10 s, where event streams are blocked. */
 async function poll() {
   clearTimeout(timer);
   if (!document.hidden && !document.body.dataset.frozen) {
@@ -88,7 +88,7 @@ async function poll() {
   timer = setTimeout(poll, POLL * (0.9 + Math.random() * 0.2));
 }
 
-/** What each event does. @type {Record<string, (data: any) => void>} */
+/** Handlers by event name. @type {Record<string, (data: any) => void>} */
 const handlers = {
   fresh() {
     document.querySelector("#notices [data-stale]")?.remove();
@@ -100,11 +100,11 @@ const handlers = {
     for (const element of document.querySelectorAll("[data-k]")) {
       const text = cells[/** @type {HTMLElement} */ (element).dataset.k ?? ""];
       if (text === undefined || element.textContent === text) continue;
-      // Its buttons depend on this text, and buttons are not part of updates.
+      // The page's buttons depend on this text, and are not part of updates: reload.
       if (element.hasAttribute("data-reload")) {
         const dialog = document.querySelector("dialog[open]");
         if (!dialog) { location.reload(); return; }
-        // What is typed there must not be lost.
+        // Text that is typed in the dialog must not be lost.
         dialog.addEventListener("close", () => { location.reload(); }, { once: true });
         continue;
       }
@@ -149,7 +149,7 @@ function bodyOf(table) { return document.querySelector(`[data-table="${CSS.escap
 function rowsOf(body) { return [...body.children].map((row) => /** @type {HTMLElement} */ (row)); }
 
 /**
- * Whether somebody points at the table, has the focus in it, or has selected something.
+ * Whether the pointer or the focus is in the table, or a row is selected or current.
  * @param {HTMLElement} body
  */
 function isBusy(body) {
@@ -177,7 +177,7 @@ function applyRows({ table, order, put }) {
   updateTimes();
 }
 
-/** Shows how many rows wait, without moving anything: the pill lies over the head of the table. */
+/** Shows the number of pending rows in a pill over the table's head, so that nothing moves. */
 function showPill() {
   let count = 0;
   for (const { table, order, put } of waiting.values()) {

@@ -1,4 +1,4 @@
-// Starts what a page needs. Each module finds its own elements and does nothing where there are none.
+// Starts all modules. Each finds its own elements, and does nothing on a page without them.
 import { startDialogs } from "./dialog.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";

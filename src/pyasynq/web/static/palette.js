@@ -74,13 +74,13 @@ function open() {
     const mine = ++turn;
     const text = box.value.trim();
     const matches = (/** @type {Command} */ { label }) => label.toLowerCase().includes(text.toLowerCase());
-    // Verbs stay first, so that nothing moves under the choice when the answer arrives. They have to be named.
+    // Actions stay first, so that the chosen entry does not move when the answer arrives; they match by prefix.
     const isNamed = (/** @type {Command} */ { label }) => text.length > 1 && label.toLowerCase().startsWith(text.toLowerCase());
     const [first, matching] = [acts.filter(text ? isNamed : ({ isFirst }) => isFirst), fixed.filter(matches)];
     const root = document.body.dataset.root ?? "./";
     const search = text ? [{ label: `Search tasks with “${text}”`, href: `${root}tasks?q=${encodeURIComponent(text)}` }] : [];
     shown = [...first, ...matching, ...search].slice(0, MOST);
-    // Enter alone leads to a page: an act has to be named or chosen.
+    // Enter alone opens a page: an action must be typed or chosen.
     at = text ? 0 : Math.min(first.length, MOST - 1);
     draw();
     if (!text) return;
@@ -90,7 +90,7 @@ function open() {
       if (mine !== turn) return;
       shown = [...first, ...commands.map((/** @type {Command} */ one) => ({ label: one.label, href: `${root}${one.href}` })), ...matching, ...search].slice(0, MOST);
       draw();
-    } catch { /* the pages and the search are there anyway */ }
+    } catch { /* without the server's answer, pages and search remain */ }
   };
   box.addEventListener("input", find);
   box.addEventListener("keydown", (event) => {
@@ -113,8 +113,8 @@ const HEAD = "main .head .acts :is(a.btn, button.btn)";
 const OTHERS = "main :is(a.btn, button.btn)";
 
 /**
- * What the buttons of the selection and of the page do: the selection first, then the head of the page. The others
- * have to be named. A button confirms as if it was pressed.
+ * Returns the page's buttons as commands: the buttons of the selection, of the page's head, then all others, which
+ * are only found by name. A command presses its button, so a confirmation appears as usual.
  * @returns {Command[]}
  */
 function verbs() {

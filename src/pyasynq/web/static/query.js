@@ -1,4 +1,4 @@
-// Completion of queries. The server knows the language; this module shows what it offers and puts it in.
+// Completion of queries. The server computes them; this module shows and inserts them.
 
 const DELAY = 120;
 

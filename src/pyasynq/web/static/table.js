@@ -1,4 +1,4 @@
-// Selection of rows, and the row that the keys j and k are at.
+// Selection of rows, and the current row, which the keys j and k move.
 
 /** @type {HTMLInputElement | null} */
 let last = null;
@@ -42,7 +42,7 @@ function selectRange(from, to) {
   for (const box of all.slice(Math.max(first, 0), end + 1)) box.checked = to.checked;
 }
 
-/** Shows what is selected: rows, count, and the bar, which is there only while something is. */
+/** Shows the selection: rows, count, and the bar, which is hidden without a selection. */
 export function show() {
   const form = bar();
   if (!form) return;
@@ -79,7 +79,7 @@ export function move(step) {
   next.scrollIntoView({ block: "nearest" });
 }
 
-/** Selects or leaves the row that the keys are at. */
+/** Selects or deselects the current row. */
 export function toggleCurrent() {
   const box = /** @type {HTMLInputElement | null} */ (currentRow()?.querySelector("input[name=id]"));
   if (!box) return;
