@@ -167,7 +167,7 @@ DOORS: Final = View(
 
 def describe_delivery(one: HostDeliveries) -> Record:
     """Return the record of a type's requests to a host."""
-    # Not at the top: the help of commands needs no Redis.
+    # Imported late: the help of commands needs no Redis.
     from pyasynq.operations import find_duration, make_delivery_id  # noqa: PLC0415 - as above
 
     return {

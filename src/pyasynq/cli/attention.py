@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyasynq.operations import Attention, AttentionFinding
 
 _MOST_OF_A_KIND: Final = 10
-"""Number of findings of one detector that a person reads; with no worker each queue has one."""
+"""Maximum number of findings of one detector that a person is shown; without workers, each queue has one."""
 _NONE: Final = "none"
 _COMMAND: Final = "pyasynq "
 _INDENT: Final = "   "

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyasynq.operations import OperationInfo, OperationOptions
 
 _POLL_SECONDS: Final = 0.5
-"""Time between two looks at an operation that another process runs."""
+"""Seconds between two reads of an operation that another process runs."""
 _MOST_ROWS: Final = 10
 """Maximum number of rows of counts that are shown, since there may be thousands."""
 
@@ -216,7 +216,7 @@ class _Interrupt:
         self._pausing = loop.create_task(self._order_pause())
 
     async def _order_pause(self) -> None:
-        # It may have ended meanwhile, which is as good. The runner tells that Redis is away.
+        # The operation may have ended meanwhile, which is fine. If Redis is away, the runner reports it.
         with contextlib.suppress(InvalidOptionError):
             await self._session.operator.pause_operation(self._operation, reason="Ctrl-C")
 

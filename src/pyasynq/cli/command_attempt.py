@@ -144,7 +144,7 @@ class CommandAttempt:
             "PYASYNQ_ATTEMPT": str(self._leased.attempt),
             "PYASYNQ_DEADLINE": self._leased.deadline.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        # No variable may hold a NUL, which ids in Redis may.
+        # Environment variables cannot contain NUL, but ids in Redis can.
         return own | {name.encode(): value.replace("\0", "").encode() for name, value in told.items()}
 
     # The lease.

@@ -120,7 +120,7 @@ class CommandProcess:
         The code is negative for a signal.
         """
         await self._exited.wait()
-        # Before the command is reaped, so that its number still means its own group.
+        # Signal the group before the command is reaped, while its process id cannot be reused.
         self.signal_group(signal.SIGKILL)
         code = self._process.wait()
         for pipe in (self.output, self.errors):

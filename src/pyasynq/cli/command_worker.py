@@ -82,7 +82,7 @@ class CommandWorker:
             await self._probe()
             _log.info("leasing tasks of %s", some(self._settings.queues, 10))
             await self._lease_until_end()
-            # After a refusal, too: what runs may finish, and signals end it.
+            # Running commands may finish even after a refusal by the service; signals end them.
             while self._attempts:
                 await asyncio.wait(self._attempts)
         finally:

@@ -94,7 +94,7 @@ _SHORT_HELP: Final[Mapping[str, str]] = {
 
 
 class Commands(click.Group):
-    """Imports commands when they are asked for, and shows pyasynq's errors without a traceback."""
+    """Imports a command when it is used, and shows pyasynq's errors without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands."""
@@ -130,7 +130,7 @@ class Commands(click.Group):
 
         A missing extra is such an error too.
         """
-        # Imports make many objects and few cycles: with the default threshold they take a tenth longer.
+        # Imports make many objects and few cycles: the default threshold would slow them down by a tenth.
         collect_less_often()
         skip_last_collection()
         try:

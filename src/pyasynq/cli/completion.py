@@ -121,7 +121,7 @@ def known_names(ctx: click.Context, kind: str, ask: Callable[[Operator], Awaitab
 
 
 def _ask_redis(url: str, ask: Callable[[Operator], Awaitable[list[str]]]) -> list[str]:
-    # A completion of commands needs no Redis.
+    # Imported late: completing commands needs no Redis.
     import asyncio  # noqa: PLC0415 - as above
 
     from pyasynq.operations import Operator, User  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""Choice of the event loop for long-running commands: uvloop if installed, else asyncio's."""
+"""Choice of the event loop for long-running commands: uvloop if installed, otherwise asyncio's."""
 
 from __future__ import annotations
 

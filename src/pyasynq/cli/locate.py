@@ -148,7 +148,7 @@ def _list_modules(folder: str) -> list[str]:
 
 
 def _import_failed(name: str, error: BaseException) -> AppImportError:
-    # Ours, the import system's and the standard library's are not the place that is to be mended.
+    # The mistake to correct is not in pyasynq, the import system or the standard library.
     own = traceback.extract_tb(
         drop_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
     )
@@ -168,7 +168,7 @@ def _origin(module: ModuleType) -> str:
 
 
 def _find_apps(found: object) -> list[str]:
-    # Not by dir() and getattr(), which could run code of other objects.
+    # Read `__dict__`: `dir` and `getattr` could run code of the module's objects.
     return sorted(name for name, value in getattr(found, "__dict__", {}).items() if isinstance(value, App))
 
 

@@ -93,7 +93,7 @@ def _note_unused_options() -> None:
 
 
 def _configure_from(file: str) -> None:
-    # Few workers have such a file, and these modules would take half a megabyte in each.
+    # Imported late: few workers have such a file, and these modules take half a megabyte of memory.
     import logging.config  # noqa: PLC0415
     import tomllib  # noqa: PLC0415
 

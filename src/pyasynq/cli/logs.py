@@ -85,7 +85,7 @@ class TextFormatter(logging.Formatter):
         return message
 
     def _about_task(self, record: logging.LogRecord) -> str:
-        # The engine's own lines name their task in the message.
+        # Messages of pyasynq's own loggers name the task already.
         if record.name in _OWN_LOGGERS or not getattr(record, "task_id", ""):
             return ""
         fields = {name: visible(record.__dict__.get(name, "")) for name in TASK_FIELDS}
@@ -94,7 +94,7 @@ class TextFormatter(logging.Formatter):
 
     def _wrap_lines(self, lines: Iterable[str], indent: int) -> Iterable[str]:
         for line in lines:
-            if line.startswith(" "):  # already laid out, such as a stack
+            if line.startswith(" "):  # already laid out, such as a stack trace
                 yield line
                 continue
             yield from textwrap.wrap(
@@ -153,7 +153,7 @@ def _cut_id(task_id: str) -> str:
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.exc_info and not record.exc_text:
         return shorten_middle(formatter.formatException(_drop_own_frames(record)))
-    # A record of an outcome brings its text; of one from a child process there is nothing else.
+    # Records of outcomes have a formatted text; records from a child process have only this text.
     return shorten_middle(record.exc_text or "")
 
 

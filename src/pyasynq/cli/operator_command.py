@@ -133,7 +133,7 @@ def operator_command(function: Callable[..., Awaitable[int | None]]) -> Callable
     def wrapped(
         connection: Connection, printer: Printer, watch: float | None, *, debug: bool, **arguments: Any
     ) -> None:
-        # Not at the top: help and completion need no Redis.
+        # Imported late: help and completion need no Redis.
         from pyasynq.operations import Operator, User  # noqa: PLC0415 - as above
 
         async def visit() -> int | None:
@@ -149,7 +149,7 @@ def run(visit: Callable[[], Awaitable[int | None]], *, as_json: bool, debug: boo
     """Run a coroutine function and return its exit code; an error of pyasynq is printed as one sentence."""
     import asyncio  # noqa: PLC0415 - help and completion need none
 
-    # Errors are told in sentences below, and changes are in the audit: the log would repeat them.
+    # Without the log, which would repeat the errors (printed below) and the changes (in the audit).
     logging.getLogger("pyasynq").addHandler(logging.NullHandler())
     try:
         return asyncio.run(_await_visit(visit)) or EXIT_CLEAN

@@ -98,7 +98,7 @@ def process_name() -> str:
 def supervisor_arguments(config: WorkerConfig) -> list[str]:
     """Return the command-line arguments of a supervisor, which runs without the app."""
     told = {
-        # Recycling without a number of processes is about one.
+        # Recycling without `--processes` means one child process.
         "processes": config.processes or 1,
         "burst": config.burst,
         "max_memory": config.max_memory,

@@ -80,10 +80,10 @@ def end_with_parent(descriptor: int) -> None:
 
 
 def _wait_for_parent(parent: socket.socket) -> None:
-    # A broken socket is the end of the parent as well.
+    # A broken socket also means that the parent has ended.
     with contextlib.suppress(OSError):
         parent.recv(1)
-    # A worker that has just begun may not hear the first one.
+    # A worker that is just starting may miss the first signal.
     while True:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_ASK_AGAIN_SECONDS)

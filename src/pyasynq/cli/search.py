@@ -126,7 +126,7 @@ async def show_search(
     with StatusLine() as status:
         searching = asyncio.ensure_future(collect())
         stream = RecordStream(session.printer, tasks_view(), status.clear, searching.cancel)
-        # The CPU time of this process is about its age: until now it has imported and computed.
+        # The CPU time of this process is close to its age, because it has only imported and computed so far.
         seconds = max(_LEAST_SECONDS, _FIRST_SECONDS - time.process_time())
         timer = asyncio.get_running_loop().call_later(seconds, begin)
         try:
@@ -134,7 +134,7 @@ async def show_search(
             stream.end()
         except asyncio.CancelledError:
             if not stream.is_left:
-                # A JSON array of a part would be taken for all matches, so it is not printed.
+                # An incomplete JSON array would be mistaken for all matches, so it is not printed.
                 stream.begin()
                 stream.close()
                 status.clear()

@@ -83,7 +83,7 @@ async def find_server_id(session: Session, name: str) -> str:
     Raises:
         click.ClickException: if several servers run in that process.
     """
-    # Several servers of one process have the same, as have containers with equal host names.
+    # Servers of one process have the same name, as do containers with equal host names.
     named = [
         info.id
         for info in await session.operator.servers(payloads=False)

@@ -236,7 +236,7 @@ class _Process:
         _log.info("the service has ended")
         return 0
 
-    # What a supervisor asks for, from its thread.
+    # Requests of the supervisor, called from another thread.
 
     def request_shutdown(self, *, when_idle: bool = False) -> None:  # noqa: ARG002 - requests always end first
         """Shut down as at a signal."""

@@ -85,7 +85,7 @@ def _supervise(
     from pyasynq.metrics import FleetMetrics  # noqa: PLC0415 - as above
 
     if not os.environ.get(_SECRET):
-        # Any of the processes settles what another has leased.
+        # All processes need the same secret, because any of them settles leases of the others.
         os.environ[_SECRET] = secrets.token_hex(32)
         click.echo(f"{_SECRET} is not set: leases end with these processes", err=True)
     listener = open_listener(read.service.host, read.service.port)

@@ -182,7 +182,8 @@ async def _show_live(session: Session, picture: Picture) -> None:
     from pyasynq.cli.output.screen import Screen  # noqa: PLC0415 - help needs no screen
 
     screen = Screen()
-    # The first look is made before the terminal changes, so that its errors are told as those of any command.
+    # The first reading comes before the full screen, so that its errors are printed like those of any
+    # command.
     records, sample, head = await _look(session.operator, picture, None)
     due, shown_view = time.monotonic() + _INTERVAL, picture.view
     with screen.opened():

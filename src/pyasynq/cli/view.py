@@ -81,7 +81,7 @@ async def remove_view_command(session: Session, name: str) -> None:
 
 
 async def _find_view(session: Session, name: str) -> SavedView:
-    """Return the view of this name; the user's own views come before shared ones.
+    """Return the view with this name; an own view takes precedence over shared views.
 
     Raises:
         click.ClickException: if there is none.

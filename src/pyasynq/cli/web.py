@@ -171,7 +171,7 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
     host, port, prefix = options["host"], options["port"], options["prefix"].rstrip("/")
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        # Not uvicorn's root_path: a proxy may pass the prefix on or take it away.
+        # uvicorn's `root_path` does not fit: some proxies pass the prefix on, and others strip it.
         await site({**scope, "root_path": prefix} if prefix else scope, receive, send)
 
     config = uvicorn.Config(
@@ -179,7 +179,7 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
         lifespan="off",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # whom to believe is for `--proxy` and `--trust-proxy` to say
+        proxy_headers=False,  # `--proxy` and `--trust-proxy` decide which proxies are trusted
         server_header=False,
         timeout_graceful_shutdown=2,
     )

@@ -30,11 +30,11 @@ _PREFIX: Final = "PYASYNQ_"
 _TABLE: Final = "[tool.pyasynq]"
 _LONGEST_SHOWN: Final = 60
 _ALIKE: Final = 0.85
-"""Similarity from which a variable is taken for a misspelt one; other programs may have some of their own."""
+"""Similarity from which an unknown variable is reported as misspelt; other programs may share the prefix."""
 
 
 def _refuse(_name: str, _value: object) -> None:
-    raise NotImplementedError  # these are read from text and never checked
+    raise NotImplementedError  # these settings are read as text, and never checked
 
 
 QUEUE_LIMITS: Final[dict[str, Setting]] = {

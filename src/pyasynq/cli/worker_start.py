@@ -121,7 +121,7 @@ def _trace_again() -> None:
     try:
         module = importlib.import_module(_INSTRUMENTATION)
     except ImportError:
-        return  # traced by other means, in the process above this one
+        return  # a parent process set up tracing by other means
     module.initialize()
 
 
@@ -207,7 +207,7 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
     try:
         server = app.server(config, with_scheduler=config.with_scheduler)
         if config.logging:
-            # The lifespan has been entered by then, and may have configured logging.
+            # Runs after the lifespan was entered, which may have configured logging.
             server.events.subscribe(ServerStarting, lambda _: adopt_handlers())
         return run_server(
             app,
@@ -220,7 +220,7 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
     except PyasynqError:
         raise
     except Exception:  # noqa: BLE001 - reported with its traceback; the process ends
-        # Not ours: the lifespan's, most likely, and there the traceback is what helps.
+        # The error is probably one of the lifespan, so its traceback helps.
         _log.exception("the worker was ended by an error")
         return _EXIT_ERROR
 

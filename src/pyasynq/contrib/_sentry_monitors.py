@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _TICK_ID: Final = re.compile(r"([0-9a-f]{32}):[0-9]+")
 """Id of a task that a scheduler has enqueued: the entry and the Unix time of the tick."""
 _MINUTE: Final = timedelta(minutes=1)
-_LONGEST_SLUG: Final = 50  # characters; Sentry's limit
-_ID_DIGITS: Final = 8  # of an entry's id, where a task type has several schedules
+_LONGEST_SLUG: Final = 50  # characters; the limit of Sentry
+_ID_DIGITS: Final = 8  # hexadecimal digits of an entry's id in a slug, if a task type has several schedules
 
 
 class Monitor(NamedTuple):
@@ -92,7 +92,7 @@ class CheckIns:
             return None
         if self._monitors is None:
             self._monitors = {}
-            # A schedule that no scheduler can register has no ticks.
+            # If a schedule is invalid, no scheduler can start, so there are no ticks.
             with suppress(ConfigurationError):
                 entries, zone = self._app._list_entries(), self._app._scheduler_config.zone  # noqa: SLF001 - not for users
                 self._monitors = make_monitors(entries, zone)

@@ -78,7 +78,7 @@ async def trace_attempt(task: Task, call_next: Callable[[Task], Awaitable[Any]])
             except asyncio.CancelledError as error:
                 transaction.set_status("cancelled")
                 wish = error
-    # Behind the transaction, which would call any exception an internal error.
+    # Raised outside the transaction, which would mark any exception as an internal error.
     raise wish
 
 

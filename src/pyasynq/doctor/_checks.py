@@ -55,7 +55,7 @@ PATIENCE_SECONDS: Final = 60
 """Grace period in seconds: overdue callbacks, expired records and silent histories are reported after it."""
 MAX_SKEW_SECONDS: Final = 2.0
 _ROUNDING_SECONDS: Final = 1.5
-"""Error from the whole seconds of a record, and from its transmission."""
+"""Maximum error of a clock comparison, in seconds: records have whole seconds, and sending takes time."""
 SLOW_SCRIPT_MILLISECONDS: Final = 50
 _SLOW_WITHIN_SECONDS: Final = 3_600
 
@@ -102,7 +102,7 @@ class QueueChecks:
         self._archive_max_size = archive_max_size
 
     async def types(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check again keys whose type was wrong; the evidence is the type."""
+        """Check again the keys whose Redis type was wrong; the evidence is the type."""
         survey = self._survey
         wrong = await self._pace.run(find_wrong_types(survey.keys.queue, sorted(survey.misfits)))
         prefix = survey.keys.prefix.encode()
@@ -163,7 +163,7 @@ class QueueChecks:
 async def endless(
     pace: Pace, keys: Iterable[bytes], kind: FindingKind
 ) -> list[tuple[FindingKind, bytes, bytes]]:
-    """Return those of the keys that have no expiry."""
+    """Return the keys without an expiry."""
     ordered = sorted(keys)
     times = await pace.run_all([get_time_to_live(key) for key in ordered])
     return [(kind, key, b"") for key, seconds in zip(ordered, times, strict=True) if seconds == -1]

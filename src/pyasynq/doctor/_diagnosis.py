@@ -154,7 +154,7 @@ def _settle_orphan(
 ) -> Settlement:
     """Return the settlement of a task in no collection."""
     group = facts.group or (message.group_key.encode() if message else b"")
-    # A worker may still have an active task; otherwise its lease brings it back.
+    # A worker may still run an active task; if none does, the task is recovered when its lease expires.
     if facts.state in {"pending", "retry"} or (facts.state == "active" and facts.lease):
         return Settlement(facts, seen_in, facts.state, getattr(keys, facts.state))
     if facts.state == "aggregating" and group:

@@ -253,7 +253,7 @@ class Doctor:
         if not self._queues:
             sound = sorted(set(records) - wrong)
             histories = [key for key in sound if key.startswith(_HISTORY)]
-            # Workers write keys of lists; the service sets their expiry soon after.
+            # Lists are left out: workers write their keys, and the service sets the expiry soon after.
             live = [key for key in sound if not key.startswith((_HISTORY, _LIST))]
             note("", of_redis + misfits + of_servers)
             if not blocked:

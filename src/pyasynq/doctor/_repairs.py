@@ -86,7 +86,7 @@ class Repairs:
 
     async def _mend(self, queue: str, kind: FindingKind, evidence: Mapping[bytes, bytes]) -> list[bytes]:
         keys = queue_keys(queue)
-        # A listed set without a group has no key.
+        # A name that is listed as an aggregation set but cannot be the key of one has nothing to check again.
         still = [key for key, group in evidence.items() if not group]
         again = await self._pace.run(look_at_groups(queue, [key for key in evidence if evidence[key]]))
         still += [facts.key for facts in again if group_kind(facts, keys) is kind]

@@ -39,7 +39,7 @@ class QueueSurvey:
         no_sets: names listed as aggregation sets that cannot be keys of one.
         locks: keys of uniqueness locks.
         counters: keys of the counters of single days.
-        own_keys: keys of pyasynq's own, except locks.
+        own_keys: keys that only pyasynq writes, except locks.
         misfits: names of keys whose type is wrong, without the prefix of the queue.
         refusal: the error of a refused read; empty for none.
         has_tasks: whether hashes of tasks were seen.

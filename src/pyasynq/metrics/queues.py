@@ -128,7 +128,8 @@ class QueueMetrics:
         try:
             return await self._operator.redis_info()
         except (RedisPermissionError, PermissionDeniedError):
-            # A Redis user without INFO sees the queues all the same, and so does a choice of queues.
+            # The metrics of queues do not need INFO, which requires a right of the Redis user, and access to
+            # all queues.
             return {}
 
     async def samples(self) -> list[Samples]:
@@ -196,7 +197,7 @@ def _add(values: Values, name: str, labels: tuple[str, ...], value: float) -> No
 
 
 def _count_servers(servers: Iterable[ServerInfo]) -> dict[str, tuple[int, int]]:
-    """Return for each queue how many servers take tasks from it, and how many slots they have."""
+    """Return the number of servers and of their slots, by queue."""
     found: dict[str, tuple[int, int]] = {}
     for server in servers:
         if server.status != "active":

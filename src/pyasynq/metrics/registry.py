@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class HasSamples(Protocol):
-    """Metrics of a worker, a supervisor or a client."""
+    """Protocol of the metrics of a worker, a supervisor or a client."""
 
     def samples(self) -> list[Samples]:
         """Return all values."""

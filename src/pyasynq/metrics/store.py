@@ -43,7 +43,7 @@ class MetricStore:
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._histograms: dict[str, dict[tuple[str, ...], list[float]]] = {}
         self._gauges: dict[str, dict[str, dict[tuple[str, ...], float]]] = {}
-        """By source and name."""
+        """Gauges by source and name."""
         self._changes: dict[tuple[str, tuple[str, ...]], float | list[float]] = {}
         """What was added to counters and histograms since the last `take_rows`."""
         self._exemplars: dict[str, dict[tuple[str, ...], dict[int, Exemplar]]] = {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Value: TypeAlias = "float | Sequence[float]"
-    """A number, or of a histogram the count of each bucket, the last without a bound, and the sum."""
+    """Number; for a histogram, the count of each bucket (the last one has no upper bound), then the sum."""
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -102,7 +102,7 @@ def _render_family(
             # Prometheus' own format has no place for exemplars.
             _render_histogram(lines, family, text, value, exemplars.get(labels, {}) if is_open else {})
             continue
-        # Nearly all numbers are whole: a queue has some twenty.
+        # Fast path for whole numbers, which most values are.
         number = str(value) if type(value) is int else format_number(value)
         lines.append(f"{name}{{{text}}} {number}\n" if text else f"{name} {number}\n")
 

@@ -88,14 +88,14 @@ class WorkerMetrics:
         self._roundtrips = _Observations("pyasynq_redis_roundtrip_seconds")
         self._batch_sizes = _Observations("pyasynq_batch_size")
         self._queues: set[str] = set()
-        """Queues whose counters exist; they begin at 0, so that the first increase is seen as one."""
+        """Queues whose counters exist; counters start at 0, so that Prometheus sees the first increase."""
 
     def watch(self, events: Events) -> None:
         """Count the events of a server that has not been started yet."""
         self._store.add("pyasynq_settle_delays_total", (), 0)
         events.subscribe(happened.WorkerMeasured, self._measured)
         events.subscribe(happened.ExchangeEnded, self._exchange_ended)
-        # Successes are counted by the server itself; an event for each of them would cost more.
+        # The server itself counts successes; an event for each would cost more.
         events.subscribe(happened.TaskFinished, self._finished, routine=False)
         add = self._store.add
         events.subscribe(happened.LeaseLost, lambda event: add("pyasynq_lease_losses_total", (event.queue,)))

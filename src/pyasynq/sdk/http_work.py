@@ -189,7 +189,7 @@ class HttpWork:
             return 0.0
         if answer.status == _NOT_FOUND:
             with suppress(ServiceError):
-                await self._update_served()  # a type was deleted
+                await self._update_served()  # a task type was deleted
         return self._bear(answer.error(), pauses, answer.retry_after)
 
     def _bear(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:

@@ -32,5 +32,5 @@ def read_leased_tasks(answer: ServiceAnswer) -> tuple[list[LeasedTask], float]:
         tasks = msgspec.json.decode(answer.content, type=LeaseAnswer).tasks
     except msgspec.DecodeError:
         raise ServiceError(answer.status, "", "the answer is not one of the task service") from None
-    # The service's clock is told in whole seconds: a smaller difference says nothing.
+    # The service reports its clock in whole seconds, so a difference up to 1 s means nothing.
     return tasks, skew if abs(skew) > 1.0 else 0.0

@@ -45,5 +45,5 @@ def _fail_the_exit() -> None:
         _leave()
 
 
-# Registered early, so that it runs after the functions that programs register.
+# `atexit` runs functions in reverse order: registered at import, this one runs after those of the program.
 atexit.register(_fail_the_exit)

@@ -91,7 +91,7 @@ class RedisTransport:
         await self.start()
         configuration = self.find(request.task_name)
         if configuration is None:
-            await self.follower.refresh()  # it may be new
+            await self.follower.refresh()  # the type may be new
             configuration = self.find(request.task_name)
         if configuration is None:
             remedy = f"there is no such task type{self.nearest(request.task_name)}"
@@ -206,7 +206,7 @@ class RedisWork:
                 _log.info("task type %s is configured: it is served", visible(name))
             for name in sorted(self._served - wanted):
                 if len(self._served) + len(self._inner) == 1:
-                    break  # a server has one queue at least, and nothing new comes into this one
+                    break  # a server needs at least one queue; no new tasks come into this one
                 await self._server.remove_queue(name)
                 self._served.discard(name)
                 _log.warning("task type %s is configured no longer: it is not served", visible(name))

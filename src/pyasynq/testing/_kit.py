@@ -102,7 +102,7 @@ class KitBase:
             stack.enter_context(only({target.address, *self._allow}))
             self._place = place = QueuePlace(self.url, self.clock)
             if self._app is not None:
-                # Before the modules are loaded: another kit may use the app, or an import may fail.
+                # Redirect before `load`: another kit may use the app, or the import of a module may fail.
                 stack.enter_context(self._app._redirect(place))  # noqa: SLF001 - made for this
                 self._app.load()
             self.client: Client = place.open_client()
@@ -198,7 +198,8 @@ class KitBase:
         if config is None:
             queues = {DEFAULT_QUEUE: 1} if self._app is None else self._app.default_queues()
             config = ServerConfig(queues=queues)
-        # Burst mode watches no queue, because no service waits for a wake-up. Tasks left over stay pending.
+        # In burst mode, the worker watches no queue; the kit has no service for wake-ups. Remaining tasks
+        # stay pending.
         return replace(
             config,
             concurrency=self._concurrency,

@@ -45,7 +45,7 @@ class _Timer:
             if self._synced:
                 rest = await self._sync.round()
             else:
-                # An error of the first synchronization ends the start of a manager.
+                # As at the start of a real manager, an error of the first synchronization is raised.
                 await self._manager.synchronize()
                 rest, self._synced = self._sync.first_rest, True
             self._sync_at = now + rest

@@ -44,7 +44,8 @@ class CallerThread(HandlerThreads):
         try:
             return run()
         except KeyboardInterrupt as interrupt:
-            # Only the main thread gets it: it is meant for the test, and is not a failure of the task.
+            # Python raises KeyboardInterrupt only in the main thread. It is meant for the test, not for the
+            # task.
             self._interrupt = interrupt
             self.on_interrupt()
             raise
@@ -84,7 +85,7 @@ def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any,
     try:
         threads.serve()
     except BaseException:
-        # Ctrl-C: the loop puts running tasks back and ends; submitted functions are awaited.
+        # After Ctrl-C, the loop puts running tasks back, and waits for submitted functions before it ends.
         run.cancel()
         if thread.is_alive():
             threads.serve()

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 _KEYS_AT_ONCE: Final = 1_000
 _UNITS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
-# Redis keeps these until a fixed calendar time, other keys for a number of seconds.
+# Daily counters expire at a fixed calendar time, other keys after a number of seconds.
 _DAY_COUNTER: Final = re.compile(rb":\d{4}-\d\d-\d\d$")
 
 

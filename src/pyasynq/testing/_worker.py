@@ -130,7 +130,7 @@ class HandWorker(Engine):
     async def run_instant(self) -> None:
         """Do all work that is due now, and the work that follows from it, until none is left."""
         taken = self._intake.taken
-        # Run once: while time stands still, these have no further work.
+        # One round is enough: these services find new work only when time moves.
         await self._look.round()
         for service in self._sweepers:
             await service.round()
@@ -164,7 +164,8 @@ class HandWorker(Engine):
                 busy = True
             else:
                 continue
-            # Handlers and hooks may have enqueued. Queues are asked in turn, so each is asked again only now.
+            # Handlers and hooks may have enqueued tasks. All queues are read again only now, so that each has
+            # its turn.
             self._ask_again()
 
     def _may_have_more(self) -> bool:
@@ -181,7 +182,7 @@ class HandWorker(Engine):
 
     async def _let_run(self) -> None:
         """Wait until an attempt ends, or until running ones must be cancelled."""
-        # Each starts with its own first step, and has its deadline after that.
+        # One turn of the loop lets new attempts start, which sets their deadlines.
         await asyncio.sleep(0)
         now = time.monotonic()
         self._since = {attempt: self._since.get(attempt, now) for attempt in self._runner.running}
@@ -251,14 +252,15 @@ class HandWorker(Engine):
             times.append(self._groups_due)
         if self.schedules is not None:
             times.append(self.schedules.next_due)
-        # Work that is due but blocked for another reason must not stop time.
+        # Due work may be blocked for another reason. At least one second passes, so that time cannot stand
+        # still.
         due = [Instant(max(now + 1, math.ceil(one))) for one in times if math.isfinite(one)]
         return min([*due, *self._list_turns()], default=None)
 
     def _ask_again(self) -> None:
         self._intake.board.ask_all_again()
         for queue in self._held_by_rate():
-            # Its turn is given in microseconds, which floats only approximate.
+            # Turns are in microseconds, which floats only approximate, hence the tolerance.
             if queue.state.look_at - self._clock.monotonic() < _MICROSECOND:
                 self._intake.board.ask_again(queue)
 

@@ -37,7 +37,8 @@ def analyze_file(path: Path) -> SourceFacts:
         tokenize.TokenError: for a string or bracket that is never closed.
         OSError: when the file cannot be read.
     """
-    # From Python 3.12 on, the tokenizer takes bytes that it cannot decode for the end of the file.
+    # Decode the file here: from Python 3.12 on, the tokenizer treats undecodable bytes as the end of the
+    # file.
     with tokenize.open(path) as file:
         text = file.read()
     return analyze_tokens(tokenize.generate_tokens(io.StringIO(text).readline))
@@ -49,7 +50,8 @@ def analyze_tokens(tokens: Iterable[tokenize.TokenInfo]) -> SourceFacts:
     statement: list[tokenize.TokenInfo] = []
     for token in tokens:
         if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
-            # Python 3.11 hands out what it cannot read as a token; later versions raise this themselves.
+            # Python 3.11 returns text that it cannot read as a token; later versions raise this error
+            # themselves.
             message = f"unreadable text {token.string[:20]!a} at line {token.start[0]}"
             raise tokenize.TokenError(message, token.start)
         if token.type == tokenize.INDENT:
@@ -100,7 +102,7 @@ class _Reader:
             self._imports.update(_modules(words))
 
     def _close_functions(self, depth: int) -> None:
-        # A function ends with the last statement before one that is indented no deeper than its `def`.
+        # A function ends at the last statement before one that is not indented deeper than its `def`.
         while self._open and self._open[-1].depth >= depth:
             function = self._open.pop()
             lines = self._last_line - function.first_line + 1
@@ -122,5 +124,5 @@ class _Reader:
 def _modules(words: list[str]) -> list[str]:
     if words[0] == "from":
         return words[1:2] if words[1:2] and words[1].isidentifier() else []
-    # After `import` and after each comma stands a dotted name; its first word is the module.
+    # A dotted name follows `import` and each comma; its first word is the module.
     return [word for before, word in pairwise(words) if before in {"import", ","}]

@@ -43,7 +43,7 @@ def picture(snapshot: DemoState) -> Iterator[tuple[str, str]]:
             f"completed {queue.completed:,}  archived {queue.archived}"
         ),
     )
-    # The dead one last, since its leases follow.
+    # The killed worker last, because its leases follow.
     for worker in sorted(snapshot.workers, key=lambda worker: worker.killed_for is not None):
         yield ("worker" if worker.killed_for is None else "dead"), worker_line(worker)
     for lease in snapshot.leases[:_SHOWN_LEASES]:

@@ -52,7 +52,7 @@ def show_demo(folder: Path | None, *, kill: bool, as_json: bool, keep: bool, por
         port: port of the dashboard, unless it is taken.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # bars and ellipses are not in every encoding
+        sys.stdout.reconfigure(errors="replace")  # some encodings lack bars and ellipses
     display = choose_display(quiet=as_json)
     try:
         source = (folder or standard_library()).resolve()

@@ -120,7 +120,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Queue counts and finished tasks in Redis after the last task has ended."""
+    """Queue counts and finished tasks, as read from Redis after the last task has ended."""
 
     queue: QueueInfo
     completed: Sequence[TaskInfo]

@@ -37,7 +37,7 @@ class Worker:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                cwd=folder,  # the current folder of the user may hold modules of any name
+                cwd=folder,  # the user's current folder may contain modules of any name
             )
 
     @property

@@ -57,11 +57,11 @@ class StreamPager:
         self._loop = asyncio.get_running_loop()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
         self._input = cast("IO[bytes]", self._process.stdin)
-        # The writing end of a pipe is reported as readable once its reader has gone.
+        # A pipe's writing end is reported as readable when its reader has closed.
         self._loop.add_reader(self._input.fileno(), self._note_leaving)
 
     def write(self, text: str) -> None:
-        """Show more text. Blocks while the user reads far behind: then nothing else is wanted either."""
+        """Show more text. Blocks while the user is far behind: more output is not needed then."""
         if self.is_left:
             return
         shown = text if self._shows_color else click.unstyle(text)
@@ -76,7 +76,7 @@ class StreamPager:
         if self._input.closed:
             return
         self._loop.remove_reader(self._input.fileno())
-        # Ctrl-C is for the pager now: without this process it would fight with the shell for the terminal.
+        # Ctrl-C is for the pager now. If this process ended, pager and shell would both read the terminal.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             with suppress(BrokenPipeError):

@@ -77,7 +77,7 @@ class ClientTracing:
         self._max_create_spans = max_create_spans
         self._body_size = body_size
         self._batches: dict[int, _Batch] = {}
-        """Running calls of `enqueue_many`, by the identity of what the client keeps of each."""
+        """Running calls of `enqueue_many`, by the `id()` of the client's object for the call."""
 
     async def __call__(self, task: Task, call_next: CallNext) -> TaskInfo:
         """Enqueue a task with the context of its span."""

@@ -1,6 +1,7 @@
 """Names from OpenTelemetry's semantic conventions for messaging, and pyasynq's additional names.
 
-All conventions for messaging are in development and may change: these are of the version in `SCHEMA_URL`.
+The conventions for messaging are in development and may change. The names are those of the version in
+`SCHEMA_URL`.
 """
 
 from __future__ import annotations

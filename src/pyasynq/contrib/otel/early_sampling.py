@@ -48,8 +48,8 @@ class Ids(Protocol):
 class DroppedSpan(NonRecordingSpan):
     """Shared span of all attempts that are not sampled; each attempt still gets its own ids.
 
-    The ids are made on demand. Most are never needed, and making them would cost more than all
-    else that tracing does then.
+    The ids are made on demand. Most ids are never needed, and making them would cost more than the rest of
+    the tracing of such an attempt.
     """
 
     def __init__(self, sampling: EarlySampling, *, is_child: bool) -> None:
@@ -64,7 +64,7 @@ class DroppedSpan(NonRecordingSpan):
         if running is None:
             return NO_SPAN
         made = self._made.get(running)
-        # Two threads of one handler may both have found none.
+        # `setdefault`, because two threads of one handler may make a context at the same time.
         return made or self._made.setdefault(running, self._make(running))
 
     def _make(self, running: RunningTask) -> SpanContext:
@@ -83,7 +83,7 @@ class EarlySampling:
 
     Attributes:
         ids: generator of trace ids and span ids.
-        bound: a root is dropped if the low bits of its trace id are not below this.
+        bound: a root span is dropped if the low bits of its trace id are not below this number.
         root: context of dropped root spans.
         child: context of dropped spans whose parent is a span of another process.
     """
@@ -128,7 +128,7 @@ class EarlySampling:
 
     def make_id(self, low: int) -> int:
         """Return a random trace id with these low bits."""
-        # The generator of the user may give the high bits a meaning, such as the time.
+        # The high bits come from the user's generator, which may give them a meaning, such as the time.
         return self.ids.generate_trace_id() >> ID_BITS << ID_BITS | low
 
     def drops_child(self, parent: SpanContext) -> bool:

@@ -29,7 +29,7 @@ _HEADERS: Final = ("traceparent", "tracestate", "baggage")
 _PLAIN: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED: Final = 1
 _LONGEST: Final = 8_192
-"""Characters of a header beyond which it is ignored: anybody may have written it."""
+"""Maximum characters of a header, which any program may have written; a longer one is ignored."""
 
 
 NO_CONTEXT: Final = Context()
@@ -58,7 +58,7 @@ def extract(headers: Mapping[str, str], allowed: Collection[str]) -> Context:
     if not headers:
         return NO_CONTEXT
     if len(headers) == 1 and (plain := _PLAIN.fullmatch(headers.get("traceparent", ""))):
-        # The usual header of any W3C propagator, read in a tenth of the time.
+        # Fast path for the header that most W3C propagators write: a tenth of the time.
         trace_id, span_id, flags = (int(digits, 16) for digits in plain.groups())
         remote = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
         return set_span_in_context(NonRecordingSpan(remote), NO_CONTEXT) if remote.is_valid else NO_CONTEXT

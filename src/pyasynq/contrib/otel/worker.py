@@ -81,7 +81,7 @@ class WorkerTracing:
         self._by_type = name == "type"
         self._body_size = body_size
         self._attributes: dict[str, dict[str, Any]] = {}
-        """Common attributes of all spans and metrics, by queue; never changed."""
+        """Common attributes of all spans and metrics, by queue; an entry never changes."""
 
     async def __call__(self, task: Task, call_next: AsyncHandler) -> Any:
         """Run the handler within a span."""
@@ -91,10 +91,11 @@ class WorkerTracing:
         if self._is_child or self._baggage:
             creation = extract(task.headers, self._baggage)
             return await self._trace(task, call_next, creation, *self._decide(early, creation))
-        # `early.draw` in place: this is most of what a dropped attempt costs.
+        # `early.draw` inlined, because it is most of the cost of a dropped attempt.
         if (low := getrandbits(ID_BITS)) < early.bound:
             return await self._trace(task, call_next, extract(task.headers, ()), early.make_id(low))
-        # Without a meter provider there is nothing to measure either; one may still be set.
+        # Measure only with a meter provider: until one is set, the instrument is a proxy without a real
+        # instrument.
         if getattr(self._duration, "_real_instrument", early) is not None:
             return await self._trace(task, call_next, NO_CONTEXT, 0, early.root)
         token = context_api.attach(early.root)
@@ -139,7 +140,7 @@ class WorkerTracing:
             span = trace.get_current_span(dropped)
             if self._is_child:
                 trace_fields.set(lambda: format_ids(span.get_span_context()))
-        # Without the creation as parent, its baggage is seen all the same.
+        # The baggage is passed on even if the creation is not the parent.
         token = context_api.attach(trace.set_span_in_context(span, creation))
         began = time.perf_counter()
         outcome = "succeeded"
@@ -186,7 +187,7 @@ class WorkerTracing:
         )
         span_context = span.get_span_context()
         if span_context.is_valid:
-            # The log records of this attempt carry the ids of its span, those of the engine as well.
+            # All log records of this attempt get the ids of its span, including records of the engine.
             trace_fields.set(partial(format_ids, span_context))
         if span.is_recording():
             span.set_attributes(self._describe(task, running, running.waited))
