@@ -1,9 +1,9 @@
 """Aggregation sets: members of a group that are being aggregated into one task.
 
 A set belongs to the server that made it until a deadline (a lease), which the server renews while the user's
-function runs. A set ends in one call: either its task is in its place and the set is deleted with all
-members, or nothing has happened. When the deadline of a dead owner passes, the members go back into their
-group, so none is stranded. An owner that is late is refused, so nothing is aggregated twice.
+function runs. A set ends in one call: either its task is stored and the set is deleted with all members, or
+nothing has changed. When the deadline of a dead owner passes, the members go back into their group, so none
+is stranded. An owner that is late is refused, so nothing is aggregated twice.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def finish_set(
     again: bool = False,
     now: Instant | None = None,
 ) -> Plan[Finish]:
-    """Put the aggregate task into its place, and delete the set with all its members, in one call.
+    """Store the aggregate task in the collection of its state; delete the set and all members, in one call.
 
     Args:
         one: the set; the task's queue must be its queue.

@@ -1,7 +1,7 @@
 """Requests to cancel a running task, on whichever server runs it.
 
 A request is stored before it is published: a worker that misses the message finds the request when it next
-renews its leases. It names the attempt by its token, so the task's next attempt does not obey it.
+renews its leases. A request names the attempt by its token, so the task's next attempt ignores the request.
 """
 
 from __future__ import annotations

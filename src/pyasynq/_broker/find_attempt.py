@@ -33,7 +33,7 @@ class FoundAttempt(NamedTuple):
 def find_attempt(
     queue: str, task_id: str, *, token: str, lease_end: int, now: Instant | None = None
 ) -> Plan[FoundAttempt | Verdict | None]:
-    """Return the task of the attempt with this token, or its verdict; None if both are forgotten.
+    """Return the task of the attempt with this token, or its verdict; None if Redis has neither.
 
     `lease_end` is the Unix time at which its lease was to end when its holder last heard of it. A Go
     worker does not overwrite our token. It takes a task no earlier than its grace period after that end, so

@@ -153,7 +153,7 @@ def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
 def confirm_extended(queue: str, task_id: str, token: str) -> Plan[bool]:
     """Record that a remote worker has extended its attempt's lease; return as `confirm_begin` does.
 
-    It has a field of its own, because `x:begun` has another meaning: the attempt no longer runs alone.
+    The token is written into a separate field, because `x:begun` means that the attempt no longer runs alone.
     """
     key = queue_keys(queue).task(task_id)
     return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token, TaskField.EXTENDED), Replay.SAFE)))
@@ -186,7 +186,7 @@ def renew(
             ),
             Replay.BY_TOKEN,
         )
-        # Later chunks end later; the earliest end holds for all.
+        # Leases of later chunks end later; all leases last at least until the first chunk's end.
         lease_score = lease_score or reply[0]
         redis_now = Instant(reply[1], reply[2])
         lost += read_ids(reply[3:])
@@ -208,7 +208,8 @@ def list_expired(
     keys = queue_keys(queue)
     found: list[ExpiredTask] = []
     start, looked_at = 0, MAX_TASKS
-    # Go's tasks within their grace come before our own that ended later; they must not hide them.
+    # Leases of Go's tasks in their grace period come first in this order: read on to the due tasks of
+    # pyasynq.
     while len(found) < limit and looked_at == MAX_TASKS:
         looked_at, *reply = yield ScriptCall(
             LEASE_LIST_EXPIRED,

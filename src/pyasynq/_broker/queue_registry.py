@@ -34,7 +34,10 @@ LONGEST_PAUSE: Final = 1.0
 FIRST_WAIT: Final = 0.1
 """Seconds that a queue's first tasks wait until its name is registered, maybe on another node."""
 _GAP: Final = 1.0
-"""Seconds in which the token bucket gains a token. Registering, for a token, adds 14 % to a lone enqueue."""
+"""Seconds in which the token bucket gains a token; a registration takes one.
+
+A registration adds 14 % to the time of a lone enqueue.
+"""
 _BURST: Final = 9.0
 """Seconds in which an empty token bucket gains all its tokens but one."""
 _MOST_NAMES: Final = 1_000
@@ -102,7 +105,7 @@ class QueueRegistry:
     def confirm(self, queues: Iterable[str]) -> None:
         """Record that these names are registered in Redis."""
         if len(self._known) > _MOST_KNOWN:
-            # Programs may invent names without end.
+            # A program may use an unlimited number of queue names, so the set is bounded.
             self._known = set()
         self._known.update(queues)
         self.is_answered = True

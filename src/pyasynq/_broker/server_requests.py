@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 REQUEST_SECONDS: Final = 60
-"""Seconds for which a request holds: a server that is away for longer does not obey an old one."""
+"""Seconds for which a request is valid: a server that was away for longer ignores it."""
 
 _LONGEST_NUMBER: Final = 32
 _ACTIONS: Final = {action.value.encode(): action for action in ServerAction}

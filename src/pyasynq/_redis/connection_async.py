@@ -123,7 +123,8 @@ class AsyncConnection:
             is_late = loop.time() >= deadline
             cause = f"no reply within {seconds:.2g} s" if is_late else failure_text(error)
             if not replies and self._protocol == 2:
-                # A server that closes the connection before it has read everything says why.
+                # A server that closes the connection before it has read all commands sends the reason as a
+                # reply.
                 replies += read_replies(reader._buffer, len(commands))  # noqa: SLF001 - as below
         except BaseException:
             await self.close()
@@ -229,7 +230,7 @@ def _check_deadline(reference: weakref.ref[AsyncConnection]) -> None:
 
 
 def _cut(reader: asyncio.StreamReader | None, writer: asyncio.StreamWriter | None) -> None:
-    if reader is not None and writer is not None:  # it is not closed yet
+    if reader is not None and writer is not None:  # the connection is not closed yet
         writer.transport.abort()
         # The transport reports it one loop iteration later; until then, data would be sent to a dead socket.
         reader.feed_eof()

@@ -100,8 +100,8 @@ class DriverBase:
     def get_last_restart(self, node: str) -> float | None:
         """Return when calls first reached another process of Redis, on the clock's monotonic scale, or None.
 
-        It is another one after a restart or a failover. If Redis does not tell its `run_id`, any broken
-        connection may mean that, so this is the time of the last one.
+        A restart or a failover changes the process. If Redis does not report its `run_id`, any broken
+        connection may mean such a change: then return the time of the last break.
 
         Args:
             node: address of a cluster node; empty for a single server.
@@ -220,7 +220,8 @@ class AsyncDriver(DriverBase):
         """Wait for calls in progress, at most the timeout, then close the connections. Idempotent."""
         self._closed = True
         for other in self._per_loop.others():
-            # Its loop runs elsewhere: its calls end with these connections, which close after them.
+            # This loop runs in another thread: its pending calls end normally, and then their connections
+            # close.
             other.abandon()
         own = self._per_loop.own()
         if own is not None:

@@ -102,7 +102,7 @@ def confirm_writes(
     if guard.is_on():
         confirmation = Confirmation(max(call.replicas for call in written.values()), "")
     elif has_moved and len(calls) > 1:
-        # The server before the break may have answered some of them.
+        # The server of the broken connection may have answered some of the calls.
         confirmation = Confirmation(0, "the connection broke, and may lead to another server now")
     else:
         wanted = max(call.replicas for call in written.values())

@@ -54,7 +54,7 @@ class RedisEndpoint:
         """Connect, authenticate and select the database; return None, or why it failed."""
         if not self._target.reads_replica:
             return self._open_first(connection, seconds)
-        # Most programs never read from a replica.
+        # Imported late, because most programs never read from a replica.
         from pyasynq._redis.replica_search import EnterFirst, EnterReplica, seek_replica  # noqa: PLC0415
 
         steps = seek_replica(self._target, seconds, self._replica)
@@ -93,7 +93,7 @@ class RedisEndpoint:
             return await self._open_node(connection, seconds)
         if not self._target.reads_replica:
             return await self._open_first_async(connection, seconds)
-        # Most programs never read from a replica.
+        # Imported late, because most programs never read from a replica.
         from pyasynq._redis.replica_search import EnterFirst, EnterReplica, seek_replica  # noqa: PLC0415
 
         steps = seek_replica(self._target, seconds, self._replica)

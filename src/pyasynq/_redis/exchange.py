@@ -183,7 +183,8 @@ class Round:
         self._cause = str(reply)
         self._must_pause = True
         if reply.code == "READONLY":
-            # A demoted primary: the host name may lead to the new one by now, this connection never will.
+            # A demoted primary: a new connection may reach the new primary by the host name, this one never
+            # will.
             self._session.is_open = False
         return True
 
@@ -228,7 +229,7 @@ class Round:
             return True
         yield Close()
         if not (self._is_over() and self._tried):
-            # An attempt cut short by the deadline says less than the one before it.
+            # The error of an attempt that the deadline cut short is less useful than the error before it.
             self._cause = str(opened)
         self._tried = self._must_pause = True
         if isinstance(opened, ReplyError) and opened.code not in WAITED_OUT:

@@ -130,7 +130,7 @@ class ServerWatcher:
             asyncio.get_running_loop().create_future() for _ in keys
         ]
         self._expected.extend(replies)
-        # Before the reply: an invalidation may come with it, and takes precedence.
+        # Marked before the reply arrives: an invalidation may come with the reply, and takes precedence.
         self._armed.update(keys)
         self._unconfirmed.update(keys)
         try:

@@ -112,10 +112,9 @@ def denied_commands(error: ReplyError, script: bytes) -> list[str]:
     lines = _LINE.findall(error.message)
     if error.code != "NOPERM" or not lines:
         return []
-    # A script that undoes its writes raises the error again: the last line is that of the command.
+    # A script that undoes its writes raises the error again: the last line number is that of the command.
     found = _CALLED.findall(script.splitlines()[int(lines[-1]) - 1])
-    # Redis 7.0 reports the line that raises it again: then it is one of the commands whose errors are
-    # checked.
+    # Redis 7.0 reports the line that raises it again: then the denied command is one whose error is checked.
     found = found or _CHECKED.findall(script)
     return [*dict.fromkeys(_acl_name(name.decode()) for names in found for name in names if name)]
 

@@ -31,7 +31,7 @@ _OLDEST_VERSION: Final = (6, 2)
 _FLAGS_SINCE: Final = (7, 0)
 _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})
 _ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
-"""Asks whether the server is a primary.
+"""Command that shows whether the server is a primary.
 
 ROLE would need one more ACL right. A refusal counts as a primary: a replica soon answers READONLY.
 """
@@ -95,7 +95,8 @@ def log_warning(warning: RedisWarning) -> None:
 class RedisSession:
     """State of one connection: whether it is open, and what its Redis server supports.
 
-    `exchange` decides by it what to send. A reconnection sets it again, since it may lead to another server.
+    `exchange` decides by it what to send. A reconnection resets the state, since it may lead to another
+    server.
     """
 
     is_open: bool = False
@@ -195,7 +196,7 @@ def login_refusal(commands: Sequence[tuple[Argument, ...]], received: Received) 
                 return "it is a replica; the failover is still running, or was not made by the Sentinels"
         elif isinstance(reply, ReplyError):
             if command[0] == "AUTH" and reply.code not in WAITED_OUT:
-                # A server without passwords answers ERR to one.
+                # A server that requires no password answers AUTH with ERR.
                 return ReplyError("WRONGPASS", reply.message)
             return reply
     return None

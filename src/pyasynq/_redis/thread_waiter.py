@@ -35,7 +35,7 @@ class ThreadWaiter:
         """End the wait, or the next one if no thread waits now."""
         try:
             self._lock.release()
-        except RuntimeError:  # woken before
+        except RuntimeError:  # a wake-up is already pending
             return
 
 
@@ -51,7 +51,7 @@ def start_thread(run: Callable[[], object], name: str) -> None:
     def start() -> None:
         try:
             threading.Thread(target=run, name=name, daemon=True).start()
-        except RuntimeError:  # one thread was possible, and two are not
+        except RuntimeError:  # the system starts no second thread
             run()
 
     _thread.start_new_thread(start, ())

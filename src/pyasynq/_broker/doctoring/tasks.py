@@ -79,13 +79,14 @@ class Settlement(NamedTuple):
     """The desired state of a damaged task.
 
     Attributes:
-        facts: as judged; the task is left alone if anything has changed since.
-        seen_in: key of the collection that it was judged with; may be empty.
-        state: empty to delete it.
-        place: key of the collection that it belongs to.
-        score: None for its present score there, or the current time if it must be added there.
+        facts: the task as `judge` returned it; a task that has changed since is left as it is.
+        seen_in: key of a collection, as it was passed to `judge`; may be empty.
+        state: target state; empty to delete the task.
+        place: key of the collection to put the task into.
+        score: score in that collection; None keeps the present one, or uses the current time for a new
+            member.
         group: group to write into the hash; None keeps the present one.
-        unique_key: the same for the lock.
+        unique_key: key of the lock to write into the hash; None keeps the present one.
         reason: written as its trace; empty for none.
         message: replacement for its message; empty keeps the present one.
     """

@@ -93,7 +93,7 @@ _OF_LISTS: Final = (
     (b":alive:", b"string"),
     (b"", b"list"),
 )
-"""Types of the keys of lists for foreign workers, by what begins after the tag."""
+"""Types of the keys of lists for foreign workers, by the text that follows the hash tag in the key."""
 INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
 """Expected types of the global keys that other checks read, so that they fail if a type is wrong."""
 GLOBAL_TYPES: Final = {

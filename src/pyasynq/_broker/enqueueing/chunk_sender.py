@@ -47,7 +47,7 @@ class ChunkSender(_Composer[EnqueueBatcher]):
     Args:
         batchers: the normal one, and the one for durable tasks.
         options: options of the call.
-        clock: the present, for process times.
+        clock: source of the current time, for process times.
         max_payload: largest size of one task's payload, in bytes.
     """
 
@@ -61,7 +61,7 @@ class ChunkSender(_Composer[EnqueueBatcher]):
         chunk, batcher = self._compose(tasks)
         await self._settle()
         self._under_way = chunk, batcher, batcher.start_all(chunk.composed)
-        # It is handed over in one iteration of the loop, and may be written in the next.
+        # The batcher takes the chunk in one iteration of the loop, and may send it in the next.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

@@ -96,8 +96,8 @@ class _NodeQueues(defaultdict[str, _AsyncQueue]):
 class EnqueueBatcher(Batcher["AsyncDriver"]):
     """Enqueues for many coroutines at once over one driver.
 
-    A `durable` one takes the tasks that replicas must have: while it waits for those, it holds one
-    connection, and no tasks of other callers.
+    A separate batcher takes the `durable` tasks, which replicas must confirm. While it waits for replicas, it
+    occupies one connection and does not delay other tasks.
     """
 
     def __init__(self, driver: AsyncDriver, clock: Clock, **settings: Any) -> None:
@@ -154,7 +154,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
                 await asyncio.sleep(0)
         finally:
             queue.flushers -= 1
-            # None are left unless this task was cancelled.
+            # Calls are left only if this task was cancelled.
             _fail(queue.calls, RedisUnavailableError(self._driver.target.address, _CLOSED))
 
     async def _send(self, queue: _AsyncQueue, calls: list[_Call]) -> None:

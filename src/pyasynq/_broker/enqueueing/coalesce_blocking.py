@@ -237,7 +237,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             elif sending is None:
                 waiter.wait(min(patience, _LOOK_AGAIN))
             elif sending.is_over:
-                # It has answered by now, unless it was interrupted before.
+                # The sending thread has answered all calls by now, unless it was interrupted.
                 _answer_lost([ticket], self._lost("the thread that sent the batch was interrupted"))
             elif waited > _ROUNDS * patience:
                 _answer_lost(

@@ -48,7 +48,7 @@ def new_task_id() -> str:
 
 
 def _new_ids() -> list[str]:
-    # All of them at once, without a Python loop: as one number, then as one text.
+    # All ids are made at once, without a Python loop: as one number, then as one text.
     random = int.from_bytes(os.urandom(16 * _IDS_AT_ONCE))
     digits = f"{random & _RANDOM_BITS | _VERSION_AND_VARIANT:0{32 * _IDS_AT_ONCE}x}".encode()
     return b" ".join(map(b"-".join, _UUID_GROUPS.iter_unpack(digits))).decode().split()
@@ -86,11 +86,12 @@ class Composed(NamedTuple):
         encoded: the message's bytes.
         state: pending, aggregating or scheduled.
         score: Unix time in whole seconds from which a scheduled task may run; 0 for others.
-        lock: key of the lock of a unique task, else empty; the message names it too unless only time ends it.
+        lock: key of the lock of a unique task, else empty. The message names the lock too, except with
+            `until="expiry"`.
         lock_ttl: seconds for which the lock holds unless renewed; 0 for a task without one.
-        lock_rule: the hash field for a lock that the message names: the requested seconds, and the release
-            time unless that is at success.
-        rules: None to refuse the task if another one is in its way.
+        lock_rule: the hash field `x:unique_ttl` for a lock that the message names: the requested seconds, and
+            `until` unless that is `"success"`.
+        rules: None to refuse the task if another one has its id or its lock.
         finished: the hash field that names the callback; empty for none.
     """
 

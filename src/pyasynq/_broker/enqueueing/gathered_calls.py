@@ -30,14 +30,14 @@ class GatheredCalls:
         self._batcher = batcher
         self._waiting: list[_Call] = []
         self._sending: asyncio.Task[None] | None = None
-        """Sends all that waits, and ends when nothing does."""
+        """Task that sends the waiting calls, and ends when none is left."""
 
     def enqueue(self, composed: Composed) -> asyncio.Future[EnqueueResult | None]:
         """Enqueue one task; await the result as that of `EnqueueBatcher.enqueue`."""
         call: asyncio.Future[EnqueueResult | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((composed, call))
         if self._sending is None:
-            # It starts after the calls that are ready in this iteration.
+            # The new task starts after all calls that are ready in this loop iteration.
             self._sending = asyncio.create_task(self._send_all(), name="pyasynq enqueue gathered")
         return call
 

@@ -116,8 +116,8 @@ def delete_tasks(
 ) -> Plan[Moved]:
     """Delete tasks and release the locks they own. Active ones are refused.
 
-    Tasks that are being aggregated are refused too, unless `with_sets`. Their callbacks are enqueued, unless
-    the caller `tells` them later.
+    Tasks that are being aggregated are refused too, unless `with_sets`. With `tells`, callbacks of the
+    deleted tasks are enqueued; otherwise the caller does that later.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})

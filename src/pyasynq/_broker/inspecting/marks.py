@@ -43,7 +43,7 @@ def add_mark(text: str, *, at: Instant, by: str = "", key: str = "") -> Plan[Mar
     # The time is in the score alone: NX then keeps the time of the first call with a key.
     yield CommandCall(("ZADD", MARKS_KEY, "NX", repr(round(at.timestamp, 3)), data), MARKS_KEY, Replay.SAFE)
     score = yield CommandCall(("ZSCORE", MARKS_KEY, data), MARKS_KEY, Replay.SAFE)
-    # As a reader sees it: without what the rounding takes away.
+    # Return the mark as `list_marks` does, with the time rounded to milliseconds.
     mark = Mark(facts["id"], datetime.fromtimestamp(float(score), UTC), text, by)
     yield CommandCall(("ZREMRANGEBYRANK", MARKS_KEY, 0, -MAX_MARKS - 1), MARKS_KEY, Replay.SAFE)
     yield CommandCall(("EXPIRE", MARKS_KEY, _LIFETIME_SECONDS), MARKS_KEY, Replay.SAFE)

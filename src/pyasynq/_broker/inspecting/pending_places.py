@@ -134,7 +134,7 @@ def find_places(queue: str, ids: Collection[str]) -> Plan[PendingPlaces]:
             anchor = decode_name(found[base]) if found else ""
         known = next((at for at, task_id in enumerate(found) if task_id in tail), None)
         if known is not None:
-            # Ids that came meanwhile have moved all others.
+            # Ids that were added since the last read have shifted all positions.
             base = first + known - tail[found[known]]
         for at, task_id in enumerate(found, first - base):
             if task_id in wanted:

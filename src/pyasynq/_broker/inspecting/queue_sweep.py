@@ -70,7 +70,7 @@ class MemoryEstimates:
             growth = info.size / known.size if known.size else 1.0
             usage = round((known.memory_usage or 0) * growth)
             return replace(info, memory_usage=usage, memory_at=known.memory_at)
-        # At the end of the dictionary: its order is that of the estimates.
+        # Inserted at the end: the dictionary is ordered from the oldest estimate to the newest.
         self._known.pop(info.queue, None)
         self._known[info.queue] = info
         if len(self._known) > _MOST_KNOWN:

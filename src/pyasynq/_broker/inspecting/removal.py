@@ -58,7 +58,7 @@ def remove_queue(queue: str, *, force: bool, progress: Progress | None) -> Plan[
         raise QueueBusyError(queue, active)
     deleted = yield from _delete_tasks(queue_keys(queue), progress)
     yield from remove_empty_queue(queue, is_forced=True)
-    # Later than the removal: a callback may belong into this very queue.
+    # Done after the removal, because a callback may go into the removed queue.
     with suppress(RedisError):
         while endings := (yield from list_endings(queue, seconds=0.0)):
             if not (yield from deliver_endings(queue, endings)):
@@ -115,7 +115,7 @@ def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
     for key in (yield CommandCall(all_sets, keys.aggregation_sets, Replay.SAFE)):
         aggregation_set = decode_name(key)
         if not aggregation_set.startswith(keys.group_prefix):
-            continue  # somebody else's, perhaps on another node
+            continue  # not a set of this queue, perhaps on another node
         size = yield CommandCall(("ZCARD", aggregation_set), aggregation_set, Replay.SAFE)
         found.append((aggregation_set, TaskState.AGGREGATING, size))
     return found
@@ -161,7 +161,7 @@ def _sweep(keys: QueueKeys) -> Plan[bool]:
         cursor, names = yield CommandCall(command, keys.pending, Replay.SAFE)
         # The prefix of queue `a` also begins the keys of a queue `a}:b`.
         leftovers = [name for name in names if name[length:].startswith(_LEFTOVERS)]
-        # Callbacks are told of deleted tasks from there; it ends with its last entry.
+        # Callbacks of deleted tasks are enqueued from the outbox; Redis removes its key with the last entry.
         leftovers = [name for name in leftovers if name[length:] != b"x:outbox"]
         for chunk in chunks(leftovers):
             if (yield from _delete_keys(keys, chunk))[1]:

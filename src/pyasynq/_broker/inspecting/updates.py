@@ -46,7 +46,7 @@ def update_payload(
     yield from require_queue(queue)
     keys = queue_keys(queue)
     outcome = _CHANGED
-    # Somebody may change the task between the look at it and the write; then it is looked at again.
+    # Another program may change the task between the read and the write; then it is read again.
     while outcome == _CHANGED:
         seen = (yield from get_task(queue, task_id)).message
         message = decode_task_message(seen)

@@ -150,7 +150,7 @@ def count_poison(queue: str, *, scan: int, most: int) -> Plan[int]:
 
 
 def _is_poison(message: bytes) -> bool:
-    """Return whether the error of a message says so; its payload may quote such an error."""
+    """Return whether the error of a message is a poison error; its payload may contain the same text."""
     try:
         return is_poison_error(decode_task_message(message).error_msg)
     except UndecodableMessageError:

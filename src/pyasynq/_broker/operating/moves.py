@@ -81,7 +81,7 @@ def hold_and_take(
     keys, others = queue_keys(source), queue_keys(target)
     ledger = keys.step(operation)
     if (yield CommandCall(("HEXISTS", ledger, _TAKEN + task_id), ledger, Replay.SAFE)):
-        # A process took it and died before it was released; a task of this id in the queue is another one.
+        # A process has removed the task and died before its release; a task with this id is a different one.
         return Move(AGAIN)
     seen = (yield from _read(keys, task_id, from_state)) if is_wanted else Move(DROP, "changed")
     args = _hold_arguments(operation, task_id, seen, keys, others) if isinstance(seen, _Seen) else None

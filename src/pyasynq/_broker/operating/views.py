@@ -39,7 +39,7 @@ def read_view(view: str) -> Plan[bytes | None]:
 def write_view(view: str, data: bytes) -> Plan[bool]:
     """Save a view; return whether there was room for it."""
     yield CommandCall(("HSET", VIEWS_KEY, view, data), VIEWS_KEY, Replay.SAFE)
-    # Counted after the write, so that two who save at once cannot both take the last place.
+    # Counted after the write, so that concurrent calls cannot exceed the limit together.
     if (yield CommandCall(("HLEN", VIEWS_KEY), VIEWS_KEY, Replay.SAFE)) <= MAX_VIEWS:
         return True
     yield CommandCall(("HDEL", VIEWS_KEY, view), VIEWS_KEY, Replay.SAFE)

@@ -55,7 +55,7 @@ class ListSweep(NamedTuple):
 def push_entry(task_type: str, shard: int, token: str, entry: bytes, lease: str) -> Plan[bool]:
     """Append an entry, which begins with its token, if a worker is free for it; return whether one is.
 
-    It is not sent again after a lost reply: the task may have been done meanwhile.
+    The call is not resent after a lost reply: a worker may have done the task meanwhile.
     """
     keys = shard_keys(task_type, shard)
     args = (token, entry, lease, keys.alive_prefix, keys.held_prefix, LIST_SECONDS)

@@ -122,7 +122,7 @@ class Follower:
 
     def _wants(self, event: TaskEvent) -> bool:
         if event.kind in {MISSED, DROPPED}:
-            # Counters must know about gaps, whatever the filter.
+            # Gaps pass every filter, because programs that count events must know about them.
             return True
         return (not self._kinds or event.kind in self._kinds) and (
             not self._types or event.type in self._types

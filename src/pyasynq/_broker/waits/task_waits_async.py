@@ -109,7 +109,7 @@ class _LoopWaits:
         """End a wait; others are not affected."""
         watched.waiters.remove(waiter)
         if not waiter.ended.cancel() and not waiter.ended.cancelled():
-            waiter.ended.exception()  # mark it as retrieved
+            waiter.ended.exception()  # marks the error as retrieved
         if not watched.waiters:
             del self._watched[watched.key]
 

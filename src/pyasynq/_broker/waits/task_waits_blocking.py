@@ -220,7 +220,7 @@ class _WaitingThread:
             await changed.wait()
         await waits.close()
         if serving:
-            # They have begun, and raise `ClientClosedError`; a wait that began now would not.
+            # These waits have begun: each must end with `ClientClosedError` before the driver is closed.
             for task in serving.values():
                 task.cancel()
             await asyncio.wait(serving.values())

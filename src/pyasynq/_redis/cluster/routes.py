@@ -146,7 +146,7 @@ class _Routing:
                 redirected = True
                 self._sent_to[position] = redirection
             elif outcome.code == NO_ANSWER:
-                # Another node may serve its slots by now; if not, it may just have been restarted.
+                # Another node may serve the slots of the silent node by now, or this node was just restarted.
                 self._must_pause |= was_late
                 self._nodes.ask_last((node,), now)
                 self._nodes.doubt(generation, now, node)

@@ -25,7 +25,7 @@ _REDIRECTION: Final = re.compile(
 _LATE_SECONDS: Final = 30.0
 """Seconds for which a silent node is asked last. It limits how often such a node costs time."""
 _GROUP_SIZE: Final = 3
-"""Number of nodes asked at the same time. Three are seldom cut off together; more would cost more."""
+"""Number of nodes asked at the same time. Three are seldom cut off together; more would take more time."""
 
 
 class ClusterMap:
@@ -74,7 +74,7 @@ class ClusterMap:
         self._told_by: tuple[Address, ...] = ()
         """The nodes whose views make up this map."""
         self._late: dict[Address, float] = {}
-        """Nodes to ask last, and until when on the monotonic scale."""
+        """Nodes to ask last, with the monotonic time until which this applies."""
         self._doubted_nodes: frozenset[Address] | None = None
         """The nodes whose slots others may serve by now; None if any slot may have moved."""
         self.primaries: tuple[Address, ...] = ()
@@ -169,7 +169,8 @@ class ClusterMap:
         if found["code"] == "ASK":
             return other, True
         if self.reads_replicas:
-            # Not to the other node, which is a primary: the map says which replica serves the slot now.
+            # The redirection names a primary, so it is not followed: the map has the replica that serves the
+            # slot.
             return None
         if self._owners[slot] != other:
             self.ask_last([teller for teller in self._told_by if teller != other], now)

@@ -109,7 +109,7 @@ class _NodeRound(Round):
         return self._left or super()._is_over()
 
     def _seconds_to_open(self) -> float:
-        # If connecting fails, the other half must be enough to learn the new owner and to ask it.
+        # If connecting fails, the other half must be enough to learn the slot's new owner and to call it.
         return super()._seconds_to_open() / 2
 
     def _give_up(self, reason: PyasynqError | None = None) -> None:

@@ -82,7 +82,8 @@ class PrimaryWatch:
                 start_thread(
                     partial(_watch, weakref.ref(self), over), f"pyasynq watches {self._target.address}"
                 )
-                # Last: if this is interrupted before, the next call starts another thread, and this one ends.
+                # Set last: if a signal handler raises before, the next call starts another thread, and this
+                # one ends.
                 self._over = over
 
     def leave(self, member: object) -> None:
@@ -198,7 +199,7 @@ def _ask_sentinels(watch: PrimaryWatch, connections: dict[Address, BlockingConne
         elif (answer := _ask(watch, connections, sentinel, _PATIENCE)) is not None:
             named[sentinel] = answer
     believed, changes = watch.judge(named)
-    # It must be a primary; what another thread has learned meanwhile takes precedence.
+    # A new server must confirm that it is a primary; a change by another thread meanwhile takes precedence.
     if believed is not None and (
         not watch.suspects(believed.primary) or _is_primary(watch.target, believed.primary)
     ):
