@@ -70,7 +70,8 @@ class Declaration:
         try:
             self.compile()
         except UnknownAnnotationError:
-            # The module may define it further down; it is asked again when all modules are there.
+            # The module may define the name further down; `compile` is called again when all modules are
+            # imported.
             return
 
     @property

@@ -30,7 +30,7 @@ class _Provider(NamedTuple):
         needs: the dependencies among its parameters, by name.
         context: names of the parameters that take the `TaskContext`.
         is_entered: whether it is a generator, or a context manager made of one, which is entered and left.
-            Other values are handed out as they are: a pool may be a context manager too, and is shared.
+            Other values are passed on unchanged: a pool may be a context manager too, and is shared.
     """
 
     function: Callable[..., Any]
@@ -106,7 +106,7 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
 
 
 def _nothing() -> None:
-    """Stand for the replacement of a provider that has none."""
+    """Mark a provider without a replacement; never called."""
 
 
 class Providers:

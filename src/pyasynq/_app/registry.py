@@ -125,7 +125,7 @@ class Registry:
         return tuple(sorted({one.get("queue", DEFAULT_QUEUE) for one in options}))
 
     def route(self, task_type: str) -> Route | None:
-        """Return how to run tasks of this type."""
+        """Return the route of this task type."""
         route = self._routes.get(task_type)
         if route is None:
             declaration = self._declarations.get(task_type)
@@ -174,7 +174,7 @@ class AppRouter:
         """Hooks that the server calls."""
 
     def route(self, task_type: str) -> Route | None:
-        """Return how to run tasks of this type."""
+        """Return the route of this task type."""
         return self._registry.route(task_type)
 
     def routes(self) -> list[Route]:

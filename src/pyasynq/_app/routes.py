@@ -96,7 +96,8 @@ def _plain_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerR
         result = function(**decode(task.payload or b""))
         if result is None:
             return None
-        # Read here: the loop, where an awaitable is await_fully, does not have the context of this thread.
+        # Read in this thread: the loop, which awaits an awaitable result, does not have this thread's
+        # context.
         watch = watch_result.get(None)
         if isawaitable(result):
             return _later_result(declaration, result, watch)

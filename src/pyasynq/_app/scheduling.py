@@ -70,7 +70,7 @@ def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> 
     parse_cron(spec)
     check_misfire(misfire)
     try:
-        with suppress(UnknownAnnotationError):  # its module may define it further down
+        with suppress(UnknownAnnotationError):  # the module may define the name further down
             task.task()
     except ArgumentsError as error:
         remedy = f"a tick has no arguments: give them, as in app.schedule({spec!r}, handler.task(...))"

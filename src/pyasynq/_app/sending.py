@@ -77,7 +77,7 @@ class Sending:
         self._blocking_client: sync.Client | None = None
         self._inspector: Inspector | None = None
         self._blocking_inspector: sync.Inspector | None = None
-        self._opening = threading.RLock()  # a signal handler may enqueue while its thread is in there
+        self._opening = threading.RLock()  # reentrant: a signal handler may enqueue while its thread holds it
         self._destination: Destination | None = None
 
     @property
@@ -139,7 +139,8 @@ class Sending:
         """Add `async def m(task, call_next)` around every enqueue, inside the client middleware added before.
 
         It may be used as a decorator, and may pass a task with other headers or options to `call_next`, which
-        returns the `TaskInfo`. `enqueue_sync` runs it too, unless it waits for something else.
+        returns the `TaskInfo`. `enqueue_sync` runs it too, and raises `ConfigurationError` if it awaits
+        anything but `call_next`.
         """
         check_client_middleware(middleware)
         self._client_middleware.append(middleware)
@@ -327,7 +328,7 @@ class Sending:
         """Store a new client, unless a signal handler has stored one before; return the stored one."""
         if self._blocking_client is None:
             self._blocking_client = client
-            # Scripts and web processes that only enqueue have no place where they would close it.
+            # Scripts and web processes that only enqueue need not call `close_sync` themselves.
             atexit.register(self.close_sync)
         return self._blocking_client
 

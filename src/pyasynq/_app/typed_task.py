@@ -363,7 +363,7 @@ class TypedTask(Generic[_P, _R]):
         return check_name("queue", self._options.get("queue", DEFAULT_QUEUE) if queue is None else queue)
 
     def _decode(self, data: bytes | None) -> _R:
-        # What returns None stores nothing.
+        # No result is stored for a handler that returns None.
         value: _R = self._declaration.result.decode(b"null" if data is None else data)
         return value
 
@@ -452,7 +452,7 @@ class TypedTask(Generic[_P, _R]):
             )
         return task
 
-    if not TYPE_CHECKING:  # a type checker is to report such names, as it does without this
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they still report unknown names
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(

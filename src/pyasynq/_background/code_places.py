@@ -30,7 +30,7 @@ _LOOPS: Final = (_ASYNCIO, "<frozen runpy>")
 
 
 class HandlerPlace(NamedTuple):
-    """Where a handler is.
+    """Current position of a handler in the source code.
 
     Attributes:
         line: its innermost line, as in `tasks.py:12 in build`; empty if unknown.

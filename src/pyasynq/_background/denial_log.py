@@ -1,4 +1,4 @@
-"""Log lines for rights that Redis denies (ACL): a warning at the first refusal, an info at the last."""
+"""Log lines for rights that Redis denies (ACL): a warning when a call is denied, an info at the end."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 LAST_WORDS_SECONDS: Final = 0.5
 """Seconds that the guard may take to report and to put tasks back before the process ends."""
 _SWITCH_SECONDS: Final = 0.0005
-"""Longest time in seconds that a computing thread then keeps the GIL; usually ten times that."""
+"""Switch interval of the interpreter at the deadline: seconds that a computing thread keeps the GIL.
+
+Python's default is ten times as long.
+"""
 
 
 class ExitGuard:
@@ -91,5 +94,5 @@ def end_process(code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        # Even if the streams fail: tasks are back in their queues, and their first runs must not continue.
+        # Exit even if flushing fails: tasks are back in their queues, and their first runs must not continue.
         os._exit(code)

@@ -67,7 +67,7 @@ class OutageLog:
         self._began: float | None = None
         self._back_at: float | None = None
         self._failed: set[str] = set()
-        """Services that are waited for, because their last round failed."""
+        """Services whose last round failed; the outage lasts until they work again."""
         self._fresh: set[tuple[str, str]] = set()
         """Attempts that ended after Redis was back, by queue and id: their outcomes were not delayed."""
         self._written = 0
@@ -92,7 +92,7 @@ class OutageLog:
         if self._began is None:
             self._begin(error)
         elif refused and not self._refused:
-            # A different reason, which does not pass by itself.
+            # An error of another kind, which does not pass by itself.
             self._warn(error, "")
         self._refused = self._refused or refused
         self._back_at = self._delayed = None

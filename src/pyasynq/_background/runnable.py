@@ -78,7 +78,7 @@ class Runnable:
             await asyncio.wait({starting, closing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not starting.done():
-                self._has_started = True  # far enough to need a shutdown
+                self._has_started = True  # started so far that a shutdown is needed
                 if self._calls:
                     self._watch.report(find_waiting_place(starting))
                 await cancel_task(starting)

@@ -117,13 +117,13 @@ class ShutdownWatch:
 
     def _expire(self) -> None:
         """Report what keeps the process from ending, and put tasks back; called from the guard's thread."""
-        # First, before anything waits: the loop's thread may rarely release the GIL.
+        # Done first, before any wait: the loop's thread may rarely release the GIL.
         stack = format_blocking_stack(self._thread_id).rstrip()
         if self._loop is not None and not _iterates(self._loop):
             self.stage = f"the event loop (blocked during {self._describe()})"
             self.report(f"this stack:\n{stack}")
         elif not self.has_hung:
-            # What was reported has used up the time of the later stages: those do not hang.
+            # If an earlier stage was reported, it has used up the time, and the present stage does not hang.
             self.report(UNKNOWN_PLACE)
         if self._put_back is not None:
             self._put_back(EXIT_UNFINISHED)

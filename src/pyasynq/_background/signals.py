@@ -106,7 +106,7 @@ class SignalWatch:
 
     def _call_other(self, number: int, frame: FrameType | None) -> None:
         other = self._others.get(number)
-        # It may call the handler that it replaced, which is ours.
+        # The other handler may call the one that it replaced, which is ours.
         if self._owns_process or self._is_calling or not callable(other):
             return
         self._is_calling = True

@@ -1,7 +1,7 @@
 """The payload: a handler's arguments as compact JSON, and its result the same way.
 
-All work on annotations happens once, when a handler is declared; what runs for each task is one JSON
-decode and a look at the types. Nothing here knows Redis, tasks or servers.
+All work on annotations happens once, when a handler is declared; each task takes only one JSON decode and a
+check of the types. Nothing here knows Redis, tasks or servers.
 """
 
 from pyasynq._payload.arguments import ArgumentsCodec

@@ -174,7 +174,7 @@ class ArgumentsCodec:
         elif encoding.is_bound:
             bound = dict(kwargs)
         else:
-            # The names are known to fit: this is what binding comes to, in the order of the parameters.
+            # The names are known to fit: bind the arguments to the parameters without further checks.
             bound = self._unbound.copy()
             bound.update(zip(self._unbound, args, strict=False))
             bound.update(kwargs)

@@ -33,7 +33,7 @@ _by_key: Final = itemgetter(0)
 _canonical_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-# Values of no declared type: JSON's own kinds and nothing else, so that what goes in comes out equal.
+# Values of no declared type: only the types of JSON, so that a value is equal after a round trip.
 
 
 def _encode_undeclared(value: Any) -> Json:
@@ -73,7 +73,7 @@ def _member(value: Any, convert: Callable[[Any], Any]) -> Any:
     try:
         return convert(value)
     except Mismatch as mismatch:
-        # The key is data, like the value, and may be somebody's secret.
+        # The error does not name the key: it is data, as the value is, and may be secret.
         raise mismatch.inside("[...]") from mismatch.__cause__
 
 

@@ -1,7 +1,7 @@
 """pydantic models and dataclasses, and constraints in `Annotated`: pydantic writes, reads and checks them.
 
-pydantic is never imported here: a type of it can only be met when the program has imported it. A change
-of a value on the way is refused: at the declaration where the type shows it, else when a value is sent.
+pydantic is never imported here: a type of it can only be met when the program has imported it. A value that a
+round trip would change is refused: at the declaration if the type shows it, else when the value is sent.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def pydantic_type(kind: Any) -> Converter:
     """
     _check_fields(kind, set())
     name = kind.__name__
-    # Late: a type that the module defines further down may be missing yet.
+    # Made at the first use: a type that the module defines further down may not exist yet.
     adapter = cache(lambda: _make_adapter(kind))
 
     def accepts(value: object) -> bool:
@@ -100,7 +100,7 @@ def pydantic_type(kind: Any) -> Converter:
         return encoded
 
     def decode(value: Json) -> Any:
-        # As JSON text, since a strict model takes times and the like only from there.
+        # Validated as JSON text: a strict model accepts times and similar types only from JSON.
         return _run_validator(name, lambda: adapter().validate_json(json.dumps(value)))
 
     def describe(definitions: Definitions) -> Schema:
@@ -288,7 +288,7 @@ def _check_fields(kind: Any, seen: set[Any]) -> None:
     seen.add(kind)
     decorators = getattr(kind, "__pydantic_decorators__", None)
     if decorators is not None and decorators.model_serializers:
-        return  # it writes what it likes, and every value is compared
+        return  # a serializer may write anything; every value is compared when it is sent
     for name, one in _list_fields(kind).items():
         if one.exclude:
             raise LossyTypeError(f"its field {name!r} has exclude=True, and would arrive as its default")
@@ -336,7 +336,7 @@ def _classes_in(annotation: Any) -> Iterator[type]:
         if isinstance(kind, type):
             yield kind
             if dataclasses.is_dataclass(kind) and not is_pydantic_type(kind):
-                # A name that is not defined yet does not refuse the type: each value is compared too.
+                # An undefined name is not an error here: each value is compared when it is sent.
                 with suppress(NameError):
                     waiting += typing.get_type_hints(kind, include_extras=True).values()
 

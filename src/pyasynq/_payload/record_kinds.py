@@ -47,7 +47,7 @@ def _class_of(annotation: Any) -> Any:
 
 
 def _is_exactly(kind: Any) -> Callable[[object], bool]:
-    # Fields of a subclass would be lost without a word.
+    # Not a subclass, whose additional fields would be lost silently.
     return lambda value: type(value) is kind
 
 

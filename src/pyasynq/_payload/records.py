@@ -123,7 +123,7 @@ def _make(name: str, make: Callable[..., Any], fields: dict[str, Any]) -> Any:
     try:
         return make(**fields)
     except (TypeError, ValueError) as error:
-        # Neither its text nor a chain to it: `int(text)` alone would show what was refused.
+        # The message omits the error's text and chain: already those of `int(text)` show the refused value.
         raise Mismatch(f"{name} refused its fields: {describe_place(error)}") from None
 
 

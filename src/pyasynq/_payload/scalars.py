@@ -114,7 +114,7 @@ FLOAT: Final = Converter(
 )
 
 
-# timedelta: seconds, since Go and most people have no other form in common.
+# timedelta: written as a number of seconds, which every language can read.
 
 
 def _encode_timedelta(value: Any) -> float:
@@ -185,7 +185,7 @@ SCALARS: Final[dict[Any, Converter]] = {
     # bool is an int for Python; for JSON it is not.
     bool: _plain(bool, as_is, "boolean"),
     int: _plain(int, int, "integer"),
-    # str() of an enum that is text may be its name; the characters themselves are wanted.
+    # For a text enum, str() may return the member's name; `str.__str__` returns its text.
     str: _plain(str, str.__str__, "string"),
     float: FLOAT,
     timedelta: _TIMEDELTA,

@@ -34,7 +34,7 @@ class Definitions:
         if key is None:
             key = self._find_key(annotation, name)
             self._names[annotation] = key
-            self.schemas[key] = {}  # taken, while the schema is made
+            self.schemas[key] = {}  # reserves the key while the schema is made
             self.schemas[key] = make()
         return {"$ref": f"#/$defs/{key}"}
 

@@ -99,7 +99,7 @@ def from_bytes(data: bytes) -> Json:
             value, end = _raw_decode(text)
         except json.JSONDecodeError:
             return _decoder.decode(text)
-        # The usual payload has no blanks around it; others take the longer way.
+        # Payloads rarely have white space around them; then the slower decoder is used.
         return value if end == len(text) else _decoder.decode(text)
     except UnicodeDecodeError:
         raise Mismatch("it is not UTF-8") from None

@@ -49,5 +49,5 @@ def _call(complaint: str, function: Callable[[Any], Any], value: Any) -> Any:
     try:
         return function(value)
     except Exception as error:  # noqa: BLE001 - the functions are the user's
-        # Neither its text nor a chain to it, which could show the value.
+        # The message omits the error's text and chain, which could show the value.
         raise Mismatch(f"{complaint}: {describe_place(error)}") from None

@@ -73,7 +73,7 @@ class EntryBook:
         for entry_id in leaving:
             if entry_id not in self._entries:
                 raise ScheduleNotFoundError(entry_id)
-        # An entry that was replaced before it began names the older one, which has the ticks.
+        # If an old entry never began and replaced an older one itself, that one has the ticks.
         origins = {new: self._predecessors.get(old, old) for new, old in predecessors.items() if new != old}
         for entry_id in leaving:
             self.remove(entry_id)

@@ -153,7 +153,7 @@ class Firing:
         event = SchedulerEnqueueEvent(task_id=info.id, enqueue_time=now)
         recording = self._driver.start_task(self._record(entry, event, ttl))
         if not self._driver.target.is_cluster:
-            # In a cluster it may be on an unreachable node, and the next tick must not wait for that.
+            # In a cluster the history may be on an unreachable node, and the next tick must not wait for it.
             await self._driver.wait_for(recording)
 
     async def _record(self, entry: ScheduleEntry, event: SchedulerEnqueueEvent, ttl: int) -> None:

@@ -69,7 +69,7 @@ class ProviderCalls:
         else:
             threads = HandlerThreads("pyasynq-provider")
             in_thread = threads.start(_call, self._provider)
-            threads.close()  # after this one call
+            threads.close()  # the thread ends after this call
             answer, error = await self._wait(in_thread)
             if error is not None:
                 raise error

@@ -91,7 +91,7 @@ class Ticker(CallingService):
         self._failed = False
         """Whether a tick of this round must be fired again."""
         self._unreachable = False
-        """Whether the reason was that Redis could not be reached."""
+        """Whether a tick of this round failed because Redis could not be reached."""
 
     async def round(self) -> float:
         """Fire the due ticks: of one entry in order, of several entries at the same time."""
@@ -108,7 +108,7 @@ class Ticker(CallingService):
         rests = [
             (entry.timetable.next - now).total_seconds() for entry in self._entries() if entry.timetable.next
         ]
-        # A tick that failed is still due, and would be retried without a rest.
+        # A pause after a failure: the failed tick is still due, and would be retried at once.
         least = _RETRY_SECONDS if self._failed else 0.0 if due else _IDLE_SECONDS
         return min((rest if rest > 0 else least for rest in rests), default=math.inf)
 
@@ -129,7 +129,8 @@ class Ticker(CallingService):
             for tick in ticks:
                 if entry.id not in self._parts.book.ids:
                     return
-                # While Redis is away, only a few entries wait for the timeout, not all of them in turn.
+                # Once Redis was unreachable in this round, fire no more ticks: each would wait for the
+                # timeout.
                 fired = (
                     FiringOutcome.UNREACHABLE if self._unreachable else await self._firing.fire(entry, tick)
                 )
@@ -188,7 +189,8 @@ class EntriesHeartbeat(CallingService):
         parts, self.asked_at = self._parts, time.monotonic()
         entries = list(parts.book)
         failure = await parts.begin(entries)
-        # The time has just been learned again; the ticker may have computed its rest with a wrong one.
+        # The estimate of Redis' time was just corrected; the ticker may have computed its pause by a wrong
+        # one.
         self._ticker.wake()
         records = [entry.record() for entry in entries]
         now = parts.clock.redis_now()

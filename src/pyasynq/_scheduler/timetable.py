@@ -93,7 +93,7 @@ class Timetable:
     def _update(self, last: datetime | None, anchor: datetime, now: datetime) -> None:
         assert self._done is not None  # noqa: S101 - begin has looked
         if anchor != self._anchor:
-            # The queue was removed, and with it its ticks and their starting time.
+            # The queue was removed, and with it the stored ticks and the entry's starting time.
             self._anchor = anchor
             self.next = self._schedule.next_after(self._done, anchor=anchor)
         if last is not None:

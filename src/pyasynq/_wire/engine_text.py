@@ -6,7 +6,7 @@ After a request of an operator the JSON has the server's acknowledgement, too:
 
     pyasynq {"answer":{"action":"quiet","number":"1700000000.000000","obeyed":true}}
 
-While its event loop is blocked, a server tells for how many seconds:
+While its event loop is blocked, a server publishes the seconds of the block so far:
 
     pyasynq {"blocked":12.5}
 
@@ -14,7 +14,7 @@ A server may have the name of its team:
 
     pyasynq {"team":"starmap"}
 
-The versions of pyasynq and of the application are there as well; the latter only if the application has one:
+The JSON also has the version of pyasynq, and that of the application if it has one:
 
     pyasynq {"engine_version":"0.1.0","version":"2026.11.2"}
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _TEXTS: Final = ("team", "version", "engine_version")
 _FIELDS: Final = ("rate", "period", "burst", "ordered")
 _MAX_TYPE_BYTES: Final = 16_384
-"""Bytes that the names of the types may have in a record, which is written every 5 seconds."""
+"""Maximum total bytes of the names of types in a record, which is written every 5 seconds."""
 _LONGEST_TEXT: Final = 100
 """Characters of a version or a team's name; a longer one is ignored."""
 _LEAST_BLOCKED: Final = 1.0

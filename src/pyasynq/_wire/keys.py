@@ -1,4 +1,4 @@
-"""Names of all keys in Redis; no other module spells one.
+"""Names of all keys in Redis; no other module contains the name of a key.
 
 The braces around the name of a queue, server or scheduler are part of the key (a hash tag): Redis Cluster
 puts keys with the same text in braces into the same slot. Names are used as they are, without escaping.
@@ -110,7 +110,7 @@ class QueueKeys:
         self.retry = prefix + "retry"  # sorted set: task id, second at which it is due
         self.archived = prefix + "archived"  # sorted set: task id, second at which it was archived
         self.completed = prefix + "completed"  # sorted set: task id, second at which it expires
-        self.paused = prefix + "paused"  # string: the second since when; only while it is paused
+        self.paused = prefix + "paused"  # string: Unix second of the pause; exists while paused
         self.processed = prefix + "processed"  # number of attempts that ended, failed ones included
         self.failed = prefix + "failed"  # number of attempts that failed
         self.groups = prefix + "groups"  # set of group names
@@ -118,7 +118,7 @@ class QueueKeys:
         self.task_prefix = prefix + "t:"
         self.group_prefix = prefix + "g:"
         # Ours; peers in Go neither read nor write them.
-        self.callbacks = prefix + "x:callbacks"  # string: there if tasks of the queue have callbacks
+        self.callbacks = prefix + "x:callbacks"  # string: exists if tasks have callbacks
         self.cancellations = prefix + "x:cancel"  # hash: task id, which attempt to cancel and how
         self.events = prefix + "x:events"  # stream: what happened to tasks, as JSON in the field `event`
         self.fence = prefix + "x:fence"  # string: marker of durable writes, for a second
@@ -126,9 +126,9 @@ class QueueKeys:
         self.objectives = prefix + "x:objectives"  # hash: objectives of the queue, such as its longest wait
         self.bucket = prefix + "x:bucket"  # hash: token bucket: when it is full again, and the last turn
         self.once_prefix = prefix + "x:once:"  # prefix of strings: this id was enqueued
-        self.outbox = prefix + "x:outbox"  # hash: address, end of a task that its callback is to be told
+        self.outbox = prefix + "x:outbox"  # hash: address, end of a task with a callback
         self.own_unique_prefix = prefix + "x:unique:"  # prefix of strings: id of the task with this lock
-        self.gone_prefix = prefix + "x:gone:"  # of hashes: tasks deleted by an operation that can be undone
+        self.gone_prefix = prefix + "x:gone:"  # prefix of hashes: deleted tasks that can be restored
         self.ticks = prefix + "x:ticks"  # hash: scheduler entry id, Unix time of its last tick
         self.verdicts = prefix + "x:verdicts"  # sorted set: `TOKEN VERDICT ID`, second it is forgotten
 
@@ -275,13 +275,13 @@ class ListKeys(NamedTuple):
     """The keys of one shard of a task type whose workers only speak Redis; all are in one slot."""
 
     entries: str
-    """List of tasks that a worker takes from; `shard_keys` makes the other keys of it."""
+    """List of tasks that a worker takes from; `shard_keys` derives the other keys from this key."""
     workers: str
     """Set of the names of workers."""
     leases: str
     """Hash: by the token of an entry, the lease token of its attempt."""
     replies: str
-    """List of what workers say of entries, as JSON."""
+    """List of the workers' replies about entries, as JSON."""
     alive_prefix: str
     """Prefix of strings: how many entries the worker takes at once; it lives as long as the key."""
     held_prefix: str
@@ -301,5 +301,5 @@ def hash_slot(key: str) -> int:
 
 
 def _day_text(day: date) -> str:
-    # A datetime is a date too; `strftime` would take twenty times as long in every settle.
+    # Cut, because a datetime is a date too; `strftime` would take twenty times as long in every settle.
     return day.isoformat()[:10]
