@@ -31,5 +31,5 @@ def explain_missing(error: ModuleNotFoundError, extra: str = "") -> ModuleNotFou
         return error
     text = f"this needs the package {package}: type  pip install 'pyasynq[{extra or _EXTRAS[package]}]'"
     if str(error).startswith(f"this needs the package {package}:"):
-        text = str(error)  # it was explained where the extra is known
+        text = str(error)  # an inner call has named the extra already
     return ModuleNotFoundError(text, name=error.name)

@@ -118,12 +118,12 @@ class App(Scheduling, Generic[_State_co]):
         max_payload: bytes that payload and headers of one task may have together, also of one that an
             aggregator returns.
         timeout: how long one exchange with Redis may take.
-        publish_events: publish what this app enqueues, as `Client` does; what workers do is theirs to
-            publish: `ServerConfig.publish_events`.
-        scheduler_config: how the app's schedulers work: the zone of expressions, hooks, heartbeat.
+        publish_events: publish events of the tasks that this app enqueues, as `Client` does. Workers publish
+            their own events: see `ServerConfig.publish_events`.
+        scheduler_config: settings of the app's schedulers: the zone of expressions, hooks, heartbeat.
         worker: settings of the app's workers; flags, environment and a file win over them.
-        queues: weights and limits of queues, as in `{"mail": Queue(rate=50), "bulk": 1}`. Workers serve them
-            besides those that the tasks name.
+        queues: weights and limits of queues, as in `{"mail": Queue(rate=50), "bulk": 1}`. Workers also serve
+            the queues that the tasks name.
         version: version of your application, such as "2026.11.1"; workers publish it with their record and
             the task types.
 
@@ -234,17 +234,19 @@ class App(Scheduling, Generic[_State_co]):
 
         Args:
             name: the task's type; without it module and function name, as in `"shop.tasks.deliver"`.
-            retry_delay: the wait before the next attempt, or takes `retried, error, task` and returns it.
-            is_failure: False for errors that are retried without spending a retry.
-            crash_limit: how many crashes of its worker archive a task.
-            result_ttl: how long what the handler returns can be read, by `await handle.result()`: the
-                option `retention` by another name, at least 1 second.
+            retry_delay: delay before the next attempt, or a function of `retried, error, task` that returns
+                it.
+            is_failure: function of the error; False if it is retried without spending a retry.
+            crash_limit: number of worker crashes at which a task is archived.
+            result_ttl: time for which `await handle.result()` can read the handler's result, at least 1
+                second; another name of the option `retention`.
             executor: "process" to run the handler in a child process of the worker, which is killed when
                 its time is over; the function must be found as `module:function`.
             max_run: how many tasks of the queue run at once, in all workers together.
-            rate: how many of them start, such as `"50/s"` or `"100/m+10"`, or a number a second.
+            rate: how many of them may start per period, such as `"50/s"` or `"100/m+10"`, or a number per
+                second.
             ordered: True to run them strictly one after the other. With any of these three the task has a
-                queue of its own, which is called like its type, unless `queue` names one.
+                queue of its own, named after its type, unless `queue` names one.
             middleware: around the handlers of this type alone, inside that of the app; see `use`.
             options: options of every task of this type, unless `.options()` says otherwise.
 
@@ -392,12 +394,12 @@ class App(Scheduling, Generic[_State_co]):
     def use(self, middleware: _M, *, queues: Iterable[str] | None = None) -> _M:
         """Add `async def m(task, call_next)` around every handler, inside those added before.
 
-        It may be used as a decorator. `call_next(task)` returns the result's bytes; plain handlers run in
-        their thread behind it. A task type without a handler raises `HandlerNotFoundError` from `call_next`.
+        It may be used as a decorator. `call_next(task)` returns the result's bytes; a plain handler runs in a
+        thread during this call. A task type without a handler raises `HandlerNotFoundError` from `call_next`.
 
         Args:
             middleware: a coroutine function.
-            queues: names of queues; without it, it is around the handlers of tasks from all queues.
+            queues: names of the queues whose tasks' handlers are wrapped; by default all queues.
 
         Raises:
             ConfigurationError: for anything but a coroutine function that takes two arguments.
@@ -419,8 +421,8 @@ class App(Scheduling, Generic[_State_co]):
     def on_error(self, hook: _Hook) -> _Hook:
         """Call `async def hook(end: AttemptEnd)`, or a plain function, when an attempt has failed.
 
-        As with the other hooks, it is called in the worker that decides the outcome, besides the work, for 5
-        seconds at most. An exception from it is logged and changes nothing. See the page on hooks.
+        Like the other hooks, it runs in the worker that decides the outcome, concurrently with other tasks,
+        for at most 5 seconds. An exception from it is logged and changes nothing. See the page on hooks.
 
         Raises:
             ConfigurationError: for an object that cannot be called with one argument.
@@ -460,8 +462,8 @@ class App(Scheduling, Generic[_State_co]):
     def state(self) -> _State_co:
         """What the lifespan yielded in this process; None without a lifespan.
 
-        If several workers of the app run in this process, it is that of the newest. Inside
-        `pyasynq.testing.task_context(state=...)` it is what that was given.
+        If several workers of the app run in this process, it is the value of the newest worker. Inside
+        `pyasynq.testing.task_context(state=...)` it is the given value.
 
         Raises:
             ServerStateError: where no worker of the app runs, such as in a program that only enqueues.
@@ -516,7 +518,7 @@ class App(Scheduling, Generic[_State_co]):
         Args:
             config: settings; by default those of `App(worker=...)`. A `WorkerConfig` without queues
                 serves what `default_queues` says.
-            with_scheduler: also be a scheduler, from before the first task until after the last.
+            with_scheduler: also run a scheduler, from before the first task until after the last.
 
         Raises:
             ConfigurationError: when there is no Redis URL, or as `load` does.
@@ -549,8 +551,8 @@ class App(Scheduling, Generic[_State_co]):
         `raise SystemExit(app.run_worker())` is what `pyasynq worker` does.
 
         Args:
-            config: how to work; as for `server`.
-            with_scheduler: also be a scheduler, in the same event loop.
+            config: settings, as for `server`.
+            with_scheduler: also run a scheduler, in the same event loop.
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
@@ -587,7 +589,7 @@ class App(Scheduling, Generic[_State_co]):
                     state = await stack.enter_async_context(self._lifespan(self))
                 if scheduler is not None:
                     await stack.enter_async_context(scheduler)
-                # After the lifespan, which may prepare what providers need, and closed before it.
+                # Entered after the lifespan, which may prepare what providers need, and left before it.
                 await stack.enter_async_context(self._providers.for_worker())
                 outer, self._state = self._state, state
                 stack.callback(setattr, self, "_state", outer)

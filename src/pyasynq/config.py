@@ -313,7 +313,7 @@ class SchedulerConfig:
     pre_enqueue: PreEnqueue | None = None
     """Called with the task before a tick is fired, by each scheduler that tries."""
     post_enqueue: PostEnqueue | None = None
-    """After a tick, in the scheduler that fired it: takes the task's info and None, or None and the error."""
+    """Called by the scheduler that fired a tick: with the task's info and None, or None and the error."""
     error_handler: ErrorHandler | None = None
     """Called with the task and the error when a tick could not be fired."""
     forward_queues: Sequence[str] = ()

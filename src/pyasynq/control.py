@@ -33,7 +33,7 @@ class Snooze(ControlFlow):
     """Not yet: run the task again after the delay, any number of times.
 
     It is not a failure: no retry is spent, nothing is counted, error and traceback of an earlier failure
-    stay, and it never runs out, even with `max_retry=0`.
+    stay, and the number of snoozes is not limited, even with `max_retry=0`.
 
     Args:
         delay: until the next attempt, a `timedelta` or seconds, at most 36,500 days.
@@ -53,7 +53,7 @@ class Snooze(ControlFlow):
 class Retry(ControlFlow):
     """This attempt failed: try again.
 
-    The task's error becomes the reason; without one the error that this was raised from.
+    The reason becomes the task's error; without a reason, the error that this was raised from does.
 
     Args:
         after: until the next attempt, a `timedelta` or seconds, at most 36,500 days; None uses `retry_delay`.
@@ -76,7 +76,7 @@ class Retry(ControlFlow):
         check_switch("spend", spend)
         self.spend = spend
         self.reason = _check_reason(reason)
-        # Without a time: it remains the task's last error when no retry is left.
+        # The text names no time, because it remains the task's last error when no retry is left.
         super().__init__(reason or "the handler asked for a retry")
 
 

@@ -96,7 +96,9 @@ class EmbeddedServer:
         self._running: RunningServer | None = None
 
     def start(self) -> Self:
-        """Join the server of the folder, or start it. If started: check that it answers, or restart it.
+        """Join the server of the folder, or start it.
+
+        If this object was started before, check that the server answers, or restart it.
 
         Blocks, about a tenth of a second when it starts a server on an empty folder. An exception,
         including KeyboardInterrupt, leaves no share.

@@ -18,7 +18,7 @@ HookKind: TypeAlias = Literal["error", "retry", "archived", "success"]
 """Ends of attempts that have hooks."""
 
 HOOK_SECONDS: Final = 5.0
-"""Longest run of one hook."""
+"""Maximum seconds that one hook may run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Queue:
     """
 
     priority: int = 1
-    """Weight of the queue in the fair queueing of its server, as a plain number in `queues`."""
+    """Weight of the queue in its server's weighted fair queueing, like a plain number in `queues`."""
     max_run: int | None = None
     """Maximum number of the queue's tasks that run at once, in all servers together; None means unlimited."""
     rate: float | None = None

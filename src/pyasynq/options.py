@@ -60,7 +60,7 @@ class EnqueueOptions(TypedDict, total=False):
     deadline: datetime
     """Aware time at which an attempt is cancelled, however late it began."""
     unique: Duration
-    """At least 1 s: while this task is unfinished, for at most this long, the queue refuses its equals.
+    """Longest time, at least 1 s, for which the queue refuses equal tasks while this task is unfinished.
 
     Tasks are equal if they have the same type and payload.
     """
@@ -84,13 +84,13 @@ class EnqueueOptions(TypedDict, total=False):
     """Reaction if the `task_id` exists: raise (the default), or replace a task that is archived or
     completed."""
     once_for: Duration
-    """At least 1 s: within this time a task with this `task_id` is enqueued at most once, however it ends.
+    """Time, at least 1 s, within which a task with this `task_id` is enqueued at most once, however it ends.
 
     A repeat returns the existing task, or reports `IGNORED` if that one is gone."""
     on_finished: HasCallback
     """A task of the app, or a `Callback`, that is enqueued when this task has ended, in any way."""
     durable: bool | int
-    """Wait until this many replicas of Redis have the task as well, True is 1; else `NotDurableError`."""
+    """Wait until this many replicas (True: 1) have the task too; raise `NotDurableError` if too few do."""
     headers: Mapping[str, str]
     """Text that travels with the task, such as a trace or a tenant; 65,536 bytes together at most."""
     front: bool

@@ -77,7 +77,7 @@ class PeriodicTaskManager(Runnable):
             awaitable.
         sync_interval: time between two calls of the provider; 3 minutes by default.
         provider_timeout: time that a call of the provider may take; 60 seconds by default. Exceeding it
-            counts as an error of the provider. A plain one is not called again before it has returned.
+            counts as an error of the provider. A plain function is not called again before it has returned.
         config: location, hooks, heartbeat.
         middleware: client middleware around each enqueue, outermost first.
         clock: for tests.

@@ -402,7 +402,8 @@ class Server:
         elif self._close_asked is not None:
             self.request_shutdown()
         else:
-            # Inside a program that has started it, nothing else would close it. A start ends with an error.
+            # The server was started by `start`, so no `run` waits to close it. A start in progress ends with
+            # an error.
             self._begin_shutdown()
             self._set_state(ServerState.CLOSED)
 

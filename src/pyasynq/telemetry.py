@@ -1,4 +1,4 @@
-"""Statistics as values: histograms of durations, counts of ended attempts, series over time, and marks."""
+"""Value classes of statistics: histograms of durations, counts of ended attempts, series over time, marks."""
 
 from __future__ import annotations
 

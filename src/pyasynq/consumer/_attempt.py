@@ -40,8 +40,8 @@ class Attempt:
     has confirmed that, and retries until then through an outage of Redis, while the lease is renewed. A
     cancelled caller does not undo it: the attempt is settled all the same. They raise
 
-    - TaskTimeoutError: its deadline had passed, and it was settled as failed with that;
-    - TaskCanceledError: it was to be cancelled, and was settled as the request says;
+    - TaskTimeoutError: the deadline had passed; the attempt was settled as failed with this error;
+    - TaskCanceledError: cancellation was requested; the attempt was settled as the request says;
     - LeaseExpiredError: another worker has its task by now, or the lease has lapsed; its outcome does not
       count;
     - AttemptSettledError: it was settled before. A leased attempt may be settled again in the same way for
@@ -151,8 +151,8 @@ class Attempt:
 
         As in a server: `is_failure` decides whether it spends a retry, and `retry_delay` when it is due,
         unless a `delay` is given; an error that is, or was raised from, `SkipRetry`, `RevokeTask`, `Snooze`,
-        `Retry`, `Archive` or `Cancel` means the same as there. A text is an error reported by another
-        program.
+        `Retry`, `Archive` or `Cancel` has the same effect as in a handler. A text is an error reported by
+        another program.
 
         Raises:
             InvalidOptionError: for an invalid delay; the attempt is not settled then.
@@ -189,8 +189,9 @@ class Attempt:
     async def crashed(self, reason: str) -> None:
         """Settle: report that the worker crashed. The task goes back to the front, and the crash is counted.
 
-        At `crash_limit` the task is archived as poison instead, as when a server dies. No retry is spent. For
-        programs that forward tasks to workers and notice that the connection to a worker broke.
+        At `crash_limit` the task is archived as poison instead, as when a server dies. No retry is spent.
+        This call is for programs that forward tasks to workers, and notice when the connection to a worker
+        breaks.
 
         Args:
             reason: a description of the crash, for the task's attempts.

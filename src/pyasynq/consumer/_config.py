@@ -50,7 +50,7 @@ class ConsumerConfig:
     shutdown_timeout: Duration = 8.0
     """Time that closing waits for attempts held in `take` blocks."""
     cancel_timeout: Duration = 1.0
-    """Time that closing waits after telling attempts to stop, before it puts their tasks back."""
+    """Time that closing waits after the cancellation of attempts, before it puts their tasks back."""
     overdue_limit: Duration = 600.0
     """Time past its deadline from which the lease of a held attempt is not renewed any more."""
     task_check_interval: Duration = 1.0

@@ -99,7 +99,7 @@ class Consumer:
         """Stop taking tasks, wait for attempts in `take` blocks, write all outcomes, and disconnect.
 
         Pending takes return nothing. Attempts of `take` blocks may continue for `shutdown_timeout`, are then
-        told to stop, and are put back after `cancel_timeout`. Attempts of `lease` are left to
+        cancelled, and are put back after `cancel_timeout`. Attempts of `lease` are left to
         their holders: they live until their leases end, and another consumer finds them by their receipts.
         Idempotent. A cancelled caller does not undo it.
         """
@@ -124,9 +124,9 @@ class Consumer:
         """Take up to `limit` tasks for a block: `async with consumer.take("reports") as attempts:`.
 
         Their leases are renewed until they are settled. Unsettled ones go back to the front of their queue
-        when the block ends. When the block ends with an exception, the unsettled attempts that it had read
-        from `attempts` have failed with it, as a handler's would have; with a cancellation, they also go back
-        to the front.
+        when the block ends. If the block raises an exception, the unsettled attempts that it had read from
+        `attempts` fail with this exception, as in a handler. If the block is cancelled, they go back to the
+        front too.
 
         Args:
             queues: the queues to take from, by their priorities; by default all queues of the config.
@@ -156,10 +156,10 @@ class Consumer:
     ) -> list[Attempt]:
         """Take up to `limit` tasks, leased for a fixed duration.
 
-        Only `Attempt.extend` renews their leases. One that lapses is lost: the task is recovered like that of
-        a crashed worker (in front again within about 8 seconds; archived as poison at `crash_limit`). At its
-        deadline an attempt is settled as timed out, and a request to cancel is obeyed, without its holder,
-        who learns it from the next `extend` or settle.
+        Only `Attempt.extend` renews their leases. An attempt whose lease lapses is lost: its task is
+        recovered like that of a crashed worker (in front again within about 8 seconds; archived as poison at
+        `crash_limit`). At its deadline an attempt is settled as timed out, and a cancel request is carried
+        out, without the holder. The holder's next `extend` or settle raises the error.
 
         Args:
             queues: as in `take`.

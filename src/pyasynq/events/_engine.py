@@ -42,10 +42,10 @@ class TaskStarted(NamedTuple):
 class TaskFinished(NamedTuple):
     """An attempt has ended and its outcome is decided; settling follows.
 
-    If Redis refuses that for good (`SettleRefused`), a second event reports the failure written instead.
-    `error` is what the handler raised, or returned to control its task; for a `Retry`, the error
-    that it was raised from or in handling. Its traceback is removed when the attempt is over, with the
-    frames of the handler and their variables; subscribers read it while they are called.
+    If Redis refuses the outcome for good (`SettleRefused`), a second event reports the failure written
+    instead. `error` is what the handler raised, or returned to control its task; for a `Retry`, the error
+    that it was raised from or in handling. Its traceback is removed when the attempt is over, with the frames
+    of the handler and their variables; subscribers read it while they are called.
     """
 
     queue: str
@@ -193,7 +193,7 @@ class TasksAggregated(NamedTuple):
     group: str
     tasks: int
     task_id: str
-    """Empty if the existing holder of its lock was accepted instead."""
+    """Id of the aggregate task; empty if another task that holds its lock was accepted instead."""
 
 
 class AggregationDeclined(NamedTuple):
@@ -294,7 +294,7 @@ class ServerEnded(NamedTuple):
 
     Attributes:
         outcomes: number of attempts that ended in each way.
-        seconds: since its start.
+        seconds: seconds since the server's start.
         unwritten: number of outcomes that Redis has not confirmed; those tasks come back when their leases
             lapse.
     """
@@ -405,7 +405,8 @@ class TasksPutBack(NamedTuple):
 class ShutdownHung(NamedTuple):
     """Something exceeded its time at shutdown, and was given up: cancelled, left running, or killed.
 
-    It comes from another thread when the event loop is blocked. `where` is the place in the code, or a stack.
+    The event is emitted from another thread when the event loop is blocked. `where` is the place in the code,
+    or a stack.
     """
 
     what: str

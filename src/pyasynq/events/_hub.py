@@ -26,7 +26,7 @@ class Events:
     def __init__(self) -> None:
         self._subscriptions: dict[type, tuple[_Subscription, ...]] = {}
         self._routine: dict[type, tuple[Callable[[], bool], ...]] = {}
-        """Functions that tell whether routine events of a class are wanted; asked for each task."""
+        """Functions that return whether routine events of a class are wanted; called for each task."""
 
     def subscribe(
         self,

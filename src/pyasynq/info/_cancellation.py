@@ -33,4 +33,4 @@ class CancelResult:
     state: TaskState | None
     """The task's state; None when it is gone."""
     attempt: str = field(default="", repr=False, compare=False)
-    """Which attempt was asked; empty for one of a worker in Go."""
+    """Token of the attempt to cancel; empty for an attempt of a worker in Go."""

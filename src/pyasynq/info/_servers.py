@@ -93,7 +93,7 @@ class ServerInfo:
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
     """Limits that the server declares, by queue; limits stored for a queue override them."""
     types: ServedTypes | None = None
-    """Task types that the server has handlers for; None if it does not say: in Go, or with one for all."""
+    """Task types that the server has handlers for; None if unknown: a Go server, or one handler for all."""
     answer: ServerAnswer | None = None
     """The last request of an operator that the server has acknowledged."""
     loop_blocked: timedelta | None = None

@@ -28,15 +28,15 @@ class Inspector(
     the process that use it; the blocking one (`pyasynq.sync.Inspector`) may be shared by threads. Close it,
     or use it as a context manager; an inspector that is never closed gives a `ResourceWarning`.
 
-    Every method raises a `RedisError` when Redis or the way to it fails, `InvalidOptionError` for an invalid
-    argument, and, where it takes a queue, `QueueNotFoundError` for one that does not exist, unless its
-    description says otherwise. One that is cancelled may have taken effect; those that work through many
-    tasks end after the call to Redis that is under way.
+    Every method raises a `RedisError` when Redis or the connection to it fails, `InvalidOptionError` for an
+    invalid argument, and, where it takes a queue, `QueueNotFoundError` for one that does not exist, unless
+    its description says otherwise. A cancelled call may have taken effect. A method that works through many
+    tasks then ends after its current call to Redis.
 
     Args:
         url: `redis://`, `rediss://`, `unix://` or `embedded://`.
-        timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
-        clock: source of the present, for ages and due times.
+        timeout: seconds that one call may wait for Redis, including reconnecting and resending.
+        clock: source of the current time, for ages and due times.
         client_name: the name in `CLIENT LIST`.
         archive_max_size: how many archived tasks a queue keeps when this inspector archives.
         archive_max_age: maximum age of archived tasks; older ones are deleted when this inspector archives.

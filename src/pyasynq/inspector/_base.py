@@ -1,4 +1,4 @@
-"""Base of the inspector's classes: the connection, and the execution of plans."""
+"""Base of the inspector's classes: its connection to Redis, and the execution of plans."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class BulkInspector(InspectorBase):
         """Set when the scheduled and retry tasks of these ids are due; archived ones become scheduled.
 
         Args:
-            queue: where they are.
+            queue: name of the tasks' queue.
             ids: ids of the tasks.
             process_at: when they are due, aware.
             spread: time span over which to spread the due times evenly, in the order of the ids, from

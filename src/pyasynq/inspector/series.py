@@ -29,8 +29,9 @@ class StatisticsInspector(InspectorBase):
     ) -> list[AttemptSeries]:
         """Return how attempts ended over time, a series for each queue and task type, in that order.
 
-        Only servers of pyasynq with `statistics` count, and write every 5 seconds. An attempt belongs to the
-        step in which it was written. It is read by plain commands, 200 in one pipeline.
+        Only pyasynq servers with `statistics` count attempts; they write the counts every 5 seconds. An
+        attempt belongs to the step in which it was written. The counts are read by plain commands, 200 in one
+        pipeline.
 
         Args:
             queues: names; one that does not exist has no series.
@@ -44,11 +45,11 @@ class StatisticsInspector(InspectorBase):
         """
         now = self._now().seconds
         first = parse_instant("since", since).seconds
-        # No key is asked for that is still to come.
+        # Keys of future times are not read.
         last = now + 1 if until is None else min(now + 1, parse_instant("until", until).ceiling)
         counts = inspecting.attempt_counts
         level = counts.choose_level(first, now, step)
-        # Keys that have lapsed are not asked for.
+        # Expired keys are not read.
         starts = level.starts(max(first, now - level.keep - level.chunk), last)
         names = [check_name("queues", queue) for queue in dict.fromkeys(queues)]
         if types is not None and not types:

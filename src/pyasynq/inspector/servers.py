@@ -62,9 +62,9 @@ class ServerInspector(InspectorBase):
         """Ask a server to take no more tasks; running tasks continue.
 
         The server reads the request with its next heartbeat, within 5 seconds; the request holds for 60
-        seconds. In a worker of several processes, each process is a server and is asked by itself; a process
-        that takes its place takes tasks again. A server in Go reads no requests, and a consumer acknowledges
-        them without obeying; the result says so.
+        seconds. In a worker of several processes, each process is a server, and the request concerns this one
+        only. A process that replaces it takes tasks again. A server in Go reads no requests, and a consumer
+        acknowledges them without obeying; the result says so.
 
         Args:
             server_id: `ServerInfo.id`.

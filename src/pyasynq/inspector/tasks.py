@@ -38,12 +38,12 @@ class TaskInspector(InspectorBase):
     ) -> list[TaskInfo]:
         """Return a page of the tasks of one state; aggregating ones are listed by their group.
 
-        Pending tasks come in the order in which they will be taken, active ones in that in which they were
-        taken. All others come in ascending order: scheduled and retry ones by the time they are due, archived
-        ones by the time they were archived, completed ones by the time they will be deleted, aggregating ones
-        by the time they joined. Messages that cannot be decoded are left out.
+        Pending tasks come in the order in which they will be taken, active tasks in the order in which they
+        were taken. All others come in ascending order: scheduled and retry ones by the time they are due,
+        archived ones by the time they were archived, completed ones by the time they will be deleted,
+        aggregating ones by the time they joined. Messages that cannot be decoded are left out.
 
-        With `newest_first` it is the other way round. Pages are positions, which shift as tasks come and go;
+        `newest_first` reverses these orders. Pages are positions, which shift as tasks come and go;
         `walk_tasks` keeps its place.
 
         Raises:
@@ -110,8 +110,8 @@ class TaskInspector(InspectorBase):
             since: the earliest time at which a task was archived, or failed (`retry`), aware; None is any.
             until: the latest such time.
 
-        Returns:
-            the errors, how many tasks were looked at, and from when these are.
+        Returns: the errors, the number of examined tasks, and the times of the oldest and the newest of
+        these.
         """
         plan = inspecting.reports.error_report(
             queue, state, scan=scan, since=since, until=until, now=self._now()
@@ -216,11 +216,12 @@ class TaskInspector(InspectorBase):
         *,
         wait: Duration = 0.0,
     ) -> list[CancelResult]:
-        """Cancel the running tasks with this id, in one queue, or without one in all queues.
+        """Cancel the running tasks with this id, in one queue, or in all queues if none is named.
 
-        Its handler gets `CancelledError`, or sees `context().cancelled`, and time to clean up; then the task
-        is retried as after a failure, archived or deleted. The request holds for 60 seconds, and only for the
-        attempt that runs now. A worker in Go is told too, but always retries and acknowledges nothing.
+        The handler gets `CancelledError`, or sees `context().cancelled`, and has time to clean up. Then the
+        task is retried as after a failure, archived or deleted. The request holds for 60 seconds, and only
+        for the attempt that runs now. A worker in Go gets the request too, but always retries the task and
+        acknowledges nothing.
 
         Args:
             task_id: id of the task.

@@ -67,7 +67,7 @@ class Client:
         max_payload: largest size of one task's payload and headers together, in bytes.
         timeout: time that one round trip may take, including reconnecting and resending.
         middleware: the first one is the outermost; see `use`.
-        clock: the present, for process times.
+        clock: source of the current time, for process times.
         client_name: the name in `CLIENT LIST`.
         publish_events: publish enqueues, for `Inspector.follow`: True keeps about the last 10,000 events of
             each queue, a number about that many. It costs a round trip for each batch.
@@ -233,7 +233,7 @@ class Client:
         return self._waits.result(queue, task_id, timeout)
 
     def use(self, middleware: ClientMiddleware) -> ClientMiddleware:
-        """Wrap every task that is enqueued from now on; the middleware added first is the outermost.
+        """Add middleware around every enqueue from now on; the middleware added first is the outermost.
 
         `def middleware(task, call_next)` returns `call_next(task)`, possibly called with another
         task:

@@ -45,7 +45,8 @@ class Semaphore:
             with semaphore:  # raises SemaphoreFullError when four others hold a token
                 ...
 
-    A token belongs to the running task, and expires at its deadline, so that a crash holds none for long.
+    A token belongs to the running task, and expires at the task's deadline, so that a crashed task does not
+    hold it for ever.
     There is no waiting: a handler that gets no token raises, and its task is retried. The server's
     `is_failure` decides whether that spends a retry. All users of a scope must give the same `max_tokens`.
     The asyncio semaphore (`pyasynq.Semaphore`) belongs to the event loop that uses it. The blocking one

@@ -1,5 +1,5 @@
 # Generated from src/pyasynq/inspector/_base.py by tools/unasync.py; change that file and run `make sync`.
-"""Base of the inspector's classes: the connection, and the execution of plans."""
+"""Base of the inspector's classes: its connection to Redis, and the execution of plans."""
 
 from __future__ import annotations
 

@@ -31,20 +31,21 @@ class EventInspector(InspectorBase):
     ) -> BlockingEvents:
         """Yield the events of tasks as they are published; those of one queue in the order of their stream.
 
-        Only workers and clients that were told to publish do so: `ServerConfig(publish_events=True)`,
-        `Client(publish_events=True)`. It begins with the events after the first step of the iteration, comes
-        at most a quarter of a second late, and goes on when Redis was away. A follower that is too slow, or
-        was away for too long, gets an event of the kind `missed`; `dropped` says how many events a worker
-        could not publish. Both come whatever the filters.
+        Only workers and clients with this setting publish events: `ServerConfig(publish_events=True)`,
+        `Client(publish_events=True)`. The iteration yields the events published after its first step, each at
+        most 0.25 s late. It continues after an outage of Redis. A follower that is too slow, or was away for
+        too long, gets an event of the kind `missed`; `dropped` says how many events a worker could not
+        publish. Events of these two kinds pass all filters.
 
         Args:
             queues: queues whose events to yield; without them all queues, also new ones. A queue need
                 not exist yet.
             kinds: kinds of events, such as `"succeeded"`, `"retried"`, `"archived"`; all kinds unless given.
-            types: task types; all unless given. Some events have none: those of `recovered` tasks, for one.
+            types: task types; all unless given. Some events have no type, such as those of the kind
+                `recovered`.
             after: for each queue the `position` of the last event that is known; `"0"` yields all that
                 are kept. Other queues are followed from now on.
-            seconds: how long to follow; None is without end.
+            seconds: how long to follow; None follows without end.
 
         Raises:
             InvalidOptionError: for an unknown kind, an invalid name or an invalid position; at once.

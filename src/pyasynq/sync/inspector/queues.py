@@ -146,8 +146,8 @@ class QueueInspector(InspectorBase):
         """Set a queue's concurrency limit, rate limit and order for all pyasynq servers.
 
         A value set here overrides what servers were started with, until None removes it. An omitted value
-        stays as it is. Servers apply a change at their next look at the queue, within 5 seconds; running
-        tasks go on. The queue need not exist yet. Servers in Go ignore limits and order.
+        stays as it is. Servers apply a change when they next read the queue's state, within 5 seconds;
+        running tasks continue. The queue need not exist yet. Servers in Go ignore limits and order.
 
         Args:
             queue: its name.
@@ -156,8 +156,8 @@ class QueueInspector(InspectorBase):
             period: the period of `rate`, in seconds or a `timedelta`; one second by default.
             burst: number of tasks that may start at once after a quiet time, with `rate`; see `Queue`.
             ordered: True runs its tasks strictly one after the other (FIFO). False ends that, even for
-                servers with `Queue(ordered=True)`. None removes the stored order: the queue is ordered
-                again as soon as a server with `Queue(ordered=True)` looks at it.
+                servers with `Queue(ordered=True)`. None removes the stored order: the queue is ordered again
+                as soon as a server with `Queue(ordered=True)` asks it for tasks.
             expected: the stored limits as `QueueInfo.limits` has them. If others are stored by now, nothing
                 is changed (compare-and-set).
 
@@ -177,10 +177,10 @@ class QueueInspector(InspectorBase):
     ) -> int:
         """Remove a queue and all its keys: locks, counters, pause, groups, limits, ticks of schedules.
 
-        A queue with tasks, in any state, is removed by `force` only. Then they are deleted in short
-        calls, each of which `progress` is told about: tasks so far, and tasks in all. To find what is left
-        it goes through all keys of the database, 1,000 in one call. Tasks that are enqueued meanwhile keep
-        the queue in being.
+        A queue with tasks, in any state, is removed by `force` only. They are deleted in short calls; after
+        each, `progress` is called with the number of deleted tasks and the total. The queue's other keys are
+        found by a scan of all keys of the database, 1,000 in one call. If tasks are enqueued meanwhile, the
+        queue continues to exist.
 
         Returns:
             how many tasks were deleted.
