@@ -120,7 +120,7 @@ class View:
 
     Attributes:
         name: name of the records' JSON Schema.
-        version: version of the JSON Schema; it rises when a field goes or changes its meaning.
+        version: version of the JSON Schema; it increases when a field is removed or changes its meaning.
         key: the field that `-o name` prints.
         fields: fields in the order of the columns.
         empty: sentence for people when there are no records.
@@ -147,7 +147,7 @@ class View:
 
 
 def json_value(field: Field, value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value in its JSON form."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if field.kind is Kind.DATA:

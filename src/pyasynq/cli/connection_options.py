@@ -46,8 +46,8 @@ def _add_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that name a Redis, as one argument `connection`.
 
-    An option before the command, as in `pyasynq --redis prod queue ls`, applies unless the command has it
-    too.
+    An option before the command, as in `pyasynq --redis prod queue ls`, applies unless the command repeats
+    the option.
     """
 
     @_add_options

@@ -39,7 +39,7 @@ def load_app(reference: str, modules: Iterable[str], url: str | None) -> App:
     Args:
         reference: as for `find_app`.
         modules: modules to import besides those that the app names.
-        url: URL of Redis, in place of the app's own.
+        url: URL of Redis, which replaces the app's own.
 
     Raises:
         ConfigurationError: as `find_app` and `load_module`.

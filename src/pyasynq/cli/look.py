@@ -41,7 +41,7 @@ _SCANNED: Final = 10_000
 _LEAST_SCANNED: Final = 10
 _QUEUES_AT_ONCE: Final = 100
 _SECONDS: Final = 0.15
-"""Seconds after which people get what was found; programs, named queues and `--scan` get all."""
+"""Seconds after which a table shows what was found; other formats, named queues and `--scan` wait for all."""
 
 
 @click.command(
@@ -111,7 +111,7 @@ async def errors(
 
 
 def join_queues(records: Sequence[Record]) -> list[Record]:
-    """Return one record for each error signature, whose queue is their number if there are several."""
+    """Return one record for each error signature; its queue is the text `3 queues` if there are several."""
     by_signature: dict[str, list[Record]] = {}
     for one in records:
         by_signature.setdefault(one["signature"], []).append(one)
@@ -134,7 +134,7 @@ def _join(records: Sequence[Record]) -> Record:
 
 
 async def _order_by_failed_tasks(session: Session, state: str) -> list[str]:
-    """Return the queues that have tasks of a state, the most first, then those that cannot be counted."""
+    """Return the queues that have tasks of a state, most tasks first, then queues that cannot be counted."""
     counts = await session.operator.state_counts(state)
     known = {name: count for name, count in counts.items() if count}
     unknown = [name for name, count in counts.items() if count is None]

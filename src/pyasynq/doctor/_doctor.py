@@ -64,7 +64,7 @@ _LIST: Final = LIST_PREFIX.encode()
 _HISTORY: Final = scheduler_history_key("").encode()
 _ORDER: Final = tuple(Severity)
 _MEASURED: Final = {FindingKind.CLOCK_SKEW, FindingKind.WRONG_COUNTER}
-"""Kinds whose evidence may change between the two looks."""
+"""Kinds whose evidence may change between the two checks of a finding."""
 
 
 class Doctor:

@@ -20,7 +20,7 @@ class Waits:
 
     def __init__(self) -> None:
         self._scopes: set[asyncio.Timeout] = set()
-        """Scopes of the requests that wait, each of which removes itself."""
+        """Timeouts without a limit, one for each waiting request, which `end` lets expire."""
         self.is_ending = False
 
     def __len__(self) -> int:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class EnqueueMetrics:
     """Counts the tasks that an app or a client enqueues: `app.use_client(EnqueueMetrics())`.
 
-    Tasks of `enqueue_many` pass through middleware one by one, which is slower than without any.
+    Tasks of `enqueue_many` pass through middleware one by one, which is slower than without middleware.
 
     Args:
-        max_types: number of task types that are told apart; the others are counted under `_other`.
+        max_types: number of task types with a label value of their own; all others are counted under
+            `_other`.
         max_queues: the same for queues.
     """
 

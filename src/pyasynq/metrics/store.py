@@ -171,7 +171,7 @@ class MetricStore:
         self._new_exemplars[family.name, key] = exemplar
 
     def _find_histogram(self, family: Family, labels: Sequence[str]) -> tuple[list[float], list[float]]:
-        """Return the mutable bucket counts of a histogram, and those of its changes since `take_rows`."""
+        """Return the mutable bucket counts of a histogram, and the counts added since `take_rows`."""
         values = self._histograms.setdefault(family.name, {})
         key = self._cap(family, labels, values)
         if key not in values:

@@ -75,7 +75,8 @@ class WorkerMetrics:
         content_type, body = metrics.render()
 
     Args:
-        max_types: number of task types that are told apart; the others are counted under `_other`.
+        max_types: number of task types with a label value of their own; all others are counted under
+            `_other`.
         max_queues: the same for queues.
         type_histograms: whether histograms are kept for each task type, or for queues alone.
     """

@@ -60,7 +60,7 @@ class AttentionFinding:
 
     @property
     def short_id(self) -> str:
-        """Eight hexadecimal digits that stand for the id in a shell."""
+        """Eight hexadecimal digits that name the finding on a command line."""
         return signature_id(self.id)
 
 

@@ -20,17 +20,17 @@ class GateAnswer:
     """Answer of the limiter of a host: number of admitted requests, and seconds to wait."""
 
     admitted: int
-    """Number of requests that may begin: the first ones."""
+    """Number of admitted requests, counted from the first one."""
     throttled: float
     """Seconds until the host may be called, after it has asked for a pause (429 or 503); otherwise 0."""
     wait: float
     """Seconds until the bucket has a token; 0 if it has one, or if the host has no rate."""
     left: int
-    """Number of tokens that are there now; 0 if the host has no rate."""
+    """Number of tokens in the bucket after this answer; 0 if the host has no rate."""
 
 
 class HostGate:
-    """Distributed limiter of requests to a host: each instance asks it before requests, in one Redis call.
+    """Distributed limiter of requests to a host: one Redis call of an instance admits several requests.
 
     It always honours the host's throttling, and limits rate and concurrency if they are configured. The
     methods are not verbs of an operator: the service calls them without audit entries.

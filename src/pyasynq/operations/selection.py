@@ -171,7 +171,7 @@ class SearchProgress:
             self.types[task.type if is_known else _OTHER] += 1
 
     def cursor(self, place: Place, inner: str) -> SelectionCursor:
-        """Return the cursor from which a later search goes on, with the counts so far.
+        """Return the cursor from which a later search continues, with the counts so far.
 
         Args:
             place: the collection to continue in.

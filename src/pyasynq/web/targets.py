@@ -32,23 +32,23 @@ _LONGEST_AGE: Final = 60.0
 _PATIENCE: Final = 0.03
 """Seconds for which a viewer waits for a new answer while an old one can be shown."""
 _LONGEST_STALE: Final = 30.0
-"""Seconds for which an answer can be shown that is no longer fresh."""
+"""Seconds for which an answer may be shown after it is no longer fresh."""
 _LONGEST_CHANGE: Final = 5.0
 """Seconds that a request to change something normally takes at most."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer that is being computed or is there; times are monotonic, in seconds."""
+    """A cached answer, or one that is being computed; times are monotonic, in seconds."""
 
     began: float
     last: _Answer | None
-    """The answer before this one, until this one is there."""
+    """The previous answer, until this one has been computed."""
     fresh_until: float = 0.0
     future: asyncio.Future[Any] = field(init=False)
 
     def may_be_shown_stale(self, changed: float) -> bool:
-        """Return whether it can be shown although it is not fresh; `changed` is when data last changed."""
+        """Return whether a stale answer may be shown; `changed` is the time of the last change."""
         is_recent = self.began >= changed and time.monotonic() < self.fresh_until + _LONGEST_STALE
         return is_recent and not self.future.cancelled() and self.future.exception() is None
 
@@ -142,7 +142,7 @@ class Target:
             if not known.future.done():
                 result = last.future.result()
                 return result
-        # A viewer who leaves must not take the answer away from the others.
+        # A viewer who disconnects must not cancel the answer for the others.
         result = await asyncio.shield(known.future)
         return result
 

@@ -37,7 +37,7 @@ class MeasuredFile:
 async def end_with_the_demo(app: App) -> AsyncIterator[None]:  # noqa: ARG001 - a lifespan takes its app
     """Stop this worker when the demo that started it has ended, for any reason.
 
-    The demo holds the other end of our standard input and never writes: end of file means that it ended.
+    Our standard input is a pipe from the demo, which never writes: end of file means that the demo has ended.
     """
     threading.Thread(target=_stop_at_end_of_input, name="demo-watch", daemon=True).start()
     yield

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class RecordStream:
-    """Prints records as they come; a JSON array is printed at the end.
+    """Prints records as they are found; a JSON array is printed at the end.
 
-    The rows of a table are kept until `begin`, and its columns fit them. If all records are there by then,
-    they are printed as `Printer.records` does, through a pager if they are longer than the terminal. Rows
-    that come later are printed at once; on a terminal, through a pager that shows them as they come.
+    The rows of a table are buffered until `begin`, and determine the column widths. If all records are found
+    before `begin`, they are printed as `Printer.records` does, through a pager if they are longer than the
+    terminal. Later rows are printed at once; on a terminal, through a pager that shows each row immediately.
 
     Args:
         printer: prints the records.
         view: fields of the records.
-        clear: erases what stands on the terminal's last line; called before each output.
+        clear: erases the status on the terminal's last line; called before each output.
         on_left: called if the user leaves the pager before `close`.
     """
 
@@ -72,12 +72,12 @@ class RecordStream:
         return self._pager is not None and self._pager.is_left
 
     def begin(self) -> None:
-        """Print what is kept, and from now on each record as it comes; a JSON array comes at the end."""
+        """Print the buffered records, and later records at once; a JSON array is printed at the end."""
         self._is_late = True
         self.add(())
 
     def add(self, records: Sequence[Record]) -> None:
-        """Print records, or keep them until the columns are known; without records, print what is due."""
+        """Print records, or buffer them until the columns are known; without records, flush the due ones."""
         self._held += records
         if self._held and self._is_due():
             self._print()

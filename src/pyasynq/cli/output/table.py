@@ -126,7 +126,7 @@ class TableLayout:
                 self._widths[last] += max(0, self._look.width - _line_width(self._widths))
 
     def _widen(self, wanted: Mapping[int, int]) -> None:
-        """Widen columns to what is wanted, with free cells, then with those of columns that have more."""
+        """Widen columns to their wanted widths with free cells, then with spare cells of other columns."""
         widths = self._widths
         for place, width in wanted.items():
             while widths[place] < width:

@@ -50,7 +50,7 @@ class ClientTracing:
         meter_provider: None for the global one.
         baggage: keys of the baggage that travel with the task; none unless given.
         max_create_spans: number of tasks of one `enqueue_many` that have a span each.
-        body_size: whether spans tell the size of payloads.
+        body_size: whether spans contain the size of payloads.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Head sampling without making a span: a dropped span would cost as much as a short task.
 
-OpenTelemetry's SDK makes a span's ids and describes the span before it asks the sampler. The samplers of the
+OpenTelemetry's SDK makes a span's ids and describes the span before it calls the sampler. The samplers of the
 SDK decide by the trace id and the parent alone, so the decision is made here first. Other samplers, and
-providers other than the SDK's, are asked as usual.
+providers other than the SDK's, are called as usual.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class EarlySampling:
 
     @classmethod
     def find(cls, tracer: Tracer) -> Self | None:
-        """Return the early sampling for a tracer; None if its sampler must be asked each time."""
+        """Return the early sampling for a tracer; None if its sampler must be called for each span."""
         sampler, ids = getattr(tracer, "sampler", None), getattr(tracer, "id_generator", None)
         if sampler is None or ids is None or not _is_of_the_sdk(sampler):
             return None
@@ -132,7 +132,7 @@ class EarlySampling:
         return self.ids.generate_trace_id() >> ID_BITS << ID_BITS | low
 
     def drops_child(self, parent: SpanContext) -> bool:
-        """Return whether a child of a span of another process is dropped. Otherwise its sampler is asked."""
+        """Return whether a child of a span of another process is dropped. If not, the sampler is called."""
         if self._follows_unsampled is None:
             return parent.trace_id % _LIMIT >= self.bound
         return self._follows_unsampled and not parent.trace_flags.sampled

@@ -45,7 +45,7 @@ class WorkerTracing:
         meter_provider: None for the global one.
         baggage: keys of the baggage that handlers see; none unless given.
         name: whether spans are named after the `"queue"` or the task `"type"`.
-        body_size: whether spans tell the size of payloads.
+        body_size: whether spans contain the size of payloads.
     """
 
     def __init__(

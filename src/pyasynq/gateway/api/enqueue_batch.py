@@ -31,7 +31,7 @@ _LARGEST_BODY: Final = 8_000_000
 BATCHES_AT_ONCE: Final = 2
 """Number of batches that an instance works on at once: one computes while the other waits for Redis."""
 _SLICE: Final = 100
-"""Number of tasks of a batch after which other requests have a turn."""
+"""Number of tasks of a batch after which the event loop may serve other requests."""
 
 
 async def serve_enqueue_batch(call: ServiceCall) -> Response:

@@ -92,7 +92,7 @@ async def act_by_token(
 
 def name_act(act: AttemptAct) -> str:
     """Return the name of an act, as used in its path."""
-    # An act of a batch is of a class of its own below these.
+    # Items of a batch are instances of subclasses, such as `CompleteItem`.
     return next(_NAMES[kind] for kind in type(act).__mro__ if kind in _NAMES)
 
 

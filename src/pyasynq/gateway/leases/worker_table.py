@@ -33,7 +33,7 @@ class WorkerTable:
         self._clock = clock
         self._most = most
         self._workers: dict[str, LeaseWorkerReport] = {}
-        """Reports by worker, the one that asked longest ago first."""
+        """Reports by worker id, the worker with the oldest last request first."""
         self._changed: set[str] = set()
         """Ids of the workers that have changed since `take_changed`."""
 

@@ -75,7 +75,7 @@ def find_dropped_servers(
 def find_blocked_loops(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find servers whose event loop is blocked, so that no coroutine of theirs goes on."""
+    """Find servers whose event loop is blocked, so that none of their coroutines runs."""
     del earlier
     for server in snapshot.servers:
         blocked = server.loop_blocked.total_seconds() if server.loop_blocked else 0.0

@@ -54,13 +54,13 @@ class Operator(
 
     Args:
         target: where Redis is, as for `Client`.
-        user: who asks, and what that user may.
+        user: user on whose behalf calls are made, with permissions.
         queues: patterns of the queues that are shown at all, whatever the user may see.
         read_only: refuse every change.
         environment: name of the environment; in `production` operations need the typed number of tasks.
-        redactor: what replaces secrets; the built-in names unless given.
+        redactor: replaces secrets; by default, values with the built-in names.
         show: the user's own presentation of payloads and results in a format of the user's.
-        types: task types of the user's application; they win over what workers have published.
+        types: task types of the user's application; they override types that workers have published.
         timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
         clock: source of the present time.
 

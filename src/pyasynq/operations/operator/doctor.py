@@ -31,7 +31,7 @@ class DoctorOperator(OperatorBase):
 
         Args:
             queues: queues to examine; None is all, and for a user who sees all, also Redis and the servers.
-            pause: seconds between the two looks that each finding takes.
+            pause: seconds between the two checks that confirm each finding.
             archive_max_size: how many archived tasks a queue keeps, as in `ServerConfig`.
             unowned_locks: also find locks whose task is gone or has another lock.
 

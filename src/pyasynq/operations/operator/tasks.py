@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TaskOperator(OperatorBase):
-    """The operator's methods about single tasks: look, move, change.
+    """The operator's methods about single tasks: read, move, change.
 
     Secrets are removed from payloads, results, headers and errors; without the permission `payload.view`
     these are withheld.
@@ -116,7 +116,7 @@ class TaskOperator(OperatorBase):
         return await self._inspector.type_report(queue, scan=scan, since=since, until=until)
 
     async def wait_task(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
-        """Wait until a task has ended, as `Client.wait`; a kept task comes with its result.
+        """Wait until a task has ended, as `Client.wait`; a task that Redis keeps includes its result.
 
         Raises:
             WaitTimeoutError: the task has not ended in time.

@@ -19,7 +19,7 @@ class ViewOperator(SearchOperator):
     """The operator's methods about saved views: searches and other pages, stored under a name."""
 
     async def views(self, page: str = "") -> list[SavedView]:
-        """Return the user's own views by name, then those that others share; of one page, if it is given.
+        """Return the user's own views by name, then shared views; with `page`, only the views of this page.
 
         A view is left out if it names a queue that the user does not see.
         """

@@ -97,7 +97,7 @@ def complete(text: str, caret: int, known: Known) -> list[Completion]:
 
 
 def _last_value(values: str) -> int:
-    """Return where the last value of a list begins; commas in quotes do not separate."""
+    """Return where the last value of a list begins; commas in quotes separate no values."""
     at, is_quoted = 0, False
     for position, character in enumerate(values):
         if character == '"':
@@ -108,7 +108,7 @@ def _last_value(values: str) -> int:
 
 
 def _token_start(before: str) -> int:
-    """Return where the last clause begins, behind its minus."""
+    """Return where the last clause begins, after its minus sign."""
     at = 0
     while True:
         lead = _LEAD.match(before, at)

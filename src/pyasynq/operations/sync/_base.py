@@ -164,7 +164,7 @@ class OperatorBase:
         return other
 
     def note_refused_request(self, request: str, why: str, *, queues: tuple[str, ...] = ()) -> None:
-        """Record in the audit that a face refused a change before it called a method of the operator.
+        """Record in the audit that an interface, such as the dashboard, refused a change by itself.
 
         Args:
             request: method and path of the request, such as `POST /queues/emails/pause`.

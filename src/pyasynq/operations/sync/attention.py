@@ -88,8 +88,8 @@ class AttentionOperator(OperatorBase):
     def set_wait_objective(self, queue: str, objective: Duration | None, *, reason: str = "") -> None:
         """Set how long the next task of a queue may be pending; None removes the objective.
 
-        A queue that is over its objective is a finding. Without an objective of its own a queue has that of
-        `Thresholds`, five minutes.
+        A queue that is over its objective is a finding. The default objective is the one of `Thresholds`,
+        five minutes.
 
         Raises:
             InvalidOptionError: for a duration that is not above 0.

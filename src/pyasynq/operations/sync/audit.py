@@ -28,9 +28,9 @@ class AuditOperator(OperatorBase):
     def audit(
         self, filters: AuditFilters = _EVERYTHING, *, cursor: str = "", limit: int = 50
     ) -> AuditPage:
-        """Return up to `limit` entries that match, newest first; pass the page's cursor to go on.
+        """Return up to `limit` entries that match, newest first; pass the page's cursor to continue.
 
-        A page looks at 10,000 entries at most, so it may be short or empty and still have a cursor.
+        A page examines at most 10,000 entries, so it may be short or empty and still have a cursor.
 
         Raises:
             InvalidOptionError: for an invalid cursor, or a limit below 1.

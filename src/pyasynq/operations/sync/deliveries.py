@@ -17,7 +17,7 @@ class DeliveryOperator(SearchOperator):
     """Lists the reports of task service instances about the hosts that they call."""
 
     def deliveries(self) -> list[HostDeliveries]:
-        """Return the requests of the last hour, by host and queue of those that the user sees."""
+        """Return the requests of the last hour by host and queue, for the queues that the user sees."""
         from pyasynq.operations.deliveries import decode_delivery_report, merge_deliveries  # noqa: PLC0415 - most calls need none
 
         now = self._inspector.now()

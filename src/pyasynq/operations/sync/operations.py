@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 _READ_AT_ONCE: Final = 500
 _MOST_POSITIONS: Final = 100_000_000
 _MOST_SECONDS: Final = 600.0
-"""Maximum seconds of the search for an operation's tasks: its caller waits for all of them."""
+"""Maximum seconds of the search for an operation's tasks, because its caller waits until the end."""
 _PREVIEW_POSITIONS: Final = 100_000
 """Maximum positions that a preview examines: up to this number, tasks are counted exactly."""
 _PREVIEW_SECONDS: Final = 20.0
@@ -182,13 +182,13 @@ class OperationOperator(SearchOperator):
     ) -> OperationInfo:
         """Run an operation until it ends, is paused or stopped, or another process has taken it over.
 
-        Any process may run it: 15 seconds after the death of the previous one, this one continues, and counts
+        Any process may run it. If the running process dies, a new call continues 15 seconds later, and counts
         no task twice. `progress` is called after each step. Cancelled, it ends after the current step, and
         the operation is orphaned: `run_operation` continues it.
 
         Raises:
             OperationNotFoundError: there is no such operation.
-            RedisError: Redis failed; the operation goes on with the next `run_operation`.
+            RedisError: Redis failed; the next `run_operation` continues the operation.
         """
         from ._runner import OperationRunner  # noqa: PLC0415 - most calls need none
 

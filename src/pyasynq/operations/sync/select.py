@@ -188,7 +188,7 @@ class Selector:
     def _make_cursor(
         self, query: Query, place: Place, cursor: str, others: Sequence[_Part], progress: SearchProgress
     ) -> str:
-        """Return the cursor with which a search goes on after a step; empty at the end."""
+        """Return the cursor with which a search continues after a step; empty at the end."""
         if not cursor:
             if not others:
                 return ""
@@ -267,7 +267,7 @@ class Selector:
 def _reduce_to_places(query: Query, queues: Sequence[str]) -> list[PlacedQuery]:
     """Return each collection with the query reduced to it, in the order of the search.
 
-    The tree of a state is the same for all queues if the query does not tell queues apart.
+    All queues share the tree of a state if the query does not test the queue.
     """
     placed: list[PlacedQuery] = []
     for state in query.states:

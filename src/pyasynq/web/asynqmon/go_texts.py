@@ -45,7 +45,7 @@ def local_time(moment: datetime) -> datetime:
 def format_time(moment: datetime | None, *, fraction: bool = False) -> str:
     """Return a time in RFC 3339 in the zone of this process; None is Go's zero time.
 
-    With `fraction` as JSON has it: with the fraction of the second, without its trailing zeros.
+    With `fraction`, as in Go's JSON: with the fraction of the second, without trailing zeros.
     """
     if moment is None:
         return ZERO_TIME

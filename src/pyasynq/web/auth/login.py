@@ -103,7 +103,7 @@ def make_login_page(
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Page:
-    """Return the login page; `following` is the page that comes after it."""
+    """Return the login page; `following` is the page to show after the sign-in."""
     openid = ask.settings.openid
     view = LoginView(
         brand=ask.settings.title,

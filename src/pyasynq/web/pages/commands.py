@@ -1,4 +1,4 @@
-"""The pages of the commands that hosted task types run: state, resources, and output as it comes."""
+"""The pages of the commands that hosted task types run: state, resources, and live output."""
 
 from __future__ import annotations
 

@@ -123,9 +123,9 @@ def sort_types(
 
     Args:
         ask: the request of the page.
-        found: types by name; those that only the statistics know are added.
+        found: types by name; types that only the statistics contain are added.
         statistics: the attempts of each type.
-        states: number of states.
+        states: number of task states that have a column.
     """
     seconds = sum(one.run.seconds for one in statistics.values())
     for name, ended in statistics.items():
@@ -139,7 +139,7 @@ def _empty_row(ask: PageRequest, name: str, states: int) -> TypeSummary:
 
 
 async def _read_statistics(ask: PageRequest, infos: list[QueueInfo]) -> dict[str, AttemptCounts]:
-    """Return the attempts of each type since yesterday, in the queues with the most of them."""
+    """Return the attempts of each type since yesterday, in the queues with the most attempts."""
     names = busiest((one.queue, one.processed) for one in await read_queues(ask))
     return totals_by_type(await read_series(ask, names, DAY, step=DAY_STEP)) if infos or names else {}
 

@@ -40,7 +40,7 @@ class OtherWorker(NamedTuple):
 
 
 class ConnectedWorkers:
-    """Workers connected to this instance, and those of other instances.
+    """Workers connected to this instance, and workers connected to other instances.
 
     Connections from one address with one name and the same functions are one report, so a fleet of equal
     workers needs a single field in Redis.
@@ -65,12 +65,12 @@ class ConnectedWorkers:
         self._operator = operator
         self._clock = clock
         self._written: dict[str, LeaseWorkerReport] = {}
-        """Reports as they were returned last, by worker."""
+        """Reports that `take_changed` returned last, by worker."""
         self._others: tuple[float, list[OtherWorker]] = (-math.inf, [])
-        """Second at which the other instances' workers were read, and the workers."""
+        """Unix second at which the workers of other instances were read, and these workers."""
 
     def take_changed(self) -> list[LeaseWorkerReport]:
-        """Return the reports that have changed since the last call, and those due to be written again."""
+        """Return the reports that have changed since the last call, and unchanged ones that are due again."""
         now = self._clock()
         reports = self._build_reports(now)
         changed = [report for report in reports.values() if self._is_due(report, now)]
@@ -90,7 +90,7 @@ class ConnectedWorkers:
             self._written[report.id] = replace(report, parked=-1)
 
     async def read_others(self) -> list[OtherWorker]:
-        """Return the workers of other instances, and those of the lease protocol; cached for a second."""
+        """Return Gearman workers of other instances, and workers leasing over HTTP; cached for a second."""
         now = self._clock()
         at, others = self._others
         if not at <= now < at + _KEPT_SECONDS:

@@ -90,7 +90,7 @@ class GearmanDoor:
 
     @property
     def workers(self) -> ConnectedWorkers:
-        """The workers; their reports inform the other instances about those connected here."""
+        """Workers connected to this instance; their reports are for other instances."""
         return self._parts.workers
 
     async def start(self) -> None:

@@ -167,7 +167,7 @@ class CommandTable:
             self._metrics.note_command(entry.command.queue, state, seconds, cpu)
 
     def take_changed(self) -> list[CommandReport]:
-        """Return the reports that have changed since the last call, and those due to be written again."""
+        """Return the reports that have changed since the last call, and unchanged ones that are due again."""
         now = self._clock()
         changed = []
         for place, entry in self._entries.items():

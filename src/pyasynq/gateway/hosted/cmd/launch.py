@@ -126,7 +126,7 @@ class Launcher:
         self._all: set[KeeperLink] = set()
         self._made = 0
         self.folder = Path()
-        """Folder of all attempts; it stays when a launcher has ended, because its keepers go on."""
+        """Folder of all attempts; it outlives a launcher that has died, because its keepers continue."""
 
     def take(self) -> KeeperLink:
         """Return a keeper that runs no command: from the pool, or a new one.

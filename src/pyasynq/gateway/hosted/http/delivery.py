@@ -93,7 +93,7 @@ class Deliveries:
         self._opening = asyncio.Lock()
 
     async def start(self) -> None:
-        """Look up the addresses of Redis, which are never called; another call looks them up again."""
+        """Resolve the addresses of Redis, which are never called; each further call resolves them again."""
         self._forbidden = await find_redis_addresses(self._redis)
 
     def rule_of(self, template: UrlTemplate) -> HostRule:

@@ -43,5 +43,5 @@ def can_forbid_new_privileges() -> bool:
 def _call(option: int, value: int) -> int:
     if _prctl is None:
         return -1
-    # prctl(2) takes unsigned longs, and checks those that are not used.
+    # The arguments of prctl(2) are unsigned longs; unused ones must be 0.
     return int(_prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))))

@@ -1,7 +1,7 @@
 """Start of a command, with its limits and its user.
 
 A keeper spawns a command that needs neither (posix_spawn), because a fork of Python takes several times as
-long. For the others it forks, and the child sets limits and user before it executes the program.
+long. For other commands, the keeper forks, and the child sets limits and user before it executes the program.
 
 Spawning prlimit(1) of util-linux would take less CPU than the fork (1.2 ms instead of 3.1 ms).
 But prlimit gives a file without a known header to a shell, and hides which step of the start has failed.
