@@ -133,6 +133,7 @@ def parse_redis_url(source: RedisSource) -> RedisTarget:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - a bad port raises only when it is read
+        _check_host(parts.hostname or "")
     except ValueError:
         # The cause would show the password: a missing percent sign makes it a part of host or port.
         raise _malformed_error(scheme) from None
@@ -226,9 +227,17 @@ def _several_hosts(scheme: str, url: str, port: int) -> tuple[Authority, SplitRe
     _check_no_stray_password(scheme, parts)
     parameters = _parameters(scheme, parts)
     try:
-        return parse_authority(authority, port), parts, parameters
+        found = parse_authority(authority, port)
+        for host, _ in found[2]:
+            _check_host(host)
     except ValueError:
         raise _malformed_error(scheme) from None
+    return found, parts, parameters
+
+
+def _check_host(host: str) -> None:
+    """Raise `ValueError` for a host name that DNS has no form for; looking it up would raise that later."""
+    host.encode("idna")
 
 
 def _path_or_parameter(parts: SplitResult, parameters: dict[str, str]) -> int:
