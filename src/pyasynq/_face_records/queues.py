@@ -139,7 +139,7 @@ def describe_queue(info: QueueInfo) -> Record:
 
 
 def error_rate(processed: int, failed: int) -> float | None:
-    """Return the share of failures, or None if nothing ended; more failures than ends count as all."""
+    """Return the share of failed attempts, at most 1; None if no attempt has ended."""
     return min(1.0, failed / processed) if processed else None
 
 

@@ -100,7 +100,7 @@ async def list_findings(
 
 
 def _keep_some_of_each(findings: Sequence[AttentionFinding]) -> list[AttentionFinding]:
-    """Return the first findings of each detector; print on stderr how many others it has."""
+    """Return the first findings of each detector; print on stderr how many were left out."""
     counts: Counter[str] = Counter()
     kept = []
     for one in findings:

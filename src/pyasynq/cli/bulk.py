@@ -40,7 +40,7 @@ class Words(NamedTuple):
     """Wording of an action for people.
 
     Attributes:
-        order: imperative that begins the question, such as `Delete`.
+        order: first word of the confirmation question, such as `Delete`.
         doing: label of the progress bar, such as `Deleting`.
         one: state of a single task at the end.
         many: state of several tasks at the end.

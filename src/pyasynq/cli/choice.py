@@ -83,7 +83,7 @@ class FoundTasks:
         return self.counts.total()
 
     def add(self, act: Act | None, tasks: Iterable[TaskInfo]) -> None:
-        """Add tasks whose state allows the act (any state without one); skip tasks already added."""
+        """Add tasks whose state allows the act (without an act: all tasks); skip tasks already added."""
         for task in tasks:
             if act is not None and task.state not in STATES_OF_ACT[act]:
                 self.left_out[task.state.value] += 1

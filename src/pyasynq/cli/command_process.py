@@ -137,10 +137,10 @@ class CommandProcess:
                 os.killpg(self._process.pid, number)
 
     def _watch(self) -> None:
-        """Wait for the end of the command, in a thread of its own, if possible without reaping it."""
+        """Wait in a thread until the command has ended; leave it unreaped if the system has `waitid`."""
         if hasattr(os, "waitid"):
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        else:  # macOS with an older Python
+        else:  # older Pythons on macOS have no `waitid`
             self._process.wait()
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._exited.set)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq.operations import Operator
 
 _LIMIT: Final = 0.15
-"""Maximum seconds that a completion waits for Redis: a longer wait would disturb typing."""
+"""Maximum seconds that a completion waits for Redis, since a longer wait would disturb typing."""
 _FRESH: Final = 30.0
 """Seconds for which names are cached in a file, so that the next completion needs no connection."""
 _MOST_NAMES: Final = 1_000

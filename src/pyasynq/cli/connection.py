@@ -95,7 +95,7 @@ def _read_profile(path: Path, name: str, values: Mapping[str, Any]) -> Connectio
 
 
 def find_connection(redis: str | None, flags: Mapping[str, Any]) -> Connection:
-    """Return the connection that the options name; by default that of the environment, or of Asynq's file.
+    """Return the connection that the options name; by default the one of the environment, or of Asynq's file.
 
     Raises:
         click.UsageError: for options that contradict each other, an unknown profile, or none of all these.

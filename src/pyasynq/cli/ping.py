@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @connection_options
 def ping(connection: Connection) -> None:
     """Send PING to Redis; exit with 5 if it does not answer, 2 for wrong usage."""
-    # Not at the top: help needs no Redis. An app or a client would double the time until the answer.
+    # Imported late: help needs no Redis. A client instead of a driver would double the time until the answer.
     from pyasynq._redis.driver import BlockingDriver  # noqa: PLC0415 - as above
     from pyasynq._redis.facts import check_health  # noqa: PLC0415 - as above
     from pyasynq._redis.url import parse_redis_url  # noqa: PLC0415 - as above

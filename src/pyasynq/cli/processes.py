@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 _THREAD_SECONDS: Final = 0.5
-"""Seconds that threads may take to end after the worker."""
+"""Maximum seconds until threads end after the worker."""
 _EXIT_MARGIN: Final = 0.8
 """Seconds after a shutdown's timeouts in which the interpreter may still end; a supervisor waits for 1 s."""
 
@@ -138,7 +138,7 @@ def _make_worker_metrics(server: Server) -> WorkerMetrics:
 
 
 def end_timeout(config: WorkerConfig) -> float:
-    """Return how many seconds a worker with these settings may take to shut down, without a margin."""
+    """Return the maximum seconds for the shutdown of a worker with these settings, without a margin."""
     shutdown = parse_seconds("shutdown_timeout", config.shutdown_timeout)
     return shutdown + parse_seconds("cancel_timeout", config.cancel_timeout)
 

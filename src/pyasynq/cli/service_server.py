@@ -239,7 +239,7 @@ class _Process:
     # Requests of the supervisor, called from another thread.
 
     def request_shutdown(self, *, when_idle: bool = False) -> None:  # noqa: ARG002 - requests always end first
-        """Shut down as at a signal."""
+        """Shut down as after a first signal."""
         self._loop.call_soon_threadsafe(self._stop_once)
 
     def request_stop(self) -> None:

@@ -226,7 +226,7 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
 
 
 def _tell(app: App, config: WorkerConfig) -> None:
-    """Log the task types, and what is probably a mistake in the settings."""
+    """Log the task types, and warnings about probable mistakes in the settings."""
     for variable, meant in find_misspelt_variables().items():
         _log.warning("%s is not a setting and is ignored; did you mean %s?", visible(variable), meant)
     for name in config.queues:

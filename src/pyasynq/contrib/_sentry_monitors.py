@@ -41,7 +41,7 @@ class Monitor(NamedTuple):
 
     Attributes:
         slug: its name, unique in the project.
-        config: its settings; Sentry makes or changes the monitor at a check-in that has them.
+        config: its settings; a check-in with settings creates or updates the monitor in Sentry.
     """
 
     slug: str

@@ -74,8 +74,8 @@ def group_kind(facts: GroupFacts, keys: QueueKeys) -> FindingKind | None:
 def lock_kind(facts: LockFacts, *, unowned: bool) -> FindingKind | None:
     """Return the kind of damage of a lock; None if it is undamaged.
 
-    A lock without an owner may be intended: `until="expiry"` keeps it after the task. Such locks are
-    reported only if the user asks for it (`unowned_locks`).
+    A lock without an owner may be intended: `until="expiry"` keeps a lock after its task has ended. Such
+    locks are reported only if the user asks for it (`unowned_locks`).
     """
     if facts.ttl == -2:
         return None
@@ -91,7 +91,7 @@ def lock_kind(facts: LockFacts, *, unowned: bool) -> FindingKind | None:
 
 
 class QueueChecks:
-    """Checks of one surveyed queue. Each returns kinds, subjects and evidence."""
+    """Checks of one surveyed queue. Each check returns kinds of damage, subjects and evidence."""
 
     def __init__(
         self, survey: QueueSurvey, pace: Pace, *, unowned_locks: bool, archive_max_size: int
@@ -128,7 +128,7 @@ class QueueChecks:
         return found
 
     async def counters(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check the counters of days, and the totals; the evidence is the minimum of a counter."""
+        """Check daily counters and totals; the evidence is the minimum value that a counter must have."""
         survey = self._survey
         wrong = await self._pace.run(find_wrong_counters(survey.keys.queue, survey.counters))
         found = [
@@ -138,7 +138,7 @@ class QueueChecks:
         return found + await endless(self._pace, survey.counters, FindingKind.ENDLESS_COUNTER)
 
     async def queue(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check a queue's archive size, its registration, and keys that its removal has left."""
+        """Check a queue's archive size, its registration, and keys that remained after its removal."""
         survey, run = self._survey, self._pace.run
         name, found = survey.keys.queue, []
         if await run(count_archived(name)) > self._archive_max_size:
@@ -299,7 +299,7 @@ class ServerChecks:
         return [(FindingKind.UNSERVED_TYPE, name.encode(), b"") for name in unserved]
 
     async def ticks(self, survey: QueueSurvey) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check the last ticks of scheduler entries; the evidence is the second. Call it after `redis`."""
+        """Check the last ticks of scheduler entries; the evidence is its Unix time. Call it after `redis`."""
         if survey.keys.ticks.encode() not in survey.own_keys:
             return []
         latest = self._redis_now.seconds + TICK_SLACK_SECONDS

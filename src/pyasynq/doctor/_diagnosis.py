@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pyasynq._wire.messages import TaskMessage
 
 _STATES: Final = ("pending", "retry", "scheduled", "aggregating", "completed", "archived", "active")
-"""Order of preference for a task in several places, if its state names none of them."""
+"""Order of preference for a task in several collections, if its state names none of these."""
 _FINISHED: Final = frozenset({"retry", "archived", "completed"})
 
 
 class Diagnosis(NamedTuple):
-    """Damage of a task, and its repair; the settlement is None if only the user can decide."""
+    """Damage of a task, and the settlement that repairs it; None if only the user can decide."""
 
     kind: FindingKind
     settlement: Settlement | None
@@ -131,7 +131,7 @@ def _kind(facts: StoredTask, state: str) -> FindingKind | None:
 def _settle_renamed(
     facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage
 ) -> Settlement | None:
-    """Return the settlement that archives a task whose message names another one, under its own id."""
+    """Return the settlement that archives a task, under its own id, if its message names another task."""
     if facts.lease == "held":
         return None
     own = own_message(message, facts, keys)

@@ -1,4 +1,4 @@
-"""Throttled execution of plans: one call at a time, with a pause after each."""
+"""Throttled execution of plans, with a pause after each round of calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLANS_AT_ONCE: Final = MAX_TASKS // 10
 
 
 class Pace:
-    """Throttle: pauses after each round of calls as long as the round took, to use at most half of Redis."""
+    """Throttle that pauses as long as each round of calls took, to use at most half of Redis' time."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver

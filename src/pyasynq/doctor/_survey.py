@@ -36,7 +36,7 @@ class QueueSurvey:
         keys: keys of the queue.
         suspects: ids of tasks that may be damaged, each with the key of the group it was seen in, if any.
         groups: keys of groups and aggregation sets.
-        no_sets: names listed as aggregation sets that cannot be keys of one.
+        no_sets: names listed as aggregation sets that cannot be keys of aggregation sets.
         locks: keys of uniqueness locks.
         counters: keys of the counters of single days.
         own_keys: keys that only pyasynq writes, except locks.

@@ -20,7 +20,7 @@ class Waits:
 
     def __init__(self) -> None:
         self._scopes: set[asyncio.Timeout] = set()
-        """Timeouts without a limit, one for each waiting request, which `end` lets expire."""
+        """Timeout scopes without a deadline, one for each waiting request; `end` lets all of them expire."""
         self.is_ending = False
 
     def __len__(self) -> int:

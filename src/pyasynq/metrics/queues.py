@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Values = dict[str, dict[tuple[str, ...], float]]
 
 SHARE: Final = 50
-"""Factor for caching: figures are kept for 50 times as long as reading took, at most 2 % of Redis' time."""
+"""Factor for caching: figures are cached for 50 times their reading time (2 % of Redis' time)."""
 METRICS_USER: Final = User.with_role("metrics", "admin", login="metrics")
 _STATES: Final = ("active", "pending", "scheduled", "retry", "archived", "completed")
 _ALL_STATES: Final = (*_STATES, "aggregating")
@@ -97,7 +97,7 @@ class QueueMetrics:
         self._reading: Reading | None = None
         self._under_way: asyncio.Task[Reading] | None = None
         self.error: PyasynqError | None = None
-        """Why the last reading failed; None if it did not."""
+        """Error of the last reading; None if it succeeded."""
 
     async def read(self) -> Reading:
         """Return a cached or new reading. Cancelling one caller does not cancel the reading for others.

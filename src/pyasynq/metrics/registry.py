@@ -27,7 +27,7 @@ class HasSamples(Protocol):
 
 
 class RegistryCollector(Collector):
-    """Shows metrics of this package in a registry: `REGISTRY.register(RegistryCollector(metrics))`.
+    """Collector of this package's metrics for a registry: `REGISTRY.register(RegistryCollector(metrics))`.
 
     Args:
         source: `WorkerMetrics`, `FleetMetrics` or `EnqueueMetrics`.

@@ -87,7 +87,7 @@ class MetricStore:
                 kept[capped] = kept.get(capped, 0) + value
 
     def take_rows(self) -> list[MetricRow]:
-        """Return the changes since the last call, and all gauges, to merge into another process's store."""
+        """Return the changes since the last call, and all gauges, for `add_rows` in another process."""
         with self._lock:
             changes, self._changes = self._changes, {}
             exemplars, self._new_exemplars = self._new_exemplars, {}

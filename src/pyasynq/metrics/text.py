@@ -1,7 +1,7 @@
 """Exposition of metrics as text: Prometheus' format, and OpenMetrics where the scraper asks for it.
 
-It is our own because a scrape of 1,000 queues has some 22,000 samples: they take 17 ms here, and 150 ms in
-prometheus-client (Python 3.11). The tests read its output with that library's parsers.
+prometheus-client is not used, because it is slower: a scrape of 1,000 queues has some 22,000 samples, which
+take 150 ms there and 17 ms here (Python 3.11). The tests parse the output with prometheus-client.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _EXACT: Final = 1e15
 
 
 class Exemplar(NamedTuple):
-    """One value that a histogram has counted, and the trace that shows where it came from."""
+    """One observed value of a histogram, and the trace in which it was observed."""
 
     value: float
     time: float
-    """Unix time."""
+    """Unix time of the observation, in seconds."""
     trace_id: str
     span_id: str
 

@@ -1,7 +1,7 @@
 """API keys of programs: their text, their record in Redis, and their scopes. Pure.
 
 The text is `pq_ID_SECRET_CHECKSUM`. Redis has the SHA-256 of the secret only: with 256 random bits a slow
-hash adds nothing. The checksum tells a mistyped key from a revoked one without Redis.
+hash adds nothing. The checksum distinguishes a mistyped key from a revoked one, without Redis.
 """
 
 from __future__ import annotations

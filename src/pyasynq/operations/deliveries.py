@@ -85,7 +85,7 @@ class HostDeliveries:
     Attributes:
         host: name, with a port unless it is 80 or 443.
         queue: queue of the tasks, and their type.
-        statuses: number of requests by class: `2xx` and so on, or `none` without an answer.
+        statuses: number of requests by class of their answer: `2xx` and so on, or `none` for no answer.
         times: histogram of durations: number of requests in each bucket.
         throttled_since: when the host began to throttle our requests; None if it does not now.
         throttled_until: time until which no request is sent to the host.
@@ -133,7 +133,7 @@ class DeliverySlot:
 class DeliveryReport:
     """Requests of one type to one host, counted by one instance of the task service, which updates it.
 
-    Times are Unix times, and 0 if there was none.
+    Times are Unix times; 0 means that the event has not occurred.
     """
 
     host: str

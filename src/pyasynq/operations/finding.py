@@ -47,9 +47,9 @@ class AttentionFinding:
     since: datetime | None = None
     """Time at which the condition began; None if unknown."""
     subject: str = ""
-    """Task type, server or replica, if there can be several findings of a detector for a queue."""
+    """Task type, server or replica of the finding; empty if a detector has one finding for a queue."""
     queues: tuple[str, ...] = ()
-    """Queues of the server that the finding concerns."""
+    """Queues of the server, if the finding concerns a server."""
     snooze: FindingSnooze | None = None
     """Snooze of the finding; None if it is not snoozed."""
 

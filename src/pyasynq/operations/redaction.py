@@ -145,7 +145,7 @@ class Redactor:
         return self._redact_text(text, self._names_of(task_type), ())
 
     def headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return headers without the values of those that are secrets by their names."""
+        """Return headers, without the values of headers whose names mark them as secret."""
         return self._redact_headers(headers, self._names_of(""), [])
 
     def exchange(self, exchange: FailedExchange) -> FailedExchange:
@@ -205,7 +205,7 @@ class Redactor:
     def _redact_json(
         self, text: str, named: SecretNames, secrets: list[str], known: Collection[str]
     ) -> str | None:
-        """Return JSON without its secrets, and note these; None for text that is not JSON.
+        """Return JSON without its secrets, and collect them in `secrets`; None for text that is not JSON.
 
         `known` secrets, of other parts of the task, are replaced too.
         """
@@ -311,7 +311,7 @@ def _note(value: str, secrets: list[str]) -> None:
 
 
 def _note_value(value: Any, secrets: list[str]) -> None:
-    """Note the texts and numbers of a secret value of MessagePack."""
+    """Collect the texts and numbers of a secret value of MessagePack."""
     if isinstance(value, Pairs):
         value = [one for _, one in value]
     if isinstance(value, list):

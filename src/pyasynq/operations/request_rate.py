@@ -30,7 +30,7 @@ class RequestRate:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Quota (requests) and window (whole seconds) for rate limit headers; at least the burst."""
+        """Quota (requests, at least the burst) and window (whole seconds) for rate limit headers."""
         quota, seconds = self.requests, self.period
         if self.burst > quota:
             quota, seconds = self.burst, self.burst * self.period / self.requests

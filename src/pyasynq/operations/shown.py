@@ -60,11 +60,11 @@ class Shown:
         return self.access.may(Permission.PAYLOAD_VIEW, queue)
 
     def payload(self, queue: str, task_type: str, data: bytes) -> bytes:
-        """Return a payload of this queue without its secrets, or withheld."""
+        """Return a payload without its secrets; withheld if the user may not see payloads of this queue."""
         return self.redactor.data(data, task_type) if self.may_view_payload(queue) else Withheld(data)
 
     def error(self, queue: str, task_type: str, text: str) -> str:
-        """Return an error of this queue's task without its secrets, or only its signature."""
+        """Return a task's error without its secrets; only its signature if the user may not see payloads."""
         return self.redactor.text(text if self.may_view_payload(queue) else error_signature(text), task_type)
 
 

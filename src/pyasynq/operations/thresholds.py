@@ -15,33 +15,33 @@ class Thresholds:
     wait_objective: float = 300.0
     """Longest time that the next task of a queue may be pending."""
     unserved_after: float = 30.0
-    """Time for which tasks may be pending in a queue that no server takes from."""
+    """Maximum time for which tasks may be pending in a queue without a server."""
     backlog_least: int = 1_000
-    """Smallest number of pending tasks of a backlog."""
+    """Number of pending tasks from which a queue may have a backlog."""
     drain_after: float = 3_600.0
-    """Time that the pending tasks may take at the recent rate."""
+    """Maximum time that the pending tasks may take at the rate of the last ten minutes."""
     storm_least: int = 100
-    """Smallest number of retried attempts, in ten minutes, of a retry storm."""
+    """Number of retried attempts in ten minutes from which a queue may have a retry storm."""
     spike_least: int = 20
-    """Smallest number of failed attempts, in ten minutes, of a spike of failures."""
+    """Number of failed attempts in ten minutes from which a task type may have a spike of failures."""
     spike_share: float = 0.2
-    """Smallest share of failed attempts of a spike."""
+    """Share of failed attempts, from 0 to 1, from which a task type may have a spike of failures."""
     spike_factor: float = 3.0
-    """Smallest factor between the share of failures now and before."""
+    """Minimum factor between the share of failures in the last ten minutes and in the two hours before."""
     archive_size: int = 9_999
     """Number of tasks that an archive keeps; the default of Asynq."""
     archive_share: float = 0.9
-    """Share of `archive_size` from which an archive counts as nearly full."""
+    """Share of `archive_size`, from 0 to 1, from which an archive counts as nearly full."""
     paused_after: float = 3_600.0
-    """Time for which a queue with tasks may be paused."""
+    """Maximum time for which a queue with tasks may be paused."""
     dropped_share: float = 0.5
-    """Share of the servers of ten minutes ago below which servers count as dropped."""
+    """Share of the earlier number of servers, from 0 to 1, below which servers count as dropped."""
     blocked_after: float = 5.0
-    """Time for which an event loop may be blocked."""
+    """Maximum time for which an event loop may be blocked."""
     ticks_within: float = 7 * 86_400.0
-    """Time since its last tick within which a schedule counts as still in use."""
+    """Time since the last tick of a schedule within which the schedule counts as in use."""
     memory_share: float = 0.8
-    """Share of `maxmemory` that Redis may use."""
+    """Maximum share of `maxmemory`, from 0 to 1, that Redis may use."""
     replica_lag: float = 10.0
     """Seconds without an acknowledgement after which a replica counts as lagging."""
 

@@ -45,8 +45,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.sdk")
 
 LEASED_SECONDS: Final = 30.0
-"""Seconds of a lease: tasks of a dead worker come back after it; cancellations are noticed within a third of
-it."""
+"""Duration of a lease in seconds, which is renewed after each third.
+
+Tasks of a dead worker run again after this time. A renewal also brings a cancellation.
+"""
 _RENEW_SECONDS: Final = LEASED_SECONDS / 3
 _AGAIN_SECONDS: Final = 1.0
 _PROGRESS_SECONDS: Final = 0.5
@@ -68,8 +70,10 @@ class LeasedMessage:
     retried: int
     headers: Mapping[str, str]
     retention: int = 1
-    """Seconds of retention, unknown to the worker; above 0, so that results are sent, which the service may
-    drop."""
+    """Placeholder for the retention in seconds, which only the service knows.
+
+    It is above 0, so that results are sent; the service may drop them.
+    """
 
 
 class LeasedAttempt:
@@ -124,9 +128,9 @@ class LeasedAttempt:
         """Whether the service has settled the attempt, or has given it to another worker."""
         self._handler: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._result: bytes | None = None
-        """Result that the handler has written by its context."""
+        """Result that the handler has written with `write_result` of its context."""
         self._progress: tuple[float, float | None, str] | None = None
-        """Report that the service has not got yet; written in any thread, taken by `_renew`."""
+        """Progress report that was not sent yet; written in any thread, taken by `_renew`."""
         self._news = asyncio.Event()
 
     # The attempt, as handlers see it.
@@ -177,7 +181,7 @@ class LeasedAttempt:
         await self._connection.repeat("POST", self._path("release"), {}, until=until)
 
     def cancel(self, cause: BaseException) -> None:
-        """Cancel the handler, unless it has ended or is being cancelled."""
+        """Cancel the handler, unless the handler has ended or is being cancelled."""
         if self.cause is None and self._handler is not None and not self._handler.done():
             self.cause = cause
             self._cancelled.set()
@@ -242,7 +246,7 @@ class LeasedAttempt:
         return self._bear(answer.error(), report)
 
     def _bear(self, error: ServiceError, report: tuple[float, float | None, str] | None) -> float | None:
-        """Handle a failed renewal: return the seconds until the next try, or end an attempt without lease."""
+        """Handle a failed renewal: return the seconds until the next try, or cancel after the lease's end."""
         self._progress = self._progress or report
         if self.loop.time() < self._lease_ends:
             _log.debug("the lease of task %s was not extended: %s", visible(self.id), error)

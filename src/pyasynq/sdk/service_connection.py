@@ -43,7 +43,7 @@ class ServiceAnswer(NamedTuple):
 
     @property
     def is_later(self) -> bool:
-        """Whether the request should be retried later."""
+        """Whether the status means that the request should be retried later."""
         return self.status in _LATER
 
     def json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class ServiceAnswer(NamedTuple):
         return visible(told)[:_LONGEST_SHOWN] or "it gave no reason"
 
     def error(self) -> ServiceError:
-        """Return the error that the answer reports."""
+        """Return the `ServiceError` for the problem in the answer."""
         text = f"the task service has answered {self.status}: {self.reason}"
         return ServiceError(self.status, str(self.json().get("code", "")), text)
 

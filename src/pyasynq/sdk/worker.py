@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.sdk")
 
 _open_workers: list[RunningWorker] = []
-"""Workers of this process that are not closed, in the order of their starts; written by their loops."""
+"""Workers of this process that are not closed, in the order of their starts; written by their event loops."""
 
 
 async def start_worker(  # noqa: PLR0913 - a worker is configured in one place, by name

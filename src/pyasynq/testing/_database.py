@@ -51,7 +51,7 @@ class _SharedServer:
             return with_database(self._server.url, free[0])
 
     def give_back(self, url: str) -> None:
-        """Free a database."""
+        """Return a database to the free ones."""
         with self._lock:
             self._taken.discard(parse_redis_url(url).database)
 
@@ -74,7 +74,7 @@ def stop_server() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator[str]:
-    """Provide the URL of an empty database, and empty it again at the end.
+    """Provide the URL of an empty database within the block; the end of the block empties the database.
 
     Raises:
         EmbeddedServerError: when no server can be started.

@@ -37,7 +37,7 @@ _NOT_NOW: Final = ("process_at", "process_in", "group")
 
 
 class DirectDriver(AsyncDriver):
-    """Asyncio driver that runs its plans by a blocking driver. Takes the arguments of all drivers."""
+    """Asyncio driver that runs its plans by a blocking driver. Its arguments are those of every driver."""
 
     stays_open = False
 
@@ -109,7 +109,7 @@ class QueuePlace:
         return DirectBlockingClient(self, **settings)
 
     def find_runner(self, timeout: Duration | None) -> WaitRunner | None:
-        """Return the runner to use during a wait; None for a timeout of 0, or if the worker already runs."""
+        """Return the runner of a wait; None for a timeout of 0, or if the worker already runs."""
         runner = self.runner
         return None if timeout == 0 or runner is None or runner.is_running else runner
 

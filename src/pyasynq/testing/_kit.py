@@ -94,7 +94,7 @@ class KitBase:
         if hasattr(self, "clock"):
             raise ServerStateError("a kit is used once; call use() again")
         self.clock = VirtualClock(parse_start(self._start))
-        """The virtual clock: for `Client`, `Scheduler` and others that take a `clock`."""
+        """The virtual clock, for `Client`, `Scheduler` and other classes with a parameter `clock`."""
         with ExitStack() as stack:
             self.url = stack.enter_context(database(self._given_url))
             """The URL of the test's database."""
@@ -115,7 +115,7 @@ class KitBase:
             self._driver = BlockingDriver(target, client_name="pyasynq-testing", clock=self.clock)
             stack.callback(self._driver.close)
             self.attempts: list[Attempt[Any]] = []
-            """All attempts so far."""
+            """All attempts that the kit has run so far."""
             self._tasks = {} if self._app is None else self._app.tasks
             self._schedules = Schedules(self.clock)
             self._add_schedules_of_app()
@@ -225,7 +225,7 @@ class KitBase:
     async def _working(
         self, recorder: Recorder, threads: HandlerThreads, config: ServerConfig, *, raises: bool
     ) -> AsyncIterator[HandWorker]:
-        """Run a worker for the duration of a block, in the app's lifespan."""
+        """Run a worker within the app's lifespan, for the duration of a block."""
         if self._is_busy:
             raise ServerStateError(
                 "the kit's worker is running: a handler, or code that runs in parallel, cannot drain, "
@@ -317,9 +317,9 @@ class Kit(KitBase, Assertions):
     ) -> Report:
         """Let time pass, in whole seconds, while worker and schedulers run; raises as `drain` does.
 
-        Time moves from one instant at which something is due to the next. At each, everything due is done, as
-        by `drain`: retries, scheduled tasks, ticks, groups, lapsed leases, the end of retention. Keys expire
-        as Redis would delete them.
+        Time moves from one instant at which something is due to the next. At each instant, all due work is
+        done, as by `drain`: retries, scheduled tasks, ticks, groups, lapsed leases, the end of retention.
+        Keys expire as Redis would delete them.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         return await self._until(self.clock.after(span), HandlerThreads(), raises=raises)
@@ -385,8 +385,8 @@ class Kit(KitBase, Assertions):
     ) -> None:
         """Let time pass while worker and schedulers are idle: due tasks wait for the next `drain`.
 
-        If a handler or a fake of a slow service calls this, the running attempt takes that much longer. An
-        attempt that exceeds its timeout is cancelled at its next await.
+        If a handler or a fake service calls this, the running attempt takes that much longer in virtual time.
+        An attempt that exceeds its timeout is cancelled at its next await.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._move_to(self.clock.after(span))

@@ -104,7 +104,7 @@ class Recorder:
         raise HandlerExitError(failure) from failure
 
     def started(self, task: Task) -> None:
-        """Record the payload of the current attempt when its handler starts, and watch for the result."""
+        """Record the payload of the current attempt when its handler starts, and observe its result."""
         running = current_task.get()
         key = running.queue, running.id
         self._payloads[key] = task.payload or b""

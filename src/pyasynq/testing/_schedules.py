@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Timer:
-    """Scheduler under test, whose entries and due times are kept between two calls of the kit."""
+    """Scheduler under test; its entries and due times outlast a call of the kit."""
 
     def __init__(self, scheduler: Scheduler | PeriodicTaskManager, clock: VirtualClock) -> None:
         manager = scheduler if isinstance(scheduler, PeriodicTaskManager) else None

@@ -45,7 +45,7 @@ class VirtualClock:
         return self._now
 
     def monotonic(self) -> float:
-        """Return the virtual seconds since the start, plus 1,000, as a monotonic clock."""
+        """Return virtual monotonic seconds: those since the start, plus 1,000."""
         return 1_000.0 + self._now.seconds - self._start + self._now.microseconds / 1_000_000
 
     def after(self, seconds: int) -> Instant:
@@ -161,8 +161,8 @@ def make_due_plans(
 ) -> list[Plan[int | None]]:
     """Return plans, each of which returns the next Unix second at which a worker has work; None for never.
 
-    Work is a due task, a completed task to delete, a lease that ends or ended long enough ago, a stale
-    aggregation, or the end of a pause.
+    Work is a due task, an expired completed task, an expired lease, a stale aggregation, or the end of a
+    pause.
     """
     return [plan for queue in queues for plan in _make_due_plans(queue, now, own_slack, foreign_slack)]
 

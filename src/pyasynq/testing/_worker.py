@@ -45,9 +45,9 @@ _CLIENT_NAME: Final = "pyasynq-testing"
 _MOST_AT_ONCE: Final = 10_000
 """Number of attempts at one instant from which tasks are assumed to enqueue themselves endlessly."""
 _MOST_SNOOZES: Final = 100
-"""Number of snoozes of a task at one instant from which they are assumed to be endless."""
+"""Number of snoozes of one task at one instant from which the snoozes are assumed to be endless."""
 _LOOK_SECONDS: Final = 0.005
-"""Interval of checks for tasks that running handlers have enqueued, while slots are free."""
+"""Seconds between two checks for tasks that running handlers have enqueued, while slots are free."""
 _CLEAN_UP_SECONDS: Final = 1.0
 _MICROSECOND: Final = 1e-6
 _UP_FOR_LONG: Final = 1_000_000
@@ -98,7 +98,7 @@ class HandWorker(Engine):
             self._hooks.threads, self._hooks.on_failure = threads, recorder.hook_failed
         self._recorder = recorder
         self._since: dict[Attempt, float] = {}
-        """When running attempts were first seen, in real time: their timeouts use real time."""
+        """Monotonic time at which each running attempt was first seen: timeouts also use real time."""
         self._ended = asyncio.Event()
         self.schedules: Schedules | None = None
         self.stop_at_failure = True
@@ -146,7 +146,7 @@ class HandWorker(Engine):
                 return
 
     async def run_pending(self, *, most: int = _MOST_AT_ONCE) -> None:
-        """Take and run tasks until no queue gives another one."""
+        """Take and run tasks until no queue returns another task."""
         intake, busy = self._intake, True
         self._ask_again()
         while busy:
@@ -169,7 +169,7 @@ class HandWorker(Engine):
             self._ask_again()
 
     def _may_have_more(self) -> bool:
-        """Return whether the last dequeue reply requires another call at once."""
+        """Return whether the last dequeue reply requires another dequeue call at once."""
         now = self._clock.monotonic()
         return self._intake.next_call(now) <= now
 
@@ -181,7 +181,7 @@ class HandWorker(Engine):
         return dict(Counter(one.type for one in self._recorder.attempts).most_common())
 
     async def _let_run(self) -> None:
-        """Wait until an attempt ends, or until running ones must be cancelled."""
+        """Wait until an attempt ends, or until a running attempt must be cancelled."""
         # One turn of the loop lets new attempts start, which sets their deadlines.
         await asyncio.sleep(0)
         now = time.monotonic()

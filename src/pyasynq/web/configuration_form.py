@@ -84,7 +84,7 @@ class Difference:
 
     label: str
     texts: tuple[str, ...]
-    """The value of each side."""
+    """Value on each side, as text."""
     lines: tuple[tuple[str, str], ...] = ()
     """Lines of a long value: `+`, `-` or empty, and the text."""
     by: str = ""

@@ -24,4 +24,4 @@ class _Rest(Convertor[str]):
 register_url_convertor("rest", _Rest())
 
 REST: Final = "{path:rest}"
-"""The rest of a path, in the path of a route."""
+"""Placeholder in a route's path that matches the rest of the path."""

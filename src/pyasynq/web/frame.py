@@ -30,7 +30,7 @@ class NavigationItem:
     href: str
     is_current: bool
     note: str = ""
-    """A count or a word next to the label."""
+    """Count or word that is shown next to the label."""
     tone: str = ""
 
 
@@ -49,13 +49,13 @@ class Notice:
     tone: str
     text: str
     href: str = ""
-    """Address of the action; a form with the action has no other field."""
+    """Address of the action; the action's form has no further field."""
     action: str = ""
     is_form: bool = False
 
     @property
     def symbol(self) -> str:
-        """The symbol of the tone."""
+        """Symbol that belongs to the tone."""
         return {"good": "completed", "bad": "danger", "warn": "warning"}.get(self.tone, "info")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:@")
 _ESCAPED_BYTE: Final = re.compile("~([0-9A-F]{2})")
 UNKNOWN_PATH: Final = "/{path:path}"
-"""Route of all paths that have no other."""
+"""Route of all paths that match no other route."""
 _ROOT: Final = "/"
 
 
@@ -86,7 +86,7 @@ class Links:
         return own + _query_text(kept)
 
     def own(self) -> str:
-        """Return the page's own address below the root, for forms that return to it."""
+        """Return the page's own address below the root, for forms that return to this page."""
         return self.path + _query_text(self.query)
 
     def back(self, address: str) -> str:
@@ -101,7 +101,7 @@ class Links:
         return self.to() + address[1:] if is_own and not has_controls else self.to()
 
     def asset(self, name: str, version: str) -> str:
-        """Return the address of a file that never changes under its version."""
+        """Return the address of a static file; it contains the version, so the file can be cached forever."""
         return f"{self._up}static/{version}/{name}"
 
 

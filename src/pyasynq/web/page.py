@@ -112,7 +112,7 @@ class PageRequest:
 
     @property
     def query(self) -> dict[str, str]:
-        """The query parameters of the URL; the last one counts if a name occurs more than once."""
+        """The query parameters of the URL; the last value counts if a name occurs more than once."""
         return self.links.query
 
     def at(self, links: Links, parameters: dict[str, str]) -> PageRequest:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TIME_TEXT: Final = re.compile(r"(<time\b[^>]*>)[^<]*(</time>)")
 _QUIET: Final = frozenset({"0", "0 %", formats.NOT_KNOWN})
-"""Texts that are dimmed, because they mean zero or unknown."""
+"""Texts that are shown dimmed, because they mean zero or unknown."""
 _CELL_TEXT: Final = re.compile(r'(<span data-k="[^"]*")[^>]*>[^<]*(</span>)')
 
 
@@ -112,7 +112,7 @@ class Moments:
         return self._element(moment, none, formats.exact(moment, self.zone) if moment else "", "")
 
     def until(self, moment: datetime | None) -> str:
-        """Return the time of day, with the date if it is not today."""
+        """Format a time as the time of day, with the date unless it is today."""
         if moment is None:
             return ""
         local = moment.astimezone(self.zone)

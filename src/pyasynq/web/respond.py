@@ -31,7 +31,7 @@ _NOTICE_SECONDS: Final = 60
 
 
 def page_response(ask: PageRequest, page: Page, began: float) -> Response:
-    """Return the response for a page; a notice that an action left is shown on it once."""
+    """Return the response for a page, with the notice that a previous action has left for one display."""
     notices = read_notices(ask)
     html = page_html(ask, page, RenderedParts(), began, notices)
     response = html_response(ask.request, html, page.status, page.headers)
@@ -48,7 +48,7 @@ def forget_notices(response: Response) -> None:
 def page_html(
     ask: PageRequest, page: Page, record: RenderedParts, began: float, notices: tuple[Notice, ...] = ()
 ) -> str:
-    """Return the HTML of a page; without `began`, the page is timed from the beginning of its request."""
+    """Return the HTML of a page; `began` is when the displayed duration starts (0: with the request)."""
     seconds = time.perf_counter() - began if began else (datetime.now(UTC) - ask.now).total_seconds()
     values = {
         "frame": build_frame(ask, page, seconds, notices),
@@ -125,7 +125,7 @@ def read_notices(ask: PageRequest) -> tuple[Notice, ...]:
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Return whether the browser takes compressed content."""
+    """Return whether the browser accepts compressed content."""
     return "gzip" in request.headers.get("accept-encoding", "")
 
 

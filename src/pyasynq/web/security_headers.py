@@ -26,7 +26,7 @@ _HEADERS: Final = {
 
 
 class SecurityHeaders:
-    """Adds the headers to each response; `Cache-Control: no-store` unless the response says otherwise."""
+    """ASGI middleware that adds the headers; `Cache-Control` is `no-store` unless the response sets it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -196,7 +196,7 @@ class Target:
         return task
 
     def access_of(self, user: User) -> tuple[asyncio.AbstractEventLoop, Hashable]:
-        """Return the cache key of answers: event loop and permissions, so that equal users share answers."""
+        """Return the cache key of a user: event loop and permissions; users with equal keys share answers."""
         return (asyncio.get_running_loop(), access_key(user))
 
     async def _run(self, user: User, operation_id: str) -> OperationInfo | None:
@@ -212,7 +212,7 @@ class Target:
         return self._counts.get(access_key(user), {})
 
     def note_count(self, user: User, name: str, text: str, tone: str = "") -> None:
-        """Cache a count for the navigation; pages that have read the count call this."""
+        """Cache a count for the navigation; called by pages that have read the count."""
         if len(self._counts) > _MOST_ANSWERS:
             self._counts.clear()
         self._counts.setdefault(access_key(user), {})[name] = (text, tone)
@@ -234,7 +234,7 @@ class Target:
 
 
 def access_key(user: User) -> Hashable:
-    """Return a key for a user's permissions, under which equal users share answers."""
+    """Return a key for a user's permissions; users with equal permissions share cached answers."""
     return tuple(sorted((str(permission), patterns) for permission, patterns in user.grants.items()))
 
 

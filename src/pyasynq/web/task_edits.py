@@ -1,4 +1,4 @@
-"""Forms that change one task: due time and payload. The form keeps a refused value."""
+"""Forms that change one task: due time and payload. After an error, the form shows the input again."""
 
 from __future__ import annotations
 

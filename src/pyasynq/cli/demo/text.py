@@ -30,7 +30,7 @@ def cut_line(text: str, width: int) -> str:
 def table(
     headers: Sequence[str], rows: Sequence[Sequence[str | int]], *, width: int = WIDTH - len(INDENT)
 ) -> list[str]:
-    """Return the lines of a table: texts left, numbers right, the widest column shortened to fit."""
+    """Return the lines of a table: texts to the left, numbers to the right, the widest column shortened."""
     cells = [
         [f"{cell:,}" if isinstance(cell, int) else " ".join(cell.split()) for cell in row] for row in rows
     ]

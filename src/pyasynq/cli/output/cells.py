@@ -85,7 +85,7 @@ def cell(field: Field, value: Any, moment: Moment) -> str:
 
 
 def cell_writer(field: Field, moment: Moment) -> Callable[[Any], str]:
-    """Return the function that gives the texts of a field's cells, as `cell` does."""
+    """Return the function that formats the values of a field for cells, as `cell` does."""
     if field.kind is Kind.TIME:
         return lambda value: ABSENT if value is None else moment.relative(value, short_duration)
     write = _TEXTS[field.kind]

@@ -60,7 +60,7 @@ class Printer:
     def records(
         self, view: View, records: Sequence[Mapping[str, Any]], describe: Describe | None = None
     ) -> None:
-        """Print records. If there are none, print a sentence about that on stderr, except for programs.
+        """Print records. Without records, print a sentence on stderr, unless the format is for programs.
 
         Raises:
             click.UsageError: for a field that the view does not have.

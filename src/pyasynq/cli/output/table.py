@@ -26,9 +26,9 @@ _LATER: Final = 12
 _ROOMY: Final = 28
 """Width that a column gets for texts of later rows in a wide terminal, in terminal cells."""
 _ROOM_OF_LAST: Final = 60
-"""Width that the last column gets before that, in terminal cells."""
+"""Width that the last column gets before the others are widened to `_ROOMY`, in terminal cells."""
 _COMMON_SHARE: Final = 0.9
-"""Share of the rows whose texts a column shows whole, before texts that are longer cost other columns."""
+"""Share of the rows whose texts a column should show uncut, before longer texts shrink other columns."""
 _WIDE: Final = frozenset("WF")
 _COMBINING: Final = frozenset({"Mn", "Me", "Cf"})
 
@@ -89,7 +89,7 @@ def table_rows(
 class TableLayout:
     """Columns of a table and their widths, which fit some rows. Other rows can be formatted in it, too.
 
-    With `drops`, optional columns, then those on the right, are left out where they find no room.
+    With `drops`, columns that do not fit are left out: first optional columns, then columns from the right.
 
     Args:
         fields: fields of the records.
@@ -117,7 +117,7 @@ class TableLayout:
         self._colors = [(place, one.color) for place, one in enumerate(shown) if one.color and look.has_color]
 
     def leave_room(self) -> None:
-        """Widen narrow columns for later rows, whose texts may be longer; wide ones give their cells."""
+        """Widen narrow columns for later rows, whose texts may be longer, with cells of wide columns."""
         self._widen(dict.fromkeys(self._flexible, _LATER))
         if self._look.width is not None and self._flexible:
             last = self._flexible[-1]
@@ -144,7 +144,7 @@ class TableLayout:
         return self._line(self._widths, texts, list(map(cells, texts)))
 
     def row_line(self, row: TableRow) -> str:
-        """Return the line of a row; what does not fit and may not be cut moves the columns behind it.
+        """Return the line of a row; a text that does not fit and may not be cut moves the following columns.
 
         The last column that may be cut gives the cells, so that the line still fits the terminal.
         """
@@ -258,6 +258,6 @@ def _fit_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -
 
 
 def _common_width(texts: Sequence[str]) -> int:
-    """Return the width that nearly all of these texts have at most."""
+    """Return the width that nearly all of these texts do not exceed."""
     widths = sorted(map(cells, texts))
     return widths[math.ceil(_COMMON_SHARE * len(widths)) - 1] if widths else 0

@@ -46,7 +46,7 @@ def get_meter(provider: MeterProvider | None) -> Meter:
 
 
 def make_attributes(queue: str, operation: str, kind: str) -> dict[str, Any]:
-    """Return the attributes that all spans and metrics of an operation have."""
+    """Return the attributes that all spans and metrics of a messaging operation share."""
     return {SYSTEM: SYSTEM_NAME, DESTINATION: queue, OPERATION_NAME: operation, OPERATION_TYPE: kind}
 
 

@@ -44,7 +44,7 @@ def trace_app(
 
 
 class PyasynqInstrumentor:
-    """Traces every app that is made from now on; what `opentelemetry-instrument` loads.
+    """Instrumentor that `opentelemetry-instrument` loads: traces every app that is made from now on.
 
     `PYASYNQ_OTEL_PARENT=creation` in the environment makes the enqueue the parent of each attempt.
     """

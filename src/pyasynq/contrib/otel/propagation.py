@@ -1,4 +1,4 @@
-"""Trace context in the headers of tasks: W3C's `traceparent`, `tracestate` and `baggage`, as Go has them."""
+"""Trace context in the headers of tasks: W3C's `traceparent`, `tracestate`, `baggage`; as in Go programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONGEST: Final = 8_192
 
 NO_CONTEXT: Final = Context()
 NO_SPAN: Final = get_current_span(NO_CONTEXT).get_span_context()
-"""Span context of no span; it is invalid."""
+"""Invalid span context, which stands for no span."""
 
 
 def inject(headers: Mapping[str, str], context: Context, allowed: Collection[str]) -> dict[str, str]:

@@ -45,7 +45,7 @@ class BackPressure:
         self._monotonic = monotonic
         self._readings: dict[str, _Reading] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        """Locks of the types that are read; requests that come meanwhile share the reading."""
+        """Locks by task type, held during a reading; concurrent requests share the reading."""
 
     async def admit(self, configuration: TaskConfiguration) -> None:
         """Count a new task as waiting, unless its type has too many waiting tasks.

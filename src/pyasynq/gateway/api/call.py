@@ -43,13 +43,13 @@ class ServiceParts:
 
     client: CountedClient
     operator: Operator
-    """The operator of the service itself; `ServiceCall.operator` is that of the request's key."""
+    """The operator of the service itself; `ServiceCall.operator` acts for the request's API key."""
     follower: ConfigurationFollower
     waits: Waits
     back_pressure: BackPressure
     streams: StreamCount
     batches: asyncio.Semaphore
-    """Bounds the batches that are worked on at once, so that many of them do not block the event loop."""
+    """Semaphore that bounds the number of concurrent batches, so that many do not block the event loop."""
     max_body: int
 
 

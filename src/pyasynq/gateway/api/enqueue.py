@@ -160,7 +160,7 @@ async def _read_callback(call: ServiceCall, asked: AskedTask) -> Callback:
 
 
 async def _find_new_type(call: ServiceCall, name: str, field: str) -> TaskConfiguration:
-    """Return the configuration of a task type that another instance may have made within this second.
+    """Return the configuration of a task type that another instance may have made within the last second.
 
     Args:
         call: the request.

@@ -27,7 +27,7 @@ _INPUTS: Final = ("payload", "none")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN_VARIABLES: Final = "PYASYNQ_"
 _LEAST_MEMORY: Final = 32 * 2**20
-"""Minimum bytes of memory: few programs start with less."""
+"""Minimum memory limit in bytes: few programs start with less."""
 _MOST_NUMBER: Final = 1_000_000
 
 

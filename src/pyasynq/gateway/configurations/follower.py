@@ -1,4 +1,4 @@
-"""Polling of the stored configurations: reads changes every second, and reports whether that works."""
+"""Polling of the stored configurations: reads changes every second, and reports if polls fail."""
 
 from __future__ import annotations
 

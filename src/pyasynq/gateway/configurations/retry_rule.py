@@ -22,8 +22,8 @@ _DEFAULTS: Final[dict[str, Any]] = {"first": 15.0, "factor": 2.0, "most": 3_600.
 class RetryRule:
     """Delays between the attempts of a failed task, in seconds.
 
-    With `delays`, failure number n waits for the n-th delay, and the last delay repeats. Without them, the
-    delay begins with `first` and is multiplied by `factor` after each failure, up to `most`.
+    With `delays`, the retry after failure number n waits for the n-th delay; the last delay repeats. Without
+    them, the delay begins with `first` and is multiplied by `factor` after each failure, up to `most`.
     """
 
     delays: tuple[float, ...] = ()

@@ -30,7 +30,7 @@ MAX_TASK_TYPES: Final = 2_000
 _LONGEST_DRAIN: Final = 600
 _DEFAULT_MAX_INFLIGHT: Final = 1_000
 _MOST_MAX_INFLIGHT: Final = 100_000
-"""Maximum of `max_inflight`: more than the number of connections that one process can have in practice."""
+"""Maximum of `max_inflight`: more connections than one process can have in practice."""
 _SETTINGS: Final = (
     "redis",
     "listen",

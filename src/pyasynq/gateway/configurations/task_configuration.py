@@ -47,9 +47,9 @@ class TaskConfiguration:
     max_run: int | None = None
     """Number of the type's tasks that run at once, in all workers together; None means unlimited."""
     max_pending: int | None = None
-    """Number of waiting tasks from which the service takes no more; None means unlimited."""
+    """Number of waiting tasks from which the service refuses new ones; None means unlimited."""
     rate: str | None = None
-    """Starts per time, in all workers together, such as `50/s+10`; None means unlimited."""
+    """Rate limit of task starts, in all workers together, such as `50/s+10`; None means unlimited."""
     ordered: bool = False
     timeout: float | None = None
     max_retry: int | None = None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 _RENEW_SECONDS: Final = 10.0
-"""Seconds between two renewals of slots, which lapse after 30 s: one of them may fail."""
+"""Seconds between two renewals of slots, which expire after 30 s: one renewal may fail."""
 _FULL_SECONDS: Final = 0.5
 """Seconds until the next request for admission while other instances hold all slots of the host."""
 _GATHER_SECONDS: Final = 0.05

@@ -1,7 +1,7 @@
 """Tasks that wait for a throttled host: when each is tried again, and when it is archived as too old.
 
-A header of the task contains the time since which it waits. The header is written together with the outcome,
-so it costs no additional call of Redis. The first attempt that is not put off removes the header.
+A header of the task contains the time since when the task waits. The header is written together with the
+outcome, so it costs no additional call of Redis. The first attempt that is not put off removes the header.
 """
 
 from __future__ import annotations

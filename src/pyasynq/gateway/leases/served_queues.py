@@ -23,7 +23,7 @@ _log = logging.getLogger("pyasynq.gateway")
 _IDLE_SECONDS: Final = 60.0
 """Time without use after which a queue is dropped: longer than the longest poll."""
 _MOST: Final = 1_000
-"""Maximum number of queues served at once; each costs a regular check, even while it is empty."""
+"""Maximum number of queues served at once; each is polled regularly, even while it is empty."""
 
 
 class ServedQueues:

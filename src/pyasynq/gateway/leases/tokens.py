@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PURPOSE: Final = "lease token"
 _VERSION: Final = b"\x01"
 _MAC_BYTES: Final = 16
-"""Bytes of the truncated HMAC-SHA256: 128 bits cannot be guessed."""
+"""Length of the truncated HMAC-SHA256 in bytes; 128 bits cannot be guessed."""
 _LENGTH_BYTES: Final = 4
 _SHORTEST_KEY: Final = 16
 _LONGEST: Final = 1_000_000

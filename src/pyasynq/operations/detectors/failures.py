@@ -140,7 +140,7 @@ def _is_spike(activity: Activity, thresholds: Thresholds) -> bool:
 def find_full_archives(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find archives that soon delete their oldest tasks."""
+    """Find nearly full archives, which will soon delete their oldest tasks."""
     del earlier
     most = thresholds.archive_size
     for one in snapshot.queues.values():

@@ -23,7 +23,7 @@ _NAMES = 3
 def find_long_pauses(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find queues with tasks that have been paused for long, and whose pause does not end by itself."""
+    """Find queues that have tasks, and whose pause has lasted long and has no end time."""
     del earlier
     for one in snapshot.queues.values():
         info, since = one.info, one.vitals.paused_since if one.vitals else None
@@ -52,7 +52,7 @@ def find_long_pauses(
 def find_dropped_servers(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find queues that far fewer servers take from than up to ten minutes ago."""
+    """Find queues whose number of servers has dropped far below that of up to ten minutes ago."""
     if earlier is None:
         return
     now = snapshot.count_servers()
@@ -102,7 +102,7 @@ def find_blocked_loops(
 def find_ignored_limits(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find servers in Go that take tasks from queues with limits, which they do not know."""
+    """Find servers in Go that take tasks from queues with limits, which Asynq ignores."""
     del earlier, thresholds
     limited = {one.queue for one in snapshot.queues.values() if one.info.limits}
     limited |= {queue for server in snapshot.servers for queue, limits in server.limits.items() if limits}

@@ -128,7 +128,7 @@ class Door(Inspector):
 
 
 def _cut_by_tasks(numbers: Mapping[str, int]) -> Iterator[list[str]]:
-    """Cut queues into parts for one pipeline: 200 queues at most, and 2,000 tasks unless one has more."""
+    """Split queues into parts for one pipeline: up to 200 queues, or 2,000 tasks unless one has more."""
     part: list[str] = []
     tasks = 0
     for queue, number in numbers.items():

@@ -65,7 +65,8 @@ class SearchOperator(OperatorBase):
     ) -> AsyncIterator[str]:
         """Yield the tasks that match as lines of JSON, as `export_line` writes them, without their secrets.
 
-        The audit notes how many there were. A task that changes its state during the export may come twice.
+        The audit notes how many there were. A task that changes its state during the export may be exported
+        twice.
 
         Args:
             query: query in the query language, see docs/query.md; empty for all tasks.

@@ -64,7 +64,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Names that can be suggested, from statistics and from tasks on screen; nothing is searched for them."""
+    """Names that can be suggested: from statistics and displayed tasks only, without a search."""
 
     queues: Sequence[str] = ()
     types: Sequence[str] = ()

@@ -110,7 +110,7 @@ def _decide(clause: Clause, place: Place) -> bool | None:
 
 
 def names_of(node: QueryNode, field: str) -> frozenset[str] | None:
-    """Return the only values of a field, such as `id`, that matches can have; None if any value may match."""
+    """Return the values of a field, such as `id`, that limit the matches; None if any value may match."""
     if isinstance(node, Clause):
         if node.field.name != field:
             return None
@@ -192,8 +192,8 @@ def _texts(node: QueryNode, masks: Sequence[str] | None, now: int) -> _Groups:
 def _join_alternatives(parts: Sequence[_Groups]) -> _Groups:
     """Combine the tests of several parts, of which a match needs only one (OR).
 
-    Several parts give one group: from each part, the group whose shortest text is longest. If a part has no
-    group, the result has none either. A single part is returned unchanged.
+    Several parts give one group, which joins the best group of each part: the one whose shortest text is
+    longest. If a part has no group, the result has none either. A single part is returned unchanged.
     """
     if len(parts) == 1:
         return parts[0]

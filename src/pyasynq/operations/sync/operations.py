@@ -317,7 +317,7 @@ class OperationOperator(SearchOperator):
     def _find_named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
         """Return the named tasks, except in queues in which the user may not run the query that found them.
 
-        Otherwise the tasks that the query leaves out would reveal payloads.
+        Otherwise, a user could learn about payloads there from the tasks that the query leaves out.
         """
         may_search = self._may_search(self._parse(targets.query), None) if targets.query else None
         tasks = [

@@ -258,7 +258,7 @@ class TaskOperator(OperatorBase):
         return info
 
     def enqueue(self, queue: str, task: Task, *, reason: str = "") -> TaskInfo:
-        """Enqueue a task into this queue, which need not exist yet; its other options apply.
+        """Enqueue a task into this queue, which need not exist yet; the task's other options apply.
 
         Raises:
             InvalidOptionError: for an invalid option, or the mask of a redacted secret in payload or

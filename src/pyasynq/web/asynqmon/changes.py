@@ -160,7 +160,7 @@ async def _change_batch(
 
 @contextmanager
 def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[None]:
-    """Turn a missing queue into asynqmon's error for this route; `{}` in the text is the queue's name."""
+    """Raise asynqmon's error if a queue is missing in the block; `{}` in the text is the queue's name."""
     try:
         yield
     except QueueNotFoundError as error:

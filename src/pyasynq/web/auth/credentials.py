@@ -42,7 +42,7 @@ class Credential:
     """Patterns of the queues that may be seen."""
     secret_hash: str
     expires: date | None = None
-    """The last day of a token; None for a password."""
+    """Last day on which a token is valid; None for a password."""
 
     @property
     def fingerprint(self) -> str:

@@ -32,7 +32,7 @@ _PATIENCE: Final = aiohttp.ClientTimeout(total=10, sock_connect=5)
 _LARGEST_ANSWER: Final = 500_000
 _CHUNK: Final = 65_536
 _FRESH_SECONDS: Final = 3_600
-"""Seconds for which the discovery document and the keys are kept."""
+"""Seconds for which the discovery document and the keys are cached."""
 _MINUTE: Final = 60.0
 _DISCOVERIES: Final = 10
 """Maximum number of attempts to read the discovery document in a minute, while the provider is away."""

@@ -40,7 +40,7 @@ class RateLimit:
         return self._tries - len(self._keep_recent(key))
 
     def wait_seconds(self, key: Hashable) -> float:
-        """Return the seconds until the next attempt is allowed."""
+        """Return the seconds until the next attempt is allowed; 0 if it is allowed now."""
         times = self._keep_recent(key)
         return max(times[0] + self._seconds - self._clock(), 0.0) if len(times) >= self._tries else 0.0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 
 RENDERING_INTERVAL: Final = 2.0
-"""Seconds between two renderings."""
+"""Minimum seconds between two renderings."""
 _LOAD_SHARE: Final = 20
 """Pause after a rendering, as a multiple of its duration: 1 s of work is followed by a pause of 20 s."""
 _LONGEST_INTERVAL: Final = 30.0
@@ -38,7 +38,7 @@ class Rendering:
 
 @dataclass(slots=True)
 class Channel:
-    """Live page that is rendered periodically while it has viewers, who wait for the next rendering."""
+    """Live page that is rendered periodically while it has viewers."""
 
     render: Callable[[int], Awaitable[Rendering]]
     """Function that renders the page; its argument is the `number` of the new rendering."""
@@ -148,7 +148,7 @@ class Channels:
     viewers: int = 0
 
     def find(self, key: Hashable, make: Callable[[], Channel]) -> Channel:
-        """Return the channel for a page, a query, preferences and permissions."""
+        """Return the channel for a page, its query, and the viewer's preferences and permissions."""
         for unused in [one for one, channel in self.open.items() if channel.is_idle]:
             del self.open[unused]
         if key not in self.open:

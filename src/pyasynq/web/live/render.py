@@ -1,4 +1,4 @@
-"""Rendering of a live page: the cells and rows, extracted from its HTML."""
+"""Rendering of a live page: its cells and rows, extracted from the HTML."""
 
 from __future__ import annotations
 

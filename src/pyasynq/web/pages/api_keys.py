@@ -198,7 +198,7 @@ async def new_key_page(ask: PageRequest) -> Page:
 async def make_program_key(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Make a key and show its text, or return the form with errors.
 
-    A browser that loads the answer again sends the form again: a form makes one key.
+    A reload of the answer sends the form again, so a form makes at most one key.
     """
     ask.require_everywhere("make_api_key")
     scopes = [name for name in SCOPES if fields.get(_PREFIX + name)]
@@ -327,7 +327,7 @@ async def _read_key(ask: PageRequest) -> ApiKey:
 
 
 def _newest(key: ApiKey) -> str:
-    """Return an identifier of the key's newest secret, which reveals nothing about the secret."""
+    """Return an identifier of the key's newest secret; it reveals nothing about the secret."""
     return str(int(key.secrets[0].made_at.timestamp())) if key.secrets else ""
 
 

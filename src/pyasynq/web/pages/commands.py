@@ -153,7 +153,7 @@ async def command_page(ask: PageRequest) -> Page:
 
 
 async def read_commands(ask: PageRequest) -> Sequence[HostedCommand]:
-    """Return the commands that run or ended within 10 minutes, of at most a second ago."""
+    """Return the commands that run or ended within 10 minutes; cached for a second."""
     return await ask.target.recent(ask.user, "commands", ask.operator.commands, _SECONDS)
 
 

@@ -65,7 +65,7 @@ class OperationRow:
     symbol: str
     tone: str
     finished: int
-    """Number of tasks that were changed or left unchanged."""
+    """Number of processed tasks: changed, or left unchanged."""
     total: int
     progress: str
     who: str

@@ -69,7 +69,7 @@ class ChangeView:
     action: str
     is_new: bool
     late: str
-    """Sentence about someone else's change; empty if there was none."""
+    """Sentence about a change by another user since the form was opened; empty if there was none."""
     sides: tuple[str, ...]
     differences: tuple[Difference, ...]
     effect: str
@@ -258,7 +258,7 @@ def _check_lock(stored: TypeConfiguration) -> None:
 
 
 def _normalize(stored: TypeConfiguration) -> dict[str, Any]:
-    """Return the fields of the form as the service writes them; unchanged if it cannot read them."""
+    """Return the fields of the form as the service writes them; unchanged if they cannot be parsed."""
     try:
         return select_fields(parse_task_configuration("", dict(stored.content), name=stored.name).to_json())
     except (failures.InvalidOptionError, ImportError):
@@ -332,7 +332,7 @@ async def _preview_page(ask: PageRequest, form: _Form, wanted: Mapping[str, Any]
 async def _late_page(
     ask: PageRequest, form: _Form, stored: TypeConfiguration | None, mine: Mapping[str, Any]
 ) -> Page:
-    """Return the page for an edit conflict: the change of another user and the user's own.
+    """Return the page for an edit conflict: the changes of another user and of this user.
 
     Confirming it applies the user's change to the stored configuration.
     """

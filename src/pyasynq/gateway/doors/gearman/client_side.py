@@ -58,7 +58,7 @@ class ClientSide:
         self._send = send
         self._wants_exceptions = wants_exceptions
         self._waits: dict[tuple[str, str], asyncio.Task[None]] = {}
-        """Waits for the ends of foreground jobs, by queue and id."""
+        """Tasks (asyncio) that wait for the ends of foreground jobs, by queue and id."""
         self._made: set[tuple[str, str]] = set()
         """Foreground jobs that this client was the first to submit."""
 
@@ -251,7 +251,7 @@ def _check_workload(configuration: TaskConfiguration, workload: bytes) -> None:
 
 
 def _unique_options(unique: bytes, workload: bytes) -> dict[str, Any]:
-    """Return the enqueue options that merge equal jobs; the unique id `-` means the workload itself."""
+    """Return the enqueue options that merge jobs with equal unique ids; `-` means the workload as the id."""
     if not unique:
         return {}
     name = unique if unique != _SAME_AS_WORKLOAD else workload

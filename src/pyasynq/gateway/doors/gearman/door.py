@@ -112,7 +112,7 @@ class GearmanDoor:
         _log.info("Gearman clients and workers are served at %s:%d", host, self.port)
 
     def stop(self) -> None:
-        """Accept no more connections, and hand out no more jobs: the first step of a shutdown."""
+        """Accept no more connections, and assign no more jobs: the first step of a shutdown."""
         self._parts.waits.end()
         if self._server is not None:
             self._server.close()

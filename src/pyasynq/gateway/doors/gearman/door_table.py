@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .session import GearmanSession
 
 _AGAIN_SECONDS: Final = 30.0
-"""Time after which the state is reported again, although nothing has changed."""
+"""Seconds after which an unchanged state is reported again."""
 _ID_BYTES: Final = 8
 
 
@@ -62,7 +62,7 @@ class DoorTable:
         return [door]
 
     def put_back(self, reports: Sequence[ServiceDoor]) -> None:
-        """Return the report with the next call of `take_changed` again, because it could not be stored."""
+        """Let the next `take_changed` return the report again, because it could not be stored."""
         if reports:
             self._reported = None
 

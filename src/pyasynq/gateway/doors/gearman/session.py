@@ -25,7 +25,7 @@ _log = logging.getLogger("pyasynq.gateway")
 _NUL: Final = b"\x00"
 _LONGEST_LINE: Final = 8_000
 _MOST_BUFFERED: Final = 10_000_000
-"""Maximum number of unread bytes of a client, after which its connection is closed."""
+"""Maximum bytes that wait to be read by the peer; above it, the connection is closed."""
 _OPTIONS: Final = frozenset({b"exceptions"})
 
 
@@ -57,7 +57,7 @@ class GearmanSession:
 
     @property
     def name(self) -> str:
-        """Name that the peer has set for itself, shown to people."""
+        """Display name that the client or worker has set for the connection."""
         return visible(self.client_id.decode("utf-8", "surrogateescape"))
 
     def send(self, kind: PacketType, *arguments: bytes) -> None:

@@ -38,7 +38,7 @@ UNIQUE_HEADER: Final = "gearman-unique"
 _LEASE_SECONDS: Final = 30.0
 _RENEW_SECONDS: Final = _LEASE_SECONDS / 3
 _GRAB_SECONDS: Final = 2.0
-"""Seconds in which a woken worker must grab its reserved job."""
+"""Maximum seconds until a woken worker grabs its reserved job."""
 _PAUSE_SECONDS: Final = 1.0
 _SETTLED_ELSEWHERE: Final = (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, AttemptSettledError)
 
@@ -71,7 +71,7 @@ class WorkerSide:
         self._jobs: dict[bytes, _Job] = {}
         """Jobs by the handles of their attempts."""
         self._sleep: asyncio.Task[None] | None = None
-        """Waits for a job while the worker sleeps."""
+        """Asyncio task that waits for a job while the worker sleeps; None otherwise."""
         self._reserved: Attempt | None = None
         """The job that the worker was woken for, until it grabs it."""
 
@@ -250,7 +250,7 @@ class WorkerSide:
             self._tell_clients(job, kind, data)
 
     def _tell_clients(self, job: _Job, kind: PacketType, *arguments: bytes) -> None:
-        """Forward a worker's message to the waiting clients of this instance; others only see the end."""
+        """Forward a worker's message to clients of this instance; other clients only get the result."""
         for session in tuple(self._parts.sessions):
             session.client.tell(job.attempt.queue, job.attempt.id, kind, *arguments)
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 65_536
 _KILL_SECONDS: Final = 15.0
-"""Seconds that a keeper may take to kill a command."""
+"""Maximum seconds that a keeper may take to kill a command."""
 _LAST_CHUNKS: Final = 64
-"""Maximum number of reads of a pipe after the end of its command: more than a pipe holds."""
+"""Maximum number of reads of a pipe after its command has ended: enough to empty a full pipe."""
 
 
 class ResultTooLongError(Exception):

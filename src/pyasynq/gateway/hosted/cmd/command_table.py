@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PLACES: Final = 100
 """Number of commands of an instance that are reported; a new one takes the place of the first that ended."""
 _AGAIN_SECONDS: Final = 60.0
-"""Time after which a running command is reported again, although it has written nothing."""
+"""Seconds after which a running command without new output is reported again."""
 _ID_BYTES: Final = 8
 
 

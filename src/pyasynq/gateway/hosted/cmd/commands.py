@@ -47,16 +47,16 @@ _output_log = logging.getLogger("pyasynq.commands")
 
 _RESULT_FILE: Final = ".pyasynq-result"
 _RESULT_BYTES: Final = 1_000_000
-"""Bytes of the file that a command may write as its result."""
+"""Maximum bytes of the file that a command writes as its result."""
 _DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _DEFAULT_LANGUAGE: Final = "C.UTF-8"
 _GRACE_PART: Final = 0.1
-"""Maximum part of an attempt's time that is used as grace period."""
+"""Maximum fraction of an attempt's time that is used as grace period."""
 _MARGIN_PART: Final = 0.05
 _LONGEST_MARGIN: Final = 1.0
 """Maximum seconds reserved for KILL and for writing the outcome before the deadline."""
 _SHUTDOWN_GRACE: Final = 8.0
-"""Seconds of grace at a shutdown: less than hosted tasks get in total."""
+"""Grace period at a shutdown, in seconds: less than the total time of hosted tasks at a shutdown."""
 
 
 class HostedCommands:
@@ -207,7 +207,7 @@ class HostedCommands:
         return min(grace, _SHUTDOWN_GRACE) if self._is_closing else grace
 
     def begin_close(self) -> None:
-        """Shorten the grace period of all commands to the time that a shutdown has."""
+        """Shorten the grace period of all commands to that of a shutdown."""
         self._is_closing = True
 
     async def close(self) -> None:

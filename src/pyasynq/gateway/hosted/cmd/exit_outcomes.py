@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ARCHIVED: Final = frozenset({os.EX_USAGE, os.EX_DATAERR, os.EX_NOPERM, os.EX_CONFIG})
 """Exit codes of sysexits.h for errors that another attempt cannot fix: 64, 65, 77 and 78."""
 _NEAR: Final = 0.8
-"""Part of the memory limit from which the error of a failed command mentions the limit."""
+"""Fraction of the memory limit; if a failed command used more, its error mentions the limit."""
 _STAGES: Final = {
     "folder": "the fresh folder of the attempt could not be made",
     "cgroup": "the control group of the command could not be made or joined",

@@ -52,7 +52,7 @@ _RESULT_BYTES: Final = 20_000
 """Maximum number of bytes of an answer that are kept as the result."""
 _CHUNK_BYTES: Final = 16_384
 _FAILED_SECONDS: Final = 0.5
-"""Seconds for the beginning of an answer to a failed attempt, which people may want to read."""
+"""Maximum seconds to read the beginning of a failed attempt's answer, which the dashboard shows."""
 _TRACE_HEADERS: Final = ("traceparent", "tracestate", "baggage")
 _METHODS_WITHOUT_BODY: Final = frozenset({"GET", "DELETE"})
 

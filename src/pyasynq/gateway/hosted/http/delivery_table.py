@@ -24,7 +24,7 @@ _MOST: Final = 500
 """Maximum number of pairs of host and queue; above it, the pair called longest ago is forgotten."""
 _FORGET_SECONDS: Final = 3_600.0
 _EXCHANGE_SECONDS: Final = 2.0
-"""Shortest time between two failed exchanges of a host and queue that are kept: a flood costs little."""
+"""Minimum seconds between two kept failures of a host and queue, which bounds the cost of many failures."""
 _SECRET_HEADERS: Final = frozenset(
     {
         *("authorization", "cookie", "proxy-authorization", "set-cookie", "www-authenticate"),

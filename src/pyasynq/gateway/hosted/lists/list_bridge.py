@@ -52,9 +52,9 @@ _WAIT_SECONDS: Final = 20.0
 """Longest time of one call for tasks."""
 _SWEEP_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 3.0
-"""Seconds without a sweep after which heartbeats may have expired because Redis was not reachable."""
+"""Seconds without a sweep after which missing heartbeats may be due to an outage of Redis."""
 _BEAT_SECONDS: Final = 10.0
-"""Seconds after such an outage in which workers send a heartbeat again: twice their interval."""
+"""Seconds after such an outage within which workers send a heartbeat: twice their interval."""
 _READ_SECONDS: Final = 0.05
 """Seconds between two reads of the replies, while workers have entries."""
 _PAUSE_SECONDS: Final = 1.0
@@ -71,11 +71,11 @@ class _Shard:
         self.swept_at = now
         """Time of the loop at which the last sweep ended; at first the time of creation."""
         self.forgotten_at: dict[str, float] = {}
-        """Time of the loop from which a sweep forgets a worker without a heartbeat, by its name."""
+        """Times of the loop, by worker name, from which a sweep forgets the worker if it has no heartbeat."""
         self.living = 0
         """Number of living workers."""
         self.free = 0
-        """Number of entries that the living workers could take."""
+        """Number of entries that the living workers can still take."""
         self.leases: dict[str, str] = {}
         """Lease tokens by the tokens of entries."""
         self.has_replies = False
@@ -110,9 +110,9 @@ class ListBridge:
         self._renewed_at: dict[str, float] = {}
         """Time of the loop at which each entry's lease was renewed here last, by the entry's token."""
         self._watches: dict[str, asyncio.Task[None]] = {}
-        """Watches over attempts, by the tokens of their entries."""
+        """Asyncio tasks that wait for an attempt's cancellation or timeout, by the tokens of entries."""
         self._has_room = asyncio.Event()
-        """Set while workers are free."""
+        """Event that is set while workers are free."""
         self._feeding: asyncio.Task[None] | None = None
         self._tending: list[asyncio.Task[None]] = []
         """Tasks by shard: a Redis node that cannot be reached stops its own shards only."""
@@ -128,7 +128,7 @@ class ListBridge:
         return any(shard.leases for shard in self._shards)
 
     def set_shards(self, number: int) -> None:
-        """Use this many shards, or more if there were more: workers may still listen to the former ones."""
+        """Use this many shards. Never reduce their number: workers may still listen to the former shards."""
         for shard in range(len(self._shards), number):
             now = asyncio.get_running_loop().time()
             self._shards.append(_Shard(WorkerList(self._operator, self.name, shard), now))
@@ -367,7 +367,7 @@ class ListBridge:
 
 
 def _until_next(interval: float) -> float:
-    """Return the seconds until the next multiple of an interval, so that all shards share a pipeline."""
+    """Return the seconds until the next multiple of an interval, at which all shards share a pipeline."""
     return interval - asyncio.get_running_loop().time() % interval
 
 

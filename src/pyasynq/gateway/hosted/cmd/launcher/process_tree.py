@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PROCESSES: Final = Path("/proc")
 _KILL_SECONDS: Final = 10.0
-"""Seconds for killed processes to end; the kernel may wait for a disk that long."""
+"""Maximum seconds until killed processes end; the kernel may wait for a disk that long."""
 _LOOK_SECONDS: Final = 0.05
 """Seconds until the next check of killed processes, unless one of them ends before."""
 _MOST_STOPS: Final = 200
