@@ -1,8 +1,7 @@
 """Minimal workers on plain sockets: `python -m bench.bare_workers PORT KEY NUMBER [COMMAND...]`.
 
-Make this many connections that have Redis report the next change of a key, and then read the key again.
-With a command there is one more connection: the command takes what there is, and the time of its reply is
-printed.
+NUMBER connections subscribe to the next change of KEY (`CLIENT TRACKING`), and then read the key again. With
+COMMAND, one more connection runs the command at each notification, and the time of its reply is printed.
 """
 
 from __future__ import annotations

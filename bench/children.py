@@ -83,7 +83,7 @@ class Child:
 
     @property
     def pids(self) -> list[int]:
-        """Pids of the process and its descendants."""
+        """Process ids of the process and its descendants."""
         return [self.process.pid, *descendants(self.process.pid)]
 
     def cpu_seconds(self) -> float:
@@ -115,7 +115,7 @@ def _kill_group(process: subprocess.Popen[Any]) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        # It has ended; macOS says so with the second.
+        # The group has ended; macOS reports this with the second error.
         return
 
 

@@ -29,7 +29,8 @@ class Contestant:
     """One peer with the settings of its worker.
 
     Attributes:
-        pace: approximate speed as a share of the fastest contestant's; also the share of tasks to run.
+        pace: approximate speed as a fraction of the fastest contestant's; also the fraction of its tasks to
+            run.
         server: kind of Redis server that the contestant runs on.
         length: the shortest run that includes this contestant.
     """

@@ -77,7 +77,7 @@ def prepare(name: str, tell: Callable[[str], None]) -> Program:
 def _environment(name: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     paths = [str(ROOT), str(_SOURCES)] if name == OURS else [str(ROOT)]
-    # Unset variables are the same for all peers: a bytecode cache is written by the first run of each.
+    # Unset variables are the same for all peers; the first run of each writes its bytecode cache.
     return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
@@ -105,7 +105,7 @@ def _build(tell: Callable[[str], None]) -> Path:
     ENVIRONMENTS.mkdir(exist_ok=True)
     program = ENVIRONMENTS / GO_PEER
     tell("building the peer in Go")
-    # Asynq may ask for a newer Go than this one; then it fetches that as it fetches modules.
+    # Asynq may require a newer Go, which the Go command then downloads like a module.
     flags = {"GOTOOLCHAIN": "auto", "GOFLAGS": "-buildvcs=false -mod=readonly"}
     _run([go, "build", "-o", str(program), "."], dict(os.environ) | flags, folder=source)
     return program

@@ -1,6 +1,6 @@
 """Run NUMBER idle servers for one queue in one process: `python -m bench.fleet URL NUMBER`.
 
-For the measurement of what waking costs Redis, which does not care whose processes the connections belong to.
+It serves the measurement of wake-up costs in Redis, for which connections of one process are enough.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _no_dearer(table: str, text: str, row: str, other: str, most: float) -> list
     ]
 
 
-# A second process pays off if it has its own processor, in addition to those of the first one and of Redis.
+# A second process helps if it has a processor besides those of the first process and of Redis.
 _ENOUGH_PROCESSORS: Final = (os.cpu_count() or 1) >= 3
 
 GOALS: Final = (

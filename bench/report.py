@@ -78,7 +78,7 @@ def charts(results: Results) -> dict[str, str]:
     found = {}
     for key in CHARTED:
         table = results.tables.get(key)
-        # A floor would be the longest bar, and belongs to no peer.
+        # A floor belongs to no peer, and would be the longest bar.
         rows = [row for row in table.rows.values() if row.rounds and row.floor is not None] if table else []
         if table and rows:
             found[f"benchmark-{key}.svg"] = bars(table.title.partition(":")[0], rows, table.figures[0])

@@ -36,7 +36,7 @@ def measure(
     tell: Callable[[str], None],
     failures: list[str],
 ) -> Table:
-    """Carry out all rounds of a measurement. A failure is noted; a competitor that fails twice is given up.
+    """Carry out all rounds of a measurement. A failure is recorded; a contestant that fails twice is dropped.
 
     A bug of the harness ends the measurement. It is noted too, and what was measured before is kept.
     """

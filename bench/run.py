@@ -185,7 +185,7 @@ def run(options: argparse.Namespace, results: Results) -> None:
         for measurement in measurements:
             table = measure(measurement, scene, rounds, tell, results.failures)
             results.tables[measurement.key] = table
-            # A run of an hour that is killed must not have been for nothing.
+            # Results are written after each measurement, so that a killed run of an hour is not lost.
             write_json(results, options)
 
 
@@ -210,13 +210,13 @@ def write(results: Results, options: argparse.Namespace) -> None:
 
 
 def _take_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-    # A shell starts what runs in the background with INT ignored, so it is set too.
+    # Set INT as well: a shell starts background processes with INT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - what signal handlers take
-    # A second one must not disturb the end of the processes that were started.
+    # A second signal must not interrupt the end of the started processes.
     _take_signals(signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -121,7 +121,7 @@ def find_servers(*, embedded_only: bool = False) -> dict[str, ServerBinary]:
     The main server is an installed Redis, or else the embedded Valkey.
 
     Args:
-        embedded_only: do as if no Redis were installed.
+        embedded_only: ignore an installed Redis.
 
     Raises:
         ServerBinaryError: neither is installed.

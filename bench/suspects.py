@@ -1,8 +1,8 @@
 """Measure the effect of suspects on the tasks behind them: `python -m bench.suspects [ROUNDS]`.
 
-Suspects are tasks whose workers died twice. They are long here, and harmless. 1,000 short tasks wait behind
-them. Each line: how long the short ones took to the last, at the median of the rounds, and relative to the
-rounds without suspects. One embedded server, one worker with 20 slots.
+Suspects are tasks whose workers died twice. Here they are long, but harmless, and 1,000 short tasks wait
+behind them. Each line: the seconds until the last short task has ended (median of the rounds), and the ratio
+to rounds without suspects. One embedded server, one worker with 20 slots.
 """
 
 from __future__ import annotations

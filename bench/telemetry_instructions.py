@@ -3,8 +3,8 @@
 Run it by `python -m bench.telemetry_instructions`; it needs valgrind.
 
 The parts of the work are run in loops, without Redis and without services, so the counts do not depend on
-what else the machine does. Counts of whole drains do: on a busy machine more of the work of each second falls
-on a task.
+what else the machine does. Counts of whole drains do depend on it: on a busy machine, more periodic work is
+counted for each task.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def count_successes() -> None:
 
 
 def make_events() -> tuple[Callable[[], None], Callable[[], None]]:
-    """Return functions that ask whether metrics want each success, and that report exchanges with Redis."""
+    """Return functions that query whether metrics want each success, and that report exchanges with Redis."""
     events = Events()
     WorkerMetrics().watch(events)
 

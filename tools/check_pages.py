@@ -46,7 +46,7 @@ STANDARD: Final = {
 }
 """Names of the standard library that blocks need not import, with their modules; empty for a module."""
 
-# Bodies of `...` are code of the reader, and later blocks use what earlier ones import.
+# The reader replaces bodies of `...`, and later blocks use imports of earlier ones.
 _RELAXED: Final = '# mypy: disable-error-code="empty-body", implicit-reexport'
 _LEFT_OUT: Final = re.compile(r"<!-- not type-checked: (.+) -->")
 _OPENING: Final = re.compile(r"( *)```python\s*")
@@ -105,7 +105,7 @@ def read_blocks(page: str) -> list[Block]:
 
 
 def awaits(source: str) -> bool:
-    """Return whether a block awaits outside a function."""
+    """Return whether a block has an `await` outside a function."""
     code = compile(source, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     return bool(code.co_flags & inspect.CO_COROUTINE)
 
@@ -215,7 +215,7 @@ class Page:
         return modules
 
     def _rewrite_imports(self, source: str, named: Iterable[str]) -> str:
-        """Let imports of modules that are blocks of this page find them."""
+        """Rewrite imports of modules that are blocks of this page, so that they are found."""
         for top in named:
             source = re.sub(
                 rf"^(\s*)from {top}([. ])", rf"\1from {self.package}.{top}\2", source, flags=re.MULTILINE
@@ -279,7 +279,7 @@ def run_mypy(files: Iterable[str]) -> tuple[str, int]:
 
 
 def name_pages(report: str, pages: Mapping[str, str]) -> str:
-    """Return mypy's report with the pages instead of the files that were made of them."""
+    """Return mypy's report with the names of pages in place of the files made from them."""
     lines = []
     for line in report.splitlines():
         found = _ERROR.fullmatch(line)

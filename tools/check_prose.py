@@ -224,7 +224,7 @@ def check_subjects(subjects: Iterable[tuple[str, str]]) -> Iterator[Finding]:
 
 
 def is_imperative(word: str) -> bool:
-    """Tell whether a subject may begin with this word, as far as its form shows."""
+    """Return whether a subject may begin with this word, judged by the word's form."""
     if word in _IMPERATIVES:
         return True
     return (

@@ -36,7 +36,7 @@ class Mutant(NamedTuple):
     """The original line, stripped."""
     kind: str
     source: str
-    """The whole wrong copy."""
+    """The text of the whole mutated script."""
 
 
 class _Edit(NamedTuple):
@@ -81,7 +81,7 @@ class _Parser:
         self._at = 0
         self._edits: list[_Edit] = []
         self._aliases: set[str] = set()
-        # Calls of Redis seen so far, one counter for each function that we are inside of.
+        # Number of Redis calls so far, one counter for each enclosing function.
         self._calls = [0]
 
     def edits(self) -> list[_Edit]:

@@ -42,7 +42,7 @@ _POLL = 0.01
 _PASSED, _FAILED, _INTERNAL_ERROR, _BROKE_OFF = 0, 1, 3, 70
 _OUT_OF_TIME = "from pytest-timeout"
 """Text in the log of a test whose timeout hit a pytest hook, which pytest reports as an internal error."""
-# What every test imports, but never pyasynq: its copies differ.
+# Modules that every test imports; never pyasynq, because each fork imports another copy of it.
 _PRELOADED = (
     "asyncio",
     "click",
@@ -55,7 +55,7 @@ _PRELOADED = (
 
 
 class RunError(Exception):
-    """Error: the tests could not be run, so they say nothing about the scripts."""
+    """Error: the tests could not be run, so there is no result about the scripts."""
 
 
 class Recorded(NamedTuple):
@@ -147,7 +147,7 @@ class _Bench:
         self._pid = 0
         self._deadline = 0.0
         self._tests: tuple[str, ...] = ()
-        # copytree keeps the times of files, so the compiled modules stay valid.
+        # `copytree` keeps the files' times, so compiled modules stay valid.
         shutil.copytree(PACKAGE, folder / PACKAGE.name)
 
     def start(self, job: Job) -> None:
@@ -230,8 +230,9 @@ class _Bench:
             message = f"the copy of the package is not the one imported: {package.__file__}"
             raise RunError(message)
         options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT}"]
-        # Plugins are among the preloaded modules.
+        # The preloaded modules include plugins.
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        # A test that fails halfway leaves connections to the collector, whose errors say nothing here.
+        # A test that fails halfway leaves connections to the garbage collector; errors of these mean nothing
+        # here.
         options += ["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
         return int(pytest.main([*options, *self._tests]))

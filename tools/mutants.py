@@ -214,7 +214,7 @@ def _try_all(
             jobs.append(
                 Job(number, script, mutant.source, names, sum(seconds for _, seconds in tests[script]))
             )
-    # Without a test of its script nothing can kill a mutant.
+    # A mutant that no test runs cannot be killed.
     if untested := sorted({script for script, _ in chosen if not tests[script]}):
         print(f"no test runs: {', '.join(untested)}")
     killed = [False] * len(chosen)
@@ -233,7 +233,7 @@ def _with_progress(results: Iterator[tuple[int, bool]], total: int) -> Iterator[
                 print(f"{done} of {total} mutants tried", flush=True)
         return
     columns = (TextColumn("mutants"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    # Refreshed by hand: its thread would be forked in the middle of its work.
+    # Refreshed by hand: the thread of the display would be forked while it works.
     with Progress(*columns, console=Console(), auto_refresh=False) as progress:
         task = progress.add_task("", total=total)
         for result in results:
@@ -257,7 +257,7 @@ def _report(
     too_low = verdict.is_too_low(len(killed))
     if too_low:
         print(f"at least {LOWEST_SCORE:.0f} % must be killed")
-    # A mutant that differs within one millisecond only is killed once in a while.
+    # A mutant whose effect depends on one millisecond is only killed now and then.
     return 1 if (whole and (verdict.unlisted or verdict.stale)) or too_low else 0
 
 

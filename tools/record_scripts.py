@@ -3,8 +3,8 @@
     RECORD_SCRIPTS_TO=FOLDER python -m pytest -p tools.record_scripts tests/contract
 
 FOLDER gets a JSON file from each process of pytest-xdist that ran tests, or one without it: {test id:
-{"scripts": [name, ...], "seconds": float}}. The names come from the `ScriptCall`s that plans yield; what ran
-in a child process is not seen.
+{"scripts": [name, ...], "seconds": float}}. The names come from the `ScriptCall`s that plans yield; scripts
+of child processes are not recorded.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "pyasynq"
 LARGEST = 5
-# What a task passes between dequeue and settle.
+# Modules through which a task passes between dequeue and settle.
 ENGINE_PATH = ("_engine/services/processor.py", "_engine/take/", "_engine/run/", "_engine/settle/")
-# What the first lines of a file say that a program wrote.
+# Text in the first lines of a generated file.
 GENERATED_MARKS = ("Generated", "Written by tools/")
 # Fields of syntax nodes that hold statements, or the nodes around them: handlers and cases.
 _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")

@@ -258,7 +258,7 @@ def walk(perform: Perform, client: RedisClient) -> list[dict[str, Any]]:
 
 
 def _differ(after: dict[str, Any], before: dict[str, Any] | None) -> bool:
-    """Return whether a key is new, or has changed in more than its TTL."""
+    """Return whether a key is new, or more than its TTL has changed."""
     return before is None or {**after, "seconds left": 0} != {**before, "seconds left": 0}
 
 

@@ -112,7 +112,7 @@ class _Worker:
         self._news = threading.Condition()
         read_end, write_end = pty.openpty() if terminal else os.pipe()
         if terminal:
-            # Nothing is wrapped before what differs has been replaced.
+            # Wrap nothing before the varying values are replaced.
             termios.tcsetwinsize(write_end, (50, 2_000))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pyasynq", "worker", "shop:app", *options],
@@ -134,7 +134,7 @@ class _Worker:
                         self.lines.append(line.rstrip("\r\n"))
                         self._news.notify_all()
             except OSError:
-                return  # the end of a terminal
+                return  # a terminal reports its end as an error
 
     def wait_for(self, pattern: str, times: int = 1) -> None:
         def seen() -> bool:

@@ -60,7 +60,7 @@ class Scene:
         return Task("note", tasks[0].payload)
 
     async def next(self) -> float:
-        """Wait for the next call of the handler; return its time."""
+        """Wait for the next call of the handler; return its Unix time."""
         return await self.calls.get()
 
     def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""Depth: cost of a task when many tasks wait behind it, or when other workers hold many for long."""
+"""Depth: cost of a task when many tasks wait behind it, or when other workers run many long tasks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Depth:
         wanted = self._depth + self._drained
         if missing := wanted - self._present:
             self._stage.producer(PLAIN.peer, self._server).carry_out(Order("bulk", missing))
-        # The hashes of the tasks are there; of the list only so much that its length stays what it is to be.
+        # The hashes of all tasks exist, but the list has only the entries that keep its length constant.
         self._move(PENDING, WITHHELD, self._server.client.llen(PENDING) - self._depth)
         with self._stage.worker(PLAIN, server=self._server) as worker:
             figures = self._watch(worker)
@@ -92,7 +92,7 @@ def _open(scene: Scene) -> Iterator[list[Entry]]:
     with ExitStack() as stack:
         entries = []
         for depth in DEPTHS:
-            # A smoke run has no time for a million.
+            # A smoke run cannot wait for a million tasks.
             here = depth // 1_000 + 100 if stage.is_smoke else depth
             measured = Depth(stage, here)
             stack.callback(measured.close)

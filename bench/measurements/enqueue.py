@@ -29,7 +29,7 @@ class Way:
     """One way of enqueueing.
 
     Attributes:
-        share: number of tasks, as a share of those of the fastest contestant of a drain.
+        share: number of tasks, as a fraction of the tasks that the fastest contestant drains.
         paced: whether slower clients get fewer.
     """
 

@@ -55,7 +55,7 @@ class Listener:
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
-        # Something to hear, so that the thread looks up.
+        # A command for MONITOR, so that the thread wakes up.
         self._client.ping()
         self._thread.join()
         self._monitor.__exit__(*error)
@@ -80,7 +80,7 @@ def idle(stage: Stage, contestant: Contestant) -> dict[str, float]:
     server = stage.server(contestant.server)
     server.flush()
     stage.producer(contestant.peer, server).carry_out(Order("one", 1))
-    # The producer may have a word with Redis now and then; here only the worker counts.
+    # The producer may call Redis now and then; only the worker is to be counted.
     stage.dismiss_producers()
     with stage.worker(contestant) as worker:
         worker.wait(lambda: worker.counters.ended >= 1, "waiting for the worker to be ready")

@@ -24,7 +24,7 @@ SECONDS: Final = Figure("recovered after", "s", 1)
 LIMIT_SECONDS: Final = 150.0
 READY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.05
-# For the others only the documentation says that recovery takes longer, or does not happen.
+# For other peers, only the documentation says that recovery takes longer or does not happen.
 FAST_ENOUGH: Final = ("streaq",)
 SUPERVISED: Final = Contestant(
     "pyasynq-2-processes",
@@ -66,7 +66,7 @@ def recover(stage: Stage, contestant: Contestant) -> dict[str, float]:
 @contextmanager
 def _open(scene: Scene) -> Iterator[list[Entry]]:
     others = tuple(peer for peer in PEERS_IN_PYTHON if peer.key in FAST_ENOUGH)
-    # A smoke run waits for no lease.
+    # A smoke run does not wait for a lease.
     contestants = (SUPERVISED,) if scene.stage.is_smoke else (PLAIN, SUPERVISED, GO, *others)
     chosen = choose(contestants, peers=scene.peers, servers=scene.servers, length=scene.length)
     yield entries_of(chosen, lambda contestant: recover(scene.stage, contestant))

@@ -54,7 +54,7 @@ class Measurement:
     Attributes:
         open: context manager that makes the entries, and keeps their resources until its block ends.
         compared: reference of the comparison, as text for a heading.
-        by_default: part of a run that names no measurements.
+        by_default: whether a run without named measurements includes this one.
         most_rounds: limit of rounds for a measurement whose rounds take minutes.
     """
 

@@ -31,7 +31,7 @@ TASKS: Final = 40
 PAUSE: Final = 0.03
 _BARE_KEY: Final = "floor:key"
 SETTLE_SECONDS: Final = 6.0
-"""Seconds of a heartbeat and a margin, in which each server learns the number of servers."""
+"""Seconds for a heartbeat, with a margin: after it, each server knows the number of servers."""
 
 
 def wake(stage: Stage, number: int) -> dict[str, float]:

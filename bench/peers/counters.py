@@ -98,5 +98,5 @@ def _look_at(words: memoryview[int], number: int, sent: int) -> None:
 
 
 def sum_of(words: memoryview[int], word: int = 0) -> int:
-    """Return the sum over all processes: of handlers that ended, or with word 1 of handlers that started."""
+    """Return a sum over all processes: of ended handlers, or with word 1 of started handlers."""
     return sum(words[FIRST_SLOT + word : FIRST_SLOT + 2 * words[0] : 2])

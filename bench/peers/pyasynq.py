@@ -120,7 +120,7 @@ async def close() -> None:
 if os.environ.get(ONE_CALL_VARIABLE):
     from pyasynq._engine.take import sink
 
-    # No setting of users: the harness wants to know what the overlap of calls is worth.
+    # An internal setting, with which the harness measures the benefit of overlapping calls.
     sink._LEAST_OVERLAPPED = sys.maxsize  # noqa: SLF001
 
 PEER = Peer(

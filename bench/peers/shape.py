@@ -174,7 +174,7 @@ class Producer:
         cpu, begun = time.process_time(), time.perf_counter()
         count = len(tasks)
         if order.paced:
-            # In one run of the loop: to start one takes as long as a pick-up may take.
+            # One run of the loop for all tasks of the order: starting a loop takes as long as a pick-up.
             count = self._runner.run(self._carry_out_paced(order, tasks))
         elif inspect.iscoroutinefunction(mode := self._peer.modes[order.mode]):
             self._runner.run(mode(tasks, order.queues))

@@ -15,7 +15,7 @@ from bench.peers.shape import TASK, URL_VARIABLE, Arguments, Peer, in_flight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# From the beginning of the stream: by default a group sees only what comes after it.
+# Read the stream from its beginning: by default, a group only sees later entries.
 broker = RedisStreamBroker(os.environ[URL_VARIABLE], consumer_id="0")
 _NOT_ACKNOWLEDGED = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
