@@ -1,10 +1,9 @@
-"""Hands `/api/v1` and `/v1` what their own OpenAPI documents allow and forbid, by Schemathesis.
+"""Fuzz test of `/api/v1` and `/v1` with Schemathesis: requests that their OpenAPI documents allow or forbid.
 
     python -m tests.api_check --schemathesis .schemathesis/bin/schemathesis --seconds 40 --seed 7
 
 It validates the documents, fills a Redis of its own, and serves the dashboard and the task service in
-processes of their own.
-The exit code is not 0 if an answer is not as the document says, or is an error of the server.
+processes of their own. The exit code is not 0 if an answer contradicts the document, or is a server error.
 """
 
 from __future__ import annotations
@@ -90,13 +89,14 @@ _CHECKS: Final = (
     "ignored_auth",
 )
 _SLOW: Final = ("/events", "/doctor", "/doctor:repair")
-"""Routes that take seconds by what they do, which are left out."""
+"""Routes that are left out, because their work takes seconds."""
 
 
 def main() -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    # Absolute, since it runs in another folder; not resolved, since a link says which environment it is of.
+    # The path is absolute, because the program runs in another folder, and keeps links, which select the
+    # environment.
     parser.add_argument("--schemathesis", required=True, type=_read_path, help="the program")
     parser.add_argument(
         "--seconds", type=int, help="how long to try each; until all phases have ended unless given"
@@ -161,7 +161,7 @@ def _read_path(text: str) -> Path:
 
 
 def _fill(url: str) -> None:
-    """Put in what the examples of the document name."""
+    """Create the objects that the examples of the document name."""
     with redis.Redis.from_url(url) as client:
         tasks = Tasks(client, "emails")
         tasks.put(TaskState.ARCHIVED, "42", "43", error_msg="boom", last_failed_at=1, payload=b'{"n":1}')

@@ -1,4 +1,4 @@
-"""Attempts without a server."""
+"""Factory of attempts for tests without a server."""
 
 from __future__ import annotations
 

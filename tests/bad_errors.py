@@ -1,4 +1,4 @@
-"""Errors that handlers should not raise, and do."""
+"""Badly behaved errors, as handlers may raise them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Mute(Exception):  # noqa: N818 - its name is what the test looks for
-    """An error that cannot say what it is."""
+    """An error whose `str` raises."""
 
     def __str__(self) -> str:
         raise ValueError("no text")

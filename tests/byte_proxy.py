@@ -24,7 +24,7 @@ class Direction(enum.Enum):
 
 
 class ByteProxy(Proxy):
-    """Counts what passes, and cuts all connections in the middle of it.
+    """Proxy that counts bytes, and cuts all connections after an exact number.
 
     Attributes:
         passed: how many bytes have gone in each direction since the last call of `count`.
@@ -36,13 +36,13 @@ class ByteProxy(Proxy):
         self._limits: dict[Direction, int | None] = dict.fromkeys(Direction)
 
     def count(self) -> None:
-        """Count again, and cut nothing."""
+        """Restart the count at 0, and cut nothing."""
         with self._changed:
             self.passed = dict.fromkeys(Direction, 0)
             self._limits = dict.fromkeys(Direction)
 
     def cut_after(self, direction: Direction, number: int) -> None:
-        """Count again, and cut once after this many bytes in a direction; 0 is before the next one."""
+        """Restart the count, and cut once after this many bytes in a direction; 0 is before the next byte."""
         self.count()
         self._limits[direction] = number
 

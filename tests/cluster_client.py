@@ -1,7 +1,8 @@
-"""A `redis.Redis` for a cluster: tests look at it as they look at a single server.
+"""A `redis.Redis` for a cluster, which tests read as they read a single server.
 
-Redis-py's own client of clusters answers much that is of one node alone with a dictionary of nodes, and
-refuses some. This one asks the node of the key; what is of no key, it asks every primary and puts together.
+Redis-py's own cluster client answers many commands with a dictionary of nodes, and refuses some. This client
+sends a command to the node of its key. A command without a key goes to every primary, and the replies are
+merged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _KEY_SECOND: Final = {"MEMORY", "OBJECT"}
 
 
 class ClusterClient(redis.Redis):
-    """Asks the nodes of a cluster, and gives what one server would answer."""
+    """Client that returns what a single server would answer."""
 
     def __init__(self, seeds: Sequence[tuple[str, int]]) -> None:
         super().__init__(host=seeds[0][0], port=seeds[0][1], driver_info=None)
@@ -39,7 +40,7 @@ class ClusterClient(redis.Redis):
         self._seeds = seeds
 
     def find_node(self, key: Any) -> RedisClient:
-        """Return a client of the node that serves a key, or a slot, or of any."""
+        """Return a client of the node that serves a key or a slot; of any node without both."""
         if not self._owners:
             self._learn()
         if key is None or isinstance(key, int):
@@ -86,7 +87,7 @@ class ClusterClient(redis.Redis):
             yield from node.scan_iter(*args, **options)
 
     def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:
-        """Return what collects commands: those of one node run as on one server, others one by one."""
+        """Return a pipeline: commands of one node run as on one server, others one by one."""
         del shard_hint
         return _Batch(self, transaction)
 
@@ -134,7 +135,7 @@ class ClusterClient(redis.Redis):
 
 
 class _Batch(ClusterClient):
-    """Commands that wait for `execute`."""
+    """Buffered commands, which `execute` sends."""
 
     def __init__(self, client: ClusterClient, transaction: Any) -> None:
         super().__init__(client._seeds)
@@ -170,7 +171,7 @@ class _Batch(ClusterClient):
         return answers
 
     def _only_node(self, commands: list[tuple[Any, ...]]) -> RedisClient | None:
-        """Return the node that all of the commands are for, if it is one."""
+        """Return the node of all commands; None if they are for several nodes."""
         if any(_names_many(str(args[0]).upper(), len(args)) for args in commands):
             return None
         nodes = [self._whole.node_for(*str(args[0]).split(), *args[1:]) for args in commands]
@@ -182,7 +183,7 @@ def _names_many(name: str, words: int) -> bool:
 
 
 def raw(client: RedisClient, *command: Any) -> Any:
-    """Run a command on one node, and return the reply as it came."""
+    """Run a command on one node, and return the reply without conversion."""
     connection = client.connection_pool.get_connection()
     try:
         connection.send_command(*command)
@@ -223,7 +224,7 @@ def server_url_of(url: str) -> str:
 
 
 def client_of(url: str) -> redis.Redis:
-    """Return a client that looks at what a URL names: a server, a primary under Sentinel or a cluster.
+    """Return a client of what a URL names: a server, a primary under Sentinel, or a cluster.
 
     It does not name itself to the server: its version costs a search of all installed packages each time.
     It waits for replies as long as the test may run: a busy machine is slow, a monitor may be told nothing.

@@ -1,4 +1,4 @@
-"""Plugin that makes the collection of all tests cheap in each of the processes that share them."""
+"""Plugin that makes the collection of tests cheap in each process of pytest-xdist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def _import_own_part(config: pytest.Config) -> None:
-    """Import a part of the tests first, a different one in each process.
+    """Import a part of the tests first, which differs between the processes.
 
     A first run has to compile all tests. In this order each is compiled once, by one of the processes.
     """
@@ -45,6 +45,6 @@ def _import_own_part(config: pytest.Config) -> None:
     ]
     number, processes = int(process.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     for file in files[number::processes]:
-        # An error comes again at the collection, which reports it.
+        # The collection raises the same error again, and reports it.
         with suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(file.with_suffix("").parts))

@@ -1,4 +1,4 @@
-"""Measures the dashboard against its bars: page times, weight, cost of viewers, memory of streams.
+"""Measurement of the dashboard against its limits: page times, weight, cost of viewers, memory of streams.
 
     python -m tests.dashboard_bars --queues 1000 --tasks 1000000
 
@@ -80,7 +80,7 @@ uvicorn.run(site, port=int(sys.argv[2]), log_level="error", lifespan="off")
 
 
 class Seen(NamedTuple):
-    """Commands that Redis got, and per second: its CPU time, that of the dashboard, and tasks that ended."""
+    """Commands that Redis received; each second's CPU time of Redis and dashboard, and ended tasks."""
 
     commands: int
     redis: float
@@ -96,7 +96,7 @@ class Report:
     missed: list[str] = field(default_factory=list)
 
     def add(self, name: str, value: float, bar: float, unit: str) -> None:
-        """Note a value and its bar."""
+        """Record a value and its limit."""
         verdict = "" if value <= bar else "  MISSED"
         self.lines.append(f"{name:<44} {value:>12,.1f} {unit:<4} bar {bar:,.1f}{verdict}")
         if verdict:
@@ -181,7 +181,7 @@ async def _weigh(report: Report, visitor: httpx.AsyncClient) -> None:
 
 
 async def _time_pages(report: Report, visitor: httpx.AsyncClient, rounds: int, deep: str) -> None:
-    """Ask for each page some times, in turn, so that answers which pages share become old in between."""
+    """Request each page several times, in turn, so that answers cached for all pages expire in between."""
     times: dict[str, list[float]] = {page: [] for page in PAGES}
     for _ in range(rounds):
         for page, measured in times.items():
@@ -199,7 +199,7 @@ async def _time_pages(report: Report, visitor: httpx.AsyncClient, rounds: int, d
 async def _watch(
     report: Report, seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
 ) -> None:
-    """Let viewers look at a Redis without other work; compare what Redis and the process have done."""
+    """Compare the work of Redis and of the process on an idle Redis, without and with viewers."""
     seen = await _look(seconds, client, address, process, viewers)
     if viewers:
         report.add(f"Redis with {viewers} viewers", 100 * seen.redis, _REDIS_BAR * 100, "%")
@@ -234,7 +234,7 @@ async def _watch_loaded(
 async def _look(
     seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
 ) -> Seen:
-    """Return what Redis and the process of the dashboard do while viewers look, for each second."""
+    """Return the work of Redis and of the dashboard's process for each second, while viewers watch."""
     async with _viewers(address, viewers) as heard:
         await asyncio.sleep(5)
         # The last command before the measured time, and the first one after it, is the INFO.

@@ -1,4 +1,4 @@
-"""Putting tasks straight into any state of a real server, without any code under test."""
+"""Factory of tasks in any state, written directly to a real server, without the code under test."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Tasks:
         return self._scores(self.keys.group(group))
 
     def groups(self) -> set[str]:
-        """Return the names in `groups`."""
+        """Return the members of the key `groups`."""
         return {name.decode() for name in self.client.smembers(self.keys.groups)}
 
     def sets(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A clock that a test sets."""
+"""Fake clock that a test sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyasynq._clock import Instant
 
 
 class FakeClock:
-    """Stands still until it is moved; Redis' time and this host's are the same unless set apart."""
+    """Clock that stands still until a test moves it; Redis has the same time unless set apart."""
 
     def __init__(self, start: int = 1_700_000_000) -> None:
         self.seconds = float(start)
@@ -23,6 +23,6 @@ class FakeClock:
         return self.monotonic_seconds
 
     def move(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Advance the clock by this much time."""
         self.seconds += seconds
         self.monotonic_seconds += seconds

@@ -1,4 +1,4 @@
-"""Fixtures: how contract tests perform plans, and where they look at what the plans left."""
+"""Fixtures of contract tests: drivers that run plans, and a client that reads the result from Redis."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 
 class Perform(Protocol):
-    """Performs a plan and returns what it returns."""
+    """Protocol of a function that runs a plan and returns its result."""
 
     def __call__(self, plan: Plan[T]) -> T: ...
 
 
 class BlockingPerformer:
-    """The simplest driver there can be: one call after another over one connection.
+    """The simplest possible driver: one call after another over one connection.
 
-    `flags` is False for a server that knows no flags line; unless it is given, the server is asked. With
-    `replay`, each call is sent twice, as after a lost reply, and only the second reply is seen. `calls` is
-    what was sent.
+    `flags` is False for a server without support for the flags line of scripts; by default the server is
+    queried. With `replay`, each call is sent twice, as after a lost reply, and only the second reply is seen.
+    `calls` records the calls that were sent.
     """
 
     def __init__(self, client: RedisClient, *, flags: bool | None = None, replay: bool = False) -> None:
@@ -72,7 +72,7 @@ class BlockingPerformer:
 
     def _send_once(self, call: Call) -> Any:
         try:
-            assert not isinstance(call, DurableCall)  # only drivers know those
+            assert not isinstance(call, DurableCall)  # only drivers know these calls
             if not isinstance(call, ScriptCall):
                 return self._exchange(call, *call.command)
             text, sha = call.script.form(self._flags)
@@ -134,7 +134,7 @@ def drivers(server_url: str) -> Iterator[Drivers]:
 
 
 _ALL_WAYS = ("run", "run_batch", "run_async", "run_batch_async")
-# One way of each driver tells what a plan and its scripts do; all four together tell of the drivers.
+# One way of each driver tests a plan and its scripts; all four together test the drivers.
 _IN_TURN = ("run", "run_batch_async")
 
 
@@ -149,19 +149,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def perform(drivers: Drivers, request: pytest.FixtureRequest, redis_client: RedisClient) -> Perform:
-    """What performs plans: one of the drivers, or with PYASYNQ_TEST_DRIVERS=all each in two ways."""
+    """Function that runs plans: by one driver, or with PYASYNQ_TEST_DRIVERS=all by each in two ways."""
     performer: Perform = getattr(drivers, request.param)
     return performer
 
 
 @pytest.fixture
 def damage_allowed() -> None:
-    """For tests that leave a database that is not sound, on purpose."""
+    """Marker fixture for tests that leave damaged data on purpose."""
 
 
 @pytest.fixture
 def redis_client(redis_url: str, request: pytest.FixtureRequest) -> Iterator[RedisClient]:
-    """A client of the empty server under test; at the end what is in it must be sound."""
+    """A client of the empty server under test; at the end, the invariants of its data are checked."""
     with client_of(redis_url) as client:
         yield client
         if "damage_allowed" not in request.fixturenames:
@@ -177,5 +177,5 @@ def no_slow_scripts(redis_client: RedisClient) -> None:
 
 @pytest.fixture
 def tasks(redis_client: RedisClient) -> Tasks:
-    """Makes and shows tasks of the queue `default`."""
+    """Factory and reader of tasks of the queue `default`."""
     return Tasks(redis_client)

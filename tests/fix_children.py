@@ -1,4 +1,4 @@
-"""A server whose handlers run in child processes: those of `tests.child_tasks`."""
+"""A server whose handlers, those of `tests.child_tasks`, run in child processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def serve(redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyP
 
 
 async def looked_up(url: str, running: Running, task_id: str, *, retried: int = 0) -> TaskInfo:
-    """Return a task after an attempt that is to leave something of it."""
+    """Return a task as Redis keeps it after an attempt."""
     await running.finished(task_id, retried=retried)
     await running.settled()
     async with Inspector(url) as inspector:
@@ -59,7 +59,7 @@ async def looked_up(url: str, running: Running, task_id: str, *, retried: int = 
 
 
 def lives(pid: int) -> bool:
-    """Return whether there is such a process, and it has not ended."""
+    """Return whether a process exists and has not ended."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

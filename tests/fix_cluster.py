@@ -46,14 +46,14 @@ class Node:
     def __init__(self, folder: Path, port: int, timeout: float) -> None:
         self.address = (_HOST, port)
         self.announced_port = port
-        """What all nodes tell clients of it, once it has started."""
+        """Port that all nodes announce for this one to clients, after its start."""
         self._timeout = timeout
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.client = redis.Redis(host=_HOST, port=port, protocol=2)
 
     def start(self, *more: str) -> None:
-        """Start it, with more options; it dies with this process."""
+        """Start the server, with more options; it dies with this process."""
         self._folder.mkdir(exist_ok=True)
         binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
         options = ["--port", str(self.address[1]), "--cluster-node-timeout", str(int(self._timeout * 1_000))]
@@ -69,7 +69,7 @@ class Node:
         wait_until(self.answers, f"{format_address(self.address)} answers")
 
     def answers(self) -> bool:
-        """Return whether it takes commands."""
+        """Return whether the node answers commands."""
         try:
             return bool(self.client.ping())
         except redis.RedisError:
@@ -77,30 +77,30 @@ class Node:
 
     @property
     def id(self) -> str:
-        """Its name in the cluster."""
+        """Id of the node in the cluster."""
         return str(self.cluster("MYID").decode())
 
     def cluster(self, *command: object) -> Any:
-        """Run a command of CLUSTER, and return the reply as it came."""
+        """Run a subcommand of CLUSTER, and return the reply without conversion."""
         return raw(self.client, "CLUSTER", *command)
 
     def epoch_of(self, other: Node) -> int:
-        """Return the epoch of another node's slots, as far as this one has heard."""
+        """Return the configuration epoch of another node, as this node knows it."""
         # A line is: id, address, flags, primary, ping sent, pong received, epoch, ...
         lines = str(self.cluster("NODES").decode()).splitlines()
         return next(int(fields[6]) for fields in map(str.split, lines) if fields[0] == other.id)
 
     def errors(self, code: str) -> int:
-        """Return how often it has answered with an error of this code."""
+        """Return how often the node has answered with an error of this code."""
         return int(self.client.info("errorstats").get(f"errorstat_{code}", {}).get("count", 0))
 
     def signal(self, number: int) -> None:
-        """Send its process a signal."""
+        """Send a signal to the process of the node."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def cut_off(self) -> None:
-        """Start it again with its old view and out of reach of its peers; clients still reach it."""
+        """Restart the node with its old view of the cluster, unreachable for its peers but not clients."""
         self.kill()
         view = self._folder / "nodes.conf"
         # Each line has an address such as 127.0.0.1:7000@17000, whose end is the port for peers. Nothing
@@ -110,7 +110,7 @@ class Node:
         self.start("--cluster-port", str(port))
 
     def kill(self) -> None:
-        """Kill it, if it runs, and wait for its end."""
+        """Kill the node, if it runs, and wait for its end."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -121,8 +121,8 @@ class Node:
 class Cluster:
     """Primaries with an equal share of the slots, and for each this many replicas; started on entering.
 
-    A node that has not been heard of for `node_timeout` seconds is taken for dead by the others; on a busy
-    machine that happens to live ones.
+    The other nodes regard a node as dead after `node_timeout` seconds of silence, which a busy machine can
+    also cause.
     """
 
     def __init__(self, *, primaries: int = 3, replicas: int = 0, node_timeout: float = 30.0) -> None:
@@ -140,11 +140,11 @@ class Cluster:
         return self.nodes[: self._count]
 
     def client(self) -> ClusterClient:
-        """Return a client that looks at the whole cluster."""
+        """Return a client of the whole cluster."""
         return ClusterClient([node.address for node in self.nodes])
 
     def owner(self, slot: int, *, told_by: Node | None = None) -> Node:
-        """Return the node that serves a slot, in the eyes of a node."""
+        """Return the node that serves a slot, as another node knows it."""
         for first, last, primary, *_ in (told_by or self.nodes[0]).cluster("SLOTS"):
             if first <= slot <= last:
                 return next(node for node in self.nodes if node.announced_port == primary[1])
@@ -155,21 +155,21 @@ class Cluster:
         return next(other for other in self.primaries if other is not node)
 
     def begin_move(self, slot: int, source: Node, to: Node) -> None:
-        """Put a slot on its way; its keys stay where they are."""
+        """Begin to migrate a slot; its keys are not moved yet."""
         to.cluster("SETSLOT", slot, "IMPORTING", source.id)
         source.cluster("SETSLOT", slot, "MIGRATING", to.id)
 
     def move_keys(self, slot: int, source: Node, to: Node, *names: str) -> None:
-        """Move these keys of a slot, or all of it."""
+        """Migrate these keys of a slot, or all of its keys."""
         keys = names or source.cluster("GETKEYSINSLOT", slot, 10_000)
         for key in keys:
             raw(source.client, "MIGRATE", *to.address, key, 0, 5_000)
 
     def finish_move(self, slot: int, to: Node) -> None:
-        """Tell all nodes whose slot it is, the new owner first, and wait until none of them can forget it.
+        """Assign the slot on all nodes, on the new owner first, and wait until no node can lose the change.
 
-        The new owner gives itself a higher epoch. Until a node has heard of that, a late message of the
-        old owner takes the slot back there.
+        The new owner raises its epoch. On a node that does not know this epoch yet, a late message of the old
+        owner reverts the change.
         """
         for node in [to, *(node for node in self.primaries if node is not to)]:
             node.cluster("SETSLOT", slot, "NODE", to.id)
@@ -216,12 +216,12 @@ class Cluster:
     def _join(self) -> None:
         share = SLOTS // self._count
         for number, node in enumerate(self.nodes):
-            # Different from the start, or the nodes have to find out who is right.
+            # Different from the start: nodes with equal epochs would first have to resolve the conflict.
             node.cluster("SET-CONFIG-EPOCH", number + 1)
             if number < self._count:
                 last = SLOTS - 1 if number == self._count - 1 else (number + 1) * share - 1
                 node.cluster("ADDSLOTS", *range(number * share, last + 1))
-        # Each meets each: by gossip alone a replica hears of its primary seconds later.
+        # Introduce each node to each: by gossip alone, a replica learns of its primary seconds later.
         for number, node in enumerate(self.nodes):
             for other in self.nodes[number + 1 :]:
                 node.cluster("MEET", *other.address)
@@ -261,7 +261,7 @@ class Cluster:
 def _replicates(node: Node, primary: str) -> bool:
     try:
         node.cluster("REPLICATE", primary)
-    except redis.ResponseError:  # it has not heard of the primary yet
+    except redis.ResponseError:  # the replica does not know its primary yet
         return False
     return True
 
@@ -284,7 +284,7 @@ def cluster_server() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(cluster_server: Cluster) -> Cluster:
-    """The same, empty."""
+    """The cluster of this test process, emptied."""
     with cluster_server.client() as client:
         client.flushall()
         client.script_flush()
@@ -293,6 +293,6 @@ def cluster(cluster_server: Cluster) -> Cluster:
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
-    """A cluster of the test's own, three primaries with a replica each, to do harm to."""
+    """A separate cluster for one test, which may damage it: three primaries with a replica each."""
     with Cluster(replicas=1, node_timeout=2.0) as cluster:
         yield cluster

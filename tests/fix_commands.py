@@ -1,4 +1,4 @@
-"""HostedCommands without Redis: attempts that only they see, and processes that write down their names."""
+"""`HostedCommands` without Redis: fake attempts, and processes that record their names."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ if sys.argv[2] == "deaf":
 
 @dataclass
 class RanAttempt:
-    """What a command knows of its attempt."""
+    """Fake attempt with the fields that a command reads."""
 
     payload: bytes = b"{}"
     seconds: float = 100.0
@@ -89,7 +89,7 @@ class RanAttempt:
         self.task = Task("t", self.payload, headers=self.headers)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Keep a report."""
+        """Record a progress report."""
         self.reported.append((done, total, note))
 
 
@@ -97,7 +97,7 @@ class RanAttempt:
 async def preparing_command(
     argv: list[str], isolation: str = "process", **fields: Any
 ) -> AsyncIterator[Callable[[RanAttempt], Awaitable[Any]]]:
-    """Return what runs attempts of a command, for the time of a block."""
+    """Return the runner of a command's attempts, for the duration of a block."""
     file = parse_service_file(
         {"commands": {"isolation": isolation}, "tasks": {"t": {"kind": "cmd", "argv": argv, **fields}}}
     )

@@ -51,7 +51,7 @@ class Consuming:
 async def consuming(
     url: str, config: ConsumerConfig | None = None, settings: EngineSettings = QUICK
 ) -> AsyncIterator[Consuming]:
-    """Run a consumer for the time of a block, and close it after it."""
+    """Run a consumer for the duration of a block, and close it afterwards."""
     consumer = Consumer(url, config)
     consumer._settings = settings
     recorder = Recorder(consumer.events)
@@ -60,6 +60,6 @@ async def consuming(
 
 
 def be_impatient(c: Consuming) -> None:
-    """Let calls fail soon that cannot be made, so that a test of an outage is short."""
+    """Shorten the timeout of calls to Redis, so that a test of an outage is short."""
     for driver in (c.engine._driver, c.engine._beat_driver):
         driver._state.timeout = 0.2

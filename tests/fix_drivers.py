@@ -1,4 +1,4 @@
-"""Fixtures: both drivers and both clients behind one blocking face, and a server of a test's own."""
+"""Fixtures: drivers and clients of both kinds behind one blocking interface, and a server for one test."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def _set_timeout(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the calls of every driver made from now on fail after a second, for tests of an absent Redis."""
+    """Set the timeout of new drivers to a second, for tests without a reachable Redis."""
     _set_timeout(monkeypatch, 1.0)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let them fail after a minute, for tests of what goes on meanwhile, on a machine of any speed."""
+    """Set the timeout of new drivers to a minute, so that tests of an outage also pass on slow machines."""
     _set_timeout(monkeypatch, 60.0)
 
 
 class DriverFace:
-    """A driver of either kind, blocking."""
+    """Blocking interface of a driver of either kind."""
 
     def __init__(self, driver: AsyncDriver | BlockingDriver, runner: asyncio.Runner) -> None:
         self.driver = driver
@@ -69,7 +69,7 @@ class DriverFace:
 
 
 class ClientFace:
-    """A client of either kind, blocking."""
+    """Blocking interface of a client of either kind."""
 
     def __init__(self, client: Client | pyasynq.sync.Client, runner: asyncio.Runner) -> None:
         self.client = client
@@ -141,7 +141,7 @@ class OwnServer:
         self.url = f"unix://{folder}/s"
 
     def start(self, *options: str) -> None:
-        """Start it; a client has to wait until it listens."""
+        """Start the server; a client has to wait until it listens."""
         binary = find_server_binary(os.environ.get("PYASYNQ_TEST_BINARY"))
         self._process = subprocess.Popen(
             [binary.path, "--port", "0", "--unixsocket", "s", "--dir", str(self._folder), *options],
@@ -150,24 +150,24 @@ class OwnServer:
         )
 
     def connect(self) -> redis.Redis:
-        """Wait until it listens, and return a client of redis-py."""
+        """Wait until the server listens, and return a client of redis-py."""
         while True:
-            client = redis.Redis.from_url(self.url, protocol=2)  # some tests take HELLO away
+            client = redis.Redis.from_url(self.url, protocol=2)  # some tests disable HELLO
             try:
                 client.ping()
-            except redis.ConnectionError:  # not yet: pytest's time-out bounds it
+            except redis.ConnectionError:  # not yet; the timeout of pytest limits the wait
                 client.close()
                 time.sleep(0.005)
             else:
                 return client
 
     def signal(self, number: int) -> None:
-        """Send its process a signal."""
+        """Send a signal to the server's process."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def stop(self) -> None:
-        """Kill it, if it runs, and wait for its end."""
+        """Kill the server, if it runs, and wait for its end."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -176,7 +176,7 @@ class OwnServer:
 
 @pytest.fixture
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
-    """A running server of the test's own."""
+    """A running server that only this test uses."""
     server = OwnServer(tmp_path_factory.mktemp("r"))
     server.start()
     yield server

@@ -34,12 +34,12 @@ EVENT_CLASSES = [
     if inspect.isclass(value) and issubclass(value, tuple)
 ]
 QUICK = EngineSettings(heartbeat_interval=0.05, syncer_interval=0.1, look_interval=0.1, sweep_interval=0.02)
-"""Settings under which nothing takes long; leases as in production."""
+"""Engine settings with short intervals; leases are as in production."""
 
 
 @dataclass
 class Recorder:
-    """All events, in order."""
+    """Recorder of all events, in order."""
 
     events: Events
     seen: list[tuple[Any, ...]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Recorder:
             self.events.subscribe(event_class, self._take)
 
     def _take(self, event: Any) -> None:
-        # The heartbeat's thread emits too, when the loop is blocked.
+        # The heartbeat thread also emits events, when the loop is blocked.
         self._loop.call_soon_threadsafe(self._note, event)
 
     def _note(self, event: Any) -> None:
@@ -146,7 +146,7 @@ async def serving(
     config: ServerConfig | None = None,
     settings: EngineSettings = QUICK,
 ) -> AsyncIterator[Running]:
-    """Run a server for the time of a block, and shut it down after it."""
+    """Run a server for the duration of a block, and shut it down afterwards."""
     server = make_server(url, config, settings)
     recorder = Recorder(server.events)
     async with Client(url) as client:
@@ -158,7 +158,7 @@ async def serving(
 
 
 def swallow_reports(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Lose what Redis reports from now on; return an event for the first report."""
+    """Drop notifications of Redis from now on; return an event that the first one sets."""
     swallowed = asyncio.Event()
 
     def swallow(watcher: ServerWatcher, keys: list[bytes] | None) -> None:
@@ -170,12 +170,12 @@ def swallow_reports(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 async def do_nothing(task: Task) -> None:
-    """Succeed."""
+    """Do nothing: a handler that succeeds."""
     del task
 
 
 class Gate:
-    """A handler that waits until it is let go, and says whether it was cancelled."""
+    """Handler that waits until a test releases it, and records whether it was cancelled."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A Gearman peer that speaks the protocol by hand, and a door for the time of a block."""
+"""A Gearman peer with its own implementation of the protocol, and a door for the duration of a block."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TYPES: dict[str, Any] = {
 
 @dataclass
 class Door:
-    """A door, and an operator to look at what was done."""
+    """A door, and an operator with which tests read the result."""
 
     door: GearmanDoor
     operator: Operator
@@ -40,7 +40,7 @@ class Door:
 async def opened(
     url: str, types: Mapping[str, Any] | None = None, networks: tuple[Any, ...] = ()
 ) -> AsyncIterator[Door]:
-    """Open a door for the time of a block."""
+    """Open a door for the duration of a block."""
     tasks = dict(parse_service_file({"tasks": TYPES if types is None else types}).tasks)
     async with Operator(url, User.with_role("admin", "admin")) as operator, Client(url) as client:
         door = GearmanDoor(
@@ -122,7 +122,7 @@ class Peer:
 
 @asynccontextmanager
 async def connected(door: Door, *functions: str) -> AsyncIterator[Peer]:
-    """Connect a peer that offers functions for the time of a block."""
+    """Connect a peer that offers functions, for the duration of a block."""
     peer = Peer(*await asyncio.open_connection("127.0.0.1", door.door.port))
     for function in functions:
         peer.send(PacketType.CAN_DO, function.encode())

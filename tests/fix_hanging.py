@@ -1,4 +1,4 @@
-"""Workers in which something hangs, for tests of their end."""
+"""Workers with hanging code, for tests of their shutdown."""
 
 from __future__ import annotations
 
@@ -159,13 +159,13 @@ sys.exit(app.server(config).run_forever(app))
 LIMIT = 0.5 + 1.0 + 2.0
 """Seconds: shutdown_timeout, cancel_timeout, and two."""
 BUSY = 5.0
-"""Seconds that the start of a signal's handling and the ends of interpreters take on a busy machine."""
+"""Seconds that signal handling and the end of interpreters may take on a busy machine."""
 WORKER = ("-m", "pyasynq.cli", "worker", "hanging:app", "--shutdown-timeout", "0.5")
 ALONE = ("-m", "alone")
 
 
 class Hanging(Program):
-    """A worker of the program above."""
+    """A worker process of the program above."""
 
     def __init__(
         self, folder: Path, url: str, hang: str, *command: str, prefix: tuple[str, ...] = ()

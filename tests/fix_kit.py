@@ -1,4 +1,4 @@
-"""A kit on the real server of a test; what the test leaves must be sound."""
+"""A kit on the real server of a test; at the end, the invariants of its data are checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOWHERE = "redis://production.invalid:6379/0"
-"""A test that connects to this has a defect."""
+"""URL to which no correct test connects."""
 
 
 def make_app(**settings: Any) -> App:

@@ -1,4 +1,4 @@
-"""Instances of the lease service on the real Redis of a test, asked without a network."""
+"""Instances of the lease service on the real Redis of a test, called without a network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = b"s" * 32
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Look at a condition until it is true; the limit of the test ends that."""
+    """Poll a condition until it is true; the time limit of the test ends the wait."""
     while not condition():  # noqa: ASYNC110 - what is looked at is in Redis
         await asyncio.sleep(0.01)
 
@@ -74,7 +74,7 @@ class Instance:
 
 @asynccontextmanager
 async def leasing(url: str, **options: Any) -> AsyncIterator[Instance]:
-    """Run an instance for the time of a block."""
+    """Run an instance for the duration of a block."""
     keys = dict(KEYS)
 
     async def authenticate(request: Request) -> Key | None:

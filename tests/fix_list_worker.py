@@ -1,4 +1,4 @@
-"""A worker that only speaks Redis, as docs/lists.md describes one: a class for tests, and a program.
+"""A worker with only a Redis client, as docs/lists.md describes: a class for tests, and a program.
 
 As a program: `python -m tests.fix_list_worker URL TYPE SHARD RECORD`. For each task that it begins, it writes
 the task's id and its own process id to the end of the file RECORD.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ListWorker:
-    """A worker of one shard; it beats only when it is told to."""
+    """A worker of one shard; it sends a heartbeat only when a test calls `beat`."""
 
     def __init__(self, client: RedisClient, task_type: str = "resize", shard: int = 0, size: int = 1) -> None:
         self.client: Any = client
@@ -31,7 +31,7 @@ class ListWorker:
         self.size = size
 
     def beat(self) -> None:
-        """Show that it lives."""
+        """Send a heartbeat."""
         with self.client.pipeline() as pipe:
             pipe.sadd(f"{self.list}:workers", self.name)
             pipe.set(f"{self.list}:alive:{self.name}", self.size, ex=15)
@@ -55,18 +55,18 @@ class ListWorker:
         return reply
 
     def push_reply(self, entry: bytes, reply: bytes) -> None:
-        """Let an entry go, and push a reply to it."""
+        """Remove an entry, and push a reply to it."""
         with self.client.pipeline() as pipe:
             pipe.lrem(self.held, 1, entry)
             pipe.rpush(f"{self.list}:replies", reply)
             pipe.execute()
 
     def die(self) -> None:
-        """Do as the end of its heartbeat after a kill."""
+        """Delete the heartbeat, as its expiry does after a kill."""
         self.client.delete(f"{self.list}:alive:{self.name}")
 
     def end(self) -> None:
-        """Leave, without an entry."""
+        """End the worker, which holds no entry."""
         self.client.srem(f"{self.list}:workers", self.name)
         self.die()
 
@@ -80,7 +80,7 @@ def main() -> None:
         while os.getppid() == parent:
             worker.beat()
             time.sleep(1)
-        # A test need not wait until the heartbeat ends by itself.
+        # Delete the heartbeat, so that a test need not wait until it expires.
         worker.die()
         os._exit(0)
     with Path(record).open("a", encoding="utf-8") as file:

@@ -89,13 +89,13 @@ class Listener:
 
 
 def be_silent(connection: socket.socket, over: threading.Event) -> None:
-    """Take everything and say nothing."""
+    """Read everything, and answer nothing."""
     over.wait()
     del connection
 
 
 def reset(connection: socket.socket, over: threading.Event) -> None:
-    """Reset the connection as soon as something is said."""
+    """Reset the connection as soon as the client sends anything."""
     del over
     connection.recv(1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -107,7 +107,7 @@ def hang_up(connection: socket.socket, over: threading.Event) -> None:
 
 
 def say(answer: bytes) -> Behaviour:
-    """Return a behaviour: answer the first words with these bytes, and say no more."""
+    """Return a behaviour: answer the first request with these bytes, and later ones not at all."""
 
     def behave(connection: socket.socket, over: threading.Event) -> None:
         connection.recv(65_536)
@@ -118,7 +118,7 @@ def say(answer: bytes) -> Behaviour:
 
 
 def dribble(answer: bytes, pause: float) -> Behaviour:
-    """Return a behaviour: say a byte of the answer, rest, and so on without end."""
+    """Return a behaviour: send the answer byte by byte, with pauses, without end."""
 
     def behave(connection: socket.socket, over: threading.Event) -> None:
         while True:

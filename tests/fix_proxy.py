@@ -1,4 +1,4 @@
-"""A TCP proxy before a server, which cuts, holds and refuses connections at chosen points.
+"""A TCP proxy in front of a server, which cuts, holds and refuses connections at chosen points.
 
     with Proxy(redis_url) as proxy:
         client = Client(proxy.url)
@@ -51,7 +51,7 @@ class _Order:
 
 
 class _Link:
-    """A client's connection and ours to the server for it."""
+    """A client's connection, and the proxy's connection to the server for this client."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
@@ -65,7 +65,7 @@ class _Link:
 
 
 class Proxy:
-    """Passes bytes between clients on a port of the loopback and the server of a URL."""
+    """Proxy that forwards bytes between clients on a loopback port and the server of a URL."""
 
     def __init__(self, url: str) -> None:
         self._target = parse_redis_url(server_url_of(url))
@@ -84,9 +84,9 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
-        """How many connections were made through the proxy."""
+        """Number of connections that were made through the proxy."""
         self.cuts = 0
-        """How many connections it cut by order."""
+        """Number of connections that were cut on request."""
 
     @property
     def url(self) -> str:
@@ -96,7 +96,7 @@ class Proxy:
         return f"redis://{login}127.0.0.1:{self.port}/{target.database}"
 
     def cut(self, cut: Cut, *, containing: bytes = b"", times: int = 1) -> None:
-        """Cut the next connections over which a request goes that contains these bytes."""
+        """Cut the next connections over which a request with these bytes is sent."""
         with self._changed:
             self._orders.append(_Order(cut, containing, times))
 
@@ -107,29 +107,29 @@ class Proxy:
                 link.close()
 
     def hold(self) -> None:
-        """Keep back what is sent from now on in either direction, as a broken network does."""
+        """Hold back all bytes from now on, in both directions, as a broken network does."""
         self._open.clear()
 
     def release(self) -> None:
-        """Pass on what was held back."""
+        """Forward the bytes that were held back."""
         self._open.set()
 
     def dribble(self, pause: float) -> None:
-        """Pass on replies from now on byte by byte, with rests between them, until the proxy ends."""
+        """Forward replies from now on byte by byte, with pauses, until the proxy ends."""
         self._pause = pause
 
     def hide(self, *commands: str) -> None:
-        """Have the server not know these commands: their last letter is changed on the way."""
+        """Hide these commands from the server, by changing the last letter of their names."""
         for command in commands:
             head = f"${len(command)}\r\n{command}".encode()
             self._hidden[head] = head[:-1] + b"_"
 
     def refuse(self, refusing: bool = True) -> None:
-        """Close new connections at once, or take them again."""
+        """Close new connections at once, or accept them again."""
         self._refusing = refusing
 
     def on_refusal(self, times: int, action: Callable[[], None]) -> None:
-        """Do something when this many connections have been refused from now on."""
+        """Call a function when this many connections have been refused from now on."""
         self._refusals_left, self._after_refusals = times, action
 
     def wait(self, condition: Callable[[Proxy], bool]) -> None:
@@ -264,6 +264,6 @@ class Proxy:
 
 @pytest.fixture
 def proxy(redis_url: str) -> Iterator[Proxy]:
-    """A proxy before the empty server under test."""
+    """A proxy in front of the empty server under test."""
     with Proxy(redis_url) as proxy:
         yield proxy

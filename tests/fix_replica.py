@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PAUSE = 0.005
-"""Seconds between two looks at a server that starts."""
+"""Seconds between two checks of a server that starts."""
 
 
 def wait_for_replication(primary: redis.Redis) -> None:
     """Wait until the replicas of a primary have all that it has written by now.
 
-    WAIT asks only for what its own connection has written.
+    WAIT only covers the writes of its own connection.
     """
     written = primary.info("replication")["master_repl_offset"]
 
@@ -67,15 +67,15 @@ class Replicated:
         return replica
 
     def replica_url(self, number: int = 0) -> str:
-        """Return the URL of a replica's unix socket."""
+        """Return the URL of the replica's Unix socket."""
         return f"unix://{self._folder}/replica{number}/s"
 
     def pause_replica(self, number: int = 0) -> None:
-        """Let a replica answer nothing more; its connection stays."""
+        """Stop the process of a replica, which keeps its connections open."""
         self._processes[number + 1].send_signal(signal.SIGSTOP)
 
     def close(self) -> None:
-        """End all of them."""
+        """End the primary and all replicas."""
         for client in self._clients:
             client.close()
         for process in self._processes:
@@ -94,7 +94,7 @@ class Replicated:
         while True:
             try:
                 client.ping()
-            except redis.ConnectionError:  # not yet: pytest's time-out bounds it
+            except redis.ConnectionError:  # not yet; the timeout of pytest limits the wait
                 time.sleep(_PAUSE)
             else:
                 return client

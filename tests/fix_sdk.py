@@ -30,11 +30,11 @@ TRANSPORTS = ("redis", "service")
 
 
 class LoopServer(uvicorn.Server):
-    """Uvicorn in the event loop of a test, which keeps its own signal handlers."""
+    """Uvicorn server in the event loop of a test, which does not change signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
+        """Do nothing: leave the signal handlers of the test."""
         yield
 
 
@@ -66,7 +66,7 @@ async def configure(redis_url: str, **types: dict[str, Any]) -> None:
 
 @asynccontextmanager
 async def over(transport: str, redis_url: str, **types: dict[str, Any]) -> AsyncIterator[Transport]:
-    """Store task types, and yield a transport to them."""
+    """Store task types, and yield a transport that uses them."""
     await configure(redis_url, **types)
     if transport == "redis":
         yield Transport({"redis": redis_url})
@@ -76,7 +76,7 @@ async def over(transport: str, redis_url: str, **types: dict[str, Any]) -> Async
 
 
 class Meddler:
-    """Between a client and a service: it counts requests, and may spoil an answer.
+    """Middleware between a client and a service, which counts requests, and may lose or replace an answer.
 
     Attributes:
         asked: number of requests by the last part of their path, such as `extend`.
@@ -114,7 +114,7 @@ class Meddler:
 
 
 async def _swallow(message: Any) -> None:
-    """Lose an answer."""
+    """Discard an answer."""
 
 
 @asynccontextmanager

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 NAME = "tasks"
 SLOW = 10_000
-"""Milliseconds of silence after which Sentinels hold a server dead: none may seem so on a busy computer."""
+"""Milliseconds of silence after which Sentinels regard a server as dead: long, for busy machines."""
 QUICK = 400
-"""The same for tests of a fail-over."""
+"""The same timeout in milliseconds, for tests of a fail-over."""
 _PATIENCE = 60.0
 _PERIODS = ("info-period", "200", "publish-period", "200", "ping-period", "100", "ask-period", "200")
 _NEVER_TILT = ("tilt-trigger", "600000")
 """Sentinels that were held up for two seconds, as on a busy computer, would do nothing for thirty."""
 _KILL_AT_END = '"$@" & read -r line; kill -9 $!; wait $!'
-"""The shell's input ends when a test wants it, and also when the test process is gone."""
+"""Shell script that kills its server when its input ends: by a test, or by the death of the test process."""
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Look until a condition holds; a server that does not listen yet counts as no answer."""
+    """Poll until a condition holds; an unreachable server counts as False."""
 
     def holds() -> bool:
         try:
@@ -102,7 +102,7 @@ class Node:
 
 
 class SentinelGroup:
-    """The servers, the Sentinels, and what can happen to them."""
+    """The servers and the Sentinels, with methods that inject faults."""
 
     def __init__(self, folder: Path) -> None:
         ports = free_ports(6)
@@ -124,7 +124,7 @@ class SentinelGroup:
         wait_until(self._is_complete, "Sentinels that know all servers and one another")
 
     def tune(self, *periods: str) -> None:
-        """Set how often the Sentinels do what, as names and milliseconds, until `heal`."""
+        """Set parameters of the Sentinels, by name, in milliseconds, until `heal`."""
         for sentinel in self.sentinels:
             sentinel.client.execute_command("SENTINEL", "DEBUG", *periods)
 
@@ -153,14 +153,14 @@ class SentinelGroup:
         return [server for server in self.servers if server is not primary]
 
     def ask(self, *command: str) -> list[Any]:
-        """Say something about the group to each Sentinel: the name is added behind the subcommand."""
+        """Send a subcommand of SENTINEL to each Sentinel, with the name of the group as first argument."""
         return [
             sentinel.client.execute_command("SENTINEL", command[0], NAME, *command[1:])
             for sentinel in self.sentinels
         ]
 
     def kill_primary(self) -> Node:
-        """Kill the primary and wait until the Sentinels have made another one; return the dead one."""
+        """Kill the primary, wait until the Sentinels have promoted another node, and return the dead one."""
         dead = self.primary
         self.ask("SET", "down-after-milliseconds", str(QUICK))
         dead.kill()
@@ -169,7 +169,7 @@ class SentinelGroup:
         return dead
 
     def fail_over(self) -> Node:
-        """Have a replica made the primary while the old one lives; return the old one."""
+        """Promote a replica while the old primary lives; return the old primary."""
         old = self.primary
         wait_until(lambda: self._fails_over(old), "a fail-over")
         self.wait_for_another(old)
@@ -199,7 +199,7 @@ class SentinelGroup:
         wait_until(named, "another primary")
 
     def heal(self) -> None:
-        """Start what was killed, and wait until there are one primary and two replicas of it again."""
+        """Restart killed nodes, and wait until there are one primary and two replicas again."""
         for sentinel in self.sentinels:
             if not sentinel.is_running:
                 sentinel.start("sentinel.conf", "--sentinel")
@@ -259,7 +259,7 @@ def running_sentinel_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def sentinel_group(running_sentinel_group: SentinelGroup) -> Iterator[SentinelGroup]:
-    """The group, with one empty primary and two replicas of it; so it is again at the end."""
+    """The group, with one empty primary and two replicas, which the end of the test restores."""
     primary = running_sentinel_group.primary.client
     primary.flushall()
     # A Sentinel that learns of a fail-over late may reconnect a replica after the group has healed.

@@ -1,4 +1,4 @@
-"""Instances of the task service on the real Redis of a test, asked without a network."""
+"""Instances of the task service on the real Redis of a test, called without a network."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ TYPES: dict[str, Any] = {
 
 @dataclass
 class Visitor:
-    """A program that asks an instance of the service."""
+    """Client program of an instance of the service."""
 
     service: TaskService
     client: httpx.AsyncClient
     operator: Operator
-    """An administrator's, to look at what was done."""
+    """Operator of an administrator, with which tests read the result."""
     keys: dict[str, IssuedApiKey] = field(default_factory=dict)
 
     async def make_key(
@@ -87,7 +87,7 @@ async def serving(
     hosts: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[Visitor]:
-    """Run an instance for the time of a block; it asks for no keys unless told."""
+    """Run an instance for the duration of a block; it requires no API keys by default."""
     tables = {
         "service": {"redis": url, **(settings or {})},
         "tasks": TYPES if types is None else types,

@@ -1,4 +1,4 @@
-"""TLS before a server: certificates of the tests' own, and a front that ends TLS and passes the bytes on.
+"""TLS in front of a server: test certificates, and a proxy that terminates TLS and forwards the bytes.
 
     with TlsFront(redis_url, certificates) as front:
         client = Client(front.url(ssl_ca_certs=certificates.authority))
@@ -54,12 +54,13 @@ class Certificates:
 
 
 class TlsFront:
-    """Speaks TLS on a port of the loopback, and passes on what is said to the server of a URL.
+    """Proxy that terminates TLS on a loopback port, and forwards the bytes to the server of a URL.
 
     Args:
         url: the server behind it.
         certificate: paths of its certificate and key.
-        client_authority: path of the authority whose clients alone are let in; None lets in everybody.
+        client_authority: path of the authority that must have signed clients' certificates; None requires no
+            certificate.
     """
 
     def __init__(self, url: str, certificate: tuple[str, str], client_authority: str | None = None) -> None:
@@ -79,11 +80,11 @@ class TlsFront:
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
+        """Number of open connections."""
         return len(self._links)
 
     def cut_all(self) -> None:
-        """Cut every connection that there is."""
+        """Cut all open connections."""
         self._loop.call_soon_threadsafe(self._cut_all)
 
     def __enter__(self) -> Self:
@@ -102,7 +103,7 @@ class TlsFront:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # Handshakes that fail are what many tests want.
+        # Many tests expect failed handshakes.
         self._loop.set_exception_handler(lambda loop, details: None)
         self._over = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()

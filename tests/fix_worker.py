@@ -1,4 +1,4 @@
-"""Processes that tests start, watch, signal and kill: workers, other programs, and a Redis of one's own."""
+"""Processes that tests start, watch, signal and kill: workers, other programs, and a separate Redis."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "-
 
 
 def may_unshare() -> bool:
-    """Return whether there is that command, and it is allowed."""
+    """Return whether `unshare` exists and may be used."""
     return (
         shutil.which("unshare") is not None
         and not subprocess.run([*CONTAINER, "true"], check=False).returncode
@@ -51,7 +51,7 @@ def may_unshare() -> bool:
 
 
 class Program:
-    """A child process whose lines, of standard output and error alike, are read as they come.
+    """A child process whose standard output and error are read line by line.
 
     Leaving the `with` block kills it, if it still runs.
     """
@@ -80,7 +80,7 @@ class Program:
         return "\n".join(self.lines)
 
     def all(self, pattern: str) -> list[str]:
-        """Return what the pattern's group caught in each line so far that matches from its beginning."""
+        """Return the text of the pattern's group in each line so far that matches from its beginning."""
         return [match[1] for line in list(self.lines) if (match := re.match(pattern, line))]
 
     def wait_for(self, pattern: str, *, times: int = 1) -> None:
@@ -183,9 +183,9 @@ class Worker(Program):
         wait_until(lambda: list(client.scan_iter(f"asynq:servers:{{*:{self.pid}:*", count=1_000)))
 
     def stop_taking(self, client: RedisClient) -> None:
-        """Make it take no more tasks; other workers must not be there yet.
+        """Make the worker take no more tasks; no other worker may run yet.
 
-        A call that is on its way when it is told may still bring it some, so it runs a task and rests first.
+        A dequeue call in flight may still take tasks, so the worker first runs a task and becomes idle.
         """
         [task_id] = enqueue(self.url, "mark")
         self.wait_for(f"ran {task_id}")
@@ -195,7 +195,7 @@ class Worker(Program):
 
 
 class Monitor(threading.Thread):
-    """Writes down all that Redis is told from the beginning of a `with` block to its end."""
+    """Recorder (MONITOR) of all commands that Redis receives within a `with` block."""
 
     def __init__(self, client: RedisClient) -> None:
         super().__init__(daemon=True)
@@ -220,7 +220,7 @@ class Monitor(threading.Thread):
         self._monitor.__exit__(kind, error, traceback)
 
     def run(self) -> None:
-        """Read until the end."""
+        """Read commands until the end of the block."""
         for told in self._monitor.listen():
             command: str = told["command"]
             if command == "ECHO the end":
@@ -233,7 +233,7 @@ class Monitor(threading.Thread):
                 self._news.notify_all()
 
     def scripts_with(self, beginning: str) -> list[int]:
-        """Return the places of the scripts that called a command that begins so."""
+        """Return the indexes of the scripts that called a command with this beginning."""
         return [
             place
             for place, (_, _, inside) in enumerate(self.calls)
@@ -241,7 +241,7 @@ class Monitor(threading.Thread):
         ]
 
     def wait_for_scripts_with(self, beginning: str, times: int) -> None:
-        """Wait until this many scripts have called a command that begins so."""
+        """Wait until this many scripts have called a command with this beginning."""
         with self._news:
             assert self._news.wait_for(lambda: len(self.scripts_with(beginning)) >= times, PATIENCE)
 
@@ -271,7 +271,7 @@ class RedisProcess:
             ],
             stdout=subprocess.DEVNULL,
             env=self._environment,
-            # As Python does, it ignores the signal that a limit on the size of files sends.
+            # Ignore SIGXFSZ, as Python does, which a limit on the size of files sends.
             restore_signals=False,
         )
         with redis.Redis.from_url(self.url) as client:
@@ -299,7 +299,7 @@ def _answers(client: redis.Redis) -> bool:
 
 @pytest.fixture
 def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    """A server of this test; at the end what is in it must be sound."""
+    """A server that only this test uses; at the end, the invariants of its data are checked."""
     server = RedisProcess(tmp_path_factory.mktemp("r"))
     try:
         yield server

@@ -52,13 +52,13 @@ _SETTINGS = {"concurrency", "ordered", *_RATE}
 
 @dataclass
 class _Queue:
-    """All that Redis holds under one queue's name; keys without their prefix."""
+    """All data of one queue in Redis; keys without their prefix."""
 
     keys: QueueKeys
     values: dict[str, Any] = field(default_factory=dict)
     ttls: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Task id, names of the collections it is in."""
+    """Names of the collections that contain a task, by its id."""
 
     def task(self, task_id: str) -> dict[str, bytes] | None:
         return self.values.get(f"t:{task_id}")
@@ -69,7 +69,7 @@ class _Queue:
                 yield name.removeprefix("t:"), value
 
     def collections(self) -> Iterator[tuple[str, list[str]]]:
-        """Name and ids of every collection that says where a task is."""
+        """Ids in each collection that determines a task's state, by the collection's name."""
         for name in _LISTS:
             yield name, self.values.get(name, [])
         for name in _SORTED_SETS:
@@ -91,7 +91,7 @@ def check_invariants(
 ) -> None:
     """Fail with every violation there is.
 
-    Where ids return, a lock that only time ends may belong to one that another task has by now.
+    If ids are reused, a lock that only expires may belong to an id that another task has now.
     """
     found = violations(client, max_archived=max_archived, ids_return=ids_return)
     assert not found, "\n".join(["the database is not sound:", *found])
@@ -139,7 +139,7 @@ _GLOBAL_KEYS: dict[str, int | None] = {
     "deliveries": 3_600,
     "doors": 600,
     "commands": 600,
-    "list:": None,  # workers write some, which expire from the service's next look on
+    "list:": None,  # keys that workers write, and whose expiry the service sets at its next sweep
     "marks": 90 * 86_400,
     "op:": 30 * 86_400,
     "ops": None,

@@ -1,4 +1,4 @@
-"""A small OpenID provider on loopback, which signs its tokens by itself and can be told to do wrong."""
+"""A small OpenID provider on loopback, which signs its own tokens, and misbehaves if a test wants it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CLIENT_SECRET = "a secret: of the client"
 
 
 def encode(data: bytes) -> str:
-    """Encode bytes as tokens have them."""
+    """Encode bytes in Base64, as in tokens."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def encode_number(number: int) -> str:
-    """Encode a number as keys have them."""
+    """Encode a number in Base64, as in keys."""
     return encode(number.to_bytes((number.bit_length() + 7) // 8, "big"))
 
 

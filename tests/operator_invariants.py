@@ -1,4 +1,4 @@
-"""What must hold of the keys that operators write; a part of `tests/invariants.py`."""
+"""Invariants of the keys that operators write; a part of `tests/invariants.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FIELDS = {AUDIT_KEY: [b"nonce", b"entry"], REFUSED_KEY: [b"who", b"more", b"entry"]}
 _LENGTHS = {AUDIT_KEY: 100_000, REFUSED_KEY: 10_000}
 _NODE = 100
-"""Entries that Redis keeps above the maximum when it trims roughly."""
+"""Number of entries above the maximum that Redis may keep with approximate trimming."""
 
 
 def operator_violations(client: RedisClient) -> Iterator[str]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 3
 _SLOWLOG: Final = 2_000
-"""Microseconds from which on SLOWLOG tells of a call."""
+"""Microseconds from which SLOWLOG records a call."""
 _START_SECONDS: Final = 20.0
 ARCHIVE: Final = "many-archived"
 WAITING: Final = "many-pending"
@@ -64,7 +64,7 @@ WHOLE: Final = 2.2
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Something that an operator does, and its limits.
+    """A measured action of an operator, and its limits.
 
     Attributes:
         name: what it is, in words.
@@ -92,7 +92,7 @@ class Figures:
 
 
 class Scale:
-    """Works on one large Redis."""
+    """Measurements on one large Redis."""
 
     def __init__(self, client: redis.Redis, url: str, share: float) -> None:
         self._client: Any = client
@@ -321,7 +321,7 @@ class Scale:
 
 
 def _void(_: object) -> None:
-    """Return nothing, whatever was done."""
+    """Discard the argument, and return None."""
 
 
 @contextmanager

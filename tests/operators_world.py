@@ -47,7 +47,7 @@ ERRORS: Final = (
 SPAN: Final = 30 * 86_400
 """Seconds over which archived and completed tasks are spread; one of a thousand is of the last hour."""
 HOSTILE_NAMES: Final = ("mail/eu", "a:b:c", "100%", "<b>&amp;", "two words", "{braces}", "..", *HOSTILE_TEXTS)
-"""Names of queues and tasks that a face must not trip over."""
+"""Names of queues and tasks that every interface must handle."""
 _LARGE: Final = 5_000_000
 _SERVERS: Final = 200
 _ACTIVE_EACH: Final = 20
@@ -57,7 +57,7 @@ _FIRST_NUMBER: Final = 10_000_000
 
 
 class World(NamedTuple):
-    """What was filled in.
+    """Summary of the data that were written.
 
     Attributes:
         queues: their names.
@@ -71,7 +71,7 @@ class World(NamedTuple):
 
 
 class _Line:
-    """A connection that is told not to answer, so that commands leave as fast as they are packed."""
+    """A connection without replies (CLIENT REPLY OFF), which sends commands as fast as they are packed."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._pool = client.connection_pool
@@ -92,7 +92,7 @@ class _Line:
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the buffered commands."""
         self._connection.send_packed_command(self._packed)
         self._packed, self._size = [], 0
 

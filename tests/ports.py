@@ -1,4 +1,4 @@
-"""Ports for servers that are told theirs, of which no other process of the tests gets any."""
+"""Free ports for servers that need a given port; no two test processes get the same one."""
 
 from __future__ import annotations
 

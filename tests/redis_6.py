@@ -1,4 +1,4 @@
-"""What tests use that Redis 6.2 does not have yet."""
+"""Replacements for features that Redis 6.2 lacks, and version checks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def is_redis_6(client: RedisClient) -> bool:
 
 
 def expiry_of(client: RedisClient, key: str | bytes) -> int:
-    """Return the Unix time in milliseconds at which a key goes; negative for never."""
+    """Return the Unix time in milliseconds at which a key expires; negative for never."""
     if not is_redis_6(client):
         milliseconds: int = client.pexpiretime(key)
         return milliseconds
-    # Redis 6.2 tells only what is left; what was given as seconds is then found by rounding.
+    # Redis 6.2 only reports the remaining time; the expiry, a whole second, is found by rounding.
     seconds, microseconds = client.time()
     left: int = client.pttl(key)
     return left if left < 0 else round((seconds * 1_000 + microseconds / 1_000 + left) / 1_000) * 1_000

@@ -1,4 +1,4 @@
-"""Tests that are coroutines."""
+"""Runner of tests that are coroutines."""
 
 from __future__ import annotations
 

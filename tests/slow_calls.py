@@ -1,4 +1,4 @@
-"""Calls that keep Redis busy: SLOWLOG tells them, and the noise of a busy machine is left out."""
+"""Detection of slow Redis calls with SLOWLOG, without the noise of a busy machine."""
 
 from __future__ import annotations
 

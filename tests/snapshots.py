@@ -1,4 +1,4 @@
-"""What a database holds, to be compared before and after."""
+"""Snapshots of a database, to be compared before and after an action."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(client: RedisClient) -> dict[str, Any]:
-    """Return everything, with whether it expires. DUMP would not do: Redis tells a hash in any order."""
+    """Return all keys: value, and whether it expires. DUMP is not used: its order of hash fields varies."""
     read = {
         b"list": lambda key: client.lrange(key, 0, -1),
         b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),

@@ -98,7 +98,7 @@ class Terminal:
             return True
         try:
             data = os.read(self._terminal, 65_536)
-        except OSError:  # Linux tells the end of a terminal as EIO
+        except OSError:  # Linux reports the end of a terminal as EIO
             return False
         self.raw += data
         self._stream.feed(data)

@@ -1,4 +1,4 @@
-"""Visits to a dashboard without a network: httpx asks the ASGI application itself."""
+"""Visits to a dashboard without a network: httpx calls the ASGI application directly."""
 
 from __future__ import annotations
 

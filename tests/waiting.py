@@ -1,4 +1,4 @@
-"""Waiting for what nothing tells of, and comparing what runs out meanwhile."""
+"""Polling of conditions that emit no event, and comparison of TTLs that decrease meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE = 30.0
-"""Seconds; much more than anything takes, since other work may share the machine."""
+"""Default limit of a wait in seconds: generous, because other work may share the machine."""
 
 
 def set_to(seconds: int) -> Any:
@@ -23,7 +23,7 @@ def set_to(seconds: int) -> Any:
 def wait_until(
     condition: Callable[[], object], what: str = "what was waited for", *, seconds: float = PATIENCE
 ) -> None:
-    """Look at a condition until it is true, at most this many seconds; then fail with `what`."""
+    """Poll a condition until it is true; after this many seconds, fail with the text `what`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}"

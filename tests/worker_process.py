@@ -61,16 +61,16 @@ class WorkerProcess:
         self._process.send_signal(number)
 
     def terminate(self) -> None:
-        """Ask it to stop."""
+        """Send SIGTERM to the process."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """End it without a chance to clean up, and read what is left."""
+        """Send SIGKILL to the process, and read the rest of its output."""
         self._process.kill()
         self.wait()
 
     def wait(self) -> int:
-        """Read what is left, and return the exit code."""
+        """Read the rest of the output, and return the exit code."""
         assert self._process.stderr is not None
         assert self._process.stdout is not None
         self.lines += self._process.stderr
