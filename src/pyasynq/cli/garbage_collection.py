@@ -7,7 +7,7 @@ import gc
 from typing import Final
 
 _THRESHOLD: Final = (20_000, 10, 10)
-"""Requests, tasks and imports make few cycles: the default of 700 objects would collect every few of them."""
+"""Requests, tasks and imports make few cycles: the default of 700 objects would collect too often."""
 
 
 def collect_less_often() -> None:

@@ -146,7 +146,7 @@ def _shorten_id(match: re.Match[str]) -> str:
 
 
 def _cut_id(task_id: str) -> str:
-    """Return the first characters of a generated id; a chosen id stays unchanged."""
+    """Return the first characters of a generated task id; an id chosen by the user stays unchanged."""
     return task_id[:_SHORT_ID] if _UUID.fullmatch(task_id) else task_id
 
 

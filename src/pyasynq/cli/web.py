@@ -210,7 +210,7 @@ async def _run_until_signal(server: uvicorn.Server, site: Dashboard, listener: s
 def _find_targets(options: dict[str, Any], app: App | None) -> dict[str, str]:
     """Return the Redis instances by name; a single one has an empty name.
 
-    Without an option it is the Redis of the app, if the app says where that is.
+    Without an option it is the Redis of the app, if the app has a URL.
     """
     urls: Sequence[str] = options["urls"] or _build_asynqmon_urls(options)
     if not urls and app is not None:
@@ -230,7 +230,7 @@ def _find_targets(options: dict[str, Any], app: App | None) -> dict[str, str]:
 
 
 def _build_asynqmon_urls(options: dict[str, Any]) -> list[str]:
-    """Return the URLs in asynqmon's options, of which nodes override the URL, and the URL the address."""
+    """Return Redis URLs of asynqmon's options: cluster nodes override the URL, and the URL the address."""
     password = f":{quote(options['redis_password'], safe='')}@" if options["redis_password"] else ""
     tls = options["redis_tls"]
     if options["redis_cluster_nodes"]:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ._survey import QueueSurvey
 
 PATIENCE_SECONDS: Final = 60
-"""Grace period in seconds: overdue callbacks, expired records and silent histories are reported after it."""
+"""Seconds after which overdue callbacks, expired records and unused histories are reported."""
 MAX_SKEW_SECONDS: Final = 2.0
 _ROUNDING_SECONDS: Final = 1.5
 """Maximum error of a clock comparison, in seconds: records have whole seconds, and sending takes time."""

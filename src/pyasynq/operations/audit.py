@@ -45,7 +45,7 @@ class AuditEntry:
     """Audit entry of one call: done, attempted or refused."""
 
     at: datetime
-    """Time at which the action began, aware."""
+    """Time at which the action began, as an aware `datetime`."""
     user: str
     role: str
     login: str

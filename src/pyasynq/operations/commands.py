@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .shown import Shown
 
 REPORTED_OUTPUT: Final = 3_000
-"""Bytes of the end of each output stream that a report has."""
+"""Maximum number of last bytes of each output stream in a report."""
 COMMAND_STATES: Final = ("running", "done", "retried", "archived", "snoozed", "stopped", "lost")
 """States of a command; `lost` means that its instance stopped reporting before the command ended."""
 _LOST_SECONDS: Final = 150

@@ -39,10 +39,10 @@ _MOST_TEXT: Final = 300
 _MOST_URL: Final = 500
 _MOST_HEADERS: Final = 30
 MOST_BODY: Final = 2_000
-"""Bytes of an answer that are kept."""
+"""Maximum bytes that are kept of an answer's body."""
 _DIGITS: Final = 16
 _LONGEST_HEADERS: Final = 2_500
-"""Characters of the headers of a request, or of an answer, that are kept."""
+"""Maximum characters that are kept of the headers of a request, and of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def judge_requests(calls: int, good: int, *, is_throttled: bool) -> str:
 
 
 def find_duration(times: Mapping[int, int], share: float) -> float | None:
-    """Return the seconds within which this share of requests ended, by their histogram; None without any."""
+    """Return the seconds within which this share of requests ended, by their histogram; None for none."""
     total = sum(times.values())
     below = 0
     for place in sorted(times):

@@ -1,4 +1,4 @@
-"""Secret fields of tasks as workers publish them, kept for a minute."""
+"""Secret fields of tasks, as workers publish them; cached for a minute."""
 
 from __future__ import annotations
 

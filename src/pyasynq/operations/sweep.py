@@ -52,7 +52,7 @@ _POISON_SCAN: Final = 1_000
 _CRASHING_POSITIONS: Final = 50_000
 """Archived tasks that a sweep examines in queues whose statistics count poison tasks: up to 150 ms."""
 _OTHER_POSITIONS: Final = 10_000
-"""Archived tasks that a sweep examines in all other queues: about 30 ms of Redis' time."""
+"""Archived tasks that a sweep examines in queues without counted poison tasks: up to 30 ms."""
 _KEPT: Final = timedelta(minutes=10)
 _KEPT_GAP: Final = timedelta(minutes=1)
 

@@ -112,7 +112,7 @@ class HandWorker(Engine):
             RedisError: when the server of the test cannot be used.
         """
         facts = await self._driver.run(read_redis_facts())
-        # Recovery need not wait because the server has just been started.
+        # Recovery waits for a while after a start of Redis; the faked uptime avoids this wait.
         services = {one.name: one for one in self._build(facts._replace(uptime_seconds=_UP_FOR_LONG))}
         self._sweepers: list[Service] = [services[name] for name in ("recoverer", "janitor")]
         self._aggregates = self._aggregator.name in services
@@ -290,7 +290,7 @@ class HandWorker(Engine):
             driver.close()
 
     def time_passed(self) -> None:
-        """Cancel attempts whose deadlines have passed, after virtual time has moved. For any thread."""
+        """Cancel attempts whose deadlines have passed, after virtual time has moved. Thread-safe."""
         self.loop.call_soon_threadsafe(self._cut)
 
     async def close(self) -> None:

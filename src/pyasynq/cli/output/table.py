@@ -146,7 +146,7 @@ class TableLayout:
     def row_line(self, row: TableRow) -> str:
         """Return the line of a row; a text that does not fit and may not be cut moves the following columns.
 
-        The last column that may be cut gives the cells, so that the line still fits the terminal.
+        The last column that may be cut is shortened, so that the line still fits the terminal.
         """
         texts = [row[at][0] for at in self._columns]
         lengths = list(map(cells, texts))

@@ -265,4 +265,4 @@ COMMAND_FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "archive_codes": _read_codes,
     "snooze_codes": _read_snooze_codes,
 }
-"""Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""
+"""Parsers of field values by field; each raises `InvalidOptionError` with the field and the remedy."""

@@ -75,7 +75,7 @@ HTTP_FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     "max_age": _read_max_age,
     "callback": _read_callback,
 }
-"""Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""
+"""Parsers of field values by field; each raises `InvalidOptionError` with the field and the remedy."""
 
 
 def check_http_fields(path: str, fields: Mapping[str, Any]) -> None:

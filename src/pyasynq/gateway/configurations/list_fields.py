@@ -25,7 +25,7 @@ def _read_shards(path: str, value: object) -> int:
 
 
 LIST_FIELDS: Final[Mapping[str, Callable[[str, object], Any]]] = {"shards": _read_shards}
-"""Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""
+"""Parsers of field values by field; each raises `InvalidOptionError` with the field and the remedy."""
 
 
 def check_list_fields(path: str, fields: Mapping[str, Any]) -> None:

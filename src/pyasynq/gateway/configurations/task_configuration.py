@@ -282,4 +282,4 @@ _READERS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     **COMMAND_FIELDS,
     **LIST_FIELDS,
 }
-"""Reader of each field; each raises `InvalidOptionError` that names the field and the remedy."""
+"""Parsers of field values by field; each raises `InvalidOptionError` with the field and the remedy."""

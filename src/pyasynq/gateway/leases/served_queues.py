@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 _IDLE_SECONDS: Final = 60.0
-"""Time without use after which a queue is dropped: longer than the longest poll."""
+"""Seconds without use after which a queue is dropped: longer than the longest poll."""
 _MOST: Final = 1_000
 """Maximum number of queues served at once; each is polled regularly, even while it is empty."""
 

@@ -127,7 +127,7 @@ def _decode(text: object) -> bytes:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise InvalidTokenError from None
-    # Base64 has several texts for the same bytes; only the one that was given out counts.
+    # Base64 has several texts for the same bytes; only the text that was issued is accepted.
     if _encode(data) != text:
         raise InvalidTokenError
     return data

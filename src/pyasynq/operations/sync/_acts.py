@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ._doors import Doors
 
 LARGEST_MOVE: Final = 50
-"""Tasks that a step moves at most: their hashes pass through this process."""
+"""Maximum number of tasks that a step moves, because their hashes pass through this process."""
 
 
 class StepTasks(NamedTuple):

@@ -18,7 +18,7 @@ _ALGORITHMS: Final = [
 ]
 """Signature algorithms that are accepted. All have a public key: `none` and secrets are refused."""
 _SKEW_SECONDS: Final = 60
-"""Largest difference between the clocks of the provider and this machine."""
+"""Maximum accepted difference, in seconds, between the clocks of the provider and this machine."""
 _LONGEST_TOKEN: Final = 100_000
 _INCOMPLETE: Final = "The provider's answer is incomplete."
 _REASONS: Final = {

@@ -25,7 +25,7 @@ _FORWARDING_HEADERS: Final = frozenset(
         *(b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix"),
     }
 )
-"""Names of headers in ASGI, which has them in lower case."""
+"""Headers that proxies add, in lower case as in ASGI."""
 _BEARER: Final = "bearer "
 FORWARDED_CLIENT: Final = "pyasynq.forwarded_client"
 """Key of the ASGI scope: address of the client, as reported by a trusted proxy."""

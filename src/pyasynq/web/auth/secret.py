@@ -35,7 +35,7 @@ class SigningSecret:
         if any(len(part) < _SHORTEST for part in parts):
             raise ConfigurationError(f"a secret needs at least {_SHORTEST} characters")
         self.is_generated = not parts
-        """Whether it is random and ends with the process."""
+        """Whether the secret is random, and ends with the process."""
         self._keys = [part.encode() for part in parts] or [secrets.token_bytes(_GENERATED_BYTES)]
 
     def derive(self, purpose: str) -> bytes:

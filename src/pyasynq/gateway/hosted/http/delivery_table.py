@@ -32,7 +32,7 @@ _SECRET_HEADERS: Final = frozenset(
     }
 )
 _SHORTEST_SECRET: Final = 4
-"""Characters of a secret that is sought in an answer; shorter ones would blot out ordinary words."""
+"""Minimum characters of a secret that is searched for in an answer; shorter ones may be ordinary words."""
 
 
 @dataclass(frozen=True, slots=True)

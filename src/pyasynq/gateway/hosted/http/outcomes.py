@@ -88,7 +88,7 @@ def read_retry_after(value: str | None, now: datetime | None = None) -> float:
         return _DEFAULT_WAIT
     text = value.strip()
     if text.isascii() and text.isdigit():
-        # More digits than any number of seconds has are an hour, too.
+        # A number with more digits than any real wait also counts as an hour.
         return min(_LONGEST_WAIT, float(text[:20]))
     try:
         at = parsedate_to_datetime(text)

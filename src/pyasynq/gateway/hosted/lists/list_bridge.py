@@ -49,7 +49,7 @@ _LEASE_SECONDS: Final = 60.0
 """Seconds of a lease. It outlasts the fail-over of a Redis Cluster, during which no lease can be stored."""
 _RENEW_SECONDS: Final = 10.0
 _WAIT_SECONDS: Final = 20.0
-"""Longest time of one call for tasks."""
+"""Maximum seconds of one call that waits for tasks."""
 _SWEEP_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 3.0
 """Seconds without a sweep after which missing heartbeats may be due to an outage of Redis."""

@@ -14,7 +14,7 @@ _MODE: Final = 0o700
 class AttemptFolder:
     """A folder for the files of one attempt. Its constructor raises `OSError`.
 
-    A file system on a disk takes longer to make a folder than to start a program.
+    Untouched folders are reused, because making one on a disk takes longer than starting a program.
 
     Args:
         path: where it is made.
@@ -41,7 +41,7 @@ class AttemptFolder:
         try:
             self.path.rename(path)
         except OSError:
-            # A program that cleans up has removed it.
+            # The command may have removed the folder.
             return False
         self.path = path
         self._state = self._read_state()

@@ -189,7 +189,7 @@ def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) 
     _set_limit(resource.RLIMIT_NOFILE, limits.get("files"))
     _set_limit(resource.RLIMIT_FSIZE, limits.get("file_size"))
     if (cpu := limits.get("cpu")) is not None:
-        # One second more until KILL, for a program that catches the signal.
+        # The hard limit is one second higher, and sends KILL to a program that catches the first signal.
         _set_limit(resource.RLIMIT_CPU, max(1, int(cpu)), grace=1)
     if order.get("user") is not None:
         stage[0] = "user"
