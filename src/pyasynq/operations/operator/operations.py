@@ -181,9 +181,9 @@ class OperationOperator(SearchOperator):
     ) -> OperationInfo:
         """Run an operation until it ends, is paused or stopped, or another process has taken it over.
 
-        Any process may run it. If the running process dies, a new call continues 15 seconds later, and counts
-        no task twice. `progress` is called after each step. Cancelled, it ends after the current step, and
-        the operation is orphaned: `run_operation` continues it.
+        Any process may run it. If the running process dies, a call at least 15 seconds later continues, and
+        counts no task twice. `progress` is called after each step. Cancelled, it ends after the current step,
+        and the operation is orphaned: `run_operation` continues it.
 
         Raises:
             OperationNotFoundError: there is no such operation.
