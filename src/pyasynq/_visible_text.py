@@ -12,7 +12,7 @@ from typing import Final
 
 _CONTROLS: Final = "\x00-\x1f\x7f-\x9f"
 # Unicode's Default_Ignorable_Code_Point, the line separators, and surrogates, which no stream can write. The
-# variation selectors stay: they only choose how the character before them looks.
+# variation selectors stay: they only select the glyph of the character before them.
 _INVISIBLE: Final = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     "\ufff0-\ufffb\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"

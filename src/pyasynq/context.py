@@ -75,7 +75,7 @@ class MessageFacts(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Text that travels with the task."""
+        """Headers of the task: text by name, such as a trace id or a tenant."""
 
 
 class RunningTask(Protocol):
@@ -254,7 +254,7 @@ class TaskContext:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Text that travels with the task."""
+        """Headers of the task: text by name, such as a trace id or a tenant."""
         return dict(self._task.message.headers)
 
     @property

@@ -92,7 +92,7 @@ class EnqueueOptions(TypedDict, total=False):
     durable: bool | int
     """Wait until this many replicas (True: 1) have the task too; raise `NotDurableError` if too few do."""
     headers: Mapping[str, str]
-    """Text that travels with the task, such as a trace or a tenant; 65,536 bytes together at most."""
+    """Text stored with the task by name, such as a trace id or a tenant; 65,536 bytes together at most."""
     front: bool
     """Take this task before those that wait in its queue; an ordered queue refuses it."""
     group: str

@@ -104,7 +104,7 @@ class PeriodicTaskManager(Runnable):
         seconds = parse_positive_seconds("sync_interval", sync_interval)
         provider_seconds = parse_positive_seconds("provider_timeout", provider_timeout)
         self.scheduler = Scheduler(url, config, middleware=middleware, clock=clock, events=events)
-        """The scheduler that fires the entries; entries registered there by hand are left alone."""
+        """The scheduler that fires the entries; entries that your code registers with it are left alone."""
         scheduler = self.scheduler
         super().__init__(
             scheduler.events,
@@ -182,7 +182,7 @@ class PeriodicTaskManager(Runnable):
             self.scheduler.events.emit(event)
 
     def _identify(self, answer: Iterable[object]) -> dict[str, PeriodicTaskConfig]:
-        """Return the provider's answer by the identity of each task; equal ones are numbered."""
+        """Return the provider's tasks by the identity of each; equal tasks get different identities."""
         wanted: dict[str, PeriodicTaskConfig] = {}
         for one in answer:
             if not isinstance(one, PeriodicTaskConfig):

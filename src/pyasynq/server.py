@@ -217,8 +217,8 @@ class Server:
     async def add_queue(self, name: str, queue: Queue | int = 1) -> None:
         """Serve one more queue, exactly like one of the configuration.
 
-        Any task of the server's loop may call this. `config` stays as it is. Its settings for all queues
-        apply to the new one too.
+        Any task of the server's loop may call this. `config` stays as it is. Settings for all queues apply to
+        the new queue too.
 
         Args:
             name: name of the queue.
@@ -335,10 +335,10 @@ class Server:
         """Run as the main program of this process until stopped; return the exit code.
 
         0: all done; 1: the start failed, the log says why; 3: unfinished tasks were put back, or
-        something hung; 4: handlers could not be stopped. If a handler's thread still runs at the end, the
-        process ends here, since its task is already back in its queue. It also ends if a shutdown takes a
-        second longer than `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second INT ends the
-        process at once.
+        something hung; 4: handlers could not be stopped. If a handler's thread still runs at the end, this
+        call ends the process, since its task is already back in its queue. The process also ends if a
+        shutdown takes a second longer than `shutdown_timeout` and `cancel_timeout`, whatever hangs. A second
+        INT ends the process at once.
         """
         leave_process_1()
         self._owns_process = True

@@ -62,7 +62,7 @@ class Task:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Text that travels with the task."""
+        """Headers of the task: text by name, such as a trace id or a tenant."""
         return self.options.get("headers", {})
 
     def with_options(self, **options: Unpack[EnqueueOptions]) -> Self:

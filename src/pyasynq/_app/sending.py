@@ -263,7 +263,7 @@ class Sending:
         self._open_blocking().ping()
 
     async def close(self) -> None:
-        """Close the connections of this app. It may be used again afterwards, with new ones."""
+        """Close the connections of this app, which may be used again afterwards, with new connections."""
         self.close_sync()
         client, self._client = self._client, None
         if client is not None:

@@ -293,7 +293,7 @@ class TypedTask(Generic[_P, _R]):
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
             TaskIDConflictError: when a task with the given `task_id` exists.
             DuplicateTaskError: when an equal `unique` task is unfinished, unless `on_duplicate` says
-                otherwise; `handle.enqueued.enqueue_status` then tells what this call did.
+                otherwise; then `handle.enqueued.enqueue_status` has the outcome of this call.
             RedisError: when Redis cannot be reached within the time-out, or refuses.
         """
         info = await self._sender.enqueue(self._task(args, kwargs))
@@ -311,7 +311,7 @@ class TypedTask(Generic[_P, _R]):
 
         Args:
             task_id: as `enqueue` or `enqueue_many` gave it.
-            queue: where the task is; without it, where tasks made from here go.
+            queue: the task's queue; by default the queue in this typed task's options.
 
         Raises:
             InvalidOptionError: for a blank id or queue.

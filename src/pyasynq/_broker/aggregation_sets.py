@@ -149,8 +149,8 @@ def finish_set(
     Args:
         one: the set; the task's queue must be its queue.
         aggregate: pending, scheduled, or the member of a group; unique or not.
-        locks: id and lock key of each unique member; the locks that they own are released, those that do not
-            fit into the call right after it.
+        locks: id and lock key of each unique member; the locks that they own are released; locks that do not
+            fit into the call are released right after it.
         again: whether an earlier call for this set may have taken effect.
         now: the current time; None uses Redis' clock.
     """

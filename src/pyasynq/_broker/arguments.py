@@ -32,7 +32,7 @@ FIRST_SEND: Final = "0"
 def time_arguments(now: Instant | None) -> tuple[Argument, Argument]:
     """Return `now_seconds, now_microseconds`; empty for None, which makes the script use Redis' TIME.
 
-    As text: a call without numbers is packed faster.
+    Both are text, because a call without numbers is packed faster.
     """
     return ("", "") if now is None else (str(now.seconds), str(now.microseconds))
 

@@ -1,4 +1,4 @@
-"""Groups: finding the due ones, and moving their oldest members into aggregation sets."""
+"""Groups: search for due groups, and moves of their oldest members into aggregation sets."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def check_groups(
     """Make sets, at most `most_sets`, of the oldest members of the due groups.
 
     A set has at most `max_size` members of its group, or 1,000, and 16 MB of messages. Ids without a task
-    are dropped, as are names of empty groups. Once all sets are made, the groups of later calls are not
-    checked.
+    are dropped, as are names of empty groups. Once `most_sets` sets are made, the groups of further script
+    calls are not checked.
     """
     keys = queue_keys(queue)
     made: list[AggregationSet] = []

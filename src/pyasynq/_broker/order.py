@@ -1,6 +1,6 @@
 """Ordered (FIFO) queues: their tasks run strictly one after another, in the order they became pending.
 
-Redis stores that a queue is ordered, so that every worker obeys. The task that is taken is the head
+Redis stores that a queue is ordered, so that every worker keeps the order. The task that is taken is the head
 until it is done, archived or deleted: nothing else is taken while the queue's `active` or `retry` holds
 anything, and every path that puts the head back puts it in front.
 """

@@ -77,7 +77,7 @@ class QueueReading(NamedTuple):
 class QueueReader:
     """The commands that read one queue, packed once for all calls.
 
-    One command tells whether the queue has anything at all. The others are needed only in that case.
+    One command shows whether the queue has any key. The others are needed only in that case.
     """
 
     __slots__ = ("_exists", "_heads")

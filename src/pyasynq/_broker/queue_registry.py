@@ -141,7 +141,7 @@ class RegistrarBase:
         """
         registry = self.registry
         if len(outcomes) > len(queues):
-            # The last outcome is that of the names, which travelled along.
+            # The last outcome is that of the names, which were registered in the same pipeline.
             confirmation = outcomes[-1]
             if not isinstance(confirmation, Exception):
                 registry.confirm(queues)

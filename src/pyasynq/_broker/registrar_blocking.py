@@ -37,7 +37,7 @@ class BlockingRegistrar(RegistrarBase):
         """Id of the process whose thread is running; written by that thread and by the one that starts it."""
         self._waiter = ThreadWaiter()
         self._waiting: dict[ThreadWaiter, None] = {}
-        """Threads that wait for the queue names of their first tasks."""
+        """Threads that wait until the names of their new queues are registered."""
 
     def run(self, plans: Sequence[Plan[_T]], queues: Sequence[str]) -> list[_T | Exception]:
         """Run plans as one batch; `queues` has the queue of each."""

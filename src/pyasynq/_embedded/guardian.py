@@ -181,7 +181,7 @@ class Guardian:
             os.close(source)
 
     def _stop_when_unused(self, server: subprocess.Popen[bytes]) -> None:
-        fcntl.flock(self._users, fcntl.LOCK_EX)  # waits for the last user, and makes new ones wait
+        fcntl.flock(self._users, fcntl.LOCK_EX)  # waits for the last user, and makes new users wait
         self._unused.set()
         # The command works at once; the signal takes a tenth of a second, but also works during loading.
         with suppress(OSError):

@@ -48,7 +48,7 @@ AggregationEnding: TypeAlias = TasksAggregated | AggregationDeclined | Aggregati
 
 _WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
 _MOST_BREAKS: Final = 3
-"""Number of broken connections to a Redis that answers, after which a large task fails its aggregation."""
+"""Number of connections that a large task may break, while Redis answers, before its aggregation fails."""
 
 
 class Aggregation:

@@ -122,7 +122,7 @@ class ConsumerSink:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._takes: dict[str | None, OrderedDict[Take, None]] = {}
-        """The pending takes by queue, the oldest first; under None those that take from all queues.
+        """The pending takes by queue, the oldest first; under None the takes from all queues.
 
         An OrderedDict is a deque from which any member can be removed in constant time.
         """
@@ -135,7 +135,7 @@ class ConsumerSink:
         self.give_back_at = math.inf
         """Infinity: every attempt starts when it is taken, so none is put back unstarted."""
         self.held = SlotTable()
-        """The attempts that were handed out and not settled."""
+        """The attempts that callers have and have not settled."""
         self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None
         """Called with the names of the wanted queues, None for all, when they change."""
         self.on_change: Callable[[], None] = lambda: None
@@ -222,7 +222,7 @@ class ConsumerSink:
         self.held.add(attempt)
         attempt.on_cancel = self._on_canceled
 
-    # Called for those who take tasks.
+    # Called on behalf of the callers that take tasks.
 
     async def take(self, take: Take, wait: float | None) -> list[Attempt]:
         """Return the attempts that a take gets within this many seconds (None: no limit); remove the take.
@@ -249,7 +249,7 @@ class ConsumerSink:
         return take.attempts
 
     def close(self) -> None:
-        """End all pending takes; hand out no more attempts."""
+        """End all pending takes; give no more attempts to callers."""
         self._closed = True
         for take in {take: None for takes in self._takes.values() for take in takes}:
             take.end_wait(at_once=True)

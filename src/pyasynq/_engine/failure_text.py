@@ -39,7 +39,7 @@ class RemoteFailure(NamedTuple):
 
     Attributes:
         name: name of the error's class in that process.
-        text: its text there.
+        text: the error's text in that process.
         place: file and line.
         trace: its traceback.
     """
@@ -150,7 +150,7 @@ def format_text(error: BaseException) -> str:
 def own_traceback(error: BaseException) -> TracebackType | None:
     """Return an error's traceback for a log.
 
-    None if it says nothing about the handler, which ran elsewhere.
+    None if the handler ran in another process, so that the traceback has no line of it.
     """
     if find_remote_failure(error) is not None or isinstance(error, ChildProcessDiedError):
         return None

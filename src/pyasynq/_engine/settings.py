@@ -16,7 +16,7 @@ class EngineSettings:
     server_record_ttl: int = SERVER_RECORD_SECONDS
     syncer_interval: float = 5.0
     look_interval: float = 3.0
-    """Interval of looks at all queues, independent of Redis' reports."""
+    """Interval in seconds of reading the state of all queues (a look), independent of Redis' reports."""
     own_slack: int = 5
     """Seconds after the end of its lease at which a task of a pyasynq worker is recovered."""
     foreign_slack: int = LEASE_GRACE_SECONDS

@@ -68,7 +68,7 @@ class Measured(Protocol):
 class Cell:
     """Counts and duration histograms of the attempts of one queue and task type.
 
-    A success that is measured stands for those that were not measured after it, so each histogram has as many
+    A measured success also counts for the unmeasured successes after it, so each histogram has as many
     durations as attempts ended.
 
     Attributes:

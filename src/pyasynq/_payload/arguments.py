@@ -111,9 +111,9 @@ class ArgumentsCodec:
         self._unbound = {name: self._defaults.get(name) for name in parameters}
         """The parameters in their order, with their defaults."""
         self._encodings: dict[tuple[tuple[type, ...], _Shape], _Encoding] = {}
-        """Encodings by the shape of a call: calls from one line of a program nearly always have the same."""
+        """Encodings by the shape of a call: calls from one line of code nearly always have the same shape."""
         self._decodings: dict[_Shape, list[_Conversion]] = {}
-        """The same for payloads, which have all their arguments by name."""
+        """Decodings by the shape of a payload, which has all arguments by name."""
         self._check_defaults()
 
     def _compile(self, parameter: inspect.Parameter, hint: Any, compiler: Compiler) -> Converter:

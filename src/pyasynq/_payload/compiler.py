@@ -84,7 +84,7 @@ class Compiler:
         """Return the converter of a resolved annotation.
 
         Raises:
-            UnsupportedTypeError: for a type that JSON cannot carry there and back.
+            UnsupportedTypeError: for a type whose values do not survive a round trip through JSON.
         """
         bare, constraints = _split_type(annotation)
         converter = self._compile(bare)

@@ -68,7 +68,7 @@ class Converter:
     reads: frozenset[type] = frozenset()
     """Further JSON kinds that `decode` accepts, although `encode` never writes them."""
     kept: frozenset[type] = frozenset()
-    """Kinds that `decode` returns unchanged and unchecked, besides the plain ones."""
+    """JSON kinds, besides `plain`, that `decode` returns unchanged and unchecked."""
     tags: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     """Discriminator fields of a tagged union: names in the JSON object, each with its possible values."""
     describe: Describe = lambda _definitions: {}

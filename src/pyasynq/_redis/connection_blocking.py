@@ -156,7 +156,8 @@ class BlockingConnection:
     def _is_fresh(self) -> bool:
         """Return whether the connection is open and has no unread data.
 
-        A readable TLS socket may have no data for us (a session ticket, for instance), so only reading tells.
+        A readable TLS socket may have no data for us (a session ticket, for instance), so only an attempt to
+        read shows that.
         """
         if self._poll is not None and not self._poll.poll(0):
             return not self._reader.has_data()

@@ -3,8 +3,8 @@
 WAIT counts the replicas that have everything *this connection* wrote. So it is sent on the connection that
 answered the write, after a write of its own (the marker): a resent call may have written nothing this
 time, and WAIT would then have nothing to wait for. If the connection breaks in between, it is unknown
-whether the server it now leads to has the write. Resending could run the task twice, so the caller is told
-instead. Under a test kit, whose server has no replicas, WAIT is skipped.
+whether the server it now leads to has the write. Resending could run the task twice, so the caller gets an
+error instead. Under a test kit, whose server has no replicas, WAIT is skipped.
 """
 
 from __future__ import annotations

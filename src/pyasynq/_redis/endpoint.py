@@ -1,7 +1,7 @@
 """The current server of a target: an embedded server, the primary under Sentinel, or a cluster node.
 
-An embedded server has no address until it is started; Sentinels know the address of a primary; any node of
-a cluster will do here.
+An embedded server has no address until it is started; Sentinels know the address of a primary; any node of a
+cluster can be used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RedisEndpoint:
 
     def __init__(self, target: RedisTarget) -> None:
         self._target = target
-        self._lock = threading.RLock()  # a signal handler may come back in here
+        self._lock = threading.RLock()  # reentrant: a signal handler may take it again
         self._pid = os.getpid()
         self._server: EmbeddedServer | None = None
         self._watch: PrimaryWatch | None = None

@@ -288,7 +288,7 @@ class Watcher:
     def exists(self, key: str) -> bool:
         """Return whether a key existed when `arm` confirmed it.
 
-        It still does unless `on_change` was called.
+        The key still exists unless `on_change` was called.
         """
         server = self._servers.get(self._places.get(key))
         return server is not None and server.exists(key)

@@ -199,7 +199,7 @@ class BlockingCluster:
     def _visit_all(self, visits: Sequence[Visit]) -> list[list[CallResult | UnsettledCall]]:
         """Visit the first node in this thread, and each further one in a thread that ends with the visit.
 
-        A silent node uses up the whole timeout, and must not take it from the others.
+        A silent node uses up the whole timeout of its visit, and must not delay visits of other nodes.
         """
         if len(visits) == 1:
             return [self._visit(visits[0])]

@@ -113,7 +113,7 @@ def async_connection(target: RedisTarget, protocol: int, seconds: float) -> Any:
     """Make a connection of redis-py for asyncio; the caller calls `connect` and logs in.
 
     Raises:
-        ConfigurationError: when the TLS files cannot be used, or unix sockets do not exist here.
+        ConfigurationError: when the TLS files cannot be used, or this platform has no unix sockets.
         ForeignRedisError: when a test kit with another server is in use.
     """
     check(target)
@@ -127,7 +127,7 @@ def blocking_connection(target: RedisTarget, seconds: float) -> Any:
     """Make a connection of redis-py for threads; the caller calls `connect` and logs in.
 
     Raises:
-        ConfigurationError: when the TLS files cannot be used, or unix sockets do not exist here.
+        ConfigurationError: when the TLS files cannot be used, or this platform has no unix sockets.
         ForeignRedisError: when a test kit with another server is in use.
     """
     check(target)

@@ -116,7 +116,7 @@ class DriverState:
         clock: for `last_disconnect` and `restarts`; timeouts run in real time.
         on_warning: called once for each optional command that the server refuses.
         last_disconnect: when a connection broke during a call, on the clock's monotonic scale.
-        disconnects: the same for each cluster node where this has happened, by address.
+        disconnects: time of the last such break for each cluster node, by address.
         runs: id of the server process that the newest connection to each address has reached, if known.
         restarts: when this id has last changed, on the clock's monotonic scale, by address.
     """

@@ -1,4 +1,4 @@
-"""The two services of a scheduler: one fires ticks, the other publishes the entries."""
+"""Services of a scheduler: the ticker fires ticks, the heartbeat publishes the entries."""
 
 from __future__ import annotations
 

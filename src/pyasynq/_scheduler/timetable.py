@@ -24,7 +24,7 @@ TICKS_AT_ONCE: Final = 100
 
 
 class Due(NamedTuple):
-    """Ticks to fire now, the earliest first; `missed` is the last of the skipped ones."""
+    """Ticks to fire now, the earliest first; `missed` is the last skipped tick."""
 
     ticks: list[datetime]
     missed: datetime | None = None

@@ -49,7 +49,7 @@ def encode_callback(callback: Callback, task_type: str, nonce: str) -> bytes:
     Args:
         callback: callback to enqueue at the task's end.
         task_type: type of the task.
-        nonce: differs between all tasks that ever have one id.
+        nonce: unique text, which distinguishes this task from earlier and later tasks with its id.
     """
     fields = {
         "type": callback.type,

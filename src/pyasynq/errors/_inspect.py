@@ -280,7 +280,7 @@ class ConfigurationChangedError(PyasynqError):
 
 
 class QueryError(PyasynqError, ValueError):
-    """A query that cannot be read or can match nothing. It names the place in the query.
+    """A query that cannot be read or can match nothing. The message names the place in the query.
 
     Attributes:
         position: where the wrong part begins, in characters from 0.

@@ -199,7 +199,7 @@ class TasksAggregated(NamedTuple):
 class AggregationDeclined(NamedTuple):
     """The aggregator made no task of a group's tasks.
 
-    They are kept, and it is called again in two minutes.
+    The tasks are kept, and the aggregator is called again in two minutes.
     """
 
     queue: str
@@ -430,7 +430,7 @@ class EventsDropped(NamedTuple):
 class LoopBlocked(NamedTuple):
     """The event loop has not run for `seconds`; `stack` is its stack, and `tasks` describes what runs.
 
-    It comes from another thread, since the blocked loop cannot emit it.
+    The event is emitted from another thread, because the blocked loop cannot emit it.
     """
 
     seconds: float

@@ -37,8 +37,8 @@ class Events:
     ) -> Callable[[], None]:
         """Call `callback` with each event of exactly this class; return a function that unsubscribes.
 
-        An exception of a callback is logged and does not affect the others. `routine` tells whether routine
-        events, such as the success of a task, are wanted: always, never, or whenever a function says so.
+        An exception of a callback is logged and does not affect the others. `routine` sets whether routine
+        events, such as the success of a task, are wanted: always, never, or whenever a function returns True.
         """
         subscription = _Subscription(callback, routine)
         self._set(event_class, (*self._subscriptions.get(event_class, ()), subscription))

@@ -30,7 +30,7 @@ class TaskEvent:
     seconds: float = 0.0
     """Duration of the attempt in seconds."""
     waited: float | None = None
-    """Seconds that a task was pending before it started; None if the event does not tell."""
+    """Seconds that a task was pending before it started; None if the event does not include it."""
     error: str = ""
     count: int = 1
     """Number of dropped events, of aggregated tasks, or of worker crashes, depending on the event."""

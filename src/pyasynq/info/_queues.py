@@ -55,7 +55,7 @@ class QueueInfo:
     due: int = 0
     """Scheduled and retry tasks whose time has come and that no server has forwarded to pending yet."""
     limits: QueueLimits = UNLIMITED
-    """Limits stored by `set_queue_limits`; those that servers set are in `ServerInfo.limits`."""
+    """Limits stored by `set_queue_limits`; limits that servers declare are in `ServerInfo.limits`."""
 
     @property
     def size(self) -> int:
@@ -97,7 +97,7 @@ class GroupInfo:
 
     name: str
     size: int
-    """Tasks; those that are being aggregated right now are not counted."""
+    """Number of tasks, not counting tasks that are being aggregated right now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ class ReplicaState:
     """State of a replica that an inspector reads from."""
 
     primary: str
-    """Host and port of its primary, as the replica tells them."""
+    """Host and port of its primary, as the replica reports them."""
     is_connected: bool
     """Whether the replication link to its primary is up."""
     behind: timedelta | None
@@ -31,7 +31,7 @@ class ClusterNode:
     id: str
     """Id of the node in the cluster, 40 characters."""
     address: str
-    """Host and port, as the cluster tells them."""
+    """Host and port, as the cluster reports them."""
 
 
 @dataclass(frozen=True, slots=True)

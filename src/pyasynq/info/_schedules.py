@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEntryInfo:
-    """A periodic task of a running scheduler, as its last record tells it."""
+    """A periodic task of a running scheduler, as its last record describes it."""
 
     id: str
     spec: str

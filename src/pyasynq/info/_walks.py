@@ -26,7 +26,7 @@ class TaskFilters(TypedDict, total=False):
 
 
 class ScanText(NamedTuple):
-    """A text that Redis looks for before it sends a task."""
+    """A text that Redis searches for before it sends a task."""
 
     source: Literal["message", "id", "result"]
     """Searched bytes: the message (type, payload, error, headers, group), message and id, or the result."""

@@ -81,8 +81,8 @@ class ServerInspector(InspectorBase):
         """Ask a server to shut down as it does on SIGTERM, with the whole worker that it belongs to.
 
         All processes of a worker end. A process manager such as systemd then starts the worker again. A
-        server that was started inside another program closes, and the program goes on. As for `quiet_server`
-        otherwise.
+        server that was started inside another program closes, and the program goes on. Otherwise it works
+        like `quiet_server`.
 
         Args:
             server_id: `ServerInfo.id`.

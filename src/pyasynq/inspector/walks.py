@@ -41,7 +41,7 @@ class WalkInspector(InspectorBase):
 
         Pass the `cursor` of a page to get the next one, until it is empty. A task that is in the list all the
         time is found once, whatever comes and goes meanwhile. Pending tasks come in the reverse of the order
-        in which they will be taken, active ones by their start, all others by their score, the highest first.
+        in which they will be taken, active tasks by their start, all other tasks by descending score.
 
         Args:
             queue: the queue's name.

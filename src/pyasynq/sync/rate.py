@@ -87,7 +87,7 @@ class Semaphore:
         )
 
     def acquire(self, *, task_id: str | None = None, deadline: datetime | None = None) -> bool:
-        """Take a token for the task that runs here; return False when none is free.
+        """Take a token for the running task; return False when none is free.
 
         A task that already holds a token gets False while all are taken; otherwise its deadline is set again.
         A call that is cancelled may have taken a token.

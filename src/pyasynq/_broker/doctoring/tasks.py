@@ -43,7 +43,7 @@ class StoredTask:
             and the following ones are set only by `judge`.
         scores: its score in each of the places; empty for lists.
         lease: `"held"`, `"over"` or empty.
-        digest: changes whenever one of the others does.
+        digest: changes whenever one of the other fields changes.
         has_hash: whether there is a hash, of any content.
         listed: number of occurrences of the id in the lists pending and active, if these are too long for
             the script, which reads only their ends; otherwise 0.
@@ -197,7 +197,7 @@ def judge(
 def settle_damaged(
     queue: str, settlements: Sequence[Settlement], *, now: Instant | None = None
 ) -> Plan[list[bytes]]:
-    """Repair tasks; return the ids of those that had not changed since they were judged.
+    """Repair tasks; return the ids of the repaired tasks, which had not changed since they were judged.
 
     A task that would have to be removed from the middle of a long list is left as it is.
     """

@@ -100,7 +100,7 @@ class RunBatch:
 
 
 class Chunk:
-    """Some tasks of an `enqueue_many`. An invalid one gets its result here and does not affect the others."""
+    """Some tasks of an `enqueue_many`. An invalid task gets its result here and affects no other task."""
 
     def __init__(
         self,

@@ -161,7 +161,7 @@ def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Pl
 def enqueue_durably(
     enqueue: Callable[[EnqueueRun], Plan[OtherResults]], run: EnqueueRun, *, now: Instant
 ) -> Plan[OtherResults]:
-    """Put the tasks of a run into their queue; set a `NotDurableError` on those that too few replicas have.
+    """Put the tasks of a run into their queue; set a `NotDurableError` on tasks that too few replicas have.
 
     WAIT is called once, for the largest number of replicas that any task requires.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MISSING = "missing"
 _MOST_AT_ONCE = 250
-"""Number of tasks in one call: about 4 ms of Redis."""
+"""Number of tasks in one call: about 4 ms of Redis' time."""
 AGGREGATED = "aggregated"
 
 
@@ -42,8 +42,8 @@ class Moved(NamedTuple):
 
     Attributes:
         done: number of tasks that were moved.
-        refused: ids of the others, and why: the state they are in, `missing`, or `aggregated` for a member
-            of an aggregation set.
+        refused: ids of the refused tasks, and the reason of each: the state they are in, `missing`, or
+            `aggregated` for a member of an aggregation set.
         trimmed: how many archived tasks were deleted because of the archive's size or age.
         endings: ends of the tasks that have ended and have a callback.
     """
@@ -66,7 +66,9 @@ ActPlan: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
 
 
 def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Instant) -> Plan[Moved]:
-    """Put tasks at the end of the queue. Active and pending ones are refused, and those being aggregated.
+    """Put tasks at the end of the queue.
+
+    Active and pending tasks, and members of aggregation sets, are refused.
 
     In an ordered queue, tasks waiting for a retry go to the front, in their order.
     """

@@ -86,7 +86,7 @@ def act_on_all(
 ) -> Plan[BulkResult]:
     """Apply an action to all tasks of a state, or of a group, up to 1,000 in one call.
 
-    It ends after as many tasks as there were at its start; those that join meanwhile may be among them. Ids
+    It ends after as many tasks as there were at its start; tasks that join meanwhile may be among them. Ids
     without a task are dropped. An exception from `progress` ends it between two calls.
     """
     keys = queue_keys(queue)

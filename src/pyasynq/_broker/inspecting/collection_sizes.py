@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def count_collection(
     queue: str, state: TaskState, group: str, scan_filter: ScanFilter, *, now: Instant
 ) -> Plan[CollectionCount]:
-    """Count the tasks of a state, and those within the scores of a filter; 0 for a queue that is not there.
+    """Count the tasks of a state, and the tasks within the scores of a filter; 0 for a missing queue.
 
     All groups of a queue are counted together, whatever the scores; with more than 5,000 groups it is an
     estimate.

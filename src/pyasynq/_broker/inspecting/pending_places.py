@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _IDS_AT_ONCE: Final = 5_000
-"""Ids in one reply: about 0.2 ms of Redis."""
+"""Ids in one reply: about 0.2 ms of Redis' time."""
 _OVERLAP: Final = 200
 """Ids that two successive reads share, to detect how many tasks were added at the left end in between."""
 MOST_WALKED: Final = 600_000
-"""Ids that one call walks through: about 6 ms of Redis."""
+"""Ids that one call walks through: about 6 ms of Redis' time."""
 _EACH: Final = 3_000
 """Cost of handling one task, in ids that Redis could walk through in the same time."""
 _FEW: Final = 20

@@ -25,10 +25,10 @@ MOST_QUEUES: Final = 200
 """Number of queues in one pipeline: about 5 ms of Redis' time, in as many calls."""
 
 MOST_WEIGHED: Final = 50
-"""Number of queues whose memory one sweep estimates: up to 220 MEMORY USAGE each, about 0.3 ms of Redis."""
+"""Number of queues whose memory one sweep estimates: up to 220 MEMORY USAGE each (0.3 ms of Redis' time)."""
 
 LEAST_WEIGHED: Final = 10
-"""The same for a sweep of very many queues, whose counts take Redis long enough."""
+"""Minimum of `MOST_WEIGHED`, for a sweep of very many queues, whose counts take Redis long enough."""
 
 _COUNTED_FOR_ONE_WEIGHED: Final = 15
 """Number of queues beyond the first 200 whose counts take as long as one memory estimate."""

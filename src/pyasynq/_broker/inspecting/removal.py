@@ -43,8 +43,9 @@ _DELETED_STATES: Final = (
 def remove_queue(queue: str, *, force: bool, progress: Progress | None) -> Plan[int]:
     """Remove a queue that has no tasks, or with `force` its tasks too; return how many tasks were deleted.
 
-    Locks, counters, groups and our own keys go as well, found by a look through all keys of the database in
-    steps of 1,000. A task that is enqueued meanwhile is never deleted without `force`, and keeps its queue.
+    Locks, counters, groups and pyasynq's own keys are deleted too, found by a scan of all keys of the
+    database in steps of 1,000. A task that is enqueued meanwhile is never deleted without `force`, and keeps
+    its queue.
 
     Raises:
         QueueNotEmptyError: when it has tasks, or with `force`, when more came while it was emptied.

@@ -123,7 +123,7 @@ def _look_at_newest(
 
 
 def parse_error_state(state: str) -> TaskState:
-    """Return the state of this name. Raises `InvalidOptionError` unless its tasks have failed."""
+    """Return the task state with this name. Raises `InvalidOptionError` unless its tasks have failed."""
     return parse_state(state, "", _ERROR_STATES)
 
 

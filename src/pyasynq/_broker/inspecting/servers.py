@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def find_servers(now: Instant | None, *, payloads: bool = True) -> Plan[list[Plan[ServerInfo | None]]]:
     """Return one plan for each live server; the plan returns its description, or None if it has gone.
 
-    Without `payloads`, those of the running tasks are empty.
+    Without `payloads`, the payloads of the running tasks are empty.
     """
     return [_describe(key, payloads=payloads) for key in (yield from list_record_keys(SERVERS_KEY, now))]
 
@@ -48,7 +48,7 @@ def sort_servers(infos: Iterable[ServerInfo | None], queue: str | None) -> list[
 
 
 def describe_servers(queue: str | None, *, now: Instant | None) -> Plan[list[ServerInfo]]:
-    """Describe the servers whose last record is still valid, or those of them that serve a queue."""
+    """Describe the servers whose last record is still valid; with a queue, only the servers that serve it."""
     found = []
     for plan in (yield from find_servers(now)):
         info = yield from plan

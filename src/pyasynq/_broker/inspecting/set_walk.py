@@ -34,8 +34,8 @@ class _GroupPlace(NamedTuple):
 
     Attributes:
         page: the cursor of the page of names; None if all names are read and sorted.
-        group: the last group that was looked at; empty at the start of a page.
-        score, task_id: the last task of it that was looked at; None if the group has been walked through.
+        group: the last group that was read; empty at the start of a page.
+        score, task_id: the last task of this group that was read; None at the end of the group.
     """
 
     page: str | None

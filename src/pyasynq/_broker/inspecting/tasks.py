@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _MOST_POSITIONS: Final = 250
-"""Positions in one call: about 2.5 ms of Redis."""
+"""Positions in one call: about 2.5 ms of Redis' time."""
 _MOST_BYTES: Final = 1_000_000
 
 
@@ -38,7 +38,7 @@ class Scanned(NamedTuple):
 
 
 def parse_state(state: str, group: str, allowed: Collection[TaskState]) -> TaskState:
-    """Return the state of this name.
+    """Return the task state with this name.
 
     Raises:
         InvalidOptionError: unless it is allowed, and a group is given for aggregating tasks only.
@@ -63,7 +63,7 @@ def scan_tasks(
 ) -> Plan[Scanned]:
     """Return the tasks of a state from position `start` to before `stop` whose messages contain all `texts`.
 
-    Pending and active ones come in the order in which they are or were taken, the others by their score.
+    Pending and active tasks come in the order in which they are or were taken, other tasks by their score.
     Ids without a task, and tasks in a state that we do not know, are left out. A call looks at up to 250
     positions, and replies with about 1 MB at most.
     """

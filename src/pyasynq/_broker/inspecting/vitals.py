@@ -137,7 +137,7 @@ def _parse_objective(data: bytes) -> float | None:
 
 
 def count_poison(queue: str, *, scan: int, most: int) -> Plan[int]:
-    """Return the number of poison tasks among the newest `scan` archived tasks of a queue, `most` at most."""
+    """Count up to `most` poison tasks among the newest `scan` archived tasks of a queue."""
     keys = queue_keys(queue)
     looked_at = count = 0
     while True:

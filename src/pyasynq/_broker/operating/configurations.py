@@ -20,12 +20,12 @@ MAX_CONFIGURATIONS: Final = 2_000
 MAX_CONFIGURATION_BYTES: Final = 80_000
 """Maximum size of a configuration, in bytes of JSON: the largest schema, and the other fields."""
 NEWEST: Final = ""
-"""Hash field of the highest version, which tells readers of a change; no type has an empty name."""
+"""Hash field of the highest version, by which readers notice a change; no type has an empty name."""
 _AT_ONCE: Final = 50
 MAX_VERSIONS: Final = 20
 """Number of versions of a configuration that are kept, the newest ones."""
 _VERSION_SECONDS: Final = 400 * 86_400
-"""Time after the last change for which the versions are kept, also those of a deleted type."""
+"""Seconds after the last change for which the versions are kept, also versions of a deleted type."""
 
 
 class ConfigurationChange(NamedTuple):

@@ -38,7 +38,7 @@ class ReportTable:
 
 
 LEASE_WORKER_REPORTS: Final = ReportTable(LEASE_WORKERS_KEY, seconds=600, most=5_000)
-"""Reports on workers that lease over HTTP: people still see one that was lost 10 minutes ago."""
+"""Reports on workers that lease over HTTP; a lost worker stays visible for 10 minutes."""
 DELIVERY_REPORTS: Final = ReportTable(DELIVERIES_KEY, seconds=3_600, most=1_000)
 """Reports on the requests of hosted types, by host and queue, of the last hour."""
 

@@ -55,7 +55,7 @@ class BlockingTaskWaits:
         return self._do(TaskWaits.result, queue, task_id, timeout)
 
     def close(self) -> None:
-        """End all waits, which raise `ClientClosedError`, as later ones do."""
+        """End all waits; these and later waits raise `ClientClosedError`."""
         self._is_closed = True
         thread = self._thread
         if thread.pid == os.getpid():

@@ -26,7 +26,7 @@ _POLL_GROWTH: Final = 1.5
 
 
 class Waiter(NamedTuple):
-    """One waiting call: for the end of a task, or for its result, which may become impossible earlier."""
+    """One call that waits for the end of a task, or for its result, which may become impossible earlier."""
 
     ended: asyncio.Future[FinishedTask]
     checked: asyncio.Future[None]

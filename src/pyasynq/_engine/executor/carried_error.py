@@ -96,7 +96,7 @@ def _make(
     kind: type[BaseException], fields: Mapping[str, Any], members: list[BaseException]
 ) -> BaseException:
     if issubclass(kind, BaseExceptionGroup):
-        # Its arguments are a text and its members.
+        # The arguments of an exception group are a text and its members.
         text = fields["args"][0] if len(fields["args"]) > 1 else fields["text"].rpartition(" (")[0]
         return kind.__new__(kind, text, members)
     if kind.__module__ == "builtins":

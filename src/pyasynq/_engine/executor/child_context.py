@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _CHUNK: Final = 65_536
 _PROGRESS_SECONDS: Final = 0.1
-"""Interval between reports, because a handler may report very often."""
+"""Interval in seconds between reports, because a handler may report very often."""
 
 
 class Link:

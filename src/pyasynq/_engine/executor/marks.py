@@ -35,7 +35,7 @@ def new_mark() -> str:
 def kill_marked(beginning: str) -> int:
     """Kill the processes whose marks start with this text; return how many. Needs /proc.
 
-    It cannot find processes of other users, or those whose environment was replaced.
+    Processes of other users are not found, nor processes whose environment was replaced.
     """
     wanted = f"{MARK}={beginning}".encode()
     killed = 0

@@ -1,1 +1,1 @@
-"""Leases: the roster of held ones, their renewal, and the recovery of tasks whose worker died."""
+"""Leases: the roster of attempts, the renewal of their leases, and recovery of tasks whose worker died."""

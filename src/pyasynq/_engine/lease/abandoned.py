@@ -25,9 +25,9 @@ _log = logging.getLogger("pyasynq")
 class AbandonedLeases:
     """Thread that renews the leases of abandoned attempts until they end.
 
-    Without it other servers would run their tasks a second time in parallel. Their outcomes are not written,
-    because the server is gone. Their leases lapse when they end, and other servers recover the tasks. An
-    attempt past the overdue limit loses its lease, as in the server.
+    Without this thread other servers would run the tasks a second time in parallel. The outcomes of the
+    attempts are not written, because the server is gone. When an attempt ends, its lease lapses, and another
+    server recovers its task. An attempt past the overdue limit loses its lease, as in the server.
     """
 
     def __init__(

@@ -215,9 +215,8 @@ class Recovery:
         if limit > 1:
             # Any task that ran alongside the poison task crashed as well.
             return crashes >= (limit if is_proved else _LIMITS_WITHOUT_PROOF * limit)
-        # A task that was only taken did not run. Its server may have another limit and confirm no starts, so
-        # there
-        # is a limit here too.
+        # A task that was only taken did not run. This limit is needed for servers whose own limit makes them
+        # confirm no starts.
         return crashes >= (_CRASHES_BEFORE_BEGIN if task.was_only_taken else 1)
 
     def _plan_recovery(self, decision: _Decision) -> Plan[list[Recovered]]:

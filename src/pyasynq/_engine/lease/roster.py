@@ -1,4 +1,4 @@
-"""Attempts in flight of a server: a roster of those without a written outcome, and who has which slot."""
+"""Attempts in flight of a server: the roster of attempts without a written outcome, and the slot table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Roster:
         self.remove_all((attempt,))
 
     def remove_all(self, attempts: Iterable[Attempt]) -> None:
-        """Remove attempts, except those whose tasks have been taken again."""
+        """Remove attempts, except attempts whose tasks have been taken again."""
         entered = self._attempts
         for attempt in attempts:
             key = attempt.queue, attempt.id

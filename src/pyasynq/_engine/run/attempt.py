@@ -84,7 +84,7 @@ class Attempt:
         cause: why the attempt is being cancelled. It decides the outcome, regardless of what the handler then
             does. Also read by handler threads.
         cancelled_at: monotonic time of the first cancel.
-        lost: whether Redis said that the task is another worker's.
+        lost: whether a reply of Redis showed that another worker has the task.
         overdue_reported: seconds past its deadline when it was last reported.
         task: asyncio task that runs the handler; None before and after. Written by the runner.
         on_cancel: called when a running attempt without an asyncio task is cancelled.

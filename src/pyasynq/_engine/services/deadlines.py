@@ -35,7 +35,7 @@ class Deadlines(Service):
         """Called when attempts that cannot be stopped make the worker useless."""
 
     async def round(self) -> float:
-        """Check all running attempts: cancel those whose time or lease has ended, report overdue ones."""
+        """Cancel the running attempts whose time or lease has ended; report overdue attempts."""
         now = self.last_sweep = self._parts.clock.monotonic()
         for attempt in self._parts.roster.snapshot():
             if attempt.phase is not Phase.RUNNING:

@@ -110,7 +110,7 @@ class Forwarder(Service):
             one.due_at = now + reading.next_due - reading.redis_now.timestamp
 
     async def _watch(self, ready: Sequence[str]) -> None:
-        """Watch the unwatched queues; a new watch also tells whether there are delayed tasks now."""
+        """Watch the unwatched queues; the reply to a new watch also shows whether tasks are delayed now."""
         unwatched = [self._delayed[name] for name in ready if not self._delayed[name].is_watched]
         if not unwatched or not await self._watcher.arm(*[key for one in unwatched for key in one.keys]):
             return

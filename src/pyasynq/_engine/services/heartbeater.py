@@ -49,9 +49,9 @@ class Heartbeater(Service):
     """Thread that sends heartbeats (beats); the rounds on the event loop process their results.
 
     A beat renews all leases first, then writes the server's record. Between calls to Redis the thread sends a
-    sign of life through the event loop: it shows that both run, and says nothing about Redis. Between beats
-    the thread checks whether the event loop runs. If it is blocked and its handlers are far past their
-    deadlines, the thread ends the process, if the server owns the process.
+    sign of life through the event loop: it shows that thread and loop run, whether or not Redis answers.
+    Between beats the thread checks whether the event loop runs. If it is blocked and its handlers are far
+    past their deadlines, the thread ends the process, if the server owns the process.
     """
 
     name = "heartbeater"
@@ -105,7 +105,7 @@ class Heartbeater(Service):
         threading.Thread(target=self._work, name="pyasynq-heartbeat", daemon=True).start()
 
     async def round(self) -> float:
-        """Process the results of beats: cancel lost attempts and those to be cancelled.
+        """Process the results of beats: cancel lost attempts, and attempts with a cancel request.
 
         Beats that came during a pause after an error are processed together. The newest one decides whether
         Redis is reachable.

@@ -57,7 +57,7 @@ class OutboxRelay(Service):
         return self._parts.settings.look_interval
 
     async def leave(self) -> None:
-        """Deliver the ends that this server recorded once more; other servers deliver those that fail."""
+        """Deliver the ends that this server recorded once more; other servers deliver the failed ones."""
         with suppress(PyasynqError):
             await self._deliver_in_hand()
 

@@ -1,4 +1,4 @@
-"""Peer watch: counts servers, and finds those that ignore queue limits and order, as Asynq's do."""
+"""Peer watch: counts servers, and finds servers that ignore queue limits and order, as Go servers do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 class PeerWatch(Service):
-    """Service that counts the servers, and reports those that ignore queue limits and order.
+    """Service that counts the servers, and reports servers that ignore queue limits and order.
 
     It has a round at the start and with each heartbeat. It reads the records of servers only if a queue has a
     limit or an order. The program and the queues of a server never change, so each record is read once.
@@ -31,12 +31,12 @@ class PeerWatch(Service):
         self._parts = parts
         self._limited = limited
         self._peers: dict[str, ServerInfo | None] = {}
-        """Servers that ignore limits, by the keys of their records; None for those that apply them."""
+        """Servers that ignore limits, by the keys of their records; None for a server that applies limits."""
         self._reported: set[tuple[str, str]] = set()
         """Reported servers: the key of the record, and the queue."""
 
     async def round(self) -> float:
-        """Count the servers, and report those that appeared since the last round."""
+        """Count the servers, and report new servers that ignore limits."""
         [servers] = await self._parts.driver.run_batch([count_servers(self._parts.redis_time.now())])
         # If the node with the list of servers is unreachable, the last number is kept.
         if not isinstance(servers, Exception):

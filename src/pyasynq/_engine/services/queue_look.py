@@ -72,7 +72,7 @@ class QueueLook(Service):
         longest = parse_seconds("delayed_task_check_interval", parts.config.delayed_task_check_interval)
         self._interval = parts.settings.look_interval
         if longest < DEFAULT_ENGINE_SETTINGS.look_interval:
-            # The user wants more frequent checks of delayed tasks, and a look covers them.
+            # The user has set a shorter interval for checks of delayed tasks, which a look includes.
             self._interval = min(self._interval, longest)
         self._next_look = self._register_at = parts.clock.monotonic()
         # The retry interval is short, so that a worker is ready soon after Redis is back.

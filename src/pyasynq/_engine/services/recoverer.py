@@ -104,7 +104,7 @@ class Recoverer(Service):
         queues = self._queues()
         if not self._note_outages(queues):
             return self._parts.settings.look_interval
-        # A queue that the look could not read is asked again when it can.
+        # A queue that the last look could not read is read here once a look has succeeded again.
         known = self._parts.board.known
         ready = self._refused.ready_among(self._failures.ready(queues))
         ready = [name for name in ready if known[name].is_reachable]

@@ -122,7 +122,7 @@ class Sender:
             return [error] * len(plans)
 
     def _confirm(self, parcel: Parcel, results: Sequence[Any]) -> None:
-        """Pass the answers to the settle queue; the syncer retries failed ones."""
+        """Pass the answers to the settle queue; the syncer retries failed outcomes."""
         for batch, result in zip(parcel.batches, results, strict=False):
             self._parts.settles.confirm(batch, result)
             if batch.in_steps:

@@ -126,7 +126,7 @@ class BatchMaker:
     def together(self, entries: Iterable[Entry]) -> list[Batch]:
         """Return one batch for each queue, kind of outcome and verdict.
 
-        Revoked tasks have batches of their own: completion callbacks are told the outcome of the batch.
+        Revoked tasks have batches of their own: completion callbacks get the outcome of the batch.
         """
         groups: dict[tuple[str, Action, bool, Verdict | None], list[Entry]] = {}
         for entry in entries:

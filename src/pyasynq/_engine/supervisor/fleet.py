@@ -220,8 +220,8 @@ class Fleet:
     def wake_at(self) -> float:
         """Return the time of the next start or deadline of a child; infinity if there is none.
 
-        The deadlines are those for its next sign of life, for its end after SIGTERM, and, in a reload, for
-        its readiness.
+        A child has deadlines for its next sign of life, its end after SIGTERM, and, in a reload, its
+        readiness.
         """
         times = [
             time

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 _LOOKS: Final = (0.0, 0.5)
-"""Seconds before each look. Commands that the child sent last may reach Redis after the first one."""
+"""Seconds before each search for tasks. The child's last commands may reach Redis after the first search."""
 _GIVE_UP_AFTER: Final = 60.0
 """Seconds after which recovery gives up: the leases have lapsed, and other servers recover the tasks."""
 _MARGIN: Final = 1

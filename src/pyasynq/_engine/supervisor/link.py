@@ -75,7 +75,9 @@ class Steerable(Protocol):
 
 
 class SupervisorLink:
-    """Reports the worker's state to the supervisor and obeys it; when that dies, the worker shuts down.
+    """Reports the worker's state to the supervisor, and obeys its commands.
+
+    If the supervisor dies, the worker shuts down.
 
     It is made before the user's modules are imported. A thread reads, so it notices the end of the supervisor
     even if the event loop is blocked: the kernel closes the other end of the socket.

@@ -1,4 +1,4 @@
-"""Supervisor of several workers: starts and replaces them, and recovers the tasks of dead ones."""
+"""Supervisor of several workers: starts and replaces them, and recovers the tasks of dead workers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ACTIVE: Final = "active"
 _LOOK_SECONDS: Final = 1.0
 """Interval for checks of memory and limits."""
 _PAUSE_SECONDS: Final = 5.0
-"""Delay of a check which means that this process was stopped or the host was suspended."""
+"""Seconds by which a check is late if this process was stopped or the host was suspended."""
 _INIT: Final = 1
 _MOST_DEATHS_TOLD: Final = 1_000
 """Largest number of tasks of dead workers whose reports wait for a living child."""

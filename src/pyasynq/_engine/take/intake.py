@@ -83,7 +83,7 @@ class Intake:
         self._answered: list[Want] = []
         """Requests whose calls were answered in this pipeline."""
         self.taken = 0
-        """Number of tasks taken since the start, without those put back unstarted."""
+        """Number of tasks taken since the start, not counting tasks put back unstarted."""
         self._released: set[str] = set()
         """Tokens of the calls in flight that have no reserved room any more."""
         self._late: list[Attempt] = []
@@ -177,8 +177,8 @@ class Intake:
     def put_back_unstarted(self) -> None:
         """Put back prefetched tasks that waited too long for a slot, or that will not start any more.
 
-        Does nothing while dequeue calls are in flight: their tasks were behind the prefetched ones in the
-        queue.
+        Does nothing while dequeue calls are in flight: the tasks of these calls were behind the prefetched
+        tasks in the queue.
         """
         now = self._parts.clock.monotonic()
         if self._next_return > now:

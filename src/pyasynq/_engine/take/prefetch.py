@@ -118,7 +118,7 @@ class Prefetch:
         self.unlearnt, self._seconds = 0, 0.0
 
     def add(self, queue: str, attempts: Sequence[Attempt]) -> None:
-        """Append attempts to the waiting ones of their queue."""
+        """Append attempts to the waiting attempts of their queue."""
         waiting = self._waiting.get(queue)
         if waiting is None:
             waiting = self._waiting[queue] = deque()

@@ -1,4 +1,4 @@
-"""Queues that an engine serves: their settings, which to ask now, which to watch, and when to look next.
+"""Queues that an engine serves: their settings, which to ask now, which to watch, and when to ask next.
 
 Queries change nothing. Each command passes one event on to the state machine of one queue.
 """
@@ -29,9 +29,9 @@ class ServedQueue:
         is_served: False once the queue was removed; its tasks are then put back instead of started.
         keys: names of the keys whose changes are reported.
         state: its current state; a new object after each relevant event.
-        reading: its state at the last look, or the error of that; None before the first one.
+        reading: its state at the last look, or the error of that look; None before the first look.
         is_reachable: whether it could be read at the last look.
-        read_at: monotonic time at which the last look began that could read it; -inf before the first one.
+        read_at: monotonic time at which the last successful look began; -inf before the first one.
         outages: number of outages in which live workers may have lost their leases; see `looked_at`.
     """
 

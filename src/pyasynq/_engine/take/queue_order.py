@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class WeightedOrder:
     """Weighted fair queueing: each queue gets its share by weight, to within a few slots, over many rounds.
 
-    Every queue has a balance: it earns its share of the slots of each round and pays for those it gets.
-    The highest balances are served first, so that even one free slot at a time goes round by weight.
+    Every queue has a balance: it earns its share of the slots of each round and pays for the slots that it
+    gets. The highest balances are served first, so that even one free slot at a time goes round by weight.
     https://en.wikipedia.org/wiki/Deficit_round_robin
     """
 

@@ -14,7 +14,8 @@ A queue held by its concurrency or its order is watched for changes of what hold
 It is asked after a report, but not before a gap that doubles with each vain call (exponential back-off).
 It is asked at once when a task of this server ends.
 
-A report for an empty queue may be deferred for two reasons. Many idle servers hear of one task (see `Herd`).
+A report for an empty queue may be deferred for two reasons. Redis reports one task to many idle servers (see
+`Herd`).
 Or the queue holds tasks without a handler here: other servers, which may poll, get them first (a head_start).
 """
 
@@ -65,7 +66,7 @@ class Herd(NamedTuple):
         """Return the new estimate after a report, and the seconds for which to leave the task to others.
 
         Args:
-            servers: how many there are, including busy ones and ones with other queues.
+            servers: number of live servers, including busy servers and servers of other queues.
             draw: a random number from 0 to 1.
         """
         row = max(_AT_ONCE, min(self.row, servers))

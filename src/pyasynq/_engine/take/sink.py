@@ -64,7 +64,7 @@ class Capacity(NamedTuple):
     """Number of tasks that the engine may take now.
 
     Attributes:
-        room: free places, not counting those that calls in flight may fill.
+        room: number of free slots, not counting slots that calls in flight may fill.
         overlap_from: room from which a second call is sent while another is in flight; None for one call at a
             time.
         is_over: whether no more tasks will be wanted.
@@ -114,7 +114,7 @@ class Sink(Protocol):
         """
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Remove and return attempts to put back that have not started: those of one queue, or of all."""
+        """Remove and return unstarted attempts of one queue, or of all queues, which are then put back."""
 
     def serve(self, priorities: Mapping[str, int]) -> None:
         """Take tasks of these queues with these priorities from now on; keep none of other queues."""

@@ -35,7 +35,7 @@ _LONGEST_PAUSE: Final = 1.0
 _SPARED_SHARE: Final = 0.1
 """Share of the timeout, at its end, in which rejected calls are not resent.
 
-An error that says "not done" is worth more than one that says "outcome unknown".
+For the caller the error "not done" is more useful than the error "outcome unknown".
 """
 _FIRST_LOOK: Final = 1.0
 """Seconds that nodes have to report the slot map; each further query of a round takes twice as long.

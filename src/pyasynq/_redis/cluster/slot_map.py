@@ -87,7 +87,7 @@ class ClusterMap:
         return self._choose_replica(owner) if self.reads_replicas and owner is not None else owner
 
     def _choose_replica(self, primary: Address) -> Address | None:
-        """Return a replica of a primary, preferably not one to ask last; None if it has none."""
+        """Return a replica of a primary, preferably not one marked as slow; None if there is no replica."""
         replicas = self._replicas.get(primary, ())
         return min(replicas, key=lambda node: self._late.get(node, 0.0), default=None)
 

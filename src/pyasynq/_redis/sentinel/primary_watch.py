@@ -64,7 +64,7 @@ class PrimaryWatch:
         assert target.sentinels is not None  # noqa: S101 - for mypy: only targets under Sentinel come here
         self.pid = os.getpid()
         self._target = target
-        self._lock = threading.RLock()  # a signal handler may come back in here
+        self._lock = threading.RLock()  # reentrant: a signal handler may take it again
         self._silent: tuple[Address, ...] = ()
         """Sentinels that named no primary when last asked."""
         self._known: Named | None = None

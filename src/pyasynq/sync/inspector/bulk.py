@@ -57,7 +57,7 @@ class BulkInspector(InspectorBase):
         """Archive all pending, scheduled or retry tasks, or those of a group.
 
         An archive keeps `archive_max_size` tasks; tasks beyond that are deleted, the oldest first. `trim`
-        allows that; `trimmed` of the result says how many were deleted.
+        allows that; the result's `trimmed` is the number of deleted tasks.
 
         Raises:
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.
@@ -96,7 +96,7 @@ class BulkInspector(InspectorBase):
         """Archive the tasks of these ids, as `archive_task` does with one.
 
         An archive keeps `archive_max_size` tasks; tasks beyond that are deleted, the oldest first. `trim`
-        allows that; `trimmed` of the result says how many were deleted.
+        allows that; the result's `trimmed` is the number of deleted tasks.
 
         Raises:
             ArchiveFullError: without `trim`, when the archive has not room for all; nothing was changed.

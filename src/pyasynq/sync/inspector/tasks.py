@@ -78,12 +78,12 @@ class TaskInspector(InspectorBase):
     ) -> SearchPage:
         """Return the tasks that match all `filters`, among the next `scan` tasks of a state.
 
-        Pass the `cursor` of the page as that of the next call until it is None. Positions are counted in the
+        Pass the page's `cursor` to the next call, until it is None. Positions are counted in the
         order of `list_tasks`, so tasks that come or go between two calls may be missed or found twice.
 
         Raises:
             InvalidOptionError: also for a filter by age in the states `scheduled` and `active`: Redis does
-                not tell since when tasks are in them.
+                not store since when tasks are in these states.
         """
         plan = inspecting.search.search_tasks(
             queue, state, filters, group=group, cursor=cursor, scan=scan, now=self._now()
