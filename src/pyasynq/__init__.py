@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq import _lazy_exports
 
-# Imported at once: the submodule of the same name would hide the function, and it needs the errors anyway.
+# Not imported lazily, because the submodule `context` would hide the function; it needs the errors too.
 from pyasynq.context import CancelReason, TaskContext, TaskFieldsFilter, context
 from pyasynq.errors import (
     ApiKeyNotFoundError,

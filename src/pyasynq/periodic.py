@@ -199,7 +199,7 @@ class PeriodicTaskManager(Runnable):
     def _make_entries(
         self, wanted: Mapping[str, PeriodicTaskConfig], kept: Collection[str], taken: Collection[str]
     ) -> tuple[dict[str, ScheduleEntry], list[PeriodicTaskRefused]]:
-        """Make the new entries; return them, and those left out for an invalid expression."""
+        """Return the new entries, and the tasks left out because of an invalid expression."""
         joining: dict[str, ScheduleEntry] = {}
         refused = []
         ids = set(taken)

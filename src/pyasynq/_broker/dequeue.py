@@ -92,8 +92,8 @@ class Dequeued(NamedTuple):
         suspect_waiting: crashes of the first suspect that was seen and not taken; 0 if there was none.
         lease_score: Unix time at which the leases end.
         redis_now: Redis' time of the dequeue.
-        rules: the rules that the stored limits require. A call with other rules took nothing, but limits that
-            only the caller has apply as long as the queue is not ordered.
+        rules: the rules that the stored limits require. A call with other rules took nothing. Exception:
+            limits that only the caller declares apply, unless the queue is ordered.
         limited_by: the reason that holds further tasks back.
         wait: seconds until the next call may take something, unless a lease ends early; 0 if an order holds
             tasks back: only the outcome of the task in front changes that.

@@ -18,7 +18,7 @@ _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _YEARS_TO_SEARCH = 5
 _LONGEST_WALK = 100  # ticks; from there on a binary search is quicker
-# No zone is a day away from UTC, so each can show this.
+# Every zone can represent this time, because no zone is a day away from UTC.
 _EARLIEST = datetime.min.replace(tzinfo=UTC) + _DAY
 
 
@@ -169,7 +169,7 @@ class _Search:
                 return self._instant
         return None
 
-    # Each makes one field match, and returns False if it had to wrap around.
+    # Each of these methods makes one field match, and returns False if the field wrapped around.
 
     def _fit_month(self) -> bool:
         while self._wall.month not in self._schedule.months:

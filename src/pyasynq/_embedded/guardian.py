@@ -114,7 +114,7 @@ class Guardian:
         except NotStartedError as error:
             failure = {"reason": str(error), "log": self._read_log_end(), "last_server": last_server}
         Path(self._socket).unlink(missing_ok=True)
-        # After a crash, users are left whose next start finds the folder as it is.
+        # The folder stays if the server crashed while it had users: their next start uses the folder again.
         if self._order["in_memory"] and (failure or self._unused.is_set()):
             self._remove_folder()
         if failure:

@@ -468,7 +468,7 @@ class EngineCore:
         attempt = self._roster.get(task.queue, task.id)
         if attempt is not task:
             raise LeaseExpiredError
-        # The heartbeat's thread may renew before this arrives.
+        # The heartbeat's thread may renew the lease before this call reaches Redis.
         expect_renewals([attempt], self._redis_time.now().ceiling, self._settings.lease)
         if not await self._driver.run(
             write_result(task.queue, task.id, attempt.token, data, lease_score=attempt.lease_score),

@@ -210,7 +210,7 @@ class AsyncConnection:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        # Nothing in it may be destroyed before it is closed: its destructors use the loop.
+        # No part of the connection may be destroyed before it is closed: the destructors use the loop.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 - there is no public way to it
         connection._writer = connection._reader = None  # noqa: SLF001
         forked = self._pid != os.getpid()

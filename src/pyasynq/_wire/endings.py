@@ -27,7 +27,7 @@ class TaskEnding(NamedTuple):
         type: the task's type.
         outcome: `succeeded`, `archived`, `cancelled` or `deleted`.
         error: the beginning of the last attempt's error; empty for none.
-        callback: what is to be enqueued.
+        callback: the callback to enqueue.
     """
 
     at: float

@@ -361,6 +361,6 @@ async def settle_leftovers(attempts: Attempts, engine: ConsumerEngine, error: Ba
         else:
             rest.append(attempt)
     settled = [*failed, *engine.sink.put_back(rest)]
-    # A cancelled caller does not wait for Redis; closing the consumer completes it.
+    # A cancelled caller does not wait for Redis; closing the consumer waits for these settles.
     if settled and (error is None or isinstance(error, Exception)):
         await asyncio.wait(settled)

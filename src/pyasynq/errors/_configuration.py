@@ -21,7 +21,7 @@ class InvalidOptionError(ConfigurationError):
     """
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
-        # A class stands for a value that is not kept, because it may be secret.
+        # A class given instead of a value hides the value, which may be secret.
         shown = f"<{value.__qualname__}>" if isinstance(value, type) else describe_value(value)
         super().__init__(f"{option}={shown}: {remedy}")
         self.option = option

@@ -42,7 +42,7 @@ class DuplicateTaskError(EnqueueError):
     """
 
     def __init__(self, queue: str, unique_key: str, holder: str = "", reason: str = "") -> None:
-        # Not the key: it may contain a name made from the payload, and means nothing to people.
+        # The message omits the key, which may contain a name made from the payload and does not help people.
         who = f"task {holder!r}" if holder else "another task"
         why = f"; it {reason}" if reason else ""
         super().__init__(f"task already exists: {who} in queue {queue!r} holds its lock{why}")

@@ -165,7 +165,7 @@ def try_deliver_endings(
 
 
 def decode_refusals(reply: Sequence[bytes]) -> dict[str, str]:
-    """Return the reason for each id of a list of id, reason."""
+    """Return the reasons by id, from a reply that lists ids and reasons in turn."""
     ids, reasons = map(decode_name, reply[::2]), reply[1::2]
     return {one: reason.decode("utf-8", "replace") for one, reason in zip(ids, reasons, strict=True)}
 

@@ -51,7 +51,7 @@ def write_audit(entry: bytes, *, intent: str = "") -> Plan[str]:
 def write_refusal(entry: bytes, who: str) -> Plan[int]:
     """Record a refused call of this user and address; return how many others its newest entry counts."""
     args = (REFUSED_LENGTH, REFUSED_PER_MINUTE, who, entry)
-    # Sent twice, it counts twice: a figure that is one too high does no harm.
+    # A resent call counts twice: a number that is one too high does no harm.
     more: int = yield ScriptCall(AUDIT_REFUSE, (REFUSED_KEY,), args, Replay.SAFE)
     return more
 

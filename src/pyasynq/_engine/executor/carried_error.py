@@ -84,7 +84,7 @@ def revive(fields: Mapping[str, Any]) -> BaseException:
 def _make_instance(fields: Mapping[str, Any], members: list[BaseException]) -> BaseException:
     kind = _find_loaded_class(fields["module"], fields["name"])
     if kind is not None:
-        # A class may refuse to be made in this way, with any error.
+        # A class may raise any error when an instance is made in this way.
         with suppress(Exception):
             error = _make(kind, fields, members)
             vars(error).update(fields["attributes"])
@@ -100,7 +100,7 @@ def _make(
         text = fields["args"][0] if len(fields["args"]) > 1 else fields["text"].rpartition(" (")[0]
         return kind.__new__(kind, text, members)
     if kind.__module__ == "builtins":
-        # Their constructors only store their arguments, some of them in C.
+        # Constructors of builtin errors only store their arguments, some of them in C fields.
         with suppress(TypeError):
             return kind(*fields["args"])
     error = kind.__new__(kind, *fields["args"])

@@ -132,7 +132,7 @@ class ExecutorChild(asyncio.Protocol):
             if not answer.cancel():
                 # Marks the error as retrieved.
                 answer.exception()
-            # It holds an error, whose traceback holds this frame.
+            # The future holds an error, whose traceback refers to this frame (reference cycle).
             del answer
 
     async def _break_off(
@@ -145,7 +145,7 @@ class ExecutorChild(asyncio.Protocol):
                 self._send_frame(frames.CANCEL)
                 await asyncio.wait({answer}, timeout=seconds)
         finally:
-            # Also when the caller is cancelled again.
+            # This also runs when the caller is cancelled a second time.
             if not answer.done():
                 self.kill()
                 await self._wait_for_end()

@@ -223,7 +223,7 @@ class Attempt:
         since = self.pending_since
         if since is None or not self.started_at:
             return None
-        # Anybody may have written it: a longer number would take long to read.
+        # Any program may have written this text, and a very long number would take long to parse.
         if len(since) > LONGEST_NANOSECONDS or not since.isdigit():
             return None
         return max(0.0, self.started_at - int(since) / 1_000_000_000)

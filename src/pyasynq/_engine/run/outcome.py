@@ -163,7 +163,7 @@ def decide(
         return Decision("complete", Outcome.SUCCEEDED, now, expires_at, result=ending.result)
     if isinstance(ending, Failed):
         if ending.is_unhandled:
-            # At the front of the queue it would be taken again at once, by this same server.
+            # At the front of the queue, the task would be taken again at once by this same server.
             return Decision("retry", Outcome.REQUEUED, now, now.plus(unknown_pause).ceiling)
         return _decide_after_failure(message, ending.error, rules, now)
     if ending.crash is not None and is_poison:
@@ -174,7 +174,7 @@ def decide(
 def _decide_after_failure(
     message: TaskMessage, error: BaseException, rules: AttemptRules, now: Instant
 ) -> Decision:
-    # Not a wrapped error: only the cause itself is the caller's choice, not an error that a handler raised.
+    # A wrapped TaskCanceledError does not count: the handler raised it, so it is not an operator's choice.
     choice = error.outcome if isinstance(error, TaskCanceledError) else ""
     wish = find_wish(error)
     if choice == "delete" or isinstance(wish, RevokeTask | control.Cancel):

@@ -129,7 +129,8 @@ class Runner:
         """Set the cause of an attempt whose time ended before it could start."""
         if attempt.has_lease(attempt.started) and attempt.cause is None:
             attempt.cause = attempt.build_timeout_error()
-        # Without a lease: this process was suspended since the dequeue, and another worker may run the task.
+        # If the lease has lapsed, this process was suspended after the dequeue, and another worker may run
+        # the task.
         self._cancel_for_lease(attempt)
 
     def _cancel_for_lease(self, attempt: Attempt) -> None:
@@ -138,7 +139,7 @@ class Runner:
             self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _build_error_ending(self, error: BaseException, task: Task) -> Ending:
-        # By type: an error of the user's may raise when its class is read.
+        # Compared by `type()`: an error of the user's may raise when its `__class__` is read.
         is_unknown = type(error) is HandlerNotFoundError and error.task_type == task.type
         return Failed(error, is_unhandled=is_unknown and self._config.on_unknown == "return")
 

@@ -107,7 +107,7 @@ class Aggregator(Service):
         try:
             await self._release(left)
         except PyasynqError as error:
-            # They go back into their groups at their deadlines.
+            # The tasks of these sets go back into their groups at the sets' deadlines.
             self.events.emit(RoundFailed(self.name, error, AGGREGATION_SET_SECONDS))
         await self._registrar.close()
 

@@ -64,7 +64,7 @@ class ProgressWriter(Service):
         return self._parts.settings.progress_interval
 
     def _plan(self, attempt: Attempt) -> Plan[bool]:
-        # The heartbeat's thread may renew before this arrives.
+        # The heartbeat's thread may renew the lease before this call reaches Redis.
         expect_renewals([attempt], self._parts.redis_time.now().ceiling, self._parts.settings.lease)
         return write_progress(
             attempt.queue,

@@ -141,7 +141,7 @@ class Publisher(Service):
             return
         self._buffer.append((queue, event))
         if not self._called:
-            # Later events until then are sent with this one.
+            # Events that are emitted until then are sent together with this one.
             self._called = True
             asyncio.get_running_loop().call_later(self._parts.settings.publish_gap, self.wake)
 

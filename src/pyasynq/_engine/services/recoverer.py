@@ -184,7 +184,8 @@ class Recoverer(Service):
         """Return whether recovery must still wait, because Redis has only just come back."""
         now = self._parts.clock.monotonic()
         restart = self._last_restart
-        # Restarts during the wait do not prolong it: a proxy may lead to several servers, one after another.
+        # Restarts during a quiet time do not prolong it: behind a proxy, connections may reach several
+        # servers.
         if self._was_away or (restart != self._restart_seen and not self._quiet.holds(now)):
             self._quiet.begin(now)
         self._was_away = False

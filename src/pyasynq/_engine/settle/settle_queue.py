@@ -284,7 +284,7 @@ class SettleQueue:
             return None
         redis_now = self._redis_time.now()
         self._in_flight += len(attempts)
-        # The heartbeat's thread may renew before this arrives, which must not make the claim stale.
+        # A renewal by the heartbeat's thread may reach Redis first, and must not make the claim stale.
         expect_renewals(attempts, redis_now.ceiling, self._settings.lease)
         return Batch(queue, attempts, settle.settle_done(queue, attempts, now=redis_now))
 
@@ -305,7 +305,7 @@ class SettleQueue:
                 sendable.append(entry)
             else:
                 self._delayed.append(entry)
-        # The heartbeat's thread may renew before this arrives, which must not make the claim stale.
+        # A renewal by the heartbeat's thread may reach Redis first, and must not make the claim stale.
         expect_renewals(
             [entry.attempt for entry in sendable], self._redis_time.now().ceiling, self._settings.lease
         )

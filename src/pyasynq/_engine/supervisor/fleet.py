@@ -182,7 +182,7 @@ class Fleet:
         if self.stage is not Stage.RUNNING:
             return todo
         for place in self._places:
-            # A child that still finishes its tasks may have one follower, not an unlimited number.
+            # While a child still finishes its tasks, only one successor may be started in its place.
             vacant = place.current is None and not place.done and len(place.leaving) < 2
             if vacant and now >= place.start_at:
                 place.current = self._make_member(place, now)

@@ -41,7 +41,7 @@ def leave_process_1() -> None:
     child = os.fork()
     if child:
         _wait_for_all(child)
-    # Its own process group: Ctrl-C reaches only the parent, and this process once.
+    # A process group of its own: Ctrl-C reaches only the parent, which forwards the signal once.
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -338,7 +338,7 @@ class Supervisor:
     def _bury(self, pid: int, code: int) -> None:
         child = self._children[pid]
         now = time.monotonic()
-        # Its last messages may not have been read.
+        # Read the last messages of the ended child.
         self._hear(child)
         self._loop.remove_reader(child)
         child.close()

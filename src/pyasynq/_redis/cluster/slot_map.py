@@ -138,7 +138,7 @@ class ClusterMap:
         self._owners, self.primaries = owners, tuple(serving)
         self._replicas = {primary: replicas.get(primary, ()) for primary in serving}
         self._ids = ids | known if is_partial else ids
-        # A node of an earlier map may be the only one left.
+        # Nodes of earlier maps are kept, because one of these may be the only node left.
         nodes = serving | named | dict.fromkeys(self._nodes)
         self._nodes = tuple(node for node in nodes if node not in self._seeds)[: max(64, 2 * len(serving))]
         self._told_by = tuple(view.asked for view in believed)
