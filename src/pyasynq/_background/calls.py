@@ -53,5 +53,5 @@ class CallingService(Service):
         self._calls = calls
 
     def describe(self) -> str:
-        """Return the functions that have not returned; without any, the service."""
+        """Return the functions that have not returned; if there are none, the service."""
         return str(self._calls) or super().describe()

@@ -304,7 +304,7 @@ class ConsumerSink:
         return [self._end(one, build_cause_ending(one)) for one in attempts if one.phase is Phase.RUNNING]
 
     def fail(self, attempt: Attempt, error: Exception) -> list[asyncio.Future[bool | Exception]]:
-        """Fail an attempt that is not settled with an error; return as `put_back` does."""
+        """Fail an unsettled attempt with an error; return as `put_back` does."""
         if attempt.phase is not Phase.RUNNING:
             return []
         cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause

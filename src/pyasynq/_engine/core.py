@@ -346,7 +346,7 @@ class EngineCore:
         return tuple(service for is_wanted, service in wanted if is_wanted)
 
     def _slot_count(self) -> int:
-        """Return the number of attempts that may run at once; 0 if handlers run elsewhere."""
+        """Return the number of attempts that may run at once; 0 for a consumer, which runs no handlers."""
         return 0
 
     def _make_for_each_node(self, name: str, make: MakeService) -> Service:

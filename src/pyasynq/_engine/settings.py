@@ -47,7 +47,7 @@ class EngineSettings:
     silence_longest: float = 10.0
     """Seconds of the longest silence; attempts that have run for longer are not waited for."""
     suspect_rest: float = 1.0
-    """Seconds between two suspects that start while such a long attempt runs."""
+    """Seconds between two suspects that start while an attempt runs for longer than `silence_longest`."""
     keep_frames: bool = False
     """Whether handlers' errors keep their traceback after the attempt has been settled."""
     progress_interval: float = 0.5
@@ -57,7 +57,10 @@ class EngineSettings:
     unknown_memory: float = 60.0
     """Seconds for which an idle server lets others go first at a queue with a task that it cannot handle."""
     unknown_head_start: float = 2.0
-    """Seconds that such a server waits before it asks: longer than an idle Go server's poll, 1.5 s."""
+    """Delay in seconds of calls to a queue with a task that this server cannot handle.
+
+    The delay is longer than an idle Go server's poll interval, 1.5 s.
+    """
     forward_gap: float = 0.25
     """Seconds within which changes of delayed tasks are handled in one round of the forwarder."""
     aggregation_interval: float = 7.0

@@ -95,8 +95,8 @@ def log_warning(warning: RedisWarning) -> None:
 class RedisSession:
     """State of one connection: whether it is open, and what its Redis server supports.
 
-    `exchange` decides by it what to send. A reconnection resets the state, since it may lead to another
-    server.
+    `exchange` decides by this state what to send. A reconnection resets the state, since it may lead to
+    another server.
     """
 
     is_open: bool = False

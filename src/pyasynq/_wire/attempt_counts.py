@@ -28,7 +28,7 @@ COUNTERS: Final = (
 RUN_MILLISECONDS: Final = len(COUNTERS)
 WAIT_MILLISECONDS: Final = RUN_MILLISECONDS + 1
 SUMMARY_SIZE: Final = WAIT_MILLISECONDS + 1
-"""Numbers of a vector without histograms, which is all that minutes keep."""
+"""Length of a vector without histograms; records of minutes keep only this part."""
 BUCKETS: Final = len(ATTEMPT_SECONDS) + 1
 RUN_BUCKETS: Final = SUMMARY_SIZE
 """Position in a vector at which the histogram of run times begins."""
@@ -75,7 +75,7 @@ class Level(NamedTuple):
         return second % self.chunk // self.slot
 
     def lifetime(self, second: int) -> int:
-        """Return the seconds for which the chunk with this Unix second is kept, counted from it."""
+        """Return the seconds from this Unix second to the deletion of the chunk that contains it."""
         return self.start(second) + self.chunk + self.keep - second
 
     def starts(self, since: int, until: int) -> range:

@@ -70,7 +70,7 @@ class CronError(ConfigurationError):
     """An invalid cron expression; the message says what to write instead.
 
     Attributes:
-        expression: all of it.
+        expression: the whole expression.
         field: name of the wrong field, such as ``"day of week"``; None if it is not one of the five.
         value: the wrong part.
     """

@@ -87,7 +87,7 @@ class InvalidTextError(PyasynqError, ValueError):
     Attributes:
         kind: name of the message.
         field: where the text is.
-        text: all of it.
+        text: the whole text.
     """
 
     def __init__(self, kind: str, field: str, text: str, position: int) -> None:

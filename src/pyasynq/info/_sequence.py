@@ -1,4 +1,4 @@
-"""Base of descriptions that are sequences and carry more than their items."""
+"""Base of descriptions that are sequences of items and have attributes of their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ItemT_co = TypeVar("ItemT_co", covariant=True)
 
 
 class TupleSequence(Sequence[ItemT_co]):
-    """A read-only sequence of the items in a tuple, for descriptions that carry more than their items."""
+    """A read-only sequence of the items in a tuple, for descriptions with attributes of their own."""
 
     __slots__ = ()
 

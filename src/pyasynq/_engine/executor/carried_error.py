@@ -25,7 +25,7 @@ _LARGEST_VALUE: Final = 10_000
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return an error for JSON, with its causes and the members of its groups."""
+    """Return an error as values for JSON, with its causes and the members of its groups."""
     return _describe(error, {id(error), id(find_cause(error))}, 0)
 
 

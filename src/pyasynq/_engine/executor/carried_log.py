@@ -64,7 +64,7 @@ class CarryingHandler(logging.Handler):
 
 
 def write_record(fields: Mapping[str, Any]) -> None:
-    """Log a record from another process, if this one's loggers are enabled for it."""
+    """Log a record from another process, if the loggers of this process are enabled for it."""
     record = logging.makeLogRecord({**fields, "args": None, "exc_info": None})
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):

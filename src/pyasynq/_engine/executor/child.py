@@ -47,7 +47,7 @@ class ExecutorChild(asyncio.Protocol):
     Attributes:
         ended: done when the process has ended, with its code; the number of a signal is negative.
         on_end: called with the child at that time.
-        tasks: number of tasks it was given.
+        tasks: number of tasks that were sent to the child.
         prepared: names of the handlers that it has prepared.
     """
 
@@ -62,7 +62,7 @@ class ExecutorChild(asyncio.Protocol):
         self._answer: asyncio.Future[MessageFrame] | None = None
         self._place: asyncio.Future[HandlerPlace] | None = None
         self._orders = 0
-        """Number of orders it was given; its next answer carries the number of the last one."""
+        """Number of orders sent to the child; its next answer carries the number of the last order."""
         self._is_dying = False
         self._attempt: Attempt | None = None
         self._context = contextvars.Context()

@@ -118,9 +118,10 @@ class Publisher(Service):
             raise first
 
     def _on_error(self, queue: str, events: list[bytes], told: int, error: Exception) -> None:
-        """Keep events that Redis has not received; others may have arrived, so they count as dropped.
+        """Keep the events if Redis has certainly not received them; otherwise count them as dropped.
 
-        A TLS error also occurs before anything is sent: a certificate may be renewed.
+        Events are also kept after a TLS error, which occurs before anything is sent: the certificate may be
+        renewed.
         """
         self._dropped[queue] += told
         room = self._parts.settings.event_buffer - len(self._buffer)

@@ -1,4 +1,4 @@
-"""Writes the counts of ended attempts to Redis, behind the heartbeat."""
+"""Statistician service: writes the counts of ended attempts to Redis, after each heartbeat."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MOST_DEATHS: Final = 5
 PATIENCE: Final = 9.0
 """Seconds from TERM to KILL, without the margin, of a child that has not reported its timeouts."""
 KILL_MARGIN: Final = 1.5
-"""Seconds that a child may take beyond its timeouts; its own guard ends it a little earlier."""
+"""Seconds that a child may take beyond its timeouts; the child's own exit guard ends it a little earlier."""
 
 
 class MemberPhase(enum.StrEnum):

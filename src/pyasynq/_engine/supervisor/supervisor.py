@@ -104,7 +104,7 @@ class Supervisor:
 
     Args:
         command: returns the program and the arguments of a child, given the number of the socket that it
-            inherits; the child makes a `SupervisorLink` of it.
+            inherits; the child makes its `SupervisorLink` from this number.
         settings: number of workers and limits.
         metrics: the store of the children's metrics, which answers `/metrics`; None for no metrics.
     """

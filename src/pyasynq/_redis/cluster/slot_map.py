@@ -248,7 +248,8 @@ def guard_key(key: str) -> str | None:
     """Return the name of a key in the same slot that never exists; None if no such name is possible.
 
     While a slot moves, its keys are on two nodes. A script that then meets a missing key whose name it
-    computed itself ends halfway. With a missing key among its declared ones it is refused before it runs.
+    computed itself ends halfway. A script with a missing key among its declared keys is refused before it
+    runs.
     """
     begin = key.find("{")
     end = key.find("}", begin + 1)

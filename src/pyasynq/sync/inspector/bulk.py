@@ -25,8 +25,8 @@ class BulkInspector(InspectorBase):
     """Moves or deletes many tasks, in calls of up to 250 tasks.
 
     Redis serves others between two calls. `progress` is called after each call with the number of processed
-    tasks, and the number of tasks at the start, after which the operation ends. An exception from `progress`
-    ends it at once.
+    tasks, and the number of tasks at the start. The operation ends when it has processed that number. An
+    exception from `progress` ends it at once.
     """
 
     def run_all(
