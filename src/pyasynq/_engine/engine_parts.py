@@ -63,7 +63,7 @@ class Parts:
     def confirms_begin(self, task_type: str) -> bool:
         """Return whether Redis must record the start of a handler first, because one crash archives its task.
 
-        This distinguishes a task that was only prefetched when its worker died from one that ran.
+        If the worker dies, the record shows whether the task ran, or was only prefetched.
         """
         return self.crash_limit(task_type) <= _FIRST_CRASH
 

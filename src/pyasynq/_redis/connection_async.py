@@ -266,7 +266,7 @@ def _close_without_loop(transport: Any) -> None:
     """
     raw = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
     sock = getattr(raw, "_sock", None)
-    if sock is None:  # uvloop's: it was closed with its loop
+    if sock is None:  # a transport of uvloop, which was closed with its loop
         return
     raw._closing = True  # noqa: SLF001
     raw._sock = None  # noqa: SLF001

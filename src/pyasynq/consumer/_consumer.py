@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class Consumer:
     """Takes tasks from queues for the calling program, with leases, settling and recovery as in a server.
 
-    For programs with their own main loop, or that forward tasks to other workers. Dashboards show it as a
-    server, and the tasks that it has handed out as its workers. It belongs to one event loop and is used
-    once.
+    A consumer is for programs with their own main loop, or that forward tasks to other workers. Dashboards
+    show it as a server, and its held attempts as the server's workers. It belongs to one event loop and is
+    used once.
 
     Args:
         url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.

@@ -362,7 +362,7 @@ class Fleet:
     def _remember(self, member: Member, code: int) -> None:
         if self.exit_code in (EXIT_USAGE, EXIT_GAVE_UP):
             return  # the first reason to give up is kept
-        # A child ended by a signal had no tasks yet, or the supervisor recovers them.
+        # If a signal ended the child, it had no tasks yet, or the supervisor recovers its tasks.
         if code < 0:
             code = EXIT_CLEAN if member.phase is MemberPhase.STARTING else EXIT_UNFINISHED
         elif code not in (EXIT_CLEAN, EXIT_UNFINISHED, EXIT_OVERDUE):

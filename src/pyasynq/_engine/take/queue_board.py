@@ -59,7 +59,10 @@ class ServedQueue:
         self.declare(settings, before)
 
     def declare(self, settings: Queue, before: QueueState | None) -> None:
-        """Apply these settings to later dequeue calls; stricter known rules hold until Redis denies them."""
+        """Apply these settings to later dequeue calls.
+
+        If stricter rules were known before, they stay effective until a reply of Redis shows other rules.
+        """
         self._limits = settings.limits
         rules = _declared_rules(settings)
         if before is None:
