@@ -137,7 +137,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         environment=Environment.of(environment),
         authenticators=authenticators,
         credentials=credentials,
-        openid=OpenIdPeople(openid, signing, sessions) if openid is not None else None,
+        openid=OpenIdPeople(openid, signing) if openid is not None else None,
         trusted_proxies=trusted_proxies,
         read_only=read_only,
         queues=(queues,) if isinstance(queues, str) else tuple(queues),

@@ -27,17 +27,16 @@ class OpenIdPeople:
     Args:
         options: the provider and its groups.
         secret: signs the cookies of sign-ins that have begun.
-        sessions: names these cookies.
 
     Raises:
         ModuleNotFoundError: without the extra `oidc`.
     """
 
-    def __init__(self, options: OpenIdConnect, secret: SigningSecret, sessions: Sessions) -> None:
+    def __init__(self, options: OpenIdConnect, secret: SigningSecret) -> None:
         self._options = options
         self._groups = GroupRoles(options.roles, options.default_role, options.queues)
         self.provider = import_provider()(options)
-        self.pending = PendingLogins(secret, sessions, options.fingerprint)
+        self.pending = PendingLogins(secret, options.fingerprint)
         self.label = visible(options.label)
         """Name of the provider for people."""
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
-import json
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyasynq.web.auth.openid import SignInError
+from pyasynq.web.auth.signed_cookie import CookieContent, SignedCookie
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +19,11 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from pyasynq.web.auth.secret import SigningSecret
-    from pyasynq.web.auth.sessions import Sessions
 
 PENDING_SECONDS: Final = 600
 """Seconds in which a person has to sign in at the provider."""
 _STATE_BYTES: Final = 32
-_LONGEST_COOKIE: Final = 3_000
-_LONGEST_PATH: Final = 1_500
+_LONGEST_COOKIE: Final = 2_500
 _MOST_USED: Final = 10_000
 
 
@@ -43,12 +39,24 @@ class PendingLogin:
     """Path below the dashboard's root to which the person returns."""
 
 
+class _PendingContent(CookieContent, frozen=True):
+    """Content of the cookie of a sign-in that has begun."""
+
+    state: str
+    following: str
+    began: int
+
+    @property
+    def expires_at(self) -> int:
+        """Last Unix second at which the provider's answer is taken."""
+        return self.began + PENDING_SECONDS
+
+
 class PendingLogins:
     """Begins sign-ins, and takes each one once. The cookie binds a sign-in to its browser.
 
     Args:
         secret: signs the cookies, and derives nonces and verifiers.
-        sessions: names the cookies.
         fingerprint: provider and client; a sign-in with others is not taken.
         clock: Unix time.
     """
@@ -56,36 +64,32 @@ class PendingLogins:
     def __init__(
         self,
         secret: SigningSecret,
-        sessions: Sessions,
         fingerprint: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._secret = secret
-        self._sessions = sessions
         self._fingerprint = fingerprint
         self._clock = clock
+        self._cookie = SignedCookie(
+            secret,
+            _PendingContent,
+            purpose=self._purpose("login"),
+            longest=_LONGEST_COOKIE,
+            suffix="-login",
+            max_age=PENDING_SECONDS,
+        )
         # States of completed sign-ins: a copied cookie is refused here. In other processes, the provider
         # refuses the reused code.
         self._used: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, following: str) -> PendingLogin:
-        """Return a new sign-in; a path that is too long becomes the overview."""
-        state = secrets.token_urlsafe(_STATE_BYTES)
-        return self._derive(state, following if len(following) <= _LONGEST_PATH else "")
+        """Return a new sign-in; a path that is too long for the cookie becomes the overview."""
+        login = self._derive(secrets.token_urlsafe(_STATE_BYTES), following)
+        return login if self._cookie.fits(self._content(login)) else replace(login, following="")
 
     def write(self, request: Request, response: Response, login: PendingLogin) -> None:
         """Set the cookie of a sign-in in a response; it replaces an earlier one."""
-        fields = [login.state, login.following, int(self._clock())]
-        body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
-        response.set_cookie(
-            self._cookie_name(request),
-            f"{body}.{self._secret.sign(self._purpose('login'), body.encode())}",
-            max_age=PENDING_SECONDS,
-            path="/",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
+        self._cookie.write(request, response, self._content(login))
 
     def take(self, request: Request, state: str) -> PendingLogin:
         """Return the sign-in of this browser and this state, which cannot be taken again.
@@ -93,31 +97,24 @@ class PendingLogins:
         Raises:
             SignInError: there is none, it is too old, or it was taken before.
         """
-        again = SignInError("This sign-in did not begin in this browser, or is over. Sign in again.")
-        text = request.cookies.get(self._cookie_name(request), "")
-        fields = self._parse(text) if 0 < len(text) <= _LONGEST_COOKIE else None
-        if fields is None:
-            raise again
-        expected, following, began = fields
+        found = self._cookie.read(request)
+        expected = found.state if found is not None else ""
         is_right = hmac.compare_digest(expected.encode(), state.encode("utf-8", "replace"))
-        if not is_right or expected in self._used:
-            raise again
+        if found is None or not is_right or expected in self._used:
+            raise SignInError("This sign-in did not begin in this browser, or is over. Sign in again.")
         self._used[expected] = None
         if len(self._used) > _MOST_USED:
             self._used.popitem(last=False)
-        if self._clock() - began > PENDING_SECONDS:
+        if found.is_over(self._clock()):
             raise SignInError("The sign-in took longer than ten minutes. Sign in again.")
-        return self._derive(expected, following)
+        return self._derive(expected, found.following)
 
     def take_away(self, request: Request, response: Response) -> None:
-        """Delete the cookie of the browser."""
-        response.delete_cookie(
-            self._cookie_name(request),
-            path="/",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
+        """Remove the cookie of a sign-in from the browser."""
+        self._cookie.remove(request, response)
+
+    def _content(self, login: PendingLogin) -> _PendingContent:
+        return _PendingContent(login.state, login.following, int(self._clock()))
 
     def _derive(self, state: str, following: str) -> PendingLogin:
         def derive(name: str) -> str:
@@ -127,16 +124,3 @@ class PendingLogins:
 
     def _purpose(self, name: str) -> str:
         return f"web {name} of {self._fingerprint}"
-
-    def _cookie_name(self, request: Request) -> str:
-        return f"{self._sessions.cookie_name(request)}-login"
-
-    def _parse(self, text: str) -> tuple[str, str, int] | None:
-        body, _, signature = text.partition(".")
-        if not self._secret.verify(self._purpose("login"), body.encode("utf-8", "replace"), signature):
-            return None
-        try:
-            state, following, began = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        except (ValueError, binascii.Error):
-            return None
-        return state, following, began

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from pyasynq.web.auth.signed_cookie import CookieContent, SignedCookie
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,15 +25,12 @@ LONGEST_SECONDS: Final = 7 * 86_400
 """Longest life of a session, in seconds: a week."""
 RENEW_SECONDS: Final = 600
 """Seconds since the last request after which the cookie is written again."""
-_PURPOSE: Final = "web session"
 _ID_BYTES: Final = 32
 _MOST_ENDED: Final = 10_000
 _LONGEST_COOKIE: Final = 3_500
-"""Maximum number of characters of a cookie; browsers drop one of more than 4,096 with its attributes."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoginSession:
+class LoginSession(CookieContent, frozen=True):
     """Content of the session cookie. Each request looks the role up again, so a change holds at once."""
 
     id: str
@@ -46,6 +43,11 @@ class LoginSession:
     groups: tuple[str, ...] = ()
     """Groups with a role, as received from the OpenID provider at login."""
 
+    @property
+    def expires_at(self) -> int:
+        """Last Unix second of the session, unless a request renews it."""
+        return min(self.seen + IDLE_SECONDS, self.began + LONGEST_SECONDS)
+
 
 class Sessions:
     """Begins, finds and ends sessions.
@@ -56,11 +58,9 @@ class Sessions:
     """
 
     def __init__(self, secret: SigningSecret, clock: Callable[[], float] = time.time) -> None:
-        self._secret = secret
+        self._cookie = SignedCookie(secret, LoginSession, purpose="web session", longest=_LONGEST_COOKIE)
         self._clock = clock
         self._ended: OrderedDict[str, None] = OrderedDict()
-        # The suffix keeps the cookies of two dashboards on one host apart.
-        self._suffix = secret.sign("web cookie name", b"")[:6]
 
     def begin(self, name: str, fingerprint: str, groups: tuple[str, ...] = ()) -> LoginSession:
         """Return a new session with a new id, whatever the browser sent before."""
@@ -69,22 +69,20 @@ class Sessions:
 
     def fits(self, session: LoginSession) -> bool:
         """Return whether a session is short enough for a cookie."""
-        return len(self._text(session)) <= _LONGEST_COOKIE
+        return self._cookie.fits(session)
 
     def find(self, request: Request) -> LoginSession | None:
         """Return the session in a request's cookie; None if it is forged, expired, or was ended."""
-        text = request.cookies.get(self.cookie_name(request), "")
-        session = self._parse(text) if 0 < len(text) <= _LONGEST_COOKIE else None
-        if session is None or session.id in self._ended:
+        session = self._cookie.read(request)
+        if session is None or session.id in self._ended or session.is_over(self._clock()):
             return None
-        now = self._clock()
-        is_over = now - session.seen > IDLE_SECONDS or now - session.began > LONGEST_SECONDS
-        return None if is_over else session
+        return session
 
     def renew(self, session: LoginSession) -> LoginSession | None:
         """Return the session with the present time, or None if its cookie is recent enough."""
         now = int(self._clock())
-        return replace(session, seen=now) if now - session.seen > RENEW_SECONDS else None
+        is_old = now - session.seen > RENEW_SECONDS
+        return msgspec.structs.replace(session, seen=now) if is_old else None
 
     def end(self, session: LoginSession) -> None:
         """End a session in this process; the caller also removes its cookie from the browser."""
@@ -94,42 +92,8 @@ class Sessions:
 
     def write(self, request: Request, response: Response, session: LoginSession) -> None:
         """Set the session cookie in a response."""
-        response.set_cookie(
-            self.cookie_name(request),
-            self._text(session),
-            path="/",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
+        self._cookie.write(request, response, session)
 
     def take_away(self, request: Request, response: Response) -> None:
-        """Delete the session cookie of the browser."""
-        response.delete_cookie(
-            self.cookie_name(request),
-            path="/",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
-
-    def cookie_name(self, request: Request) -> str:
-        """Return the cookie's name; `__Host-` binds it to this host, which browsers allow with HTTPS only."""
-        name = f"pyasynq-{self._suffix}"
-        return f"__Host-{name}" if request.url.scheme == "https" else name
-
-    def _text(self, session: LoginSession) -> str:
-        fields = [session.id, session.name, session.fingerprint, session.began, session.seen, session.groups]
-        body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
-        return f"{body}.{self._secret.sign(_PURPOSE, body.encode())}"
-
-    def _parse(self, text: str) -> LoginSession | None:
-        body, _, signature = text.partition(".")
-        if not self._secret.verify(_PURPOSE, body.encode("utf-8", "replace"), signature):
-            return None
-        try:
-            fields = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        except (ValueError, binascii.Error):
-            return None
-        session = LoginSession(*fields)
-        return replace(session, groups=tuple(session.groups))
+        """Remove the session cookie from the browser."""
+        self._cookie.remove(request, response)
