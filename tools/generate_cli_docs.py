@@ -56,6 +56,7 @@ read_only = false      # true refuses every change
 
 The flags of Asynq's command work as well: `--uri HOST:PORT --db NUMBER --username TEXT --password TEXT`,
 `--cluster --cluster_addrs HOST:PORT,...`, `--tls`, `--tls_server NAME`, `--insecure`, `--config FILE`.
+`--uri` also takes a whole URL, as `--redis` does; the other flags are for HOST:PORT alone.
 Without any of these, Asynq's variables count if `URI` or `CLUSTER` is set,
 and then its file, `~/.asynq.yaml`.
 

@@ -111,6 +111,36 @@ def test_the_flags_of_asynqs_command_make_a_url(flags: dict[str, Any], url: str)
     assert url == asynq_url(flags)
 
 
+@pytest.mark.parametrize("url", ["redis://h:1/2", "rediss://:p@h:1", "unix:///run/redis.sock?db=2"])
+def test_a_url_may_be_given_where_asynqs_command_takes_host_and_port(url: str) -> None:
+    """Asynq's file and variables do not change it."""
+    assert Connection(url) == find_connection(None, {"uri": url})
+    found = CliRunner().invoke(main, ["-u", "redis://localhost:1/2", "queue", "ls"])
+    assert (5, True) == (found.exit_code, "localhost:1 cannot be reached" in found.stderr)
+
+
+def test_a_url_with_flags_that_it_has_itself_is_an_error_that_names_them() -> None:
+    """Neither wins silently."""
+    with pytest.raises(click.UsageError, match="--uri with a URL excludes --db, --tls; the URL has"):
+        find_connection(None, {"uri": "redis://h:1", "db": 2, "tls": True})
+
+
+def test_a_url_in_asynqs_settings_is_an_error_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asynq cannot use it either. It may hold a password, so it is not shown."""
+    (tmp_path / ".asynq.yaml").write_text("uri: redis://:secret@h:1/0\n", "utf-8")
+    with pytest.raises(
+        click.ClickException, match="must be HOST:PORT, not a URL; give a URL as --redis"
+    ) as told:
+        find_connection(None, {})
+    assert "secret" not in told.value.message
+    monkeypatch.setenv("URI", "https://example.com")
+    with pytest.raises(click.ClickException, match="or set PYASYNQ_REDIS_URL"):
+        find_connection(None, {"db": 2})
+    assert Connection("redis://h:1/0") == find_connection(None, {"uri": "h:1"})
+
+
 def test_two_ways_to_name_a_redis_contradict_each_other() -> None:
     """Neither wins silently."""
     with pytest.raises(click.UsageError, match="--redis and --uri name a Redis each"):

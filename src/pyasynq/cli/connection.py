@@ -105,6 +105,13 @@ def find_connection(redis: str | None, flags: Mapping[str, Any]) -> Connection:
     if given and redis:
         names = ", ".join(f"--{name}" for name in given)
         raise click.UsageError(f"--redis and {names} name a Redis each; give one of them")
+    if _is_url(given):
+        others = ", ".join(f"--{name}" for name in given if name != "uri")
+        if others:
+            raise click.UsageError(
+                f"--uri with a URL excludes {others}; the URL has all of it, as in redis://:PASSWORD@HOST:6379/2"
+            )
+        return Connection(given["uri"])
     if given:
         return Connection(asynq_url({**read_asynq_settings(given.pop("config", None)), **given}))
     reference = redis or os.environ.get(URL_VARIABLE)
@@ -125,8 +132,22 @@ def find_connection(redis: str | None, flags: Mapping[str, Any]) -> Connection:
     return profiles[reference]
 
 
+def _is_url(flags: Mapping[str, Any]) -> bool:
+    """Return whether `uri` is a whole URL; Asynq's command takes only HOST:PORT."""
+    return "://" in (flags.get("uri") or "")
+
+
 def asynq_url(flags: Mapping[str, Any]) -> str:
-    """Build a URL from flags of Asynq's command (`--uri HOST:PORT --db 2 --tls_server NAME`)."""
+    """Build a URL from flags of Asynq's command (`--uri HOST:PORT --db 2 --tls_server NAME`).
+
+    Raises:
+        click.ClickException: if `uri` is a URL, which only the flag of this command may be.
+    """
+    if _is_url(flags):
+        raise click.ClickException(
+            "uri in Asynq's settings must be HOST:PORT, not a URL; "
+            f"give a URL as --redis, or set {URL_VARIABLE}"
+        )
     server_name = flags.get("tls_server")
     has_tls = bool(server_name or flags.get("tls"))
     is_cluster = bool(flags.get("cluster"))

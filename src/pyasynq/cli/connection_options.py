@@ -18,7 +18,7 @@ _OTHER_COMMANDS: Final = frozenset(
 )
 """Commands without the connection options: they need no Redis, or use the app's."""
 _FLAG_OPTIONS: Final = (
-    click.option("-u", "--uri", metavar="HOST:PORT", hidden=True),
+    click.option("-u", "--uri", metavar="HOST:PORT|URL", hidden=True),
     click.option("-n", "--db", type=click.IntRange(min=0), metavar="NUMBER", hidden=True),
     click.option("-p", "--password", metavar="TEXT", hidden=True),
     click.option("-U", "--username", metavar="TEXT", hidden=True),
