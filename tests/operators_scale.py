@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import redis
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pyasynq import sync
 from pyasynq.embedded import find_server_binary
@@ -60,6 +61,7 @@ SEARCH: Final = 1.0
 """Seconds of a search that times bound."""
 WHOLE: Final = 2.2
 """Seconds of a search whose budget of two seconds is spent."""
+_OVER: Final = "over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,18 +361,19 @@ def _is_over(work: Work, figures: Figures, longest: float) -> bool:
     )
 
 
-def _row(work: Work, figures: Figures, longest: float) -> tuple[str, ...]:
+def format_row(work: Work, figures: Figures, longest: float) -> tuple[str, ...]:
+    """Return the cells of a work: each figure with its limit, and whether one is over it."""
+
     def limited(value: str, limit: float | None, unit: str) -> str:
         return value if limit is None else f"{value} of {limit:g}{unit}"
 
-    style = "[red]over[/red]" if _is_over(work, figures, longest) else ""
     return (
-        work.name.replace("[", "\\["),
+        work.name,
         limited(f"{figures.seconds:.2f} s", work.seconds, " s"),
         limited(f"{figures.busy * 1_000:.0f} ms", work.busy and work.busy * 1_000, " ms"),
         f"{figures.calls:,}",
         f"{figures.longest:.1f} ms of {longest:.0f}",
-        style,
+        _OVER if _is_over(work, figures, longest) else "",
     )
 
 
@@ -396,8 +399,10 @@ def main(arguments: Sequence[str]) -> int:
                 continue
             figures = scale.measure(work)
             over += _is_over(work, figures, longest)
-            table.add_row(*_row(work, figures, longest))
-            sys.stderr.write("  ".join(_row(work, figures, longest)) + "\n")
+            row = format_row(work, figures, longest)
+            # Texts, because rich reads brackets in strings, such as those of a query, as markup.
+            table.add_row(*(Text(cell, "red" if cell == _OVER else "") for cell in row))
+            sys.stderr.write("  ".join(row) + "\n")
             sys.stderr.flush()
         scale.close()
     console.print(table)

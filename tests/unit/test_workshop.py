@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.moments.moments import MOMENTS
+from tests.operators_scale import Figures, Work, format_row
 from tools.size_report import (
     PACKAGE,
     Size,
@@ -163,3 +164,11 @@ def test_few_public_names_belong_to_several_modules(structure: Structure) -> Non
     names = "\n".join(f"{name}: {', '.join(paths)}" for name, paths in structure.repeated.items())
 
     assert MOST_REPEATED_NAMES >= len(structure.repeated), f"rename the one that fewer people use:\n{names}"
+
+
+def test_a_measured_work_of_operators_over_its_limit_is_told_in_plain_words() -> None:
+    """Markup for the table would show as it is on stderr."""
+    work = Work("first hits of `[a]`", lambda: None, seconds=0.3)
+    row = format_row(work, Figures(seconds=0.4, busy=0.0, calls=1, longest=2.0), 10.0)
+
+    assert ("first hits of `[a]`", "0.40 s of 0.3 s", "0 ms", "1", "2.0 ms of 10", "over") == row
