@@ -126,3 +126,28 @@ def test_submodules_with_public_names_need_no_import_of_their_own() -> None:
     program += "pyasynq.task.Task.__name__)"
 
     assert "PyasynqError Client Task\n" == run_alone(program)
+
+
+def test_a_command_of_an_operator_loads_neither_metrics_of_redis_py_nor_collects_garbage() -> None:
+    """Both took a sixth of a short command; OpenTelemetry can still be imported later. (D41)"""
+    program = (
+        "import contextlib, gc, sys\n"
+        "from pyasynq.cli import main\n"
+        "with contextlib.suppress(SystemExit):\n"
+        "    main(['queue', 'ls', '--redis', 'redis://localhost:port'])\n"
+        "print('redis' in sys.modules, 'opentelemetry' in sys.modules, gc.get_threshold()[0])\n"
+        "import opentelemetry.sdk.metrics\n"
+    )
+    assert "True False 100000\n" == run_alone(program)
+
+
+def test_redis_py_keeps_its_metrics_in_a_program_that_uses_opentelemetry() -> None:
+    """Only a process that has not imported it yet hides it. (D41)"""
+    program = (
+        "import opentelemetry.sdk.metrics\n"
+        "from pyasynq.cli.redis_without_metrics import import_redis_without_metrics\n"
+        "import_redis_without_metrics()\n"
+        "from redis.observability import providers\n"
+        "print(providers.OTEL_AVAILABLE)\n"
+    )
+    assert "True\n" == run_alone(program)

@@ -10,9 +10,18 @@ _THRESHOLD: Final = (20_000, 10, 10)
 """Requests, tasks and imports make few cycles: the default of 700 objects would collect too often."""
 
 
+_SHORT_COMMAND_THRESHOLD: Final = (100_000, 10, 10)
+"""A short command ends before it makes as many objects; their memory is at most about 10 MB."""
+
+
 def collect_less_often() -> None:
     """Raise the thresholds of Python's garbage collector, so that it runs less often."""
     gc.set_threshold(*_THRESHOLD)
+
+
+def collect_hardly_ever() -> None:
+    """Raise the thresholds further, for a command that reads something, prints it and ends."""
+    gc.set_threshold(*_SHORT_COMMAND_THRESHOLD)
 
 
 def skip_last_collection() -> None:

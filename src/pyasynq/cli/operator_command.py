@@ -21,6 +21,7 @@ from pyasynq._exit_codes import (
 )
 from pyasynq._visible_text import escape_json, visible, visible_lines
 from pyasynq.cli.connection_options import connection_options
+from pyasynq.cli.garbage_collection import collect_hardly_ever
 from pyasynq.cli.output.printer import Printer, output_options
 from pyasynq.errors import (
     PermissionDeniedError,
@@ -134,6 +135,10 @@ def operator_command(function: Callable[..., Awaitable[int | None]]) -> Callable
         connection: Connection, printer: Printer, watch: float | None, *, debug: bool, **arguments: Any
     ) -> None:
         # Imported late: help and completion need no Redis.
+        from pyasynq.cli.redis_without_metrics import import_redis_without_metrics  # noqa: PLC0415 - as above
+
+        collect_hardly_ever()
+        import_redis_without_metrics()
         from pyasynq.operations import Operator, User  # noqa: PLC0415 - as above
 
         async def visit() -> int | None:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 def ping(connection: Connection) -> None:
     """Send PING to Redis; exit with 5 if it does not answer, 2 for wrong usage."""
     # Imported late: help needs no Redis. A client instead of a driver would double the time until the answer.
+    from pyasynq.cli.redis_without_metrics import import_redis_without_metrics  # noqa: PLC0415 - as above
+
+    import_redis_without_metrics()
     from pyasynq._redis.driver import BlockingDriver  # noqa: PLC0415 - as above
     from pyasynq._redis.facts import check_health  # noqa: PLC0415 - as above
     from pyasynq._redis.url import parse_redis_url  # noqa: PLC0415 - as above
