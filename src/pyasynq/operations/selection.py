@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from pyasynq._broker.inspecting.cursors import decode_cursor, encode_cursor, list_tag
 from pyasynq._checks import check_whole
-from pyasynq._clock import sleep_async, sleep_blocking
 from pyasynq._human_text import counted
 from pyasynq.errors import InvalidOptionError
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from pyasynq.operations.query import Place
     from pyasynq.task import TaskInfo
@@ -30,8 +27,6 @@ _MOST_SCANNED: Final = 1_000
 """Number of positions examined between two checks of the budget."""
 _MOST_TYPES: Final = 200
 _OTHER: Final = "_other"
-_SEARCHES: Final = 2
-_SLOT_SECONDS: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,36 +192,3 @@ class SearchProgress:
             Facets(dict(self.queues), dict(self.states), dict(self.types)),
             is_last,
         )
-
-
-class SearchSlots:
-    """A counting semaphore for searches of all threads and event loops of this process."""
-
-    def __init__(self, slots: int) -> None:
-        self._slots = threading.BoundedSemaphore(slots)
-
-    async def enter_async(self) -> Self:
-        """Acquire a search slot, polling 200 times a second; the end of the `with` block releases it."""
-        while not self._slots.acquire(blocking=False):
-            await sleep_async(_SLOT_SECONDS)
-        return self
-
-    def enter_blocking(self) -> Self:
-        """Acquire a search slot; the end of the `with` block releases it."""
-        while not self._slots.acquire(blocking=False):
-            sleep_blocking(_SLOT_SECONDS)
-        return self
-
-    def __enter__(self) -> Self:
-        """Return the slots; entering has already taken one slot."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Release the slot."""
-        self._slots.release()
-
-
-search_slots: Final = SearchSlots(_SEARCHES)
-"""Semaphore of searches in this process: at most two run at once, so that Redis has time for the workers."""

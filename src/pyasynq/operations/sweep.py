@@ -17,7 +17,7 @@ from pyasynq._broker import inspecting
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq.errors import PyasynqError, RedisPermissionError, RedisReplyError, RedisUnavailableError
 from pyasynq.operations.read_pairs import read_both_async
-from pyasynq.operations.selection import SearchSlots
+from pyasynq.operations.search_slots import SearchSlots
 from pyasynq.operations.snapshot import (
     ACTIVITY_SPAN,
     NO_POISON,

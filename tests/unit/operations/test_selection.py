@@ -9,7 +9,8 @@ import pytest
 from pyasynq._clock import Instant
 from pyasynq.errors import InvalidOptionError
 from pyasynq.operations.query import Place, parse_query
-from pyasynq.operations.selection import Budget, SearchProgress, SearchSlots, Selection, SelectionCursor
+from pyasynq.operations.search_slots import SearchSlots
+from pyasynq.operations.selection import Budget, SearchProgress, Selection, SelectionCursor
 from pyasynq.task import TaskState
 from tests.unit.operations.test_query_places import spelled
 

@@ -17,7 +17,8 @@ from pyasynq.operations.query import (
     explain,
     match_facts,
 )
-from pyasynq.operations.selection import Budget, SearchProgress, SelectionCursor, search_slots
+from pyasynq.operations.search_slots import search_slots
+from pyasynq.operations.selection import Budget, SearchProgress, SelectionCursor
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
