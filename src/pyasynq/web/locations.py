@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:@")
+_SPECIAL: Final = re.compile(rb"[^a-zA-Z0-9\-_.:@]")
 _ESCAPED_BYTE: Final = re.compile("~([0-9A-F]{2})")
 UNKNOWN_PATH: Final = "/{path:path}"
 """Route of all paths that match no other route."""
@@ -25,7 +25,7 @@ def to_segment(name: str) -> str:
     of them leave the tilde unchanged.
     """
     data = name.encode("utf-8", "surrogateescape")
-    text = "".join(chr(byte) if byte in _PLAIN else f"~{byte:02X}" for byte in data)
+    text = _SPECIAL.sub(lambda match: b"~%02X" % match[0][0], data).decode()
     return "~2E" + text[1:] if text.startswith(".") else text
 
 

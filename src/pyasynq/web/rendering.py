@@ -68,8 +68,10 @@ class RenderedParts:
         """Return a text that live updates may replace."""
         shown = str(text)
         self.cells[key] = shown
-        quiet = Markup(' class="zero"') if shown in _QUIET else ""
-        return Markup('<span data-k="{}"{}>{}</span>').format(key, quiet, shown)
+        quiet = ' class="zero"' if shown in _QUIET else ""
+        # Pages have hundreds of cells and times. `Markup.format` takes ten times as long as an f-string.
+        html = f'<span data-k="{escape(key)}"{quiet}>{escape(shown)}</span>'
+        return Markup(html)  # noqa: S704 - escaped above
 
     def table(self, name: str) -> Markup:
         """Return the attribute of a table body whose rows live updates may replace."""
@@ -130,12 +132,9 @@ class Moments:
     def _element(self, moment: datetime | None, none: str, text: str, mark: str) -> Markup:
         if moment is None:
             return escape(none)
-        return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
-            formats.machine(moment),
-            formats.exact(moment, self.zone),
-            Markup(mark),  # noqa: S704 - one of our own two words
-            text,
-        )
+        exact = escape(formats.exact(moment, self.zone))
+        html = f'<time datetime="{formats.machine(moment)}" title="{exact}"{mark}>{escape(text)}</time>'
+        return Markup(html)  # noqa: S704 - escaped above; the mark is one of our own two words
 
 
 def render_template(template: str, record: RenderedParts, values: dict[str, Any]) -> str:
