@@ -127,6 +127,16 @@ def test_versions_are_read_from_the_record() -> None:
         assert {""} == set(decode_engine_texts(f'pyasynq {{"version":{wrong}}}').values())
 
 
+def test_the_parts_of_a_record_are_read_in_any_order_between_those_of_others() -> None:
+    """The parsed text of the last record is kept, and must not stand for another one."""
+    texts = [encode_engine("pyasynq", {}, texts={"version": version}) for version in ("1", "2")]
+    answered = encode_engine("pyasynq", {}, answer=ServerAnswer(QUIET, "1.000002", obeyed=True))
+    assert ["1", "2", ""] == [decode_engine_texts(text)["version"] for text in (*texts, answered)]
+    assert [None, True, None] == [
+        answer and answer.obeyed for answer in map(decode_answer, (texts[0], answered, texts[1]))
+    ]
+
+
 def test_a_server_in_go_is_asked_for_nothing(ask: Ask, redis_client: RedisClient) -> None:  # noqa: F811
     """It would not read the request; the result says so."""
     BlockingPerformer(redis_client)(write_server_state(server(engine=""), [], now=NOW))

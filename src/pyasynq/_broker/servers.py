@@ -57,20 +57,12 @@ def list_servers(now: Instant | None = None) -> Plan[list[LiveServer]]:
     """Return the servers whose heartbeat has not lapsed; skip records that cannot be decoded."""
     servers = []
     for key in (yield from list_record_keys(SERVERS_KEY, now)):
-        server = yield from read_live_server(key)
-        if server is not None:
-            servers.append(server)
+        info = yield from read_server(key)
+        if info is not None:
+            running = workers_key(info.host, info.pid, info.server_id)
+            values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
+            servers.append(LiveServer(info, _workers(values)))
     return servers
-
-
-def read_live_server(key: str) -> Plan[LiveServer | None]:
-    """Return a server and its running tasks; None if its record is gone or cannot be decoded."""
-    info = yield from read_server(key)
-    if info is None:
-        return None
-    running = workers_key(info.host, info.pid, info.server_id)
-    values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
-    return LiveServer(info, _workers(values))
 
 
 def list_record_keys(index: str, now: Instant | None) -> Plan[list[str]]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.info import ServerAction, ServerAnswer
@@ -83,11 +84,21 @@ def _dump(details: Mapping[str, Any]) -> str:
     return json.dumps(details, separators=(",", ":"))
 
 
+@lru_cache(maxsize=1)
+def _parse_details(text: str) -> Any:
+    """Return the JSON of the field, which may be any value; an empty object if there is none.
+
+    The last one is cached, because readers decode the parts of one record in turn. Do not change it. Raises
+    ValueError or RecursionError.
+    """
+    _, _, details = text.partition(" ")
+    return json.loads(details) if details else {}
+
+
 def decode_answer(text: str) -> ServerAnswer | None:
     """Return the acknowledgement of a request; None if there is none that can be parsed."""
-    _, _, details = text.partition(" ")
     try:
-        answer = json.loads(details)["answer"] if details else None
+        answer = _parse_details(text).get("answer")
         if answer is None:
             return None
         return ServerAnswer(ServerAction(answer["action"]), str(answer["number"]), answer["obeyed"] is True)
@@ -97,9 +108,8 @@ def decode_answer(text: str) -> ServerAnswer | None:
 
 def decode_loop_blocked(text: str) -> timedelta | None:
     """Decode the time for which a server's event loop was blocked; None if not blocked or not published."""
-    _, _, details = text.partition(" ")
     try:
-        seconds = json.loads(details)["blocked"] if details else None
+        seconds = _parse_details(text).get("blocked")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
             return None
         return timedelta(seconds=seconds) if seconds > 0 else None
@@ -109,10 +119,8 @@ def decode_loop_blocked(text: str) -> timedelta | None:
 
 def decode_engine_texts(text: str) -> dict[str, str]:
     """Decode `team`, `version` and `engine_version` of a server; what it does not publish is empty."""
-    _, _, details = text.partition(" ")
     try:
-        found = json.loads(details) if details else {}
-        texts = {key: found.get(key) for key in _TEXTS}
+        texts = {key: _parse_details(text).get(key) for key in _TEXTS}
     except (ValueError, AttributeError, RecursionError):
         texts = {}
     return {key: _check_length(texts.get(key)) for key in _TEXTS}
@@ -124,9 +132,9 @@ def _check_length(value: object) -> str:
 
 def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:
     """Return name and limits; no limits if they cannot be parsed."""
-    name, _, details = text.partition(" ")
+    name, _, _ = text.partition(" ")
     try:
-        described = json.loads(details).get("limits", {}) if details else {}
+        described = _parse_details(text).get("limits", {})
         return name, {queue: QueueLimits(**_select_known(limits)) for queue, limits in described.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return name, {}
@@ -135,7 +143,7 @@ def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:
 def decode_served_types(text: str) -> ServedTypes | None:
     """Decode the task types of a server; None if it does not publish them, such as a Go server."""
     try:
-        details = json.loads(text.partition(" ")[2])
+        details = _parse_details(text)
         names, prefixes = details.get("types", []), details.get("prefixes", [])
         is_sound = all(isinstance(one, str) and one for one in (*names, *prefixes))
     except (ValueError, TypeError, AttributeError, RecursionError):

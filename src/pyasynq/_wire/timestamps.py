@@ -42,6 +42,8 @@ def read_timestamp(source: Timestamp) -> datetime | None:
 
     Raises OverflowError for an instant outside the years 1 to 9999.
     """
-    if source.seconds == GO_ZERO_TIME_SECONDS and source.nanos == 0:
+    # The list of servers reads thousands: each attribute is read once, and keywords take half as long again.
+    seconds, nanos = source.seconds, source.nanos
+    if seconds == GO_ZERO_TIME_SECONDS and nanos == 0:
         return None
-    return _EPOCH + timedelta(seconds=source.seconds, microseconds=source.nanos // 1000)
+    return _EPOCH + timedelta(0, seconds, nanos // 1000)

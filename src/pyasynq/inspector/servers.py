@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyasynq.task_types import TaskTypeInfo
 
 _LOOK_SECONDS: Final = 0.1
-_SERVERS_AT_ONCE: Final = 40
-"""Servers in one pipeline: decoding their running tasks takes the event loop some 10 ms."""
 
 
 class ServerInspector(InspectorBase):
@@ -56,7 +54,7 @@ class ServerInspector(InspectorBase):
             if running
             else inspecting.vitals.find_server_records(now)
         )
-        return inspecting.servers.sort_servers(await self._run_in_parts(plans, _SERVERS_AT_ONCE), queue)
+        return inspecting.servers.sort_servers(await self._run_in_parts(plans), queue)
 
     async def quiet_server(self, server_id: str, *, wait: Duration = 0.0) -> ServerRequestResult:
         """Ask a server to take no more tasks; running tasks continue.

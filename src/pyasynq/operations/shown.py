@@ -116,10 +116,14 @@ def _cut_task(task: TaskInfo, shown: Shown) -> Any:
 
 
 def _cut_worker(worker: WorkerInfo, shown: Shown) -> Any:
-    if not shown.access.sees(worker.queue):
-        return HIDDEN
+    return _cut_payload(worker, shown) if shown.access.sees(worker.queue) else HIDDEN
+
+
+def _cut_payload(worker: WorkerInfo, shown: Shown) -> WorkerInfo:
+    if not worker.payload:  # lists leave out the payloads of thousands of running tasks
+        return worker
     payload = shown.payload(worker.queue, worker.task_type, worker.payload)
-    # Avoid a copy: most payloads have no secret, and there are thousands of workers.
+    # Avoid a copy: most payloads have no secret.
     return worker if payload is worker.payload else replace(worker, payload=payload)
 
 
@@ -130,7 +134,9 @@ def _cut_server(server: ServerInfo, shown: Shown) -> Any:
     limits = {name: limit for name, limit in server.limits.items() if shown.access.sees(name)}
     # Names of task types would reveal hidden queues.
     types = server.types if len(queues) == len(server.queues) else None
-    running = shown(server.active_workers)
+    # Each queue is tested once: a server runs many tasks of few queues.
+    seen = set(filter(shown.access.sees, {worker.queue for worker in server.active_workers}))
+    running = tuple(_cut_payload(one, shown) for one in server.active_workers if one.queue in seen)
     return replace(server, queues=queues, limits=limits, types=types, active_workers=running)
 
 

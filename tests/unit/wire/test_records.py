@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from pyasynq import info
 from pyasynq._wire import asynq_pb2
 from pyasynq._wire.messages import (
     InvalidTextError,
@@ -16,6 +17,7 @@ from pyasynq._wire.messages import (
     UndecodableMessageError,
     WorkerInfo,
 )
+from pyasynq._wire.running_tasks import decode_running_task
 
 INSTANT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)  # Unix time 1700000000
 SERVER = ServerInfo(
@@ -92,6 +94,22 @@ def test_a_record_comes_back_as_it_was(record: Record) -> None:
     decoded = type(record).decode(record.encode())
     assert record == decoded
     assert repr(record) == repr(decoded)
+
+
+def test_a_running_task_is_described_without_its_server() -> None:
+    """With or without its payload; the times are those of the record."""
+    described = info.WorkerInfo("i", "t", "default", b"\xff", INSTANT, None)
+    assert described == decode_running_task(WORKER.encode())
+    assert replace(described, payload=b"") == decode_running_task(WORKER.encode(), payload=False)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff\xff", b"\n\x01\xff", b"B\x0c\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x00"]
+)
+def test_a_running_task_that_cannot_be_decoded_is_an_error(data: bytes) -> None:
+    """Nothing, no protobuf, text that is not UTF-8, and a time far beyond the year 9999."""
+    with pytest.raises(UndecodableMessageError, match="WorkerInfo"):
+        decode_running_task(data)
 
 
 def test_an_instant_at_the_epoch_is_written() -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.server_requests import ask_server
-from pyasynq._broker.servers import LiveServer, list_record_keys, read_live_server, read_server
+from pyasynq._broker.servers import list_record_keys, read_server
 from pyasynq._checks import check_name
+from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq._wire.engine_text import (
     decode_answer,
     decode_engine,
@@ -15,17 +16,18 @@ from pyasynq._wire.engine_text import (
     decode_loop_blocked,
     decode_served_types,
 )
-from pyasynq._wire.keys import SERVERS_KEY
-from pyasynq.errors import ServerNotFoundError
-from pyasynq.info import RequestStatus, ServerAction, ServerInfo, ServerRequestResult, WorkerInfo
+from pyasynq._wire.keys import SERVERS_KEY, workers_key
+from pyasynq._wire.running_tasks import decode_running_task
+from pyasynq.errors import ServerNotFoundError, UndecodableMessageError
+from pyasynq.info import RequestStatus, ServerAction, ServerInfo, ServerRequestResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyasynq._clock import Instant
     from pyasynq._redis.plan import Plan
     from pyasynq._wire.messages import ServerInfo as ServerRecord
-    from pyasynq._wire.messages import WorkerInfo as WorkerRecord
+    from pyasynq.info import WorkerInfo
 
 
 def find_servers(now: Instant | None, *, payloads: bool = True) -> Plan[list[Plan[ServerInfo | None]]]:
@@ -37,8 +39,21 @@ def find_servers(now: Instant | None, *, payloads: bool = True) -> Plan[list[Pla
 
 
 def _describe(key: str, *, payloads: bool) -> Plan[ServerInfo | None]:
-    found = yield from read_live_server(key)
-    return None if found is None else describe_record(found, payloads=payloads)
+    record = yield from read_server(key)
+    if record is None:
+        return None
+    running = workers_key(record.host, record.pid, record.server_id)
+    values = yield CommandCall(("HVALS", running), running, Replay.SAFE)
+    return describe_record(record, tuple(_decode_running(values, payloads=payloads)))
+
+
+def _decode_running(values: Sequence[bytes], *, payloads: bool) -> Iterator[WorkerInfo]:
+    """Yield the running tasks of a server; skip records that cannot be decoded."""
+    for data in values:
+        try:
+            yield decode_running_task(data, payload=payloads)
+        except UndecodableMessageError:
+            continue
 
 
 def sort_servers(infos: Iterable[ServerInfo | None], queue: str | None) -> list[ServerInfo]:
@@ -101,38 +116,23 @@ def _find_record(server_id: str, now: Instant | None) -> Plan[ServerRecord | Non
     return None
 
 
-def describe_record(record: LiveServer, *, payloads: bool = True) -> ServerInfo:
-    """Describe a server by its record, with or without the payloads of its running tasks."""
-    info = record.info
-    engine, limits = decode_engine(info.engine)
+def describe_record(record: ServerRecord, running: tuple[WorkerInfo, ...] = ()) -> ServerInfo:
+    """Describe a server by its record, with these running tasks."""
+    engine, limits = decode_engine(record.engine)
     return ServerInfo(
-        id=info.server_id,
-        host=info.host,
-        pid=info.pid,
-        status=info.status,
-        concurrency=info.concurrency,
-        queues=info.queues,
-        strict_priority=info.strict_priority,
-        started=info.start_time,
-        active_workers=_workers(record.workers, payloads=payloads),
+        id=record.server_id,
+        host=record.host,
+        pid=record.pid,
+        status=record.status,
+        concurrency=record.concurrency,
+        queues=record.queues,
+        strict_priority=record.strict_priority,
+        started=record.start_time,
+        active_workers=running,
         engine=engine,
         limits=limits,
-        types=decode_served_types(info.engine),
-        answer=decode_answer(info.engine),
-        loop_blocked=decode_loop_blocked(info.engine),
-        **decode_engine_texts(info.engine),
-    )
-
-
-def _workers(records: Sequence[WorkerRecord], *, payloads: bool) -> tuple[WorkerInfo, ...]:
-    return tuple(
-        WorkerInfo(
-            task_id=record.task_id,
-            task_type=record.task_type,
-            queue=record.queue,
-            payload=record.task_payload if payloads else b"",
-            started=record.start_time,
-            deadline=record.deadline,
-        )
-        for record in records
+        types=decode_served_types(record.engine),
+        answer=decode_answer(record.engine),
+        loop_blocked=decode_loop_blocked(record.engine),
+        **decode_engine_texts(record.engine),
     )

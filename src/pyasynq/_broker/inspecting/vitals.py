@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.scripts import INSPECT_POISON, INSPECT_VITALS
-from pyasynq._broker.servers import LiveServer, list_record_keys, read_server
+from pyasynq._broker.servers import list_record_keys, read_server
 from pyasynq._broker.stored import decode_name, parse_number
 from pyasynq._error_signature import POISON_PREFIX, is_poison_error
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
@@ -175,7 +175,7 @@ def find_server_records(now: Instant | None) -> Plan[list[Plan[ServerInfo | None
 
 def _read_record(key: str) -> Plan[ServerInfo | None]:
     record = yield from read_server(key)
-    return None if record is None else describe_record(LiveServer(record, []))
+    return None if record is None else describe_record(record)
 
 
 def read_redis_health(place: Place) -> Plan[RedisHealth | None]:
