@@ -24,7 +24,7 @@ from pyasynq._broker.inspecting.bulk import delete_all
 from pyasynq._broker.inspecting.group_counts import forget_empty_groups, read_group_sizes
 from pyasynq._broker.inspecting.pace import ChunkPace
 from pyasynq._broker.inspecting.queues import count_tasks, pause_queue, unpause_queue
-from pyasynq._broker.inspecting.removal import remove_queue
+from pyasynq._broker.inspecting.removal import list_grouped, remove_queue
 from pyasynq._broker.inspecting.tasks import get_task, scan_tasks
 from pyasynq._broker.inspecting.updates import update_payload, update_process_at
 from pyasynq._broker.inspecting.vitals import count_poison, read_vitals
@@ -265,6 +265,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "groups": lambda: read_group_sizes("default"),
     "read_types": lambda: find_wrong_types("default", [b"pending"]),
     "forget_groups": lambda: forget_empty_groups("default"),
+    "list_grouped": lambda: list_grouped("default", [b"h", b"gone"]),
     "run": lambda: run_tasks("default", ["due"], now=NOW),
     "archive_by_hand": lambda: archive_tasks("default", ["waiting"], limits=ARCHIVE, now=NOW),
     "delete": lambda: delete_tasks("default", ["due", "old"]),

@@ -11,8 +11,9 @@ from pyasynq.errors import QueueBusyError, QueueNotEmptyError, QueueNotFoundErro
 from pyasynq.task import TaskState
 from tests.contract.test_inspect_actions import aggregate, put
 from tests.contract.test_inspect_bulk import fill
-from tests.factories import DAY, Tasks
+from tests.factories import DAY, Tasks, message_bytes
 from tests.fix_broker import BlockingPerformer
+from tests.invariants import check_invariants
 
 if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
@@ -178,6 +179,94 @@ def test_a_task_that_is_taken_while_the_queue_is_emptied_is_told(
     perform = Meddles(redis_client, "inspect/remove_queue", 1, lambda: tasks.active("b"))
     with pytest.raises(QueueBusyError):
         perform(remove(force=True))
+
+
+class Dies(BlockingPerformer):
+    """Fails at a call, as a program does that is killed: before the call is sent, or after its reply."""
+
+    def __init__(self, client: RedisClient, calls: int, *, is_sent: bool) -> None:
+        super().__init__(client)
+        self._left, self._is_sent = calls, is_sent
+
+    def _send(self, call: Any) -> Any:
+        self._left -= 1
+        if self._left < 0 and not self._is_sent:
+            raise KeyboardInterrupt
+        reply = super()._send(call)
+        if self._left < 0:
+            raise KeyboardInterrupt
+        return reply
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_forced_removal_that_was_killed_at_any_call_leaves_no_damage_and_can_be_repeated(
+    tasks: Tasks, redis_client: RedisClient, is_sent: bool
+) -> None:
+    """The queue has fewer tasks, and each of them has its lock and its group."""
+    calls, has_ended = 0, False
+    while not has_ended:
+        for group in "abc":
+            locks = [tasks.keys.unique("t", f"{group}{number}".encode()) for number in range(2)]
+            for lock in locks:
+                tasks.put(TaskState.AGGREGATING, f"{group}-{lock[-1]}", group=group, unique_key=lock)
+        aggregate(tasks, "in-set")
+        put(tasks, TaskState.ARCHIVED, "archived")
+        try:
+            Dies(redis_client, calls, is_sent=is_sent)(remove(force=True))
+            has_ended = True
+        except KeyboardInterrupt:
+            check_invariants(redis_client)
+        calls += 1
+        if redis_client.sismember("asynq:queues", "default"):
+            BlockingPerformer(redis_client)(remove(force=True))
+        assert [] == redis_client.keys("*")
+    assert calls > 15
+
+
+def test_a_group_whose_name_is_not_utf_8_is_removed_by_force(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """Any program may have made it."""
+    name = b"g\xff"
+    message = message_bytes("a")
+    redis_client.hset(tasks.keys.task("a"), mapping={"msg": message, "state": "aggregating", "group": name})
+    redis_client.zadd(tasks.keys.group_prefix.encode() + name, {"a": 1})
+    redis_client.sadd(tasks.keys.groups, name)
+    redis_client.sadd("asynq:queues", "default")
+    assert 1 == perform(remove(force=True))
+    assert [] == redis_client.keys("*")
+
+
+@pytest.mark.usefixtures("damage_allowed")
+def test_the_list_of_grouped_tasks_drops_ids_without_a_task_and_names_without_ids(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """A task in another state keeps its hash; one without a message loses it."""
+    tasks.put(TaskState.AGGREGATING, "a", "gone", "broken", group="g")
+    tasks.put(TaskState.AGGREGATING, "b", group="h")
+    tasks.put(TaskState.AGGREGATING, "ghost", group="i")
+    tasks.pending("pending")
+    redis_client.zadd(tasks.keys.group("g"), {"pending": 1})
+    redis_client.delete(tasks.keys.task("gone"), tasks.keys.task("ghost"))
+    redis_client.hdel(tasks.keys.task("broken"), "msg")
+    redis_client.sadd(tasks.keys.groups, "empty", "other")
+    names = [b"g", b"h", b"i", b"empty"]
+    for _ in range(2):
+        assert ["a", "b"] == perform(removal.list_grouped("default", names))
+        assert ({"a"}, {"b"}) == (set(tasks.members("g")), set(tasks.members("h")))
+        assert {"g", "h", "other"} == tasks.groups()
+    keys = {tasks.keys.task(name) for name in ("a", "b", "pending")}
+    assert {key.encode() for key in keys} == set(redis_client.keys(tasks.keys.task_prefix + "*"))
+
+
+def test_the_list_of_grouped_tasks_ends_after_250_ids(perform: Perform, tasks: Tasks) -> None:
+    """Groups may have grown since they were counted; those behind keep their names."""
+    tasks.put(TaskState.AGGREGATING, *(f"a{number:03}" for number in range(200)), group="a")
+    tasks.put(TaskState.AGGREGATING, *(f"b{number:03}" for number in range(100)), group="b")
+    tasks.put(TaskState.AGGREGATING, "c", group="c")
+    expected = [*sorted(tasks.members("a")), *sorted(tasks.members("b"))[:50]]
+    assert expected == perform(removal.list_grouped("default", [b"a", b"b", b"c"]))
+    assert {"a", "b", "c"} == tasks.groups()
 
 
 def test_many_keys_are_found(tasks: Tasks, redis_client: RedisClient) -> None:

@@ -18,7 +18,8 @@ from pyasynq._broker.inspecting.queues import count_tasks, queue_info
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.inspecting.reports import type_report
 from pyasynq.errors import InvalidOptionError, QueueNotEmptyError
-from tests.factories import NOW
+from pyasynq.task import TaskState
+from tests.factories import NOW, message_bytes
 from tests.fix_broker import BlockingPerformer
 
 if TYPE_CHECKING:
@@ -64,6 +65,20 @@ def put_groups(tasks: Tasks, number: int, *, members: int = 1) -> None:
         pipeline.zadd(keys.group(name), {f"{name}/{at}": NOW.seconds for at in range(members)})
     pipeline.sadd(keys.groups, *names)
     pipeline.sadd("asynq:queues", keys.queue)
+    pipeline.execute()
+
+
+def put_grouped(tasks: Tasks, number: int) -> None:
+    """Make this many groups with one task each."""
+    client, keys = tasks.client, tasks.keys
+    pipeline = client.pipeline(transaction=False)
+    pipeline.sadd("asynq:queues", keys.queue)
+    for at in range(number):
+        group, task_id = f"g{at}", f"t{at}"
+        message = message_bytes(task_id, group_key=group)
+        pipeline.hset(keys.task(task_id), mapping={"msg": message, "state": "aggregating", "group": group})
+        pipeline.zadd(keys.group(group), {task_id: NOW.seconds})
+        pipeline.sadd(keys.groups, group)
     pipeline.execute()
 
 
@@ -120,6 +135,43 @@ def test_a_queue_with_many_names_of_empty_groups_is_removed(
     """The names are forgotten in parts. (D24)"""
     put_groups(tasks, MANY, members=0)
     assert 0 == counting(remove_queue("default", force=False, progress=None))
+    assert [] == tasks.client.keys("*")
+
+
+def test_a_queue_with_many_groups_is_removed_by_force_in_few_calls(
+    counting: CountingPerformer, tasks: Tasks
+) -> None:
+    """Fails if each group takes a call; progress tells of up to 250 tasks at a time."""
+    put_grouped(tasks, MANY)
+    told: list[tuple[int, int]] = []
+    assert MANY == counting(remove_queue("default", force=True, progress=lambda *pair: told.append(pair)))
+    assert [] == tasks.client.keys("*")
+    assert [(done, MANY) for done in range(250, MANY + 1, 250)] == told
+    assert len(counting.calls) < MANY / 50
+
+
+def test_a_queue_with_many_groups_of_ids_without_a_task_is_removed_by_force_in_few_calls(
+    counting: CountingPerformer, tasks: Tasks
+) -> None:
+    """Nothing is deleted that could be counted."""
+    put_groups(tasks, MANY)
+    assert 0 == counting(remove_queue("default", force=True, progress=None))
+    assert [] == tasks.client.keys("*")
+    assert len(counting.calls) < MANY / 50
+
+
+def test_groups_of_all_sizes_are_removed_by_force(counting: CountingPerformer, tasks: Tasks) -> None:
+    """A large group is emptied by itself, and small ones share calls."""
+    sizes = [1, 100, 149, 250, 0, 251, 2, 1_001, 249, 1, 3]
+    for number, size in enumerate(sizes):
+        ids = [f"{number}/{at}" for at in range(size)]
+        tasks.put(TaskState.AGGREGATING, *ids, group=f"g{number}")
+        tasks.client.sadd(tasks.keys.groups, f"g{number}")
+    told: list[tuple[int, int]] = []
+    deleted = counting(remove_queue("default", force=True, progress=lambda *pair: told.append(pair)))
+    assert sum(sizes) == deleted
+    assert (deleted, deleted) == told[-1]
+    assert sorted(told) == told
     assert [] == tasks.client.keys("*")
 
 

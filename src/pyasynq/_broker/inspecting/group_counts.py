@@ -118,14 +118,20 @@ def describe_groups(queue: str) -> Plan[list[GroupInfo]]:
 
 
 def read_group_sizes(queue: str) -> Plan[dict[str, int]]:
-    """Return the names of the groups, sorted, and how many tasks wait in each; 500 groups in one call."""
+    """Return the displayed names of the groups, sorted, and how many tasks wait in each."""
+    found = yield from scan_groups(queue)
+    return dict(sorted((display_name(name), size) for name, size in found.items()))
+
+
+def scan_groups(queue: str) -> Plan[dict[bytes, int]]:
+    """Return the stored names of the groups, and how many tasks wait in each; 500 groups in one call."""
     found: dict[bytes, int] = {}
     cursor, page = yield from read_page(queue, FIRST_PAGE)
     found |= page
     while cursor != FIRST_PAGE:
         cursor, page = yield from read_page(queue, cursor)
         found |= page
-    return dict(sorted((display_name(name), size) for name, size in found.items()))
+    return found
 
 
 def forget_empty_groups(queue: str) -> Plan[int]:
