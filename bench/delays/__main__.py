@@ -59,6 +59,9 @@ async def measure_deaths(scene: Scene, samples: int) -> None:
     # A worker does not recover in the first 30 s of a Redis: its owners may still be reconnecting.
     await asyncio.sleep(30)
     tell("a killed worker's task starts elsewhere", await deaths.killed(scene, samples))
+    for key in ("pending", "lease"):
+        name = f"after the repair of the key `{key}`, a killed worker's task starts elsewhere"
+        tell(name, await deaths.killed_behind_a_wrong_type(scene, samples, key))
     tell("a task of a killed worker in Go starts here", await deaths.killed_in_go(scene, samples))
     tell("after an outage, a task whose worker died in it", await deaths.killed_in_an_outage(scene, samples))
 

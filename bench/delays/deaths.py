@@ -120,6 +120,30 @@ async def killed_in_an_outage(scene: Scene, samples: int) -> list[float]:
         return await _end_all(scene, samples, [time.time()] * samples)
 
 
+async def killed_behind_a_wrong_type(scene: Scene, samples: int, key: str) -> list[float]:
+    """Return the seconds until tasks of killed workers start, from the repair of a key of their queues.
+
+    The key has a wrong type until the leases of these tasks have ended: `pending` or `lease`.
+    """
+    names = [getattr(queue_keys(f"dead{number}"), key) for number in range(samples)]
+    since = []
+    with redis.Redis.from_url(scene.url) as client:
+        async with _holding(scene, samples) as victims, _rescuer(scene, samples):
+            for victim in victims:
+                victim.kill()
+            kept = [name for name in names if client.exists(name) and client.rename(name, f"{name}:kept")]
+            for name in names:
+                client.set(name, "of the wrong type")
+            await asyncio.sleep(OUTAGE)
+            for name in names:
+                client.delete(name)
+                if name in kept:
+                    client.rename(f"{name}:kept", name)
+                since.append(time.time())
+                await asyncio.sleep(STAGGER)
+            return await _end_all(scene, samples, since)
+
+
 async def killed_in_go(scene: Scene, samples: int) -> list[float]:
     """Return the seconds until tasks of killed Go workers start here; their keys are written as Go does."""
     queues = [f"dead{number}" for number in range(samples)]

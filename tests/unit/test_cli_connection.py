@@ -191,6 +191,19 @@ def test_asynqs_file_names_a_redis(tmp_path: Path, name: str, text: str) -> None
     assert Connection("rediss://:p%20w@h:9/2") == find_connection(None, {"config": str(path), "uri": "h:9"})
 
 
+def test_variables_of_asynq_win_over_its_file_when_they_are_false_or_zero_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As viper does it; an empty variable, and a null of the file, count as not given."""
+    path = tmp_path / "asynq.json"
+    path.write_text('{"uri": "h:1", "cluster": true, "db": 3, "tls": true, "password": null}', "utf-8")
+    for name, value in {"URI": "h:2", "CLUSTER": "false", "DB": "0", "TLS": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("USERNAME", raising=False)
+    monkeypatch.delenv("PASSWORD", raising=False)
+    assert Connection("rediss://h:2/0") == find_connection(None, {"config": str(path)})
+
+
 def test_the_usual_file_of_asynq_is_found_in_the_home_folder(tmp_path: Path) -> None:
     """If nothing else names a Redis."""
     (tmp_path / ".asynq.yaml").write_text("uri: h:1\n", "utf-8")

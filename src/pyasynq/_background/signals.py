@@ -26,7 +26,7 @@ class Stoppable(Protocol):
         """Shut down in good order."""
 
     def request_stop(self) -> None:
-        """Stop taking tasks."""
+        """Stop taking tasks (SIGTSTP); running tasks and the process go on."""
 
 
 class SignalWatch:

@@ -129,7 +129,7 @@ class Recovered(NamedTuple):
 
 
 class PoisonTask(NamedTuple):
-    """A poison task to archive because workers die with it, if token and lease are unchanged.
+    """A poison task, which crashed its workers; archived if token and lease are unchanged (compare-and-set).
 
     An empty message leaves the stored one untouched. `archived_at` is Unix time. `history_entry` is as in
     `RecoverTask`.

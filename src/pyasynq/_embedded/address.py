@@ -128,7 +128,7 @@ def socket_path(folder: Path) -> Path:
 
 
 def new_memory_name() -> str:
-    """Return a name for the working folder of a server in memory, inside the runtime folder."""
+    """Return a random name for the working folder of an in-memory server, inside the runtime folder."""
     return f"memory-{secrets.token_hex(8)}"
 
 

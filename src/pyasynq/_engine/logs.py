@@ -322,7 +322,7 @@ def subscribe_lines(events: Events) -> None:
 
 
 def event_writer(level: int, text: str) -> Callable[[Any], None]:
-    """Return a subscriber that logs an event with a text that names its fields."""
+    """Return a subscriber that logs an event; `text` is a template with its fields as placeholders."""
 
     def write(event: Any) -> None:
         if _log.isEnabledFor(level):

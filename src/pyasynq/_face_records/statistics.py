@@ -83,7 +83,7 @@ def describe_series(found: Iterable[AttemptSeries]) -> list[Record]:
 
 
 def describe_point(series: AttemptSeries, point: SeriesPoint) -> Record:
-    """Return the record of one step of a series."""
+    """Return the record of one point of a time series."""
     return {"at": point.at, **_figures(series.queue, series.type, point.counts)}
 
 

@@ -89,10 +89,16 @@ def _parse_lines(text: str) -> dict[str, str]:
 
 
 def _check(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return settings with numbers and flags converted; leave out empty ones."""
+    """Return settings with numbers and flags converted; leave out those without a value.
+
+    Raises:
+        click.ClickException: for a `db` that is not a whole number.
+    """
     settings: dict[str, Any] = {}
     for name, value in given.items():
-        text = str(value).strip()
+        text = "" if value is None else str(value).strip()
+        if not text:
+            continue
         if name in _FLAGS:
             settings[name] = text.lower() in _TRUE
         elif name == "db":
@@ -101,4 +107,4 @@ def _check(given: Mapping[str, Any], where: str) -> dict[str, Any]:
             settings[name] = int(text)
         else:
             settings[name] = text
-    return {name: value for name, value in settings.items() if value}
+    return settings

@@ -78,8 +78,8 @@ class Doctor:
         url: as for `Client`.
         queues: names of the queues to examine; by default all of them, Redis and the servers.
         pause: seconds between the two checks that confirm each finding.
-        archive_max_size: maximum number of archived tasks, as in `ServerConfig`. The repair of a larger
-            archive needs it; None is Asynq's 9,999, and no repair.
+        archive_max_size: maximum number of archived tasks, as in `ServerConfig`. Without it, an archive
+            above Asynq's 9,999 is found, but not trimmed.
         unowned_locks: also find locks whose task is gone or has another lock. Only if you never use
             `until="expiry"`, which leaves such locks on purpose.
         timeout: seconds that one call may take, with reconnecting.

@@ -73,7 +73,7 @@ def mend(
 
 
 def own_message(message: TaskMessage, facts: StoredTask, keys: QueueKeys) -> TaskMessage:
-    """Return a copy of the message with the id and queue of the task's key."""
+    """Return a copy of the message with the id and queue of the task's key, without a foreign lock key."""
     copy = copy_task_message(message)
     copy.id, copy.queue = facts.id.decode("utf-8", "replace"), keys.queue
     if not copy.unique_key.startswith(keys.prefix):

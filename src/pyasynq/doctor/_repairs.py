@@ -47,7 +47,7 @@ _ENDS: Final = {
 
 
 class Repairs:
-    """Repairs findings; `archive_max_size` is None if the user has not set it."""
+    """Repairs of findings. If `archive_max_size` is None, archives are not trimmed."""
 
     def __init__(self, pace: Pace, *, archive_max_size: int | None) -> None:
         self._pace = pace

@@ -204,7 +204,7 @@ class WorkerMetrics:
 
 
 class FleetMetrics:
-    """Sum of the metrics of all processes of a supervisor, also of those that have died.
+    """Sum of the metrics of a supervisor's processes; its counters include processes that have ended.
 
     Args:
         max_types: as for `WorkerMetrics`.

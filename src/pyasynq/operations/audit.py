@@ -180,7 +180,7 @@ def begin_entry(
 def describe_request(
     user: User, request: str, queues: tuple[str, ...], redactor: Redactor, *, now: datetime
 ) -> AuditEntry:
-    """Return the entry of a request over HTTP that calls no method; its verb is `request`."""
+    """Return the entry of an HTTP request that was refused before it called the operator: verb `request`."""
     details = {"request": shorten_end(redactor.text(request), _MAX_TEXT)}
     return replace(_entry_of(user, "request", now), queues=queues[:_MAX_NAMES], details=details)
 

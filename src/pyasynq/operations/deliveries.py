@@ -50,13 +50,13 @@ class FailedExchange:
     """A request whose attempt failed, and the answer to it. Secrets are hidden before they are stored.
 
     Attributes:
-        queue: queue of the task, and its type.
+        queue: name of the task's queue, which is also its task type.
         task_id: the task's id.
         attempt: number of the attempt.
         at: when the request was sent.
-        seconds: time until the answer, or until the timeout.
+        seconds: seconds until the answer, or until the timeout.
         method: method of the request.
-        url: template of the type's URL; its places are filled with params of the task.
+        url: URL template of the task type; its placeholders are not filled in.
         headers: headers of the request, without the values of secrets.
         status: status of the answer; 0 if there was none.
         reason: error of the attempt.
@@ -84,7 +84,7 @@ class HostDeliveries:
 
     Attributes:
         host: name, with a port unless it is 80 or 443.
-        queue: queue of the tasks, and their type.
+        queue: name of the tasks' queue, which is also their task type.
         statuses: number of requests by class of their answer: `2xx` and so on, or `none` for no answer.
         times: histogram of durations: number of requests in each bucket.
         throttled_since: when the host began to throttle our requests; None if it does not now.

@@ -174,7 +174,7 @@ def merge_reports(
 def _merge(
     reports: list[tuple[int, LeaseWorkerReport]], leased: Mapping[str, set[str]], now: float
 ) -> LeaseWorker:
-    """Merge the reports on one worker; the newest one with a description provides the description."""
+    """Merge the reports on one worker; the description is from the newest report that has one."""
     reports = sorted(reports, key=lambda one: (bool(one[1].key_id), one[1].seen), reverse=True)
     told = reports[0][1]
     tasks = {

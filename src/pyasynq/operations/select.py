@@ -265,9 +265,10 @@ class Selector:
 
 
 def _reduce_to_places(query: Query, queues: Sequence[str]) -> list[PlacedQuery]:
-    """Return each collection with the query reduced to it, in the order of the search.
+    """Return each collection with its part of the query (partial evaluation), in the order of the search.
 
-    All queues share the tree of a state if the query does not test the queue.
+    The queues of a state share one reduced syntax tree, unless the query tests the queue. Aggregating tasks
+    share none if it tests the group.
     """
     placed: list[PlacedQuery] = []
     for state in query.states:

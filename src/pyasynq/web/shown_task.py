@@ -67,7 +67,7 @@ _OUTCOME_LOOKS: Final = {
 
 
 def look_of_outcome(attempt: AttemptInfo) -> OutcomeLook:
-    """Return the appearance of an attempt's outcome; an unknown outcome is shown by its own word."""
+    """Return the appearance of an attempt's outcome; an unknown outcome is labelled with its name."""
     unknown = OutcomeLook(visible(attempt.outcome).capitalize(), "info", "")
     return _OUTCOME_LOOKS.get(attempt.outcome, unknown)
 

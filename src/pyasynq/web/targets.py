@@ -179,7 +179,7 @@ class Target:
         self._answers.pop((asyncio.get_running_loop(), access_key(user), question), None)
 
     async def run_operation(self, user: User, operation_id: str, seconds: float) -> OperationInfo | None:
-        """Run an operation in the background; return it if it ends within this many seconds, else None.
+        """Run an operation in the background; return it if it ends within `seconds`, else None.
 
         If this process dies, any other process can resume the operation.
         """

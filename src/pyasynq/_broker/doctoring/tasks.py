@@ -117,7 +117,7 @@ def walk(
 
 
 def read_tasks(queue: str, ids: Sequence[bytes]) -> Plan[list[StoredTask]]:
-    """Read tasks, in calls of up to 1,000 tasks or 4 MB of messages."""
+    """Read tasks in batches: each script call returns up to 1,000 tasks or 4 MB of messages."""
     keys = queue_keys(queue)
     facts: list[StoredTask] = []
     while len(facts) < len(ids):

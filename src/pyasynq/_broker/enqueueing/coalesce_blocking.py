@@ -135,7 +135,8 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
     def enqueue(self, composed: Composed) -> EnqueueResult | None:
         """Enqueue one task, batched with calls of other threads.
 
-        A signal handler may call this during a call of its own thread: then its call goes alone.
+        A signal handler may call this during a call of its own thread (reentrant). It then sends a batch at
+        once, with all waiting calls, because the outer call cannot go on.
 
         Returns:
             the task's result, None if the task was simply enqueued.

@@ -39,7 +39,7 @@ _STATES: Final = {state.value: state for state in TaskState}
 
 
 def check_ids(ids: Iterable[str]) -> list[str]:
-    """Return task ids without repetitions.
+    """Check task ids; return them without duplicates, in their first order.
 
     Raises:
         InvalidOptionError: for a single text instead of several ids, and for an id that is not text.

@@ -42,7 +42,7 @@ class Written(NamedTuple):
 
 
 def write_audit(entry: bytes, *, intent: str = "") -> Plan[str]:
-    """Append an entry and return its position; it replaces the `intent` that announced it."""
+    """Append an entry and return its position. It replaces the entry at `intent`, which announced it."""
     args = (FIRST_SEND, AUDIT_LENGTH, secrets.token_hex(8), intent, entry)
     position: bytes = yield ScriptCall(AUDIT_WRITE, (AUDIT_KEY,), args, Replay.BY_TOKEN)
     return position.decode()

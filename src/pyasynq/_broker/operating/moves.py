@@ -1,4 +1,4 @@
-"""Moves of tasks to another queue, which is in another slot of a cluster.
+"""Moves of tasks to another queue, which is in another hash slot of a cluster.
 
 A task is written into the target queue and held there: its hash is in no list, so nothing runs it. Then it is
 removed from its source queue if it is unchanged (compare-and-delete), and then the copy is released. So both

@@ -239,7 +239,7 @@ class TaskWaits:
         self._per_loop = LoopLocal(partial(_LoopWaits, driver), _LoopWaits.abandon)
 
     async def wait(self, queue: str, task_id: str, timeout: Duration | None) -> FinishedTask:
-        """Wait for the end of a task."""
+        """Wait for the end of a task, and return the finished task."""
         return (await self._wait(queue, task_id, timeout, for_result=False))[0]
 
     async def result(self, queue: str, task_id: str, timeout: Duration | None) -> bytes | None:

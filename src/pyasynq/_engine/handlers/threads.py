@@ -101,7 +101,8 @@ class HandlerThreads:
     ) -> asyncio.Future[tuple[Any, BaseException | None]]:
         """Run a function in a thread, in a copy of the caller's context.
 
-        The future gets the function's result and error; cancelling the future does not stop the function.
+        The future's result is the pair of the function's result and error. Cancelling the future does not
+        stop the function.
         """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()

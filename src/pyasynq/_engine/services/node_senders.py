@@ -103,7 +103,7 @@ class NodeSenders:
         """Error raised while answers were delivered, perhaps after the round; `send` raises it."""
 
     async def send(self, parcel: Parcel) -> None:
-        """Send a parcel and deliver the answers; a slow node's answers are delivered when they arrive."""
+        """Send a parcel and pass on the replies; those of a slow node are passed on when they arrive."""
         parts = parcel.by_node(self._find_node)
         for node in parts.keys() - self._senders.keys():
             self._senders[node] = NodeSender(self._service, self._parts, self._intake)

@@ -23,7 +23,9 @@ _MOST_IN_HAND: Final = 10_000
 
 
 class OutboxRelay(Service):
-    """Message relay: enqueues callbacks of tasks that this server settled, or whose server left them.
+    """Message relay of the transactional outbox: enqueues callbacks of ended tasks.
+
+    It takes those of tasks that this server settled, and old entries that another server did not deliver.
 
     Outboxes are read only if the queue look shows that they have entries. An entry that fails stays in
     Redis, where any server of the queue finds it again.

@@ -39,7 +39,7 @@ class ProgressWriter(Service):
             self.wake()
 
     async def round(self) -> float:
-        """Write the newest reports."""
+        """Write the newest report of each running attempt that has a new one."""
         reported, self._reported = self._reported, {}
         self._silent = not reported
         if self._silent:

@@ -1,4 +1,4 @@
-"""Sender of the processor: sends calls together, and delivers the answers."""
+"""Sender of the processor: sends its calls in pipelines, and passes on the replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Parcel(NamedTuple):
-    """Calls that are sent to Redis together, in this order; the answers come in the same order."""
+    """Calls of one round of the processor, sent in pipelines; the replies come in the same order."""
 
     batches: Sequence[Batch] = ()
     asks: Sequence[Ask] = ()
@@ -65,7 +65,7 @@ _CALL_ERRORS: Final = (RedisReplyError, RedisPermissionError)
 
 
 class Sender:
-    """Sends parcels to one server, and delivers each answer. Used by the event loop only.
+    """Sends parcels to one Redis server, and passes on the replies. Used by the event loop only.
 
     Args:
         service: named in reports of failures.
@@ -79,10 +79,10 @@ class Sender:
         self._failures = QueueFailures(service, parts.clock)
         self._backoff = Backoff()
         self.rest = 0.0
-        """Seconds to wait after the last exchange before the server is asked again; 0 if it answered."""
+        """Back-off: seconds to wait before the next exchange with Redis; 0 if it answered the last one."""
 
     async def send(self, parcel: Parcel) -> Exception | None:
-        """Send a parcel and deliver the answers; return an error if the server could not be asked.
+        """Send a parcel in pipelines and pass on the replies; return an error if Redis gave none.
 
         A queue whose own calls failed is skipped for a while, and reported. An outcome that Redis permanently
         refuses is not an error: a failure is written in its place.
@@ -162,7 +162,7 @@ class Sender:
 
 
 def _find_server_error(results: Sequence[Any]) -> Exception | None:
-    """Return why the server could not be asked; None if it answered or refused only some calls."""
+    """Return why Redis did not answer; None if it answered, or refused only some calls."""
     for result in results:
         if not isinstance(result, Exception) or isinstance(result, _CALL_ERRORS):
             return None

@@ -51,7 +51,7 @@ class Syncer(Service):
         out.
         """
         error = await self._try_together(self._parts.settles.take_delayed())
-        for batch in self._parts.settles.take_suspects():
+        for batch in self._parts.settles.take_blamed():
             failure, healthy = await self._try_alone(batch)
             error = failure or error
             if not healthy or (isinstance(failure, ReplyLostError) and not patient):

@@ -36,13 +36,13 @@ class Entry:
 
     Attributes:
         sent: whether a call with it may have taken effect; then a refusal means that it did.
-        suspect: whether it may have caused its last error; it is sent alone from then on.
+        blamed: whether it may have caused its last error; it is sent alone from then on.
         refusals: number of times it was refused alone while Redis answered other calls.
         refused_at: monotonic time of the last refusal.
         final: whether nothing smaller can be written in its place.
     """
 
-    __slots__ = ("attempt", "decision", "final", "record", "refusals", "refused_at", "sent", "suspect")
+    __slots__ = ("attempt", "blamed", "decision", "final", "record", "refusals", "refused_at", "sent")
 
     def __init__(
         self, attempt: Attempt, decision: Decision, record: SettleRecord, *, final: bool = False
@@ -51,7 +51,7 @@ class Entry:
         self.decision = decision
         self.record = record
         self.sent = False
-        self.suspect = False
+        self.blamed = False
         self.refusals = 0
         self.refused_at = float("-inf")
         self.final = final

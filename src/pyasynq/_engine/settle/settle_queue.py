@@ -161,17 +161,20 @@ class SettleQueue:
         return batches
 
     def take_delayed(self) -> list[Batch]:
-        """Return the failed outcomes that are not suspect, each as its own batch."""
-        entries = [entry for entry in self._delayed if not entry.suspect]
-        self._delayed = [entry for entry in self._delayed if entry.suspect]
+        """Take the outcomes whose write failed, without blamed ones; return each as its own batch.
+
+        Outcomes without a valid lease keep waiting.
+        """
+        entries = [entry for entry in self._delayed if not entry.blamed]
+        self._delayed = [entry for entry in self._delayed if entry.blamed]
         return self.batches.alone(self._take_sendable(entries))
 
-    def take_suspects(self) -> Iterator[Batch]:
-        """Yield the suspect outcomes one at a time; the caller confirms each or reports its error.
+    def take_blamed(self) -> Iterator[Batch]:
+        """Yield the blamed outcomes one at a time; the caller confirms each or reports its error.
 
         A batch is built just before it is sent: the lease may have been renewed by then.
         """
-        for entry in [entry for entry in self._delayed if entry.suspect]:
+        for entry in [entry for entry in self._delayed if entry.blamed]:
             self._delayed.remove(entry)
             yield from self.batches.alone(self._take_sendable([entry]))
 
@@ -204,7 +207,7 @@ class SettleQueue:
             return False
         for entry in entries:
             entry.sent = True
-            entry.suspect = entry.suspect or entry.may_be_blamed(error)
+            entry.blamed = entry.blamed or entry.may_be_blamed(error)
         if blamed and self._count_refusal(entries[0], error):
             self._refuse(entries[0], error)
             return False

@@ -264,7 +264,7 @@ class QueueBoard:
         self._choose()
 
     def note_servers(self, servers: int) -> None:
-        """Record the number of servers, including those with other queues."""
+        """Record the number of live servers, including those with other queues; bounds a thundering herd."""
         self._servers = servers
 
     def changed(self, name: str, now: float = 0.0) -> bool:

@@ -82,8 +82,8 @@ async def serve_patch_type(call: ServiceCall) -> Response:
 async def serve_delete_type(call: ServiceCall) -> Response:
     """Delete a configuration: the service accepts no more tasks of the type.
 
-    Waiting tasks stay, without the type's limits. A type that the service's file has comes back at the next
-    start.
+    Waiting tasks stay, without the type's limits. A type that the service's file defines comes back at the
+    next start.
     """
     is_rehearsal = call.values["dry_run"]
     stored = await _read(call)

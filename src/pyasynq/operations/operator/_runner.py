@@ -184,7 +184,7 @@ class OperationRunner:
             await self._door.run(forget_steps(self._operation, queue))
 
     async def _find_next_tasks(self) -> StepTasks | None:
-        """Return the tasks of the next step; None at the end."""
+        """Return the tasks of the next step; None if the operation has no more."""
         if self._act is Act.UNDO:
             return await self._find_next_restorable()
         rest = self._tasks[self._position : self._position + (self._unnoted or self._step_limit())]

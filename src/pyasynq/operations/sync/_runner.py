@@ -185,7 +185,7 @@ class OperationRunner:
             self._door.run(forget_steps(self._operation, queue))
 
     def _find_next_tasks(self) -> StepTasks | None:
-        """Return the tasks of the next step; None at the end."""
+        """Return the tasks of the next step; None if the operation has no more."""
         if self._act is Act.UNDO:
             return self._find_next_restorable()
         rest = self._tasks[self._position : self._position + (self._unnoted or self._step_limit())]

@@ -76,7 +76,7 @@ _NOT_SEARCHED: Final = (_Archive(-1, -1, has_poisoned=False), NO_POISON)
 
 
 class _Past(NamedTuple):
-    """Attempts by task type, and poison tasks; each by queue."""
+    """Statistics of recent attempts by task type, and numbers of poison tasks; each by queue."""
 
     activity: Mapping[str, Mapping[str, Activity]]
     poison: Mapping[str, PoisonCount]
@@ -183,7 +183,7 @@ class Sweep:
         )
 
     def _read_queues(self, moment: datetime) -> tuple[QueueInfos, _Past]:
-        """Return the queues, with their attempts and poison tasks."""
+        """Return the queues, with statistics of recent attempts by task type, and numbers of poison tasks."""
         infos = self._door.queue_infos()
         active = [info.queue for info in infos if info.processed_total]
         since = moment - ACTIVITY_SPAN

@@ -120,8 +120,8 @@ class ServerInspector(InspectorBase):
     def pause_entry(self, entry_id: str) -> EntryPauseResult:
         """Pause an entry of a scheduler: it enqueues nothing until `unpause_entry`.
 
-        Its ticks count as fired meanwhile, in every scheduler that has the entry, and are not made up for. A
-        second pause changes nothing. Schedulers in Go ignore pauses; the result says so.
+        Its ticks count as fired meanwhile, in every scheduler that has the entry, and are not caught up
+        later. A second pause changes nothing. Schedulers in Go ignore pauses; the result says so.
 
         Raises:
             ScheduleNotFoundError: when no running scheduler has the entry.

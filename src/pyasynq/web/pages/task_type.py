@@ -196,7 +196,7 @@ def moment_of(stored: TypeConfiguration) -> datetime | None:
 
 
 def to_version_time(version: int) -> datetime | None:
-    """Return the time that a version number contains, in milliseconds; None for other numbers."""
+    """Return the time of a version number that is Unix time in milliseconds; None if it is out of range."""
     return datetime.fromtimestamp(version / 1_000, UTC) if 0 < version < _MOST_MILLISECONDS else None
 
 

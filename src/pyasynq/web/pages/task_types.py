@@ -142,7 +142,7 @@ def forget_configurations(ask: PageRequest) -> None:
 
 
 async def count_workers(ask: PageRequest) -> Counter[str]:
-    """Return the number of live servers and lease workers of each queue."""
+    """Return the number of live servers and remote workers together, by queue."""
     counts = Counter(queue for server in await read_servers(ask) for queue in server.queues)
     remote_workers = [one for one in await read_lease_workers(ask) if one.state != "away"]
     counts.update(queue for one in remote_workers for queue in one.queues)
