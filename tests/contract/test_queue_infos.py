@@ -17,7 +17,7 @@ from pyasynq._broker.inspecting.queue_sweep import (
 )
 from pyasynq._broker.stored_limits import set_limits
 from pyasynq._wire.keys import ALL_QUEUES, queue_keys
-from pyasynq.errors import InvalidOptionError, RedisUnavailableError
+from pyasynq.errors import InvalidOptionError, RedisReplyError, RedisUnavailableError
 from pyasynq.info import QueueInfo
 from pyasynq.limits import QueueLimits
 from pyasynq.task import TaskState
@@ -43,7 +43,7 @@ def sweep(
     """Describe queues one by one."""
     made = QueueSweep(names, [], lambda key: "", estimates)
     while plans := made.next_plans(NOW, GroupCounts()):
-        made.take([performer(plan) for plan in plans])
+        made.take(plans, [performer(plan) for plan in plans.values()])
     return made.result()
 
 
@@ -92,7 +92,7 @@ def test_a_redis_that_is_away_is_an_error_and_not_an_empty_answer() -> None:
     plans = made.next_plans(NOW, GroupCounts())
 
     with pytest.raises(RedisUnavailableError):
-        made.take([away for _ in plans])
+        made.take(plans, [away for _ in plans])
 
 
 def test_the_queues_of_a_node_that_is_away_are_asked_once() -> None:
@@ -104,13 +104,26 @@ def test_the_queues_of_a_node_that_is_away_are_asked_once() -> None:
     rounds = []
     while plans := made.next_plans(NOW, GroupCounts()):
         rounds.append(len(plans))
-        part = names[: len(plans)] if len(rounds) == 1 else [names[-2]]
-        made.take([away if name.endswith("1") else _info(name) for name in part])
+        made.take(plans, [away if name.endswith("1") else _info(name) for name in plans])
 
     assert [MOST_QUEUES, 1] == rounds
     found = made.result()
     assert [name for name in names if name.endswith("1")] == list(found.unreadable)
     assert len(names) - 21 == len(found)
+
+
+def test_parts_that_are_on_their_way_at_once_end_in_the_order_of_the_names() -> None:
+    """Whichever of them Redis answers first."""
+    names = [f"q{number:03}" for number in range(2 * MOST_QUEUES)]
+    made = QueueSweep(names, ["gone"], lambda key: "", None)
+    first, second = made.next_plans(NOW, GroupCounts()), made.next_plans(NOW, GroupCounts())
+    damage = RedisReplyError("WRONGTYPE")
+    for part in (second, first):
+        made.take(part, [damage if name.endswith("00") else _info(name) for name in part])
+
+    found = made.result()
+    assert [name for name in names if not name.endswith("00")] == [info.queue for info in found]
+    assert ["gone", "q000", "q100", "q200", "q300"] == list(found.unreadable)
 
 
 def _info(name: str) -> QueueInfo:

@@ -21,4 +21,5 @@ Where to look: URLs and TLS in `url`, `addresses` and `tls`; redis-py's connecti
 version detection in `session`; errors in `failures` (connections) and `reply_errors`
 (replies). `key_watcher` reports changed keys (client-side caching), `subscription` listens to a channel
 (pub/sub), `durability` waits for replicas (WAIT), `facts` reads the server's version and settings.
+`read_pairs` lets two reads run at the same time.
 """

@@ -103,45 +103,49 @@ class QueueSweep:
         self._estimates = estimates
         self._weighed = set() if estimates is None else estimates.choose(names)
         self._next = 0
-        self._part: list[str] = []
-        self._infos: list[QueueInfo] = []
-        self._unreadable = {name: str(QueueNotFoundError(name)) for name in missing}
+        self._infos: dict[str, QueueInfo] = {}
+        self._missing = {name: str(QueueNotFoundError(name)) for name in missing}
+        self._unreadable: dict[str, str] = {}
         self._away: dict[str, PyasynqError] = {}
 
-    def next_plans(self, now: Instant, group_counts: GroupCounts) -> list[Plan[QueueInfo]]:
-        """Return the plans of the next up to 200 queues; none at the end."""
-        self._part = []
-        while self._next < len(self._names) and len(self._part) < MOST_QUEUES:
+    def next_plans(self, now: Instant, group_counts: GroupCounts) -> dict[str, Plan[QueueInfo]]:
+        """Return the plans of the next up to 200 queues, by their names; none at the end.
+
+        Several parts may be on their way at the same time; `take` takes each in any order.
+        """
+        part: list[str] = []
+        while self._next < len(self._names) and len(part) < MOST_QUEUES:
             name = self._names[self._next]
             self._next += 1
             error = self._away.get(self._find_node(queue_keys(name).pending)) if self._away else None
             if error is None:
-                self._part.append(name)
+                part.append(name)
             else:
                 self._unreadable[name] = str(error)
-        return [
-            describe_queue(
+        return {
+            name: describe_queue(
                 name,
                 now=now,
                 group_counts=group_counts,
                 group_pages=_GROUP_PAGES,
                 memory=name in self._weighed,
             )
-            for name in self._part
-        ]
+            for name in part
+        }
 
-    def take(self, outcomes: Sequence[QueueInfo | Exception]) -> None:
-        """Record the outcomes of the plans that `next_plans` returned last.
+    def take(self, names: Iterable[str], outcomes: Sequence[QueueInfo | Exception]) -> None:
+        """Record the outcomes of the plans of these queues.
 
         Raises:
-            PyasynqError: if none of their queues could be read because Redis could not be reached.
+            PyasynqError: if none of them could be read because Redis could not be reached, and no others
+                have been read.
         """
         errors = [outcome for outcome in outcomes if isinstance(outcome, RedisUnavailableError)]
         if len(errors) == len(outcomes) and not self._infos:
             raise errors[0]
-        for name, outcome in zip(self._part, outcomes, strict=True):
+        for name, outcome in zip(names, outcomes, strict=True):
             if not isinstance(outcome, Exception):
-                self._infos.append(self._estimates.complete(outcome) if self._estimates else outcome)
+                self._infos[name] = self._estimates.complete(outcome) if self._estimates else outcome
             elif isinstance(outcome, PyasynqError):
                 self._unreadable[name] = str(outcome)
                 if isinstance(outcome, RedisUnavailableError):
@@ -151,7 +155,11 @@ class QueueSweep:
 
     def result(self) -> QueueInfos:
         """Return the descriptions, in the order of the names."""
-        return QueueInfos(tuple(self._infos), self._unreadable)
+        infos, unreadable = self._infos, self._unreadable
+        return QueueInfos(
+            tuple(infos[name] for name in self._names if name in infos),
+            {**self._missing, **{name: unreadable[name] for name in self._names if name in unreadable}},
+        )
 
 
 def find_queues(queues: Iterable[str] | None) -> Plan[tuple[list[str], list[str]]]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker import inspecting
 from pyasynq._broker.queue_registry import queue_names
+from pyasynq._redis.read_pairs import read_both_blocking
 from pyasynq.errors import PyasynqError, RedisPermissionError, RedisReplyError, RedisUnavailableError
-from pyasynq.operations.read_pairs import read_both_blocking
 from pyasynq.operations.search_slots import SearchSlots
 from pyasynq.operations.snapshot import (
     ACTIVITY_SPAN,

@@ -12,6 +12,7 @@ from pyasynq._broker.inspecting.queue_sweep import QueueSweep, find_queues
 from pyasynq._broker.inspecting.reading import find_missing_info, replica_state
 from pyasynq._broker.queue_registry import queue_names
 from pyasynq._broker.stored_limits import set_limits
+from pyasynq._redis.read_pairs import read_both_blocking
 from pyasynq.limits import UNCHANGED, Unchanged
 
 from ._base import InspectorBase
@@ -63,8 +64,8 @@ class QueueInspector(InspectorBase):
         found, missing = self._run(find_queues(queues))
         estimates = self._memory_estimates if memory else None
         sweep = QueueSweep(found, missing, self._driver.find_node, estimates)
-        while plans := sweep.next_plans(self._now(), self._group_counts):
-            sweep.take(self._driver.run_batch([self._guard(plan) for plan in plans]))
+        # With asyncio, Redis describes one part while this process reads the replies about another.
+        read_both_blocking(self._take_parts(sweep), self._take_parts(sweep))
         if not self._reads_replica:
             return sweep.result()
         replicas = self.replicas()
@@ -73,6 +74,15 @@ class QueueInspector(InspectorBase):
         as_of = min(known) if known and len(known) == len(times) else None
         rights = () if replicas else self._run(find_missing_info())
         return replace(sweep.result(), as_of=as_of, missing_rights=rights)
+
+    def _take_parts(self, sweep: QueueSweep) -> int:
+        """Describe one part of the queues after the other, until none is left; return how many there were."""
+        parts = 0
+        while plans := sweep.next_plans(self._now(), self._group_counts):
+            outcomes = self._driver.run_batch([self._guard(plan) for plan in plans.values()])
+            sweep.take(plans, outcomes)
+            parts += 1
+        return parts
 
     def replicas(self) -> list[ReplicaState]:
         """Return the replication lag of the replicas that this inspector reads from.

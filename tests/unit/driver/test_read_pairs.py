@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pyasynq.operations.read_pairs import read_both_async, read_both_blocking
+from pyasynq._redis.read_pairs import read_both_async, read_both_blocking
 from tests.run_async import run_async
 
 
