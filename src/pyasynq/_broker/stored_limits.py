@@ -11,7 +11,7 @@ from pyasynq._checks import check_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError, QueueLimitsChangedError
-from pyasynq.limits import UNCHANGED, QueueLimits, Unchanged, check_max_run, check_rate
+from pyasynq.limits import UNCHANGED, UNLIMITED, QueueLimits, Unchanged, check_max_run, check_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,8 @@ def get_limits(queue: str) -> Plan[QueueLimits]:
 
 def read_limits(reply: Sequence[bytes | None]) -> QueueLimits:
     """Decode limits from their field values, in the order of `LIMIT_FIELDS`."""
+    if reply.count(None) == len(reply):
+        return UNLIMITED
     concurrency, rate, period, burst, stored_order = reply
     ordered = None if stored_order is None else stored_order == b"1"
     most = None if concurrency is None else parse_number(concurrency) or None

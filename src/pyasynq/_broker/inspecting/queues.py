@@ -87,19 +87,30 @@ def describe_queue(
     """Describe a queue that exists, in one call unless it has many groups or memory is asked for."""
     counts = yield from count_tasks(queue, now, group_counts, group_pages)
     weighed = (yield from memory_usage(queue, counts.aggregating)) if memory else None
-    left, counted_at = counts.pause_left, counts.aggregating_at
-    fields = counts._asdict()
-    del fields["pause_left"]
+    left, counted_at, timestamp = counts.pause_left, counts.aggregating_at, now.to_datetime()
     return QueueInfo(
-        **fields
-        | {
-            "latency": timedelta(seconds=counts.latency),
-            "aggregating_at": counted_at and counted_at.to_datetime(),
-        },
-        timestamp=now.to_datetime(),
+        queue=queue,
+        pending=counts.pending,
+        active=counts.active,
+        scheduled=counts.scheduled,
+        retry=counts.retry,
+        archived=counts.archived,
+        completed=counts.completed,
+        aggregating=counts.aggregating,
+        groups=counts.groups,
+        processed=counts.processed,
+        failed=counts.failed,
+        processed_total=counts.processed_total,
+        failed_total=counts.failed_total,
+        latency=timedelta(seconds=counts.latency),
+        paused=counts.paused,
+        timestamp=timestamp,
         paused_until=None if left is None else now.plus(left).to_datetime(),
+        aggregating_at=counted_at and counted_at.to_datetime(),
         memory_usage=weighed,
-        memory_at=now.to_datetime() if memory else None,
+        memory_at=timestamp if memory else None,
+        due=counts.due,
+        limits=counts.limits,
     )
 
 
