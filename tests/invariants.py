@@ -145,6 +145,7 @@ _GLOBAL_KEYS: dict[str, int | None] = {
     "ops": None,
     "refused": None,
     "snoozed": 30 * 86_400 + 1,
+    "signedout": 7 * 86_400 + 1,
     "types": None,
     "views": None,
 }

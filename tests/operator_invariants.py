@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pyasynq._broker.operating.api_keys import MAX_API_KEYS
@@ -18,6 +19,7 @@ from pyasynq._wire.keys import (
     DOORS_KEY,
     LEASE_WORKERS_KEY,
     REFUSED_KEY,
+    SIGNED_OUT_KEY,
     SNOOZED_KEY,
     VIEWS_KEY,
 )
@@ -45,6 +47,7 @@ def operator_violations(client: RedisClient) -> Iterator[str]:
     """Yield what is wrong with the audit and with saved views, as sentences."""
     yield from _view_violations(client)
     yield from _snooze_violations(client)
+    yield from _signed_out_violations(client)
     yield from _configuration_violations(client)
     yield from _api_key_violations(client)
     yield from _lease_worker_violations(client)
@@ -72,6 +75,16 @@ def _snooze_violations(client: RedisClient) -> Iterator[str]:
     for data in snoozes:
         if decode_snooze(data) is None:
             yield f"{SNOOZED_KEY} says {data!r}"
+
+
+def _signed_out_violations(client: RedisClient) -> Iterator[str]:
+    if client.type(SIGNED_OUT_KEY) != b"zset":
+        return
+    if client.ttl(SIGNED_OUT_KEY) < 0:
+        yield f"{SIGNED_OUT_KEY} never expires"
+    for digest in client.zrange(SIGNED_OUT_KEY, 0, -1):
+        if not re.fullmatch(b"[0-9a-f]{32}", digest):
+            yield f"{SIGNED_OUT_KEY} says {digest!r}"
 
 
 def _configuration_violations(client: RedisClient) -> Iterator[str]:

@@ -438,6 +438,7 @@ async def test_exactly_a_thousand_active_tasks_can_be_examined(
         ("asynq:x:list:{f:0}:alive:w", ""),
         ("asynq:x:list:{f:0}:held:w", ""),
         ("asynq:x:snoozed", ""),
+        ("asynq:x:signedout", ""),
         ("asynq:x:op:o", ""),
         ("asynq:{low}:x:gone:o", "low"),
         ("asynq:{low}:x:gone:o:i", "low"),

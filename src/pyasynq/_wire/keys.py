@@ -31,6 +31,8 @@ VIEWS_KEY = "asynq:x:views"
 """Hash: id of a saved view, JSON."""
 SNOOZED_KEY = "asynq:x:snoozed"
 """Sorted set: snoozes of attention findings as JSON, scored with the Unix second at which they end."""
+SIGNED_OUT_KEY = "asynq:x:signedout"
+"""Sorted set: digests of ended sessions of dashboards, scored with the second when their cookies lapse."""
 CANCEL_CHANNEL = "asynq:cancel"
 """Publish/subscribe channel; a message is the id of the task to cancel."""
 

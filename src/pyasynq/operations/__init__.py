@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .selection import Budget
     from .server_choice import choose_servers, needs_server_number
     from .service_doors import ServiceDoor, report_doors
+    from .sign_outs import is_signed_out, record_sign_out
     from .thresholds import DEFAULT_THRESHOLDS, Thresholds
     from .type_configurations import TypeConfiguration, TypeVersion
     from .verbs import VERBS, Subject, Verb
@@ -98,6 +99,7 @@ _EXPORTS_BY_MODULE: Final = {
     "selection": "Budget",
     "server_choice": "choose_servers needs_server_number",
     "service_doors": "ServiceDoor report_doors",
+    "sign_outs": "is_signed_out record_sign_out",
     "thresholds": "DEFAULT_THRESHOLDS Thresholds",
     "type_configurations": "TypeConfiguration TypeVersion",
     "verbs": "Subject VERBS Verb",
@@ -174,6 +176,7 @@ __all__ = [
     "find_attention",
     "find_command",
     "find_duration",
+    "is_signed_out",
     "judge_requests",
     "make_delivery_id",
     "make_worker_id",
@@ -182,6 +185,7 @@ __all__ = [
     "parse_request_rate",
     "parse_task_line",
     "present",
+    "record_sign_out",
     "report_commands",
     "report_deliveries",
     "report_doors",

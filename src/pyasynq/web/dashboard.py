@@ -205,18 +205,18 @@ def _check_authenticators(
 
 def _routes(settings: Settings, targets: Sequence[Target]) -> list[BaseRoute]:
     if len(targets) == 1 and not targets[0].name:
-        return _below(settings, targets[0])
+        return _below(settings, targets[0], targets)
     first = targets[0].name
 
     async def go_to_first(_: Request) -> Response:
         return Response(status_code=307, headers={"Location": f"{first}/"})
 
     mounts: list[BaseRoute] = [
-        Mount(f"/{target.name}", routes=_below(settings, target)) for target in targets
+        Mount(f"/{target.name}", routes=_below(settings, target, targets)) for target in targets
     ]
     return [Route("/", go_to_first), *mounts]
 
 
-def _below(settings: Settings, target: Target) -> list[BaseRoute]:
-    routes: Mapping[str, Route] = target_routes(Doorkeeper(settings, target))
+def _below(settings: Settings, target: Target, targets: Sequence[Target]) -> list[BaseRoute]:
+    routes: Mapping[str, Route] = target_routes(Doorkeeper(settings, target, targets))
     return [Route("/static/{version}/{name}", serve_asset, name="static"), *routes.values()]

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from starlette.responses import Response
 from starlette.routing import Match
 
+from pyasynq.errors import RedisError
 from pyasynq.operations import User
 from pyasynq.web.auth.identify import LoopbackOnly, bearer_token, client_address
 from pyasynq.web.auth.origin import FORM_FIELD, SAFE_METHODS, is_form_token, is_same_origin
@@ -20,7 +21,7 @@ from pyasynq.web.problems import NextStep, Trouble, bug_page, problem_page, trou
 from pyasynq.web.respond import page_response
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from starlette.requests import Request
 
@@ -56,11 +57,13 @@ class Doorkeeper:
     Args:
         settings: settings of the dashboard.
         target: the Redis.
+        targets: every Redis of the dashboard.
     """
 
-    def __init__(self, settings: Settings, target: Target) -> None:
+    def __init__(self, settings: Settings, target: Target, targets: Sequence[Target]) -> None:
         self.settings = settings
         self.target = target
+        self.targets = targets
 
     def page(self, function: PageFunction) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a read-only page."""
@@ -88,6 +91,8 @@ class Doorkeeper:
             if not self.knows(ask) and not is_open:
                 return Response("Sign in first.\n", 401, media_type="text/plain")
             try:
+                if not is_open:
+                    ask.require_known_session()
                 return await function(ask)
             except Exception as error:  # noqa: BLE001 - every error becomes a page
                 return page_response(ask, await problem_page(ask, error), began)
@@ -95,9 +100,13 @@ class Doorkeeper:
         return endpoint
 
     def form(
-        self, function: FormFunction, *, is_open: bool = False
+        self, function: FormFunction, *, is_open: bool = False, takes_unknown_sessions: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a form that changes something; `is_open` admits users who must sign in."""
+        """Return the endpoint of a form that changes something.
+
+        `is_open` admits users who must sign in. `takes_unknown_sessions` admits users of whose sessions it is
+        not known whether they were ended, because Redis is away.
+        """
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
@@ -105,6 +114,8 @@ class Doorkeeper:
             if not self.knows(ask) and not is_open:
                 return self.refuse(ask, began)
             try:
+                if not (is_open or takes_unknown_sessions):
+                    ask.require_known_session()
                 return await function(ask, await self._read_form(ask))
             except FormError as error:
                 trouble = Trouble(
@@ -121,7 +132,16 @@ class Doorkeeper:
         if request.method not in SAFE_METHODS:
             self.target.expect_change()
         session = self.settings.sessions.find(request)
-        user = await self._identify(request, session) or _NOT_SIGNED_IN
+        user = self._find_session_user(session, request) if session is not None else None
+        session_error = None
+        if session is not None and user is not None:
+            try:
+                if await self.target.signed_out.has(session):
+                    self.settings.sessions.end(session)
+                    session = user = None
+            except RedisError as error:
+                session_error = error
+        user = user or await self._identify(request) or _NOT_SIGNED_IN
         links = Links(route_path(request.scope), _read_query(request))
         return PageRequest(
             request=request,
@@ -133,6 +153,7 @@ class Doorkeeper:
             links=links,
             now=datetime.now(UTC),
             session=session,
+            session_error=session_error,
         )
 
     def knows(self, ask: PageRequest) -> bool:
@@ -148,10 +169,7 @@ class Doorkeeper:
             return Response(status_code=303, headers={"Location": address})
         return page_response(ask, _closed_page(self.settings, request), began)
 
-    async def _identify(self, request: Request, session: LoginSession | None) -> User | None:
-        user = self._find_session_user(session, request) if session is not None else None
-        if user is not None:
-            return user
+    async def _identify(self, request: Request) -> User | None:
         for authenticator in self.settings.authenticators:
             user = await authenticator.identify(request)
             if user is not None:
@@ -171,6 +189,7 @@ class Doorkeeper:
 
     async def _answer(self, ask: PageRequest, function: PageFunction, began: float) -> Response:
         try:
+            ask.require_known_session()
             page = await function(ask)
         except Exception as error:  # noqa: BLE001 - every error becomes a page
             page = await problem_page(ask, error)
@@ -182,7 +201,9 @@ class Doorkeeper:
         return response
 
     def _renew_session(self, ask: PageRequest, response: Response) -> None:
-        renewed = self.settings.sessions.renew(ask.session) if ask.session else None
+        if ask.session is None or ask.session_error is not None:
+            return
+        renewed = self.settings.sessions.renew(ask.session)
         if renewed is not None:
             self.settings.sessions.write(ask.request, response, renewed)
 

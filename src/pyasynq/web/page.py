@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
+from pyasynq.errors import RedisError
 from pyasynq.operations import VERBS
 from pyasynq.operations.guard import denied, require_everywhere, require_for_queue, require_somewhere
 from pyasynq.operations.verbs import Subject
@@ -43,6 +44,8 @@ class PageRequest:
     links: Links
     now: datetime
     session: LoginSession | None = None
+    session_error: RedisError | None = None
+    """Why it is not known whether the session was ended; then the user may only sign out."""
     parameters: dict[str, str] | None = None
     """Path parameters by name, such as the queue; None means the path parameters of `request`."""
 
@@ -56,6 +59,27 @@ class PageRequest:
         """Hidden input with the CSRF token, for every form of this viewer."""
         token = form_token(self.settings.secret, self.form_key)
         return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, token)
+
+    def require_known_session(self) -> None:
+        """Check that the session of the request was not ended.
+
+        Raises:
+            RedisError: Redis cannot be reached, so it is not known.
+        """
+        if self.session_error is not None:
+            raise self.session_error
+
+    async def is_session_over(self) -> bool:
+        """Return whether the session has ended since the start of a stream; False while Redis is away."""
+        if self.session is None:
+            return False
+        if self.settings.sessions.find(self.request) is None:
+            return True
+        try:
+            return await self.target.signed_out.has(self.session)
+        except RedisError:
+            # The stream has nothing to send meanwhile, and ends when Redis is back.
+            return False
 
     async def note_refusal(self, why: str, queue: str = "") -> None:
         """Record in the audit that this request was refused before it called a method of the operator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.routing import Route
@@ -10,7 +11,8 @@ from pyasynq.web import actions
 from pyasynq.web.api.endpoint import api_route
 from pyasynq.web.asynqmon.routes import asynqmon_route
 from pyasynq.web.auth.login import login_page, sign_in
-from pyasynq.web.auth.openid_login import begin_openid_login, finish_openid_login, sign_out
+from pyasynq.web.auth.logout import sign_out
+from pyasynq.web.auth.openid_login import begin_openid_login, finish_openid_login
 from pyasynq.web.exposition import metrics_response
 from pyasynq.web.live.endpoints import live_snapshot, live_stream
 from pyasynq.web.locations import UNKNOWN_PATH
@@ -71,7 +73,9 @@ def target_routes(door: Doorkeeper) -> dict[str, Route]:
     routes["/login/oidc/callback"] = Route(
         "/login/oidc/callback", door.response(finish_openid_login, is_open=True), methods=["GET"]
     )
-    routes["POST /logout"] = Route("/logout", door.form(sign_out), methods=["POST"])
+    routes["POST /logout"] = Route(
+        "/logout", door.form(partial(sign_out, door.targets), takes_unknown_sessions=True), methods=["POST"]
+    )
     routes["POST /settings"] = Route("/settings", door.form(change_settings), methods=["POST"])
     routes["/api/v1"] = api_route(door)
     routes["/api"] = asynqmon_route(door)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyasynq._visible_text import visible
 from pyasynq.errors import PyasynqError
 from pyasynq.operations import Operator, Redactor, User
+from pyasynq.web.auth.signed_out import SignedOutSessions
 from pyasynq.web.live.channel import Channels
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _log = logging.getLogger("pyasynq.web")
 _T = TypeVar("_T")
 
 _MOST_ANSWERS: Final = 500
+_DASHBOARD: Final = User("dashboard")
 _LOAD_SHARE: Final = 50
 """Factor of caching: an answer that took 1 s is kept for 50 s, so it takes at most 2 % of Redis' time."""
 _LONGEST_AGE: Final = 60.0
@@ -76,6 +78,8 @@ class Target:
         self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
         """The last examination by the doctor, by permissions."""
         self._counts: dict[Hashable, dict[str, tuple[str, str]]] = {}
+        self.signed_out = SignedOutSessions(lambda: self.operator(_DASHBOARD))
+        """Sessions that were ended, in any process of the dashboard."""
         self.label = name or _label(source)
         """Address of Redis for viewers, without the password."""
         self.summary = ""
@@ -90,7 +94,7 @@ class Target:
                 del self._operators[other]
             own = self._operators[loop] = Operator(
                 self._source,
-                User("dashboard"),
+                _DASHBOARD,
                 queues=self._settings.queues,
                 read_only=self._settings.read_only,
                 redactor=self._settings.redactor or Redactor(),

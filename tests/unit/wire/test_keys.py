@@ -54,6 +54,7 @@ EMAIL = queue_keys("email")
         ("asynq:x:list:{resize:3}", keys.shard_keys("resize", 3).entries),
         ("asynq:x:list:{resize:3}:held:", keys.shard_keys("resize", 3).held_prefix),
         ("asynq:x:snoozed", keys.SNOOZED_KEY),
+        ("asynq:x:signedout", keys.SIGNED_OUT_KEY),
         ("asynq:x:op:op", keys.operation_key("op")),
         ("asynq:{email}:t:id:1", EMAIL.task("id:1")),
         ("asynq:{email}:g:user:1", EMAIL.group("user:1")),

@@ -24,6 +24,7 @@ from pyasynq._wire.keys import (
     REFUSED_KEY,
     SCHEDULERS_KEY,
     SERVERS_KEY,
+    SIGNED_OUT_KEY,
     SNOOZED_KEY,
     TASK_TYPES_KEY,
     VIEWS_KEY,
@@ -111,6 +112,7 @@ GLOBAL_TYPES: Final = {
     OPERATIONS_KEY: b"zset",
     MARKS_KEY: b"zset",
     SNOOZED_KEY: b"zset",
+    SIGNED_OUT_KEY: b"zset",
 }
 """Keys that do not belong to one queue, server or scheduler."""
 

@@ -62,6 +62,7 @@ async def _answer(door: Doorkeeper, request: Request) -> Response:
     ask = await door.admit(request)
     if not door.knows(ask):
         raise _sign_in(request)
+    ask.require_known_session()
     _check_rate(ask)
     path = raw_path(request.scope).removeprefix(API_PREFIX)
     if path == "/openapi.json" and request.method in SAFE_METHODS:

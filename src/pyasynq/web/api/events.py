@@ -49,7 +49,7 @@ async def _stream_events(call: ApiCall) -> AsyncGenerator[str]:
     try:
         async with aclosing(following), aclosing(_with_keep_alives(following)) as events:
             async for event in events:
-                if _is_over(call):
+                if await call.ask.is_session_over():
                     return
                 yield "" if event is None else json.dumps(encode_record(EVENTS, describe_event(event)))
     finally:
@@ -73,9 +73,3 @@ async def _with_keep_alives(events: AsyncIterator[TaskEvent]) -> AsyncGenerator[
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-
-
-def _is_over(call: ApiCall) -> bool:
-    """Return whether the user's session has ended since the start of the stream."""
-    ask = call.ask
-    return ask.session is not None and ask.settings.sessions.find(ask.request) is None

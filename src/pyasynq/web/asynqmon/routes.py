@@ -135,6 +135,8 @@ def asynqmon_route(door: Doorkeeper) -> Route:
         ask = await door.admit(request)
         if not door.knows(ask):
             return error_answer(401, "Sign in first.")
+        if ask.session_error is not None:
+            return answer_error(ask.session_error)
         path = route_path(request.scope).removeprefix(_PREFIX)
         is_change = request.method not in SAFE_METHODS
         route, names, is_known = _find(request.method, path)

@@ -1,22 +1,20 @@
-"""Sign-in at the OpenID provider: its beginning, its callback, and signing out."""
+"""Sign-in at the OpenID provider: its beginning and its callback."""
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
-from pyasynq.operations import User
 from pyasynq.web.auth.identify import client_address
 from pyasynq.web.auth.login import make_login_page, note_failed_login
 from pyasynq.web.auth.openid import SignInError
 from pyasynq.web.auth.openid_people import OPENID_LOGIN
-from pyasynq.web.problems import NextStep, Trouble, not_found_page, trouble_page
+from pyasynq.web.problems import not_found_page
 from pyasynq.web.respond import page_response
 
 if TYPE_CHECKING:
@@ -76,31 +74,6 @@ async def finish_openid_login(ask: PageRequest) -> Response:
         sessions.write(ask.request, response, session)
     openid.pending.take_away(ask.request, response)
     return response
-
-
-async def sign_out(ask: PageRequest, _: dict[str, str]) -> Response:
-    """End the session of this browser, and send it to the provider to end its session there, if it can."""
-    began = time.perf_counter()
-    session, openid, sessions = ask.session, ask.settings.openid, ask.settings.sessions
-    response = Response(status_code=303, headers={"Location": ask.links.to("login")})
-    if session is not None:
-        sessions.end(session)
-        if openid is not None and openid.began(session):
-            address = await openid.provider.end_session_url(openid.callback_url(ask.target.name))
-            response = _leave(ask, address, openid.label, began) if address else response
-    sessions.take_away(ask.request, response)
-    return response
-
-
-def _leave(ask: PageRequest, address: str, provider: str, began: float) -> Response:
-    """Return a page that redirects to the provider: CSP forbids a redirect as the answer to a form."""
-    trouble = Trouble(
-        "You are signed out",
-        f"Your session here is over. Now {provider} ends its own.",
-        (NextStep(f"Sign out of {provider}", address),),
-    )
-    page = replace(trouble_page(200, trouble), headers={"Refresh": f"0; url={address}"})
-    return page_response(replace(ask, user=User(""), session=None), page, began)
 
 
 async def _refuse(ask: PageRequest, error: SignInError, following: str, began: float) -> Response:

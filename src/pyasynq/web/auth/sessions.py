@@ -46,7 +46,12 @@ class LoginSession(CookieContent, frozen=True):
     @property
     def expires_at(self) -> int:
         """Last Unix second of the session, unless a request renews it."""
-        return min(self.seen + IDLE_SECONDS, self.began + LONGEST_SECONDS)
+        return min(self.seen + IDLE_SECONDS, self.longest_until)
+
+    @property
+    def longest_until(self) -> int:
+        """Last Unix second of the session, however often requests renew it."""
+        return self.began + LONGEST_SECONDS
 
 
 class Sessions:

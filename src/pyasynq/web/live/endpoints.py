@@ -76,16 +76,11 @@ async def _stream_events(ask: PageRequest, channels: Channels, channel: Channel)
                     before = rendering
                 if time.monotonic() - checked > _CHECK_SECONDS:
                     checked = time.monotonic()
-                    if _is_over(ask):
+                    if await ask.is_session_over():
                         yield event_text("bye", {}, "")
                         return
     finally:
         channels.viewers -= 1
-
-
-def _is_over(ask: PageRequest) -> bool:
-    """Return whether the viewer's session has ended since the start of the stream."""
-    return ask.session is not None and ask.settings.sessions.find(ask.request) is None
 
 
 def _find_page(ask: PageRequest) -> tuple[PageFunction, PageRequest] | None:

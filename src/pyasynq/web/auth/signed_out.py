@@ -1,0 +1,69 @@
+"""Check of sessions against the ended sessions in Redis, with a short memory in this process."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from pyasynq.errors import RedisPermissionError, RedisReplyError
+from pyasynq.operations import is_signed_out, record_sign_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyasynq.operations import Operator
+    from pyasynq.web.auth.sessions import LoginSession
+
+_log = logging.getLogger("pyasynq.web")
+
+VERDICT_SECONDS: Final = 5.0
+"""Seconds for which a valid session is not checked again: the longest time that an ended one still works."""
+_MOST_VERDICTS: Final = 10_000
+
+
+class SignedOutSessions:
+    """Ended sessions in one Redis.
+
+    Args:
+        operator: returns the operator of the running loop.
+    """
+
+    def __init__(self, operator: Callable[[], Operator]) -> None:
+        self._operator = operator
+        self._verdicts: OrderedDict[str, float] = OrderedDict()
+        """Monotonic time until which each session counts as valid; the oldest verdict first."""
+        self._is_warned = False
+
+    async def has(self, session: LoginSession) -> bool:
+        """Return whether a session was ended in any process; asks Redis at most every 5 s.
+
+        Without the right to ask, or if the key is damaged, only this process knows ended sessions. Otherwise
+        no user could sign in to examine the damage.
+
+        Raises:
+            RedisError: Redis cannot be reached, so it is not known.
+        """
+        if monotonic() < self._verdicts.get(session.id, 0.0):
+            return False
+        try:
+            if await is_signed_out(self._operator(), session.id):
+                return True
+        except (RedisPermissionError, RedisReplyError) as error:
+            if not self._is_warned:
+                self._is_warned = True
+                _log.warning("Redis does not tell whether sessions were ended in other processes: %s", error)
+        self._verdicts.pop(session.id, None)
+        self._verdicts[session.id] = monotonic() + VERDICT_SECONDS
+        if len(self._verdicts) > _MOST_VERDICTS:
+            self._verdicts.popitem(last=False)
+        return False
+
+    async def add(self, session: LoginSession) -> None:
+        """Record that a session has ended.
+
+        Raises:
+            RedisError: Redis cannot be reached, or refuses.
+        """
+        await record_sign_out(self._operator(), session.id, session.longest_until)
