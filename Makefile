@@ -229,7 +229,7 @@ api-check: .schemathesis/ready ## hand /api/v1 and /v1 what their OpenAPI docume
 	@$(PYTHON) -m tests.api_check --schemathesis .schemathesis/bin/schemathesis \
 		--seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
-dashboard-bars: $(STAMP) ## measure the dashboard with a million tasks: page times, weight, viewers, streams [BARS_ARGS="--tasks 100000"]
+dashboard-bars: $(STAMP) ## measure the dashboard with a million tasks: page times, weight, viewers, streams [BARS_ARGS="--tasks 100000 --page servers"]
 	@$(PYTHON) -m tests.dashboard_bars $(BARS_ARGS)
 
 page-deletion: $(STAMP) ## delete 100,000 tasks from the dashboard, kill it halfway, go on in another process, undo [TASKS=100000]
