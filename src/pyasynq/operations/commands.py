@@ -199,7 +199,7 @@ async def report_commands(operator: Operator, instance: str, reports: Sequence[C
 @cut_down.register(HostedCommand)
 def _cut_command(command: HostedCommand, shown: Shown) -> Any:
     queue = command.queue
-    if not shown.access.sees(queue):
+    if not shown.sees(queue):
         return HIDDEN
     return replace(
         command,

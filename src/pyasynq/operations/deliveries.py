@@ -377,7 +377,7 @@ async def report_deliveries(operator: Operator, instance: str, reports: Sequence
 @cut_down.register(FailedExchange)
 def _cut_exchange(exchange: FailedExchange, shown: Shown) -> Any:
     queue = exchange.queue
-    if not shown.access.sees(queue):
+    if not shown.sees(queue):
         return HIDDEN
     if shown.may_view_payload(queue):
         return shown.redactor.exchange(exchange)

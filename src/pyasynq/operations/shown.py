@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._error_signature import error_signature
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from .redaction import Redactor
 
 
+_MOST_QUEUES: Final = 10_000
+"""Largest number of queues for which the answer to `sees` is cached."""
+
+
 class _Hidden:
     """The type of `HIDDEN`."""
 
@@ -50,6 +54,10 @@ class Shown:
     def __init__(self, access: Access, redactor: Redactor) -> None:
         self.access = access
         self.redactor = redactor
+        self.sees_everything = access.may_everywhere(Permission.TASKS_VIEW)
+        # Hundreds of servers may name the same thousand queues each.
+        self.sees: Callable[[str], bool] = lru_cache(_MOST_QUEUES)(access.sees)
+        """Function that returns whether the user may know that a queue exists."""
 
     def __call__(self, value: Any) -> Any:
         """Return a value without the parts that the user may not see, or `HIDDEN`."""
@@ -76,7 +84,7 @@ def cut_down(value: Any, shown: Shown) -> Any:
     if (cut := _find_info_filter(type(value))) is not None:
         return cut(value, shown)
     queue = getattr(value, "queue", None)
-    if isinstance(queue, str) and queue and not shown.access.sees(queue):
+    if isinstance(queue, str) and queue and not shown.sees(queue):
         return HIDDEN
     changed = {}
     for one in dataclasses.fields(value):
@@ -110,13 +118,13 @@ def _cut_mapping(values: Mapping[Any, Any], shown: Shown) -> Mapping[Any, Any]:
 
 @cut_down.register(TaskInfo)
 def _cut_task(task: TaskInfo, shown: Shown) -> Any:
-    if not shown.access.sees(task.queue):
+    if not shown.sees(task.queue):
         return HIDDEN
     return shown.redactor.task(task, payload_view=shown.may_view_payload(task.queue))
 
 
 def _cut_worker(worker: WorkerInfo, shown: Shown) -> Any:
-    return _cut_payload(worker, shown) if shown.access.sees(worker.queue) else HIDDEN
+    return _cut_payload(worker, shown) if shown.sees(worker.queue) else HIDDEN
 
 
 def _cut_payload(worker: WorkerInfo, shown: Shown) -> WorkerInfo:
@@ -128,21 +136,22 @@ def _cut_payload(worker: WorkerInfo, shown: Shown) -> WorkerInfo:
 
 
 def _cut_server(server: ServerInfo, shown: Shown) -> Any:
-    queues = {name: priority for name, priority in server.queues.items() if shown.access.sees(name)}
+    queues = server.queues
+    if not shown.sees_everything:
+        queues = {name: priority for name, priority in queues.items() if shown.sees(name)}
     if not queues:
         return HIDDEN
-    limits = {name: limit for name, limit in server.limits.items() if shown.access.sees(name)}
+    limits = {name: limit for name, limit in server.limits.items() if shown.sees(name)}
     # Names of task types would reveal hidden queues.
     types = server.types if len(queues) == len(server.queues) else None
-    # Each queue is tested once: a server runs many tasks of few queues.
-    seen = set(filter(shown.access.sees, {worker.queue for worker in server.active_workers}))
-    running = tuple(_cut_payload(one, shown) for one in server.active_workers if one.queue in seen)
+    # Without the dispatch by type, which takes longer than everything else here.
+    running = tuple(_cut_payload(one, shown) for one in server.active_workers if shown.sees(one.queue))
     return replace(server, queues=queues, limits=limits, types=types, active_workers=running)
 
 
 def _cut_entry(entry: SchedulerEntryInfo, shown: Shown) -> Any:
     queue = queue_of_entry(entry)
-    if not shown.access.sees(queue):
+    if not shown.sees(queue):
         return HIDDEN
     payload = shown.payload(queue, entry.task.type, entry.task.payload or b"")
     return replace(entry, task=make_unchecked_task(entry.task.type, payload, entry.task.options))
@@ -154,12 +163,12 @@ def queue_of_entry(entry: SchedulerEntryInfo) -> str:
 
 
 def _queue_info(info: QueueInfo, shown: Shown) -> Any:
-    return info if shown.access.sees(info.queue) else HIDDEN
+    return info if shown.sees(info.queue) else HIDDEN
 
 
 @cut_down.register(OperationInfo)
 def _cut_operation(operation: OperationInfo, shown: Shown) -> Any:
-    return operation if all(map(shown.access.sees, operation.concerns)) else HIDDEN
+    return operation if all(map(shown.sees, operation.concerns)) else HIDDEN
 
 
 @cut_down.register(AuditEntry)
@@ -177,23 +186,23 @@ def _cut_attention(attention: Attention, shown: Shown) -> Attention:
         attention,
         findings=shown(attention.findings),
         snoozed=shown(attention.snoozed),
-        unreadable={name: why for name, why in attention.unreadable.items() if shown.access.sees(name)},
+        unreadable={name: why for name, why in attention.unreadable.items() if shown.sees(name)},
         wait_objectives={
-            name: seconds for name, seconds in attention.wait_objectives.items() if shown.access.sees(name)
+            name: seconds for name, seconds in attention.wait_objectives.items() if shown.sees(name)
         },
     )
 
 
 @cut_down.register(AttentionFinding)
 def _cut_finding(finding: AttentionFinding, shown: Shown) -> Any:
-    queues = tuple(name for name in finding.queues if shown.access.sees(name))
-    if (finding.queue and not shown.access.sees(finding.queue)) or (finding.queues and not queues):
+    queues = tuple(name for name in finding.queues if shown.sees(name))
+    if (finding.queue and not shown.sees(finding.queue)) or (finding.queues and not queues):
         return HIDDEN
     return finding if queues == finding.queues else replace(finding, queues=queues)
 
 
 def _cut_event(event: TaskEvent, shown: Shown) -> Any:
-    if not shown.access.sees(event.queue):
+    if not shown.sees(event.queue):
         return HIDDEN
     return replace(event, error=shown.error(event.queue, event.type, event.error))
 

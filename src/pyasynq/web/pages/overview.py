@@ -11,7 +11,7 @@ from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.attention import FindingRow, finding_rows, read_attention
 from pyasynq.web.pages.operations import OperationRow, operation_row, read_operations
-from pyasynq.web.pages.queues import QueueRow, queue_rows, read_queues, read_servers
+from pyasynq.web.pages.queues import QueueRow, queue_rows, read_capacities, read_queues, read_servers
 from pyasynq.web.trends import (
     HOUR,
     Trend,
@@ -96,7 +96,7 @@ async def overview_page(ask: PageRequest) -> Page:
     """Return the page `/`."""
     infos = await read_queues(ask)
     servers = await read_servers(ask)
-    rows = queue_rows(ask, infos, servers)
+    rows = queue_rows(ask, infos, await read_capacities(ask))
     names = busiest((one.queue, one.processed) for one in infos)
     wanted = chosen_range(ask)
     hour = await read_series(ask, names, HOUR)

@@ -34,20 +34,20 @@ class Pagination(Generic[Row]):
         return Pagination(tuple(map(build, self.shown)), self.text, self.newer, self.older)
 
 
-def paginate(ask: PageRequest, found: Sequence[Row], total: str) -> Pagination[Row]:
-    """Return the page that the query parameter `page` names, or the last one if there are fewer.
+def paginate(ask: PageRequest, found: Sequence[Row], total: str, parameter: str = "page") -> Pagination[Row]:
+    """Return the page of a table that a query parameter names, or the last one if there are fewer.
 
-    `total` counts all rows with their noun.
+    `total` counts all rows with their noun. Two tables of one page have different parameters.
     """
     last = max(1, math.ceil(len(found) / PAGE_SIZE))
-    page = ask.number("page", 1, last)
+    page = ask.number(parameter, 1, last)
     first = (page - 1) * PAGE_SIZE
     shown = tuple(found[first : first + PAGE_SIZE])
     return Pagination(
         shown=shown,
         text=total if last == 1 else f"{first + 1:,} to {first + len(shown):,} of {len(found):,}",
-        newer=ask.links.here(page=None) if page > 1 else "",
-        older=ask.links.here(page=page + 1) if page < last else "",
+        newer=ask.links.here(**{parameter: None}) if page > 1 else "",
+        older=ask.links.here(**{parameter: page + 1}) if page < last else "",
     )
 
 

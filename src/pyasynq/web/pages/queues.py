@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
@@ -18,7 +19,7 @@ from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pyasynq.info import QueueInfo, ServerInfo
     from pyasynq.web.page import PageRequest
@@ -29,6 +30,16 @@ _REPORTS_AT_ONCE: Final = 2
 _LONG_WAIT: Final = timedelta(minutes=10)
 _VERY_LONG_WAIT: Final = timedelta(hours=1)
 _MUCH_FAILS: Final = 0.2
+
+
+class Capacity(NamedTuple):
+    """Number of live servers that take from a queue, and of their slots."""
+
+    servers: int
+    slots: int
+
+
+_NO_CAPACITY: Final = Capacity(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,7 @@ _KINDS: Final = (
 
 async def queues_page(ask: PageRequest) -> Page:
     """Return the page `/queues`."""
-    rows = queue_rows(ask, await read_queues(ask), await read_servers(ask))
+    rows = queue_rows(ask, await read_queues(ask), await read_capacities(ask))
     text = read_filter(ask)
     found = [row for row in rows if _matches(row.key, text)]
     state = ask.choice("state", tuple(kind for kind, *_ in _KINDS))
@@ -177,18 +188,30 @@ async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:
     return servers
 
 
-def queue_rows(ask: PageRequest, infos: Sequence[QueueInfo], servers: Sequence[ServerInfo]) -> list[QueueRow]:
-    """Return the rows of queues."""
-    slots: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    for server in servers:
+async def read_capacities(ask: PageRequest) -> Mapping[str, Capacity]:
+    """Return the servers and slots of each queue that a live server takes from; cached for a few seconds.
+
+    They are cached by themselves, because hundreds of servers may name the same thousand queues each.
+    """
+    return await ask.target.recent(ask.user, "capacities", partial(_count_capacities, ask))
+
+
+async def _count_capacities(ask: PageRequest) -> Mapping[str, Capacity]:
+    servers: Counter[str] = Counter()
+    slots: Counter[str] = Counter()
+    for server in await read_servers(ask):
+        servers.update(server.queues.keys())
         for queue in server.queues:
-            slots[queue] = slots.get(queue, 0) + server.concurrency
-            counts[queue] = counts.get(queue, 0) + 1
-    return [
-        queue_row(ask, info, slots=slots.get(info.queue, 0), servers=counts.get(info.queue, 0))
-        for info in infos
-    ]
+            slots[queue] += server.concurrency
+    return {queue: Capacity(number, slots[queue]) for queue, number in servers.items()}
+
+
+def queue_rows(
+    ask: PageRequest, infos: Sequence[QueueInfo], capacities: Mapping[str, Capacity]
+) -> list[QueueRow]:
+    """Return the rows of queues."""
+    found = ((info, capacities.get(info.queue, _NO_CAPACITY)) for info in infos)
+    return [queue_row(ask, info, slots=own.slots, servers=own.servers) for info, own in found]
 
 
 def queue_row(ask: PageRequest, info: QueueInfo, *, slots: int, servers: int) -> QueueRow:

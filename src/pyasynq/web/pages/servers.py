@@ -91,19 +91,28 @@ class QueueShare:
 
 @dataclass(frozen=True, slots=True)
 class ServersView:
-    """View model of the list of servers, and of the page of one server."""
+    """View model of the list of servers."""
 
-    heading: str
     summary: str
-    servers: tuple[ServerRow, ...]
+    servers: Pagination[ServerRow]
     running: Pagination[RunningRow]
-    queues: tuple[QueueShare, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
-    started: datetime | None = None
-    releases: tuple[ReleaseRow, ...] = ()
-    release: str = ""
+    releases: tuple[ReleaseRow, ...]
+    release: str
     """Versions to which the list is limited; empty for all servers."""
-    verbs: tuple[tuple[str, str], ...] = ()
+    verbs: tuple[tuple[str, str], ...]
+    """Label of each action, and address of its confirmation form."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """View model of the page of one server."""
+
+    row: ServerRow
+    summary: str
+    running: Pagination[RunningRow]
+    queues: Pagination[QueueShare]
+    facts: tuple[tuple[str, str], ...]
+    verbs: tuple[tuple[str, str], ...]
     """Label of each action, and address of its confirmation form."""
 
 
@@ -115,17 +124,17 @@ async def servers_page(ask: PageRequest) -> Page:
         one for one in every if all(value in {"", getattr(one, name)} for name, value in versions.items())
     ]
     release = name_versions(**versions)
-    rows = tuple(sorted((_server_row(ask, one) for one in servers), key=lambda row: row.name))
-    busy = sum(row.busy for row in rows)
-    slots = sum(row.slots for row in rows)
+    busy = sum(len(one.active_workers) for one in servers)
+    slots = sum(one.concurrency for one in servers)
+    # Only the servers and running tasks of the page become rows, because building a row is expensive.
+    listed = paginate(ask, servers, counted(len(servers), "server"), "servers")
     view = ServersView(
-        heading="Servers",
-        summary=f"{len(rows):,} alive; {busy:,} of {counted(slots, 'slot')} busy",
+        summary=f"{len(servers):,} alive; {busy:,} of {counted(slots, 'slot')} busy",
+        servers=listed.map_rows(lambda one: _server_row(ask, one)),
+        running=_paginate_running(ask, servers),
         releases=_release_rows(ask, every),
         release=release,
         verbs=_list_version_verbs(ask, servers, versions) if release and servers else (),
-        servers=rows[: ask.number("servers", 100, 1_000)],
-        running=_paginate_running(ask, servers),
     )
     return Page("servers.html", f"({busy:,}) Servers", "servers", view, is_live=True)
 
@@ -140,20 +149,11 @@ async def server_page(ask: PageRequest) -> Page:
             404, Trouble("This server is gone", text, (NextStep("All servers", ask.links.to("servers")),))
         )
     row = _server_row(ask, server)
-    view = ServersView(
-        heading=row.name,
+    view = ServerView(
+        row=row,
         summary=f"{row.busy:,} of {counted(row.slots, 'slot')} busy",
-        servers=(row,),
         running=_paginate_running(ask, [server]),
-        queues=tuple(
-            QueueShare(
-                visible(name),
-                ask.links.to("queues", name),
-                priority,
-                str(server.limits.get(name, "")) or "none",
-            )
-            for name, priority in sorted(server.queues.items(), key=lambda pair: (-pair[1], pair[0]))
-        ),
+        queues=_paginate_queues(ask, server),
         facts=(
             ("Id", visible(server.id)),
             ("Host", visible(server.host)),
@@ -162,7 +162,6 @@ async def server_page(ask: PageRequest) -> Page:
             ("Engine", row.engine),
             ("Priorities", "strict" if server.strict_priority else "by weight"),
         ),
-        started=server.started,
         verbs=tuple(
             (label, ask.links.to("servers", server.id, verb))
             for label, verb in (("Quiet…", "quiet_server"), ("Stop…", "stop_server"))
@@ -172,13 +171,33 @@ async def server_page(ask: PageRequest) -> Page:
     return Page("server.html", f"({row.busy:,}) {row.name}", "servers", view, is_live=True)
 
 
+def _paginate_queues(ask: PageRequest, server: ServerInfo) -> Pagination[QueueShare]:
+    names = _sort_queues(server)
+    return paginate(ask, names, counted(len(names), "queue"), "queues").map_rows(
+        lambda name: QueueShare(
+            visible(name),
+            ask.links.to("queues", name),
+            server.queues[name],
+            str(server.limits.get(name, "")) or "none",
+        )
+    )
+
+
+def _sort_queues(server: ServerInfo) -> list[str]:
+    """Return the names of a server's queues, highest priority first."""
+    names = sorted(server.queues)
+    names.sort(key=server.queues.__getitem__, reverse=True)
+    return names
+
+
 def _list_version_verbs(
     ask: PageRequest, servers: Sequence[ServerInfo], versions: dict[str, str]
 ) -> tuple[tuple[str, str], ...]:
+    queues = set().union(*(one.queues for one in servers))
     return tuple(
         (label, ask.links.to("server-versions", verb, **versions))
         for label, verb in (("Quiet all…", "quiet_servers"), ("Stop all…", "stop_servers"))
-        if all(ask.may(verb, name) for server in servers for name in server.queues)
+        if all(ask.may(verb, name) for name in queues)
     )
 
 
@@ -228,14 +247,13 @@ def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
         slots=server.concurrency,
         engine=_name_engine(server),
         version=visible(server.version),
-        queues=some(sorted(server.queues, key=lambda name: (-server.queues[name], name)), 5),
+        queues=some(_sort_queues(server), 5),
         strict=server.strict_priority,
         started=server.started,
     )
 
 
 def _paginate_running(ask: PageRequest, servers: Sequence[ServerInfo]) -> Pagination[RunningRow]:
-    # Building a row is expensive: of 4,000 running tasks, only those of the page become rows.
     found = [(server, worker) for server in servers for worker in server.active_workers]
     found.sort(key=lambda pair: (pair[1].started or ask.now, pair[1].task_id))
     return paginate(ask, found, counted(len(found), "task")).map_rows(lambda pair: _running_row(ask, *pair))

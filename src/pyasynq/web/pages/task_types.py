@@ -13,7 +13,7 @@ from pyasynq.web.configuration_form import write_field
 from pyasynq.web.page import Page
 from pyasynq.web.pages.lease_workers import read_lease_workers
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
-from pyasynq.web.pages.queues import Chip, QueueHealth, queue_state, read_queues, read_servers
+from pyasynq.web.pages.queues import Chip, QueueHealth, queue_state, read_capacities, read_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +143,7 @@ def forget_configurations(ask: PageRequest) -> None:
 
 async def count_workers(ask: PageRequest) -> Counter[str]:
     """Return the number of live servers and remote workers together, by queue."""
-    counts = Counter(queue for server in await read_servers(ask) for queue in server.queues)
+    counts = Counter({queue: own.servers for queue, own in (await read_capacities(ask)).items()})
     remote_workers = [one for one in await read_lease_workers(ask) if one.state != "away"]
     counts.update(queue for one in remote_workers for queue in one.queues)
     return counts
