@@ -16,6 +16,7 @@ import click
 
 from pyasynq._visible_text import visible
 from pyasynq.cli.event_loop import run_until_done
+from pyasynq.cli.garbage_collection import tune_garbage_collection
 from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.cli.web_openid import add_openid_options, make_openid
@@ -187,6 +188,7 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
     with open_listener(host, port) as listener:
         address = format_url(host, listener.getsockname()[1])
         click.echo(f"The dashboard is at {address}{prefix}/  (Ctrl-C stops it)", err=True)
+        tune_garbage_collection()
         run_until_done(_run_until_signal(server, site, listener))
     if not server.started:
         raise SystemExit(1)
