@@ -129,7 +129,9 @@ class Selector:
             yield found
 
     async def _find_queues(self, query: Query) -> list[str]:
-        names = [name for name in await self._inspector.queues() if self._may_see(name)]
+        named = query.queues
+        found = await self._inspector.queues()
+        names = [name for name in found if (named is None or name in named) and self._may_see(name)]
         if "queue" not in query.fields:
             return names
         states = query.states

@@ -32,6 +32,24 @@ def spelled(one: ScanText | ScanNumber) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("", None),
+        ("queue:mail state:archived", {"mail"}),
+        ("queue:mail,other", {"mail", "other"}),
+        ("queue:mail queue:other", set()),
+        ("queue:mail OR queue:other", {"mail", "other"}),
+        ("queue:mail OR state:archived", None),
+        ("queue:ma*", None),
+        ("-queue:mail", None),
+    ],
+)
+def test_a_query_names_the_queues_that_it_is_about(text: str, expected: set[str] | None) -> None:
+    """So that a search in one of a thousand queues tests none of the others."""
+    assert expected == parse_query(text).queues
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("", []),
         ("word", ["word"]),
         ("type:email:*", ["email:"]),

@@ -89,6 +89,11 @@ class Query:
         return names_of(self.node, "id")
 
     @property
+    def queues(self) -> frozenset[str] | None:
+        """Names of the only queues whose tasks can match; None if tasks of any queue may match."""
+        return names_of(self.node, "queue")
+
+    @property
     def queue_values(self) -> frozenset[str]:
         """Names and patterns of queues in the query, including negated ones."""
         tests = [

@@ -130,7 +130,9 @@ class Selector:
             yield found
 
     def _find_queues(self, query: Query) -> list[str]:
-        names = [name for name in self._inspector.queues() if self._may_see(name)]
+        named = query.queues
+        found = self._inspector.queues()
+        names = [name for name in found if (named is None or name in named) and self._may_see(name)]
         if "queue" not in query.fields:
             return names
         states = query.states
