@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar, overload
 
 ItemT_co = TypeVar("ItemT_co", covariant=True)
@@ -26,6 +26,10 @@ class TupleSequence(Sequence[ItemT_co]):
     def __getitem__(self, index: int | slice) -> ItemT_co | tuple[ItemT_co, ...]:
         """Return one item, or the items of a slice."""
         return self._items[index]
+
+    def __iter__(self) -> Iterator[ItemT_co]:
+        """Iterate over the items; `Sequence` would get each by its index."""
+        return iter(self._items)
 
     def __len__(self) -> int:
         """Return the number of items."""

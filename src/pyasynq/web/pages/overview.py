@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._human_text import counted
@@ -24,11 +26,12 @@ from pyasynq.web.trends import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyasynq.info import QueueInfo, ServerInfo
     from pyasynq.telemetry import AttemptSeries
     from pyasynq.web.page import PageRequest
+    from pyasynq.web.pages.queues import Capacity
 
 _LISTED: Final = 5
 _MOST_FINDINGS: Final = 8
@@ -96,7 +99,7 @@ async def overview_page(ask: PageRequest) -> Page:
     """Return the page `/`."""
     infos = await read_queues(ask)
     servers = await read_servers(ask)
-    rows = queue_rows(ask, infos, await read_capacities(ask))
+    capacities = await read_capacities(ask)
     names = busiest((one.queue, one.processed) for one in infos)
     wanted = chosen_range(ask)
     hour = await read_series(ask, names, HOUR)
@@ -112,9 +115,9 @@ async def overview_page(ask: PageRequest) -> Page:
         more_findings=max(len(findings) - _MOST_FINDINGS, 0),
         snoozed=len(attention.snoozed),
         attention_href=ask.links.to("attention"),
-        longest=_top([row for row in rows if row.info.pending], lambda row: row.info.latency.total_seconds()),
-        failing=_top([row for row in rows if row.info.failed], lambda row: float(row.info.failed)),
-        largest=_top([row for row in rows if row.info.size], lambda row: float(row.info.size)),
+        longest=_top_rows(ask, (one for one in infos if one.pending), capacities, "latency"),
+        failing=_top_rows(ask, (one for one in infos if one.failed), capacities, "failed"),
+        largest=_top_rows(ask, (one for one in infos if one.size), capacities, "size"),
         versions=_versions(servers),
         operations=tuple(operation_row(ask, one) for one in operations[:_LISTED]),
         trend=await read_trend(ask, chart, wanted),
@@ -223,8 +226,11 @@ def _failures(bars: Sequence[Sequence[int]]) -> tuple[float, ...]:
     return tuple(map(float, failed[-1 - _TREND_MINUTES : -1]))
 
 
-def _top(rows: list[QueueRow], key: Callable[[QueueRow], float]) -> tuple[QueueRow, ...]:
-    return tuple(sorted(rows, key=key, reverse=True)[:_LISTED])
+def _top_rows(
+    ask: PageRequest, infos: Iterable[QueueInfo], capacities: Mapping[str, Capacity], field: str
+) -> tuple[QueueRow, ...]:
+    """Return the rows of the queues with the highest values of a field. Only these become rows."""
+    return tuple(queue_rows(ask, heapq.nlargest(_LISTED, infos, attrgetter(field)), capacities))
 
 
 def _versions(servers: Sequence[ServerInfo]) -> tuple[VersionRow, ...]:

@@ -102,19 +102,29 @@ class QueuesView:
     density: tuple[Chip, ...]
 
 
-_SORTS: Final[dict[str, Callable[[QueueRow], Any]]] = {
-    "wait": lambda row: row.info.latency,
-    "queue": lambda row: row.key,
-    "pending": lambda row: row.info.pending,
-    "active": lambda row: row.info.active,
-    "scheduled": lambda row: row.info.scheduled,
-    "retry": lambda row: row.info.retry,
-    "archived": lambda row: row.info.archived,
-    "completed": lambda row: row.info.completed,
-    "grouped": lambda row: row.info.aggregating,
-    "processed": lambda row: row.info.processed,
-    "fail": lambda row: row.fail or 0.0,
-    "servers": lambda row: row.servers,
+class _JudgedQueue(NamedTuple):
+    """A queue as the list filters and sorts it. Only queues of the shown page become rows."""
+
+    info: QueueInfo
+    capacity: Capacity
+    fail: float | None
+    kind: str
+    """Kind of its `QueueHealth`."""
+
+
+_SORTS: Final[dict[str, Callable[[_JudgedQueue], Any]]] = {
+    "wait": lambda one: one.info.latency,
+    "queue": lambda one: one.info.queue,
+    "pending": lambda one: one.info.pending,
+    "active": lambda one: one.info.active,
+    "scheduled": lambda one: one.info.scheduled,
+    "retry": lambda one: one.info.retry,
+    "archived": lambda one: one.info.archived,
+    "completed": lambda one: one.info.completed,
+    "grouped": lambda one: one.info.aggregating,
+    "processed": lambda one: one.info.processed,
+    "fail": lambda one: one.fail or 0.0,
+    "servers": lambda one: one.capacity.servers,
 }
 _KINDS: Final = (
     ("", "All", "", ""),
@@ -126,28 +136,31 @@ _KINDS: Final = (
 
 async def queues_page(ask: PageRequest) -> Page:
     """Return the page `/queues`."""
-    rows = queue_rows(ask, await read_queues(ask), await read_capacities(ask))
+    capacities = await read_capacities(ask)
+    queues = [_judge(ask, info, capacities) for info in await read_queues(ask)]
     text = read_filter(ask)
-    found = [row for row in rows if _matches(row.key, text)]
+    found = [one for one in queues if _matches(one.info.queue, text)]
     state = ask.choice("state", tuple(kind for kind, *_ in _KINDS))
     chips = tuple(
         Chip(label, ask.links.here(state=kind, page=None), _count(found, kind), kind == state, symbol, tone)
         for kind, label, symbol, tone in _KINDS
     )
-    chosen = [row for row in found if state in {"", row.state.kind}]
+    chosen = [one for one in found if state in {"", one.kind}]
     sort, descending = _sort(ask)
-    chosen.sort(key=lambda row: row.key)
+    chosen.sort(key=lambda one: one.info.queue)
     chosen.sort(key=_SORTS[sort], reverse=descending)
-    troubled = _count(rows, "trouble")
+    troubled = _count(queues, "trouble")
     view = QueuesView(
-        summary=f"{counted(len(rows), 'queue')}, {_SORT_WORDS.get(sort, 'sorted by ' + sort)}",
-        total=len(rows),
+        summary=f"{counted(len(queues), 'queue')}, {_SORT_WORDS.get(sort, 'sorted by ' + sort)}",
+        total=len(queues),
         filter=text,
         chips=chips,
         state=state,
         sort=sort,
         descending=descending,
-        pages=paginate(ask, chosen, counted(len(chosen), "queue")),
+        pages=paginate(ask, chosen, counted(len(chosen), "queue")).map_rows(
+            lambda one: queue_row(ask, one.info, one.capacity)
+        ),
         density=(),
     )
     title = f"({troubled}) Queues" if troubled else "Queues"
@@ -210,14 +223,23 @@ def queue_rows(
     ask: PageRequest, infos: Sequence[QueueInfo], capacities: Mapping[str, Capacity]
 ) -> list[QueueRow]:
     """Return the rows of queues."""
-    found = ((info, capacities.get(info.queue, _NO_CAPACITY)) for info in infos)
-    return [queue_row(ask, info, slots=own.slots, servers=own.servers) for info, own in found]
+    return [queue_row(ask, info, capacities.get(info.queue, _NO_CAPACITY)) for info in infos]
 
 
-def queue_row(ask: PageRequest, info: QueueInfo, *, slots: int, servers: int) -> QueueRow:
+def _judge(ask: PageRequest, info: QueueInfo, capacities: Mapping[str, Capacity]) -> _JudgedQueue:
+    capacity = capacities.get(info.queue, _NO_CAPACITY)
+    fail = _get_failed_share(info)
+    return _JudgedQueue(info, capacity, fail, queue_state(ask, info, capacity.servers, fail).kind)
+
+
+def _get_failed_share(info: QueueInfo) -> float | None:
+    return info.failed / info.processed if info.processed else None
+
+
+def queue_row(ask: PageRequest, info: QueueInfo, capacity: Capacity) -> QueueRow:
     """Return the row of one queue."""
-    limit = info.limits.max_run
-    fail = info.failed / info.processed if info.processed else None
+    limit, servers = info.limits.max_run, capacity.servers
+    fail = _get_failed_share(info)
     return QueueRow(
         key=info.queue,
         name=visible(info.queue),
@@ -226,7 +248,7 @@ def queue_row(ask: PageRequest, info: QueueInfo, *, slots: int, servers: int) ->
         info=info,
         wait=formats.span(info.latency) if info.pending else formats.NOT_KNOWN,
         wait_tone=_wait_tone(info, servers),
-        slots=limit or slots,
+        slots=limit or capacity.slots,
         servers=servers,
         fail=fail,
     )
@@ -273,8 +295,8 @@ def _matches(name: str, pattern: str) -> bool:
     return pattern.lower() in name.lower()
 
 
-def _count(rows: Sequence[QueueRow], kind: str) -> int:
-    return sum(kind in {"", row.state.kind} for row in rows)
+def _count(queues: Sequence[_JudgedQueue], kind: str) -> int:
+    return sum(kind in {"", one.kind} for one in queues)
 
 
 def _sort(ask: PageRequest) -> tuple[str, bool]:
