@@ -172,10 +172,9 @@ class AppRouter:
         self._version = version
         self.hooks = hooks
         """Hooks that the server calls."""
-
-    def route(self, task_type: str) -> Route | None:
-        """Return the route of this task type."""
-        return self._registry.route(task_type)
+        # Assigned directly, to save a call: a worker needs the route of each task.
+        self.route: Callable[[str], Route | None] = registry.route
+        """Returns the route of a task type."""
 
     def routes(self) -> list[Route]:
         """Return the routes of all tasks."""

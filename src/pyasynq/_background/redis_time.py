@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyasynq._clock import Instant
+from pyasynq._clock import Instant, SystemClock
 
 if TYPE_CHECKING:
     from pyasynq._clock import Clock
@@ -17,10 +17,12 @@ class RedisTime:
     no harm. Reading and updating are safe from any thread.
     """
 
-    __slots__ = ("_ahead", "_clock")
+    __slots__ = ("_ahead", "_clock", "_is_estimated")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._is_estimated = type(clock).redis_now is SystemClock.redis_now
+        """Whether the clock does not know Redis' time. Stored, because each attempt needs it."""
         self._ahead = clock.now().timestamp - clock.monotonic()
 
     def learn(self, redis_now: Instant) -> None:
@@ -32,6 +34,8 @@ class RedisTime:
 
         A test's clock answers instead if there is one.
         """
+        if self._is_estimated:
+            return monotonic + self._ahead
         given = self._clock.redis_now()
         return monotonic + self._ahead if given is None else given.timestamp
 

@@ -9,25 +9,26 @@ import math
 class Rest:
     """An interruptible sleep. A wake-up while nothing sleeps ends the next sleep at once, and no other."""
 
-    __slots__ = ("_is_woken", "_sleeper")
+    __slots__ = ("_sleeper", "is_woken")
 
     def __init__(self) -> None:
-        self._is_woken = False
         self._sleeper: asyncio.Future[None] | None = None
+        self.is_woken = False
+        """Whether a wake-up has ended the current sleep, or will end the next one; read-only for others."""
 
     def wake(self) -> None:
         """End the current sleep, or the next one."""
-        self._is_woken = True
+        self.is_woken = True
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
     def clear(self) -> None:
         """Forget a wake-up that has not ended a sleep."""
-        self._is_woken = False
+        self.is_woken = False
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for this many seconds, possibly infinite, or until `wake`. Cancellation ends it."""
-        if self._is_woken or seconds <= 0:
+        if self.is_woken or seconds <= 0:
             # Other tasks of the loop get their turn even without a sleep.
             await asyncio.sleep(0)
             return

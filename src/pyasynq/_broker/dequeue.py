@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker.arguments import MAX_BYTES, MAX_TASKS, time_arguments
 from pyasynq._broker.scripts import (
@@ -18,6 +19,9 @@ from pyasynq._redis.plan import Argument, Plan, Replay, Reply, ScriptCall
 from pyasynq._wire.constants import LEASE_SECONDS
 from pyasynq._wire.keys import queue_keys
 from pyasynq.limits import UNLIMITED, QueueLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _HEAD: Final = 9
 _STRIDE: Final = 4
@@ -80,6 +84,12 @@ class DequeuedTask(NamedTuple):
     crashes: int
     lease_score: int
     pending_since: bytes | None = None
+
+
+# `DequeuedTask(...)` would call a Python function for each task; this calls none.
+_make_task: Final[Callable[[tuple[str, bytes, int, int, bytes | None]], DequeuedTask]] = partial(
+    tuple.__new__, DequeuedTask
+)
 
 
 class Dequeued(NamedTuple):
@@ -171,7 +181,7 @@ def _read(reply: Reply) -> Dequeued:
     """Decode the reply; all three scripts have the same format."""
     ghosts, empty, waiting, lease_score, seconds, microseconds, rules, limited_by, wait = reply[:_HEAD]
     tasks = [
-        DequeuedTask(task_id.decode("utf-8", "surrogateescape"), message, crashes, lease_score, since)
+        _make_task((task_id.decode("utf-8", "surrogateescape"), message, crashes, lease_score, since))
         for task_id, message, crashes, since in zip(
             reply[_HEAD::4], reply[_HEAD + 1 :: 4], reply[_HEAD + 2 :: 4], reply[_HEAD + 3 :: 4], strict=True
         )

@@ -385,8 +385,13 @@ def _for_each(
 def _done_arguments(tasks: Sequence[Finished]) -> Iterable[Argument]:
     # One loop instead of a call for each task, which would cost 2 % of a drain.
     arguments: list[Argument] = []
+    score, score_text = 0, "0"
     for task in tasks:
-        arguments += (task.id, task.token, str(task.lease_score), task.unique_key)
+        # Tasks of one dequeue call have the same score.
+        if task.lease_score != score:
+            score = task.lease_score
+            score_text = str(score)
+        arguments += (task.id, task.token, score_text, task.unique_key)
     return arguments
 
 

@@ -68,9 +68,7 @@ class Events:
 
     def wants_routine(self, event_class: type) -> bool:
         """Return whether any subscriber wants routine events of this class at the moment."""
-        if event_class not in self._routine:
-            return False
-        for ask in self._routine[event_class]:  # noqa: SIM110 - a generator costs more than all of this
+        for ask in self._routine.get(event_class, ()):  # noqa: SIM110 - a generator costs more than all of this
             if ask():
                 return True
         return False

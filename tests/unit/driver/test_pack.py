@@ -57,6 +57,7 @@ def test_numbers_are_packed_as_text() -> None:
     """This holds next to a name that is not UTF-8, too."""
     assert b"*2\r\n$3\r\nGET\r\n$2\r\n-7\r\n" == pack_command([("GET", -7)])
     assert b"*2\r\n$1\r\n\xff\r\n$1\r\n7\r\n" == pack_command([("\udcff", 7)])
+    assert b"*2\r\n$1\r\n7\r\n$1\r\n\xff\r\n" == pack_command([(7, "\udcff")])
 
 
 def test_a_command_that_is_sent_many_times_is_packed_once() -> None:

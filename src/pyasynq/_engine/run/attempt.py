@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -174,7 +175,7 @@ class Attempt:
         self.phase = TAKEN
         self.started = 0.0
         self.started_at = 0.0
-        self.deadline = float("inf")
+        self.deadline = math.inf
         self.deadline_at: float | None = None
         self.cause: BaseException | None = None
         self.cancelled_at = 0.0
@@ -212,7 +213,7 @@ class Attempt:
         """Suspend the timeout of an attempt while it waits for a slot; its task's deadline still applies."""
         at = self.message.deadline or None
         self.deadline_at = at
-        self.deadline = float("inf") if at is None else self.started + at - self.started_at
+        self.deadline = math.inf if at is None else self.started + at - self.started_at
 
     @property
     def waited(self) -> float | None:
@@ -308,7 +309,7 @@ class Attempt:
     def overdue_seconds(self, monotonic: float) -> float:
         """Return the seconds since the attempt should have ended; negative before that."""
         if self.phase is not RUNNING and self.phase is not ABANDONED:
-            return float("-inf")
+            return -math.inf
         since = min(self.deadline, self.cancelled_at) if self.cause is not None else self.deadline
         return monotonic - since
 

@@ -20,13 +20,13 @@ from pyasynq._engine.run.outcome import (
     NO_RESULT,
     Decision,
     Failed,
+    Succeeded,
     Unfinished,
     build_cause_ending,
     build_result_ending,
     decide,
     find_error,
     find_wish,
-    leaves_nothing,
 )
 from pyasynq._engine.run.settle_record import drop_frames, make_record, make_unchanged_record
 from pyasynq._visible_text import visible
@@ -211,7 +211,8 @@ def conclude(parts: Parts, attempt: Attempt, task: Task, route: Route | None, en
 
     Never raises: an ending that cannot be handled counts as a failure of the attempt.
     """
-    if leaves_nothing(attempt.message, ending):
+    # Inlined from `leaves_nothing`, because nearly all attempts end so.
+    if type(ending) is Succeeded and attempt.message.retention <= 0:
         attempt.phase = SETTLING
         parts.settles.put_done(attempt)
         parts.outcomes[SUCCEEDED] += 1

@@ -101,7 +101,9 @@ class Processor(Service):
 
     def wake(self) -> None:
         """End the pause; while a pipeline is in flight, consider a second one."""
-        self._rest.wake()
+        # Called for each attempt that ends: most calls come after another one has ended the pause.
+        if not self._rest.is_woken:
+            self._rest.wake()
         if self._sending:
             self._start_side()
 

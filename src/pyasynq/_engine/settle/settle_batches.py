@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq._broker import settle
@@ -53,7 +54,7 @@ class Entry:
         self.sent = False
         self.blamed = False
         self.refusals = 0
-        self.refused_at = float("-inf")
+        self.refused_at = -math.inf
         self.final = final
 
     @property
