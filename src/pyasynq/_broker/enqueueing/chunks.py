@@ -121,7 +121,8 @@ class Chunk:
                 self._refused[position] = build_failure(None, None, error)
             else:
                 self.composed.append(composed)
-                self.is_durable = self.is_durable or composed.settings.replicas > 0
+                if composed.settings.replicas:
+                    self.is_durable = True
 
     def results(self, sent: Sequence[EnqueueResult]) -> list[EnqueueResult]:
         """Return the result of each task, given the results of the composed tasks."""
@@ -197,13 +198,16 @@ def compose_checked(
         PayloadTooLargeError: for the payload alone, checked first, or with the headers.
         InvalidOptionError: for a value that is not a task, and for impossible options.
     """
-    _check_is_task(task)
-    if task.payload is not None and len(task.payload) > max_payload:
-        raise PayloadTooLargeError(len(task.payload), max_payload)
+    # Compared first, because a call for each task costs 2 % of an `enqueue_many`.
+    if type(task) is not Task:
+        _check_is_task(task)
+    payload = task.payload
+    if payload is not None and len(payload) > max_payload:
+        raise PayloadTooLargeError(len(payload), max_payload)
     composed = compose(task, options, now=now, new_id=new_id)
     headers = composed.settings.headers
     if headers:
-        size = len(task.payload or b"") + header_bytes(headers)
+        size = len(payload or b"") + header_bytes(headers)
         if size > max_payload:
             raise PayloadTooLargeError(size, max_payload, what="payload and headers have")
     return composed
@@ -273,9 +277,11 @@ class _Collected:
 
     def add(self, task: Task) -> bool:
         """Add a task; return whether the chunk is full now."""
-        self.tasks.append(task)
-        self._size += len(getattr(task, "payload", None) or b"")  # a non-task is refused later
-        return len(self.tasks) >= _MAX_TASKS or self._size >= _MAX_BYTES
+        tasks = self.tasks
+        tasks.append(task)
+        # A value that is not a task is refused later.
+        self._size += len(getattr(task, "payload", None) or b"")
+        return len(tasks) >= _MAX_TASKS or self._size >= _MAX_BYTES
 
     def take(self) -> list[Task]:
         tasks, self.tasks, self._size = self.tasks, [], 0

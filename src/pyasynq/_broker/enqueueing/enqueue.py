@@ -90,12 +90,13 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
     runs: list[EnqueueRun] = []
     open_runs: dict[str, EnqueueRun] = {}
     for position, item in enumerate(composed):
-        queue, size = item.settings.queue, len(item.encoded)
+        settings, size = item.settings, len(item.encoded)
+        queue = settings.queue
         if item.rules is not None or item.finished:
             script = TASK_ENQUEUE_BY_RULES
-        elif item.settings.front:
+        elif settings.front:
             script = TASK_ENQUEUE_FRONT
-        elif item.settings.group:
+        elif settings.group:
             script = GROUP_ADD if item.state is TaskState.AGGREGATING else GROUP_SCHEDULE
         else:
             script = _SCRIPTS[item.state, bool(item.lock)]
@@ -133,8 +134,13 @@ def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
     else:
         target = keys.groups
         args += (keys.group_prefix, *time_arguments(now))
-    for item in run.tasks:
-        args += _group_arguments(item) if item.settings.group else _task_arguments(item)
+    if run.script is TASK_ENQUEUE:
+        # One loop instead of a call for each task, which would cost 5 % of an `enqueue_many`.
+        for item in run.tasks:
+            args += (item.id, item.encoded)
+    else:
+        for item in run.tasks:
+            args += _group_arguments(item) if item.settings.group else _task_arguments(item)
     targets = (target, keys.limits) if run.script is TASK_ENQUEUE_FRONT else (target,)
     refusals = yield ScriptCall(run.script, targets, tuple(args), Replay.BY_TOKEN)
     return {
