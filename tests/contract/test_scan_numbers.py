@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pyasynq._broker.scripts import INSPECT_READ_TASKS
+from pyasynq._redis.plan import Replay, ScriptCall
 from pyasynq.info import ScanFilter, ScanNumber
 from pyasynq.operations.query import Place, match_facts, parse_query
 from pyasynq.task import TaskState
 from tests.contract.test_walks import ids, page
-from tests.factories import NOW, Tasks
+from tests.factories import NOW, Tasks, message_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyasynq._redis.plan import Argument, Plan
     from pyasynq._wire.messages import TaskMessageFields
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
@@ -148,3 +154,81 @@ def test_redis_reads_numbers_of_several_bytes(
     for low, expected in ((number, ["a"]), (number + 1, [])):
         wanted = ScanFilter(texts=((ScanNumber(field, str(low), ""),),))
         assert expected == ids(page(perform, "archived", scan_filter=wanted))
+
+
+NUMBERS = (0, 1, 127, 128, 16_383, 16_384, 2**21, 2**28 - 1, 2**28, 2**34, 2**35 - 1, 2**35, 2**42, 2**56 - 1)
+TAILS = (
+    *(b"", b"\xca\x3e\x03abc\x30\x07", b"\x32\x81\x01x", b"\x30\x80\x80\x00", b"\x30\x80", b"\xb2", b"\x08"),
+    # A tag may take as many bytes as a number.
+    *(b"\x80\x01\x05", b"\x80\x81\x01\x05", b"\x80\x81\x81\x81\x81\x01\x05"),
+)
+
+
+def reference_number(message: bytes, wanted: int) -> int | None:
+    """Return the number in a field, or its length in bytes; None for a message that a script cannot read."""
+    at, found = 0, 0
+
+    def read() -> int:
+        nonlocal at
+        number = shift = 0
+        while True:
+            if shift > 49:
+                raise IndexError
+            number |= (message[at] & 127) << shift
+            shift += 7
+            at += 1
+            if message[at - 1] < 128:
+                return number
+
+    try:
+        while at < len(message):
+            field, kind = divmod(read(), 8)
+            if kind not in {0, 2}:
+                return None
+            value = read()
+            found = value if field == wanted else found
+            at += value if kind == 2 else 0
+    except IndexError:
+        return None
+    return found
+
+
+def odd_messages() -> Iterator[bytes]:
+    """Yield messages with numbers of each length, cut off anywhere, with odd tails and with random bytes."""
+    whole = message_bytes(
+        "a", payload=bytes(130), retried=3, retry=200, last_failed_at=NOW.seconds, deadline=1
+    )
+    yield from (whole[:end] for end in range(len(whole)))
+    yield from (whole + tail for tail in TAILS)
+    yield from (message_bytes("a", deadline=number, retried=9) for number in NUMBERS)
+    drawn = random.Random(7)
+    for _ in range(200):
+        changed = bytearray(whole)
+        for _ in range(drawn.randint(1, 4)):
+            changed[drawn.randrange(len(changed))] = drawn.randrange(256)
+        yield bytes(changed)
+
+
+@pytest.mark.usefixtures("damage_allowed")
+@pytest.mark.parametrize("field", [2, 5, 6, 9, 11])
+def test_a_script_reads_the_number_that_a_plain_reader_finds(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient, field: int
+) -> None:
+    """Every task passes whose message the script cannot read, and no broken one makes it fail."""
+    expected: dict[int | None, set[str]] = {}
+    pipeline = redis_client.pipeline(transaction=False)
+    for number, message in enumerate(odd_messages()):
+        pipeline.hset(tasks.keys.task(f"{number}"), mapping={"msg": message, "state": "archived"})
+        expected.setdefault(reference_number(message, field), set()).add(f"{number}")
+    pipeline.execute()
+    ids = [part for task_id in set().union(*expected.values()) for part in ("id", task_id)]
+
+    def passing(low: int, high: int) -> Plan[set[str]]:
+        test = (f"&n{field}", f"{low} {high}")
+        args: tuple[Argument, ...] = (tasks.keys.task_prefix, 1_000, 10**9, *ids, *test)
+        _, *found = yield ScriptCall(INSPECT_READ_TASKS, (tasks.keys.lease,), args, Replay.SAFE)
+        return {values[0].decode() for values in found}
+
+    unread = expected[None]
+    for wanted, matching in expected.items():
+        assert wanted is None or matching | unread == perform(passing(wanted, wanted))

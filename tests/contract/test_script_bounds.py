@@ -17,7 +17,7 @@ from pyasynq._broker.operating.operations import (
     take_operation,
 )
 from pyasynq._broker.operating.periods import OPERATION_SECONDS
-from pyasynq._broker.scripts import INSPECT_WALK_LIST
+from pyasynq._broker.scripts import INSPECT_READ_TASKS, INSPECT_WALK_LIST
 from pyasynq._redis.plan import Replay, ScriptCall
 from pyasynq._wire.keys import operation_key
 from pyasynq.info import ScanFilter, TaskPage
@@ -59,6 +59,22 @@ def test_no_ids_follow_the_end_of_a_list(perform: Perform, tasks: Tasks) -> None
     found, looked_at, left, before, after, *_ = perform(walk_all())
     assert (1, 3, 0, []) == (found, looked_at, left, after)
     assert [b"c", b"b", b"a"] == before
+
+
+def test_a_call_ends_when_it_has_read_as_many_bytes_as_it_may(
+    perform: Perform, tasks: Tasks, redis_client: RedisClient
+) -> None:
+    """A task more might be large."""
+    tasks.pending("a", "b")
+    size = redis_client.hstrlen(tasks.keys.task("a"), "msg")
+
+    def read_until(max_bytes: int) -> Plan[int]:
+        args = (tasks.keys.task_prefix, 10, max_bytes, "id", "a", "id", "b")
+        looked_at, *_ = yield ScriptCall(INSPECT_READ_TASKS, (tasks.keys.lease,), args, Replay.SAFE)
+        return int(looked_at)
+
+    assert 1 == perform(read_until(size))
+    assert 2 == perform(read_until(size + 1))
 
 
 def test_scores_above_all_tasks_bound_an_empty_walk(perform: Perform, tasks: Tasks) -> None:

@@ -1,35 +1,40 @@
 -- Return the number in a field of a protobuf message, or the length of its bytes; 0 if it is not there, nil for a
 -- message or number that a script cannot read. If a field occurs twice, the last one counts, as in protobuf.
+-- A search calls it for each task. So one call reads a field with a number of one, two or five bytes, as times have.
+-- Uses: read_varint
 local function number_in_message(message, wanted)
   local at, found, byte = 1, 0, string.byte
-
-  local function varint()
-    local value, factor = 0, 1
-    repeat
-      local part = byte(message, at)
-      if not part or factor > 2 ^ 49 then
+  local as_number, as_bytes = wanted * 8, wanted * 8 + 2
+  while true do
+    local tag, a, b, c, d, e = byte(message, at, at + 5)
+    if not tag then
+      return found
+    end
+    local value
+    if tag < 128 and a and a < 128 then
+      value, at = a, at + 2
+    elseif tag < 128 and b and b < 128 then
+      value, at = a + b * 128 - 128, at + 3
+    elseif tag < 128 and e and c >= 128 and d >= 128 and e < 128 then
+      value, at = a + b * 128 + c * 16384 + d * 2097152 + e * 268435456 - 270549120, at + 6
+    else
+      tag, at = read_varint(message, at)
+      if tag then
+        value, at = read_varint(message, at)
+      end
+      if not value then
         return nil
       end
-      at = at + 1
-      value = value + part % 128 * factor
-      factor = factor * 128
-    until part < 128
-    return value
-  end
-
-  while byte(message, at) do
-    local tag = varint()
-    local kind = tag and tag % 8
-    local value = (kind == 0 or kind == 2) and varint()
-    if not value then
+    end
+    local kind = tag % 8
+    if kind ~= 0 and kind ~= 2 then
       return nil
     end
-    if (tag - kind) / 8 == wanted then
+    if tag == as_number or tag == as_bytes then
       found = value
     end
     if kind == 2 then
       at = at + value
     end
   end
-  return found
 end

@@ -2,13 +2,14 @@
 -- number of entries examined, and the tasks as read_task returns them.
 -- Uses: has_texts, read_task
 local function read_matching(task_prefix, entries, texts, most, max_bytes)
-  local found, bytes = {}, 0
+  local found, bytes, call = {}, 0, redis.call
+  most, max_bytes = tonumber(most), tonumber(max_bytes)
   for i = 1, #entries, 2 do
     local task, id, read = task_prefix .. entries[i], entries[i], nil
     if #texts == 0 then
       read = read_task(task, id, entries[i + 1])
     else
-      local message = redis.call('HGET', task, 'msg')
+      local message = call('HGET', task, 'msg')
       bytes = bytes + #(message or '')
       if message and has_texts(texts, task, id, message) then
         read = read_task(task, id, entries[i + 1])
@@ -18,7 +19,7 @@ local function read_matching(task_prefix, entries, texts, most, max_bytes)
       bytes = bytes + #read[2] + #(read[5] or '') + #(read[7] or '')
       found[#found + 1] = read
     end
-    if #found >= tonumber(most) or bytes >= tonumber(max_bytes) then
+    if #found >= most or bytes >= max_bytes then
       return (i + 1) / 2, found
     end
   end
