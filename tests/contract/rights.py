@@ -34,7 +34,7 @@ from pyasynq._broker.doctoring.ticks import find_ticks_after, reset_tick
 from pyasynq._broker.enqueueing.enqueue import enqueue_run, split_runs
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspecting.cluster import redis_info, redis_texts
-from pyasynq._broker.inspecting.collection_sizes import count_collection
+from pyasynq._broker.inspecting.collection_sizes import CountedPlace, count_collection, count_collections
 from pyasynq._broker.inspecting.group_counts import describe_groups
 from pyasynq._broker.inspecting.pace import ChunkPace
 from pyasynq._broker.inspecting.queue_sweep import find_queues
@@ -254,6 +254,7 @@ def viewer_work() -> list[Plan[Any]]:
         describe_groups(queue),
         *map(turn_page, walked),
         *(count_collection(queue, TaskState(state), "", NO_FILTER, now=NOW) for state in states),
+        count_collections(queue, [CountedPlace(TaskState(state)) for state in states], now=NOW),
         list_tasks(queue, "pending", group="", page=1, page_size=9, now=NOW),
         describe_task(queue, "waiting", now=NOW),
         find_tasks(queue, ["waiting"], now=NOW),

@@ -21,6 +21,7 @@ from pyasynq._broker.find_attempt import find_attempt
 from pyasynq._broker.groups import check_groups, list_groups
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks, run_tasks
 from pyasynq._broker.inspecting.bulk import delete_all
+from pyasynq._broker.inspecting.collection_sizes import CountedPlace, count_collections
 from pyasynq._broker.inspecting.group_counts import forget_empty_groups, read_group_sizes
 from pyasynq._broker.inspecting.pace import ChunkPace
 from pyasynq._broker.inspecting.queues import count_tasks, pause_queue, unpause_queue
@@ -197,6 +198,11 @@ def walk_inspected(state: str) -> Plan[Any]:
     return walk_tasks(Walk("default", state), now=NOW, pace=ChunkPace(), starts={})
 
 
+def count_all_states() -> Plan[Any]:
+    """Count the tasks of each state."""
+    return count_collections("default", [CountedPlace(state) for state in TaskState], now=NOW)
+
+
 DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "dequeue": lambda: dequeue("default", limit=5, token=TOKEN, now=NOW),
     "dequeue_limited": lambda: dequeue("default", limit=5, token=TOKEN, terms=RATED, now=NOW),
@@ -255,6 +261,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "record_enqueue_event": lambda: record_enqueue_event("e", event()),
     "forget_entries": lambda: forget_entries("default", before=10, keep=()),
     "count_tasks": lambda: count_tasks("default", NOW),
+    "count_collections": count_all_states,
     "read_vitals": lambda: read_vitals("default", groups=50, now=NOW),
     "count_poison": lambda: count_poison("default", scan=10, most=5),
     "scan_tasks": lambda: scan_tasks("default", TaskState.ACTIVE, 0, 10),

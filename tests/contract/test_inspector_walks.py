@@ -92,13 +92,16 @@ def test_collections_are_counted_within_scores(ask: Ask, tasks: Tasks) -> None:
             ("default", TaskState.ARCHIVED, "", UNFILTERED),
             ("default", TaskState.ARCHIVED, "", ScanFilter(1_001, 1_003)),
             ("default", TaskState.ARCHIVED, "", ScanFilter(high=1_000)),
+            ("default", TaskState.ARCHIVED, "", ScanFilter(low=1_004)),
             ("default", TaskState.AGGREGATING, "", UNFILTERED),
+            ("other", TaskState.PENDING, "", UNFILTERED),
             ("default", TaskState.AGGREGATING, "1", UNFILTERED),
+            ("default", TaskState.AGGREGATING, "1", ScanFilter(high=0)),
             ("other", TaskState.AGGREGATING, "", UNFILTERED),
             ("other", TaskState.RETRY, "", ScanFilter(1)),
         ],
     )
-    expected = [(2, 2), (5, 5), (5, 3), (5, 1), (5, 5), (2, 2), (0, 0), (0, 0)]
+    expected = [(2, 2), (5, 5), (5, 3), (5, 1), (5, 1), (5, 5), (0, 0), (2, 2), (2, 0), (0, 0), (0, 0)]
     assert [CollectionCount(*pair) for pair in expected] == counts
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from pyasynq._broker.doctoring.groups import list_known_groups
 from pyasynq._broker.groups import list_groups
+from pyasynq._broker.inspecting.collection_sizes import CountedPlace, count_collections
 from pyasynq._broker.inspecting.group_counts import (
     GroupCounts,
     describe_groups,
@@ -18,6 +19,7 @@ from pyasynq._broker.inspecting.queues import count_tasks, queue_info
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.inspecting.reports import type_report
 from pyasynq.errors import InvalidOptionError, QueueNotEmptyError
+from pyasynq.info import CollectionCount
 from pyasynq.task import TaskState
 from tests.factories import NOW, message_bytes
 from tests.fix_broker import BlockingPerformer
@@ -117,6 +119,19 @@ def test_the_inspector_tells_when_it_counted(counting: CountingPerformer, tasks:
     info = counting(queue_info("default", now=NOW))
     assert (NOW.to_datetime(), MANY) == (info.aggregating_at, info.aggregating)
     assert MANY == len(counting(describe_groups("default")))
+
+
+@pytest.mark.usefixtures("damage_allowed")
+@pytest.mark.parametrize("groups", [500, 501, 5_500])
+def test_a_search_counts_up_to_500_groups_in_one_call(
+    counting: CountingPerformer, tasks: Tasks, groups: int
+) -> None:
+    """More groups are counted in parts, and more than 5,000 are estimated. (D24)"""
+    put_groups(tasks, groups, members=2)
+    places = [CountedPlace(TaskState.AGGREGATING), CountedPlace(TaskState.RETRY)]
+    expected = [CollectionCount(2 * groups, 2 * groups), CollectionCount(0, 0)]
+    assert expected == counting(count_collections("default", places, now=NOW))
+    assert (groups <= 500) is (1 == len(counting.calls))
 
 
 @pytest.mark.usefixtures("damage_allowed")

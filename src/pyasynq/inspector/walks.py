@@ -14,6 +14,7 @@ from ._base import InspectorBase
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from pyasynq._broker.inspecting.collection_sizes import CountedPlace
     from pyasynq._broker.inspecting.walks import Starts
     from pyasynq.info import CollectionCount, ScanFilter, TaskPage
     from pyasynq.task import TaskInfo, TaskState
@@ -96,6 +97,17 @@ class WalkInspector(InspectorBase):
         A queue that does not exist has no tasks. Without a group, all groups of a queue are counted together,
         whatever the scores; of more than 5,000 groups the number is an estimate.
         """
-        count = inspecting.collection_sizes.count_collection
-        plans = [count(*collection, now=self._now()) for collection in collections]
-        return await self._run_in_parts(plans, _PLANS_AT_ONCE)
+        now = self._now()
+        place = inspecting.collection_sizes.CountedPlace
+        by_queue: dict[str, dict[int, CountedPlace]] = {}
+        for at, (queue, state, group, scan_filter) in enumerate(collections):
+            by_queue.setdefault(queue, {})[at] = place(state, group, scan_filter)
+        count = inspecting.collection_sizes.count_collections
+        plans = [count(queue, list(places.values()), now=now) for queue, places in by_queue.items()]
+        counts = await self._run_in_parts(plans)
+        found = {
+            at: one
+            for places, of_queue in zip(by_queue.values(), counts, strict=True)
+            for at, one in zip(places, of_queue, strict=True)
+        }
+        return [found[at] for at in range(len(collections))]
