@@ -80,11 +80,12 @@ def choose_parts(settings: ServiceSettings, only: str | None) -> frozenset[str]:
     Raises:
         ConfigurationError: the dashboard alone is asked for, and would be open to the network.
     """
-    if only == "dashboard" and settings.is_public and settings.people is None:
+    if only == "dashboard" and settings.is_public and not settings.has_sign_in:
         address = format_url(settings.host, settings.port)
         raise ConfigurationError(
             f"{address} can be reached from other machines, and nothing would ask who they are: "
-            'name a file of passwords in service.people = "people", which pyasynq web passwd writes'
+            'name a file of passwords in service.people = "people", which pyasynq web passwd writes, '
+            "or an OpenID provider in [service.oidc]"
         )
     if only is not None:
         return frozenset({only})
@@ -115,8 +116,10 @@ def build_site(file: ServiceFile, parts: frozenset[str], *, shares_ports: bool =
     people = None if settings.people is None else CredentialsFile(settings.people)
     site = None
     if "dashboard" in parts:
-        proxies = settings.trusted_proxies
-        site = dashboard(settings.redis, auth=people, service=api, trusted_proxies=proxies)
+        ways = [way for way in (people, settings.oidc) if way is not None]
+        site = dashboard(
+            settings.redis, auth=ways or None, service=api, trusted_proxies=settings.trusted_proxies
+        )
     return ServiceSite(api, site, serves_api="api" in parts)
 
 

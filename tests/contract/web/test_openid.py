@@ -18,7 +18,9 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount
 
+from pyasynq.cli.service_server import build_site, choose_parts
 from pyasynq.errors import ConfigurationError, InvalidOptionError
+from pyasynq.gateway.configurations import parse_service_file
 from pyasynq.web import CredentialsFile, OpenIdConnect, dashboard
 from pyasynq.web.auth import openid_provider
 from pyasynq.web.auth.credentials import password_line
@@ -414,6 +416,25 @@ async def test_each_of_several_redis_has_a_callback(redis_url: str, provider: Pr
         assert callback.startswith(f"{OWN}/us/login/oidc/callback?")
         assert 303 == (await visitor.get(callback)).status_code
         assert 200 == (await visitor.get("eu/queues")).status_code
+
+
+@run_async
+async def test_people_of_the_task_service_sign_in_too(
+    redis_url: str, provider: Provider, tmp_path: Path
+) -> None:
+    """By the table of its file, on an address that other machines reach, next to passwords."""
+    people = tmp_path / "people"
+    people.write_text(password_line("leo", "viewer", "*", PASSWORD) + "\n")
+    table = {"issuer": provider.issuer, "client_id": CLIENT_ID, "url": OWN, "roles": {"ops": "operator"}}
+    settings = {"redis": redis_url, "listen": "0.0.0.0:8080", "people": str(people), "oidc": table}
+    file = parse_service_file({"service": settings})
+    served = build_site(file, choose_parts(file.service, "dashboard"))
+    assert served.dashboard is not None
+    async with visiting(served.dashboard, host=served, client=ABROAD, base=f"{OWN}/") as visitor:
+        page = (await visitor.get("login")).text
+        assert ("Sign in with 127.0.0.1" in page, "Password" in page) == (True, True)
+        assert 303 == (await sign_in(visitor, provider)).status_code
+        assert "oidc" == (await visitor.get("api/v1/me")).json()["login"]
 
 
 @run_async

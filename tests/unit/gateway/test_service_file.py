@@ -18,6 +18,7 @@ from pyasynq.gateway.configurations import (
     read_service_file,
 )
 from pyasynq.limits import QueueLimits
+from pyasynq.web import OpenIdConnect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,7 @@ managed = "api"
 [tasks.resize]
 rate = "50/s+10"
 """
+OIDC = {"issuer": "https://login.example", "client_id": "tasks", "roles": {"ops": "operator"}}
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 
 
@@ -89,6 +91,59 @@ def test_an_empty_file_has_the_defaults() -> None:
 
     assert ServiceSettings("redis://localhost:6379/0", "127.0.0.1", 8_080, 1_000_000) == found.service
     assert {} == found.tasks
+
+
+def test_a_provider_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every field of the table; its secret is outside of the file, and `openid` is always asked for."""
+    monkeypatch.setenv("OF_PROVIDER", " secret ")
+    text = """
+    [service]
+    listen = "0.0.0.0:8080"
+
+    [service.oidc]
+    issuer = "https://login.example/realms/staff"
+    client_id = "tasks"
+    client_secret = "env:OF_PROVIDER"
+    url = "https://ops.example"
+    roles = { ops = "operator", team = "viewer" }
+    default_role = "viewer"
+    queues = { team = ["team-*", "mail"], ops = "*" }
+    scopes = ["groups", "openid"]
+    user_claim = "upn"
+    groups_claim = "member"
+    name = "Corp"
+    """
+    expected = OpenIdConnect(
+        issuer="https://login.example/realms/staff",
+        client_id="tasks",
+        client_secret="secret",
+        url="https://ops.example",
+        roles={"ops": "operator", "team": "viewer"},
+        default_role="viewer",
+        queues={"team": ("team-*", "mail"), "ops": ("*",)},
+        scopes=("openid", "groups"),
+        user_claim="upn",
+        groups_claim="member",
+        name="Corp",
+    )
+    found = parse_service_file(tomllib.loads(text)).service
+    assert expected == found.oidc
+    assert (True, True) == (found.dashboard, found.has_sign_in)
+
+
+def test_on_this_machine_the_url_of_the_dashboard_may_be_missing() -> None:
+    """It is the address on which the service listens."""
+    found = parse_service_file({"service": {"listen": "[::1]:9000", "oidc": OIDC}}).service.oidc
+    assert found is not None
+    assert ("http://[::1]:9000", ("openid", "profile", "email")) == (found.url, found.scopes)
+
+
+def test_a_missing_secret_of_the_provider_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the file is read, not when someone signs in."""
+    monkeypatch.delenv("OF_PROVIDER", raising=False)
+    content = {"service": {"oidc": OIDC | {"client_secret": "env:OF_PROVIDER"}}}
+    with pytest.raises(ConfigurationError, match=r"service\.oidc\.client_secret: env:OF_PROVIDER is not set"):
+        parse_service_file(content)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +275,22 @@ def test_a_wrong_field_is_named_with_its_remedy(tmp_path: Path, fields: str, nam
         ({"service": {"max_body": 0}}, "service.max_body=0", "at least 1"),
         ({"service": {"max_body": "9M"}}, "service.max_body=", "8,000,000 at most"),
         ({"service": {"max_body": True}}, "service.max_body=True", "whole number"),
+        ({"service": {"oidc": 3}}, "service.oidc", "must be a table"),
+        ({"service": {"oidc": {"isuer": "x"}}}, "service.oidc.isuer", "did you mean 'issuer'?"),
+        ({"service": {"oidc": OIDC | {"issuer": 3}}}, "service.oidc.issuer", "must be text"),
+        ({"service": {"oidc": {"roles": {}}}}, "service.oidc.issuer", "is needed"),
+        ({"service": {"listen": "0.0.0.0:80", "oidc": OIDC}}, "service.oidc.url", "is needed"),
+        ({"service": {"listen": "[::1]:0", "oidc": OIDC}}, "service.oidc.url", "is needed"),
+        ({"service": {"oidc": OIDC | {"issuer": "http://a.example"}}}, "service.oidc.issuer", "https://"),
+        ({"service": {"oidc": OIDC | {"roles": {}}}}, "service.oidc.roles", "name the groups"),
+        ({"service": {"oidc": OIDC | {"roles": ["ops"]}}}, "service.oidc.roles", "a table of groups"),
+        ({"service": {"oidc": OIDC | {"roles": {"ops": 3}}}}, "service.oidc.roles.ops", "must be text"),
+        ({"service": {"oidc": OIDC | {"roles": {"ops": "rot"}}}}, "service.oidc.roles", "must be one of"),
+        ({"service": {"oidc": OIDC | {"default_role": "rot"}}}, "service.oidc.roles", "must be one of"),
+        ({"service": {"oidc": OIDC | {"queues": {"ops": 3}}}}, "service.oidc.queues.ops", "list of texts"),
+        ({"service": {"oidc": OIDC | {"queues": {"ops": [3]}}}}, "service.oidc.queues.ops[0]", "be text"),
+        ({"service": {"oidc": OIDC | {"scopes": 3}}}, "service.oidc.scopes", "list of texts"),
+        ({"service": {"oidc": OIDC | {"client_secret": "x"}}}, "service.oidc.client_secret", "env:NAME"),
         ("x", "", "must be a table"),
     ],
 )

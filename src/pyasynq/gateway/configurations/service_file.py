@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._checks import check_switch, check_text, is_whole
 from pyasynq._settings import Size
@@ -19,8 +19,12 @@ from .field_names import join_path, read_table
 from .gearman_settings import GearmanSettings, parse_gearman_settings
 from .host_rule import HostRule, parse_host_rules, parse_networks
 from .listen_address import is_loopback_host, parse_listen
+from .openid_settings import parse_openid_settings
 from .retry_rule import parse_duration
 from .task_configuration import TaskConfiguration, parse_task_configuration
+
+if TYPE_CHECKING:
+    from pyasynq.web import OpenIdConnect
 
 _DEFAULT_REDIS: Final = "redis://localhost:6379/0"
 _DEFAULT_MAX_BODY: Final = 1_000_000
@@ -39,6 +43,7 @@ _SETTINGS: Final = (
     "keys",
     "dashboard",
     "people",
+    "oidc",
     "trusted_proxies",
     "health",
     "drain",
@@ -59,6 +64,7 @@ class ServiceSettings:
         dashboard: whether the dashboard is served, too; by default, if people sign in or the service listens
             on loopback only.
         people: file of passwords and tokens for the dashboard; None for no sign-in.
+        oidc: OpenID provider at which people sign in to the dashboard; None for no provider.
         trusted_proxies: networks of proxies whose `X-Forwarded-*` headers the dashboard believes.
         health: host and port for probes and metrics of all processes together; None for no such address.
         drain: seconds after SIGTERM during which new requests are accepted, while `/ready` answers 503.
@@ -76,11 +82,17 @@ class ServiceSettings:
     drain: float = 0.0
     max_inflight: int = _DEFAULT_MAX_INFLIGHT
     trusted_proxies: tuple[str, ...] = ()
+    oidc: OpenIdConnect | None = None
 
     @property
     def is_public(self) -> bool:
         """Whether other machines reach the address."""
         return not is_loopback_host(self.host)
+
+    @property
+    def has_sign_in(self) -> bool:
+        """Whether people sign in to the dashboard."""
+        return self.people is not None or self.oidc is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +181,18 @@ def _parse_settings(value: object, folder: Path | None) -> ServiceSettings:
     max_body = fields.get("max_body", _DEFAULT_MAX_BODY)
     keys = _parse_keys("service.keys", fields.get("keys"), host)
     people = _parse_people("service.people", fields.get("people"), folder)
+    oidc = fields.get("oidc")
+    openid = None if oidc is None else parse_openid_settings("service.oidc", oidc, host=host, port=port)
+    has_sign_in = people is not None or openid is not None
     return ServiceSettings(
         redis,
         host,
         port,
         max_body=_parse_max_body("service.max_body", max_body),
         keys=keys,
-        dashboard=_parse_dashboard("service.dashboard", fields.get("dashboard"), host, people),
+        dashboard=_parse_dashboard(
+            "service.dashboard", fields.get("dashboard"), host, has_sign_in=has_sign_in
+        ),
         people=people,
         health=parse_listen("service.health", fields["health"]) if "health" in fields else None,
         drain=_parse_drain("service.drain", fields.get("drain", 0)),
@@ -183,6 +200,7 @@ def _parse_settings(value: object, folder: Path | None) -> ServiceSettings:
             "service.max_inflight", fields.get("max_inflight", _DEFAULT_MAX_INFLIGHT)
         ),
         trusted_proxies=_parse_proxies("service.trusted_proxies", fields.get("trusted_proxies", [])),
+        oidc=openid,
     )
 
 
@@ -210,14 +228,15 @@ def _parse_people(path: str, value: object, folder: Path | None) -> Path | None:
     return (folder or Path()) / str(value)
 
 
-def _parse_dashboard(path: str, value: object, host: str, people: Path | None) -> bool:
-    is_guarded = people is not None or is_loopback_host(host)
+def _parse_dashboard(path: str, value: object, host: str, *, has_sign_in: bool) -> bool:
+    is_guarded = has_sign_in or is_loopback_host(host)
     if value is None:
         return is_guarded
     check_switch(path, value)
     if value and not is_guarded:
         remedy = 'other machines reach this address: name a file of passwords, people = "people"'
-        raise InvalidOptionError(path, value, f"{remedy}, which pyasynq web passwd writes")
+        remedy += ", which pyasynq web passwd writes, or an OpenID provider, [service.oidc]"
+        raise InvalidOptionError(path, value, remedy)
     return bool(value)
 
 
