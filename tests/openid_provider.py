@@ -81,6 +81,10 @@ class Provider:
         """`Authorization` header of the last request for a token."""
         self.sent: dict[str, str] = {}
         """Fields of the last request for a token."""
+        self.userinfo: dict[str, Any] = {"sub": "4711", "groups": ["ops"]}
+        """Claims that the userinfo endpoint sends; tests name the endpoint in the discovery document."""
+        self.userinfo_authorization = ""
+        """`Authorization` header of the last request for userinfo."""
         self.is_stalled = False
         """Whether no request is answered."""
         self._codes: dict[str, dict[str, str]] = {}
@@ -89,6 +93,7 @@ class Provider:
                 Route("/.well-known/openid-configuration", self._answer(self._discovery)),
                 Route("/authorize", self._answer(self._authorize)),
                 Route("/token", self._answer(self._exchange), methods=["POST"]),
+                Route("/userinfo", self._answer(self._tell_userinfo)),
                 Route("/keys", self._answer(self._list_keys)),
                 Route("/logout", self._answer(self._end_session)),
             ]
@@ -167,6 +172,10 @@ class Provider:
         kept = {name: value for name, value in claims.items() if value is not None}
         token = self.sign(kept) if self.token is None else self.token
         return JSONResponse({"access_token": "opaque", "token_type": "Bearer", "id_token": token})
+
+    async def _tell_userinfo(self, request: Request) -> Response:
+        self.userinfo_authorization = request.headers.get("authorization", "")
+        return JSONResponse(self.userinfo)
 
     async def _list_keys(self, _: Request) -> Response:
         return JSONResponse({"keys": [public_key(kid, key) for kid, key in self.keys.items()]})

@@ -438,6 +438,75 @@ async def test_people_of_the_task_service_sign_in_too(
 
 
 @run_async
+async def test_groups_come_from_userinfo_if_the_token_has_none(redis_url: str, provider: Provider) -> None:
+    """With the access token of this sign-in. An empty list in the ID token is an answer."""
+    provider.metadata["userinfo_endpoint"] = f"{provider.issuer}/userinfo"
+    for in_token, in_userinfo, status, asked in (
+        (None, ["ops"], 303, 1),
+        (None, ["other"], 403, 1),
+        ([], ["ops"], 403, 0),
+        (["ops"], [], 303, 0),
+    ):
+        provider.claims["groups"], provider.userinfo["groups"] = in_token, in_userinfo
+        provider.requests.clear()
+        async with visit(redis_url, provider) as visitor:
+            answer = await sign_in(visitor, provider)
+        assert (status, asked) == (answer.status_code, provider.requests.count("/userinfo"))
+    assert "Bearer opaque" == provider.userinfo_authorization
+
+
+@run_async
+async def test_userinfo_is_not_asked_without_need(redis_url: str, provider: Provider) -> None:
+    """If no group has a role, and if the provider has no endpoint that is protected."""
+    provider.claims["groups"] = None
+    for endpoint, changes, status in (
+        (f"{provider.issuer}/userinfo", {"roles": {}, "default_role": "viewer"}, 303),
+        ("http://evil.example/userinfo", {}, 403),
+        (None, {}, 403),
+    ):
+        provider.metadata["userinfo_endpoint"] = endpoint
+        async with visit(redis_url, provider, **changes) as visitor:
+            assert status == (await sign_in(visitor, provider)).status_code
+    assert "/userinfo" not in provider.requests
+
+
+@pytest.mark.parametrize(
+    ("userinfo", "sentence"),
+    [
+        ({"sub": "4712", "groups": ["ops"]}, "is about another person"),
+        ({"groups": ["ops"]}, "is about another person"),
+        ({"sub": ["4711"], "groups": ["ops"]}, "is about another person"),
+        ([], "cannot be understood"),
+    ],
+)
+@run_async
+async def test_userinfo_of_another_person_signs_no_one_in(
+    redis_url: str, provider: Provider, userinfo: Any, sentence: str
+) -> None:
+    """Its `sub` is that of the ID token (OpenID Connect Core, 5.3.2)."""
+    provider.metadata["userinfo_endpoint"] = f"{provider.issuer}/userinfo"
+    provider.claims["groups"] = None
+    provider.userinfo = userinfo
+    async with visit(redis_url, provider) as visitor:
+        answer = await sign_in(visitor, provider)
+        assert 401 <= answer.status_code
+        assert sentence in answer.text
+        assert 303 == (await visitor.get("queues")).status_code
+
+
+@run_async
+async def test_an_unverified_address_of_userinfo_gives_no_role(redis_url: str, provider: Provider) -> None:
+    """Also if the ID token calls another address verified."""
+    provider.metadata["userinfo_endpoint"] = f"{provider.issuer}/userinfo"
+    provider.claims |= {"email_verified": True}
+    changes = {"groups_claim": "email", "roles": {"mira@a.example": "admin"}}
+    for is_verified, status in ((False, 403), (True, 303)):
+        provider.userinfo = {"sub": "4711", "email": "mira@a.example", "email_verified": is_verified}
+        async with visit(redis_url, provider, **changes) as visitor:
+            assert status == (await sign_in(visitor, provider)).status_code
+
+
+@run_async
 async def test_an_answer_of_another_provider_is_refused(redis_url: str, provider: Provider) -> None:
     """If it names itself (RFC 9207), and if it should and does not."""
     provider.metadata["authorization_response_iss_parameter_supported"] = True

@@ -1,4 +1,4 @@
-"""Client of an OpenID provider: discovery document, keys, exchange of the code, end of its session."""
+"""Client of an OpenID provider: discovery document, keys, exchange of the code, userinfo, end of session."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ _KEY_REFRESHES: Final = 5
 """Maximum number of times in a minute that the keys are read again because of an unknown key id."""
 _DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 _ERROR_CODE: Final = re.compile("[a-z_]{1,40}")
+_ACCESS_TOKEN: Final = re.compile("[!-~]{1,50000}")
 _LONGEST_NAME: Final = 200
 _AWAY: Final = "The provider does not answer. Try again in a minute."
 _UNCLEAR: Final = "The provider's answer cannot be understood."
@@ -61,6 +62,9 @@ class _Provider:
     token: str
     keys: str
     end_session: str
+    """Endpoint that ends sessions; empty if there is none."""
+    userinfo: str
+    """Endpoint with further claims; empty if there is none."""
     names_itself: bool
     """Whether the provider sends `iss` to the callback to identify itself (RFC 9207)."""
     takes_basic: bool
@@ -126,7 +130,11 @@ class OpenIdProvider:
             raise SignInError(_UNCLEAR)
         answer = await self._exchange_code(provider, query["code"], callback, verifier)
         claims = await self._verify(provider, answer.get("id_token"), nonce)
-        return SignedInPerson(self._read_name(claims), self._read_groups(claims))
+        if self._options.roles and self._options.groups_claim not in claims and provider.userinfo:
+            info = await self._fetch_userinfo(provider, answer.get("access_token"), claims["sub"])
+        else:
+            info = claims
+        return SignedInPerson(self._read_name(claims), self._read_groups(info))
 
     async def end_session_url(self, callback: str) -> str:
         """Return the address that ends the session at the provider; empty if it has none, or is away."""
@@ -151,6 +159,7 @@ class OpenIdProvider:
         if not all(map(is_protected_url, endpoints)):
             raise SignInError("The provider's discovery document lacks an endpoint.", status=502)
         end = found.get("end_session_endpoint")
+        userinfo = found.get("userinfo_endpoint")
         methods = found.get("token_endpoint_auth_methods_supported")
         authorization, token, keys = map(str, endpoints)
         self._known = _Provider(
@@ -158,6 +167,7 @@ class OpenIdProvider:
             token,
             keys,
             end_session=str(end) if is_protected_url(end) else "",
+            userinfo=str(userinfo) if is_protected_url(userinfo) else "",
             names_itself=found.get("authorization_response_iss_parameter_supported") is True,
             takes_basic=not isinstance(methods, list) or "client_secret_basic" in methods,
             fresh_until=time.monotonic() + _FRESH_SECONDS,
@@ -183,6 +193,15 @@ class OpenIdProvider:
             if self._secret:
                 fields["client_secret"] = self._secret
         return await self._fetch("POST", provider.token, data=fields, headers=headers)
+
+    async def _fetch_userinfo(self, provider: _Provider, token: object, subject: str) -> dict[str, Any]:
+        """Return the claims of the userinfo endpoint about this person (OpenID Connect Core, 5.3)."""
+        if not isinstance(token, str) or not _ACCESS_TOKEN.fullmatch(token):
+            raise SignInError(_UNCLEAR)
+        info = await self._fetch("GET", provider.userinfo, headers={"Authorization": f"Bearer {token}"})
+        if info.get("sub") != subject:
+            raise SignInError("The provider's answer is about another person.")
+        return info
 
     async def _verify(self, provider: _Provider, token: object, nonce: str) -> dict[str, Any]:
         expected = {"issuer": self._options.issuer, "client_id": self._options.client_id, "nonce": nonce}
