@@ -39,8 +39,11 @@ def find_attention(
     """
     known = {snooze.finding: snooze for snooze in snoozes}
     found: list[AttentionFinding] = []
-    for detect in DETECTORS.values():
-        found.extend(detect(snapshot, earlier, thresholds))
+    for one in sorted(DETECTORS.values(), key=lambda one: -one.most_severe):
+        # With very many queues, findings that would be left out take a third of the time.
+        if len(found) >= MAX_FINDINGS and _count_above(found, one.most_severe) >= MAX_FINDINGS:
+            break
+        found.extend(one.detect(snapshot, earlier, thresholds))
     found.sort(key=lambda finding: (-finding.severity, finding.detector, finding.queue, finding.subject))
     shown = found[:MAX_FINDINGS]
     if known:
@@ -52,6 +55,11 @@ def find_attention(
         snapshot.unreadable,
         {one.queue: get_wait_objective(one, thresholds) for one in snapshot.queues.values()},
     )
+
+
+def _count_above(findings: Iterable[AttentionFinding], severity: int) -> int:
+    """Return the number of findings that are more severe."""
+    return sum(finding.severity > severity for finding in findings)
 
 
 def check_detector(name: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -335,8 +336,31 @@ def test_a_quoted_value_is_read_back(text: str) -> None:
 def test_the_page_lists_every_detector_in_its_order() -> None:
     """Each row names a detector, and says the severities that its findings can have."""
     page = Path(__file__).parents[3] / "docs" / "attention.md"
-    rows = re.findall(r"^\| `(\w+)` \| .+ \| (\d).* \| .+ \|$", page.read_text("utf-8"), re.MULTILINE)
-    assert list(DETECTORS) == [name for name, _ in rows]
-    lowest = {name: int(severity) for name, severity in rows}
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| (\d.*) \| .+ \|$", page.read_text("utf-8"), re.MULTILINE)
+    severities = {name: [int(digit) for digit in re.findall(r"\d", cell)] for name, cell in rows}
+    assert {name: detector.most_severe for name, detector in DETECTORS.items()} == {
+        name: max(numbers) for name, numbers in severities.items()
+    }
+    assert list(DETECTORS) == list(severities)
     for finding in find_attention(ALL_WRONG, None).findings:
-        assert lowest[finding.detector] <= finding.severity <= 5, finding
+        numbers = severities[finding.detector]
+        assert min(numbers) <= finding.severity <= max(numbers), finding
+
+
+def test_of_very_many_findings_the_most_severe_ones_are_kept() -> None:
+    """In the order that they would have among all; detectors of milder ones need not run."""
+    late = SOUND._replace(late_scheduled=1, first_scheduled=1, late_groups=1, grouped=1)
+    whole = snapshot(info(pending=1, latency=60), vitals=late, servers=())
+    [one] = whole.queues.values()
+    queues = {
+        name: replace(one, info=replace(one.info, queue=name, archived=9_999, groups=1))
+        for name in (f"q{number:04}" for number in range(900))
+    }
+    found = find_attention(replace(whole, queues=queues)).findings
+
+    assert ["no_consumers"] * 900 + ["past_due"] * 100 == [finding.detector for finding in found]
+    assert [*queues, *list(queues)[:100]] == [finding.queue for finding in found]
+    few = find_attention(replace(whole, queues=dict(list(queues.items())[:300]))).findings
+    assert {"no_consumers": 300, "past_due": 300, "group_stall": 300, "archive_full": 100} == Counter(
+        finding.detector for finding in few
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from .backlog import find_backlogs, find_late_queues, find_past_due, find_stalled_groups, find_unserved_queues
 from .failures import find_failure_spikes, find_full_archives, find_orphans, find_poison, find_retry_storms
@@ -22,24 +22,37 @@ if TYPE_CHECKING:
     from pyasynq.operations.snapshot import Snapshot
     from pyasynq.operations.thresholds import Thresholds
 
-Detector: TypeAlias = "Callable[[Snapshot, Snapshot | None, Thresholds], Iterable[AttentionFinding]]"
+Detect: TypeAlias = "Callable[[Snapshot, Snapshot | None, Thresholds], Iterable[AttentionFinding]]"
+
+
+class Detector(NamedTuple):
+    """A detector, with the highest severity that its findings can have.
+
+    Attributes:
+        detect: finds the problems of a snapshot; an earlier one may be missing.
+        most_severe: from 1 to 5.
+    """
+
+    detect: Detect
+    most_severe: int
+
 
 DETECTORS: Final[Mapping[str, Detector]] = {
-    "no_consumers": find_unserved_queues,
-    "pending_age": find_late_queues,
-    "depth_anomaly": find_backlogs,
-    "past_due": find_past_due,
-    "group_stall": find_stalled_groups,
-    "orphans": find_orphans,
-    "poison": find_poison,
-    "retry_storm": find_retry_storms,
-    "fail_spike": find_failure_spikes,
-    "archive_full": find_full_archives,
-    "paused_long": find_long_pauses,
-    "consumers_dropped": find_dropped_servers,
-    "loop_blocked": find_blocked_loops,
-    "limits_ignored": find_ignored_limits,
-    "scheduler_gone": find_gone_schedulers,
-    "redis_danger": find_redis_dangers,
+    "no_consumers": Detector(find_unserved_queues, 5),
+    "pending_age": Detector(find_late_queues, 4),
+    "depth_anomaly": Detector(find_backlogs, 3),
+    "past_due": Detector(find_past_due, 4),
+    "group_stall": Detector(find_stalled_groups, 3),
+    "orphans": Detector(find_orphans, 4),
+    "poison": Detector(find_poison, 3),
+    "retry_storm": Detector(find_retry_storms, 4),
+    "fail_spike": Detector(find_failure_spikes, 4),
+    "archive_full": Detector(find_full_archives, 2),
+    "paused_long": Detector(find_long_pauses, 2),
+    "consumers_dropped": Detector(find_dropped_servers, 5),
+    "loop_blocked": Detector(find_blocked_loops, 4),
+    "limits_ignored": Detector(find_ignored_limits, 4),
+    "scheduler_gone": Detector(find_gone_schedulers, 4),
+    "redis_danger": Detector(find_redis_dangers, 5),
 }
 """Every detector by its name."""
