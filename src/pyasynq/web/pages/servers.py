@@ -16,7 +16,7 @@ from pyasynq.web.problems import NextStep, Trouble, trouble_page
 from pyasynq.web.shown_task import short_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from pyasynq.info import ServerInfo, WorkerInfo
@@ -154,14 +154,7 @@ async def server_page(ask: PageRequest) -> Page:
         summary=f"{row.busy:,} of {counted(row.slots, 'slot')} busy",
         running=_paginate_running(ask, [server]),
         queues=_paginate_queues(ask, server),
-        facts=(
-            ("Id", visible(server.id)),
-            ("Host", visible(server.host)),
-            ("Process", str(server.pid)),
-            ("Version", row.version or "not told"),
-            ("Engine", row.engine),
-            ("Priorities", "strict" if server.strict_priority else "by weight"),
-        ),
+        facts=tuple(_list_facts(server)),
         verbs=tuple(
             (label, ask.links.to("servers", server.id, verb))
             for label, verb in (("Quiet…", "quiet_server"), ("Stop…", "stop_server"))
@@ -169,6 +162,17 @@ async def server_page(ask: PageRequest) -> Page:
         ),
     )
     return Page("server.html", f"({row.busy:,}) {row.name}", "servers", view, is_live=True)
+
+
+def _list_facts(server: ServerInfo) -> Iterator[tuple[str, str]]:
+    yield "Id", visible(server.id)
+    yield "Host", visible(server.host)
+    yield "Process", str(server.pid)
+    yield "Version", visible(server.version) or "not told"
+    yield "Engine", _name_engine(server)
+    yield "Priorities", "strict" if server.strict_priority else "by weight"
+    if server.loop_blocked is not None:
+        yield "Event loop", f"blocked for {formats.span(server.loop_blocked)}"
 
 
 def _paginate_queues(ask: PageRequest, server: ServerInfo) -> Pagination[QueueShare]:
@@ -235,14 +239,14 @@ def _name_engine(server: ServerInfo) -> str:
 
 
 def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
-    is_active = server.status == "active"
+    status, symbol, tone = _describe_state(server)
     return ServerRow(
         key=server.id,
         name=visible(f"{server.host}:{server.pid}"),
         href=ask.links.to("servers", server.id),
-        status="Active" if is_active else visible(server.status).capitalize(),
-        symbol="active" if is_active else "paused",
-        tone="busy" if is_active else "warn",
+        status=status,
+        symbol=symbol,
+        tone=tone,
         busy=len(server.active_workers),
         slots=server.concurrency,
         engine=_name_engine(server),
@@ -250,6 +254,15 @@ def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
         queues=some(_sort_queues(server), 5),
         strict=server.strict_priority,
         started=server.started,
+    )
+
+
+def _describe_state(server: ServerInfo) -> tuple[str, str, str]:
+    """Return the state of a server in words, its symbol and its tone."""
+    if server.status != "active":
+        return visible(server.status).capitalize(), "paused", "warn"
+    return (
+        ("Active", "active", "busy") if server.loop_blocked is None else ("Loop blocked", "warning", "warn")
     )
 
 
