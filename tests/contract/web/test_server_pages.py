@@ -12,6 +12,9 @@ from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.engine_text import encode_engine
 from pyasynq._wire.messages import ServerInfo, WorkerInfo
+from pyasynq.operations import User
+from pyasynq.operations import sync as blocking
+from pyasynq.task import Task
 from tests.run_async import run_async
 from tests.visiting import visiting
 
@@ -95,3 +98,19 @@ async def test_a_server_whose_event_loop_is_blocked_says_so(redis_url: str) -> N
         listed, own = [(await visitor.get(path)).text for path in ("servers", "servers/server-0")]
     assert "Loop blocked" in listed
     assert "<dt>Event loop</dt><dd>blocked for 12 s</dd>" in own
+
+
+@run_async
+async def test_a_queue_and_a_task_type_of_many_servers_link_the_others(redis_url: str) -> None:
+    """The queue has pages of them; the type names twenty, and leads to the queue."""
+    _announce_servers(redis_url, 101)
+    with blocking.Operator(redis_url, User.with_role("mira", "admin")) as operator:
+        operator.set_type_configuration("queue-000", {})
+        operator.enqueue("queue-000", Task("email", b"{}"))
+    async with visiting(redis_url) as visitor:
+        tab = (await visitor.get("queues/queue-000?tab=consumers&page=2")).text
+        of_type = (await visitor.get("task-types/queue-000")).text
+    assert [f"host:{number}" for number in range(50, 100)] == _listed(tab, r">(host:\d+)<")
+    assert "<p>51 to 100 of 101</p>" in tab
+    assert [f"host:{number}" for number in range(20)] == _listed(of_type, r">(host:\d+)<")
+    assert '<a href="../queues/queue-000?tab=consumers">All 101 servers</a>' in of_type

@@ -12,6 +12,7 @@ from pyasynq.operations.operation import STATES_OF_ACT
 from pyasynq.task import TaskState
 from pyasynq.web.page import PAGE_SIZE
 from pyasynq.web.pages.bulk import act_choices
+from pyasynq.web.pages.pagination import Pagination, paginate
 from pyasynq.web.pages.types import STATES_WITH_STATISTICS, TypeSummary, sort_types
 from pyasynq.web.pages.views import QUEUE, ViewLink, new_view_href, view_links
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook, TaskRow, first_line, task_row
@@ -174,7 +175,7 @@ class ConsumerRow:
 class ConsumersTab:
     """View model of the tab with the servers that take tasks from the queue."""
 
-    rows: tuple[ConsumerRow, ...]
+    pages: Pagination[ConsumerRow]
     waiting: int
 
 
@@ -388,19 +389,20 @@ async def _build_history_tab(
 async def _build_consumers_tab(
     ask: PageRequest, info: QueueInfo, servers: Sequence[ServerInfo], _: TaskState
 ) -> ConsumersTab:
-    rows = tuple(
-        ConsumerRow(
-            visible(f"{server.host}:{server.pid}"),
-            ask.links.to("servers", server.id),
-            server.status,
-            _priority(server, info.queue),
-            sum(worker.queue == info.queue for worker in server.active_workers),
-            server.concurrency,
-            server.engine or "Go",
-        )
-        for server in servers
+    pages = paginate(ask, servers, counted(len(servers), "server"))
+    return ConsumersTab(pages.map_rows(lambda server: _consumer_row(ask, server, info.queue)), info.pending)
+
+
+def _consumer_row(ask: PageRequest, server: ServerInfo, queue: str) -> ConsumerRow:
+    return ConsumerRow(
+        visible(f"{server.host}:{server.pid}"),
+        ask.links.to("servers", server.id),
+        visible(server.status),
+        _priority(server, queue),
+        sum(worker.queue == queue for worker in server.active_workers),
+        server.concurrency,
+        visible(server.engine) or "Go",
     )
-    return ConsumersTab(rows, info.pending)
 
 
 def _priority(server: ServerInfo, queue: str) -> str:
