@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     pages = _choose_pages(given.page)
     if not pages:
-        parser.error(f"no page is called {given.page[0]}; the pages are {', '.join(PAGES)}")
+        parser.error(f"no page is called {given.page[0]}; the pages are {', '.join(map(repr, PAGES))}")
     report = Report()
     with EmbeddedServer() as server:
         client = redis.Redis(unix_socket_path=server.url.removeprefix("unix://").partition("?")[0])
