@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq.errors import PermissionDeniedError, QueryError
+from pyasynq.errors import InvalidOptionError, PermissionDeniedError, QueryError
 from pyasynq.operations import MASK, AnyPermission, Permission, Redactor, User
 from pyasynq.operations import sync as blocking
 from pyasynq.operations.query import Known
@@ -124,6 +125,24 @@ def test_an_export_has_a_line_for_each_task_without_its_secrets(
     assert [("export", "done", {"count": 1}), ("export", "done", {"count": 2})] == [
         (entry.verb, entry.outcome, entry.counts) for entry in (first, second)
     ]
+
+
+@pytest.mark.parametrize(("limit", "is_complete"), [(None, False), (3, False), (1, True)])
+def test_an_export_whose_search_ends_too_early_is_an_error(
+    operator: blocking.Operator,
+    redis_client: RedisClient,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int | None,
+    is_complete: bool,
+) -> None:
+    """Unless it has as many tasks as its limit allows, so that a part of the tasks is not taken for all."""
+    monkeypatch.setattr("pyasynq.operations.sync.search._MOST_POSITIONS", 1)
+    for queue in ("exported-1", "exported-2"):
+        Tasks(redis_client, queue).pending("a")
+    lines: list[str] = []
+    with nullcontext() if is_complete else pytest.raises(InvalidOptionError, match="narrow it"):
+        lines.extend(operator.export("queue:exported-*", limit=limit))
+    assert is_complete == (len(lines) == limit)
 
 
 def test_an_export_that_is_left_early_or_fails_is_in_the_audit(

@@ -84,10 +84,12 @@ class SearchOperator(OperatorBase):
         parsed = self._parse(query)
         most = _MOST_TASKS if limit is None else limit
         budget = Budget(_MOST_POSITIONS, _MOST_SECONDS)
+        exported = 0
         for page in self._selector(parsed, queues).pages(parsed, limit=most, budget=budget):
             for task in page.tasks:
                 yield export_line(task)
-            if page.is_last and page.cursor and limit is None:
+            exported += len(page.tasks)
+            if page.is_last and page.cursor and (limit is None or exported < limit):
                 raise InvalidOptionError("query", query, "takes too long to answer; narrow it")
 
     def explain_search(self, query: str, queues: Sequence[str] | None = None) -> Explanation:
