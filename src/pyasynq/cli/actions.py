@@ -141,7 +141,7 @@ def place_of(session: Session) -> str:
 
 
 def command_line(session: Session, command: str) -> str:
-    """Return a command line to copy: `pyasynq COMMAND`, with `--redis PROFILE` if this session needs it."""
+    """Return a command line to copy: `pyasynq COMMAND`, with `--redis PROFILE` unless it is the default."""
     name = session.connection.name
     is_default = not name or os.environ.get(URL_VARIABLE) == name
     return f"pyasynq {command}" + ("" if is_default else f" --redis {shlex.quote(visible(name))}")

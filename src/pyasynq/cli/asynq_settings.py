@@ -18,7 +18,9 @@ _TEXTS: Final = ("uri", "password", "username", "cluster_addrs", "tls_server")
 _FLAGS: Final = ("cluster", "tls", "insecure")
 _NAMES: Final = (*_TEXTS, *_FLAGS, "db")
 _PLACES: Final = ("URI", "CLUSTER", "CLUSTER_ADDRS")
-"""Variables with a Redis address; if none is set, `USERNAME` and `PASSWORD` may belong to other programs."""
+"""Variables with an address of Redis. Without any of them, all variables are ignored: `USERNAME` and
+`PASSWORD` may belong to other programs.
+"""
 _TRUE: Final = frozenset({"1", "t", "true"})
 _LARGEST: Final = 100_000
 

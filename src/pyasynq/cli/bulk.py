@@ -66,7 +66,7 @@ WORDS: Final[dict[Act, Words]] = {
 
 
 async def act_on_query(session: Session, act: Act, options: OperationOptions, choice: TaskChoice) -> int:
-    """Act on all tasks that match a query; return the exit code."""
+    """Act on the tasks that match the query of a choice, up to its limit; return the exit code."""
     query = choice.query(act)
     found = await find_by_query(session, act, query, choice.limit)
     if not found.total:
@@ -82,7 +82,10 @@ async def act_on_found(
     found: FoundTasks,
     query: str = "",
 ) -> int:
-    """Show the number of tasks, ask to confirm, and act on them by an operation; return the exit code."""
+    """Show the number of tasks, ask to confirm, and act on them by an operation; return the exit code.
+
+    A dry run only prints how many tasks there are.
+    """
     if choice.dry_run:
         print_counts(session, found)
         return EXIT_CLEAN
@@ -121,14 +124,14 @@ def tell_found(found: FoundTasks) -> None:
 
 
 def tell_left_out(found: FoundTasks) -> None:
-    """Print on stderr which tasks cannot be acted on."""
+    """Print on stderr how many tasks of each state cannot be acted on."""
     if found.left_out:
         states = ", ".join(f"{number:,} {state}" for state, number in found.left_out.most_common())
         click.echo(f"Left out, because of their state: {states}.", err=True)
 
 
 def show_preview(found: FoundTasks) -> None:
-    """Show on stderr which tasks a question is about."""
+    """Print on stderr how many tasks of each queue, type and state a confirmation question is about."""
     records = describe_preview(found.counts)
     click.echo(Printer().format_records(PREVIEW, records[:_MOST_ROWS]), err=True, nl=False)
     _tell_more_rows(records)

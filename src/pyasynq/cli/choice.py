@@ -52,7 +52,9 @@ class TaskChoice:
     dry_run: bool = False
 
     def query(self, act: Act) -> str:
-        """Return the query, within the queue, and in the states in which the act is possible.
+        """Return the query, limited to the queue, and to the states in which the act is possible.
+
+        A query that names states itself keeps them.
 
         Raises:
             QueryError: for a query that cannot be read.
@@ -102,7 +104,10 @@ class FoundTasks:
 
 
 def whole_budget() -> Budget:
-    """Return the budget of a search for all matches; the user sees its progress, and may interrupt it."""
+    """Return a budget without a practical limit, for a search for all matches.
+
+    The user sees the progress of the search, and may interrupt it.
+    """
     from pyasynq.operations import Budget  # noqa: PLC0415 - help and completion search nothing
 
     return Budget(positions=1_000_000_000, seconds=86_400.0)
@@ -115,7 +120,7 @@ def quote_in_query(text: str) -> str:
 
 
 def within_queues(query: str, queues: Sequence[str]) -> str:
-    """Return a query for these queues only; for all if there is none."""
+    """Return a query limited to these queues; without queues, return it unchanged."""
     return f"({query}) queue:{','.join(map(quote_in_query, queues))}" if queues else query
 
 

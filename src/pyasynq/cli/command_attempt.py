@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.work")
 
 _ARCHIVE_CODES: Final = frozenset({64, 65, 77, 78})
-"""EX_USAGE, EX_DATAERR, EX_NOPERM and EX_CONFIG of sysexits.h: another attempt would end in the same way."""
+"""Exit codes that archive the task: EX_USAGE, EX_DATAERR, EX_NOPERM and EX_CONFIG of sysexits.h.
+
+Another attempt would end in the same way.
+"""
 _LONGEST_LOGGED: Final = 300
 _AGAIN_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 55.0
@@ -176,7 +179,7 @@ class CommandAttempt:
         return self._bear()
 
     def _bear(self) -> float:
-        """End the command if its lease has expired; return the seconds until the next renewal attempt."""
+        """End the command if its lease has expired; return the seconds until the renewal is tried again."""
         if self._loop.time() >= self._lease_ends:
             self.end(EndCause.LOST)
         return _AGAIN_SECONDS

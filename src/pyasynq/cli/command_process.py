@@ -36,7 +36,7 @@ class OutputPipe:
 
     Attributes:
         kept: the bytes that are kept.
-        size: number of all bytes.
+        size: number of bytes that were read, including those that are not kept.
     """
 
     def __init__(self, file: int, most: int, *, keeps_end: bool) -> None:

@@ -132,7 +132,10 @@ class CommandWorker:
                 await self._changed.wait()
 
     async def _lease(self, limit: int, pauses: Pauses) -> float:
-        """Request tasks once, and start them; return the seconds to wait before the next request."""
+        """Request at most `limit` tasks by a long poll, and start their commands.
+
+        Return the seconds until the next request: 0, or a back-off delay after an error.
+        """
         asked_at = asyncio.get_running_loop().time()
         self._answer_comes.clear()
         self._poll = asyncio.create_task(self._ask(limit, _POLL_SECONDS), name="pyasynq work poll")

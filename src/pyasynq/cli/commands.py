@@ -94,7 +94,7 @@ _SHORT_HELP: Final[Mapping[str, str]] = {
 
 
 class Commands(click.Group):
-    """Imports a command when it is used, and shows pyasynq's errors without a traceback."""
+    """Command group with lazy imports, which shows pyasynq's errors without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands."""

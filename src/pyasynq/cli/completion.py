@@ -101,7 +101,10 @@ def _items(names: list[str], incomplete: str) -> list[CompletionItem]:
 
 
 def known_names(ctx: click.Context, kind: str, ask: Callable[[Operator], Awaitable[list[str]]]) -> list[str]:
-    """Return names from a file that is at most 30 s old, else from Redis; none if neither has them."""
+    """Return names of a kind, such as queues: from a cache file at most 30 s old, else from Redis.
+
+    Names from Redis are written to the cache file. If Redis does not answer, there are none.
+    """
     try:
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
         flags = {name: given.get(name) for name in ASYNQ_FLAGS}

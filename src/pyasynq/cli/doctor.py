@@ -109,7 +109,7 @@ def _ask_to_repair(number: int) -> bool:
 
 
 def _progress(unit: str) -> Callable[[int, int], None] | None:
-    """Return a progress display for a terminal; None elsewhere."""
+    """Return a function that shows how many of all units are done, on a terminal; None elsewhere."""
     if not sys.stderr.isatty():
         return None
 

@@ -93,7 +93,7 @@ async def latency(
 
 
 def draw_histograms(counts: AttemptCounts, where: str) -> str:
-    """Return two bar charts in text: of the waits and of the run times."""
+    """Return two histograms as text: waits and run times; `where` names their queues and types."""
     if not counts.ended:
         return f"{NOTHING_COUNTED}\n"
     head = f"{counted(counts.ended, 'attempt')} in {where}"

@@ -129,7 +129,7 @@ async def limits(
 
 
 def describe_queue_limits(queue: str, active: int, limits: QueueLimits, asked: dict[str, str]) -> Record:
-    """Return the record of the limits of a queue."""
+    """Return the record of a queue's limits; `asked` has the limits that servers declare, by server id."""
     return {
         "queue": queue,
         "active": active,

@@ -83,7 +83,7 @@ def metrics(
 
 
 async def _serve(listener: socket.socket, make: Callable[[], QueueMetrics]) -> None:
-    """Serve HTTP requests until SIGINT or SIGTERM."""
+    """Serve /metrics until SIGINT or SIGTERM; `make` returns the source of the metrics."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

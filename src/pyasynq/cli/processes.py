@@ -44,7 +44,10 @@ _log = logging.getLogger("pyasynq")
 _THREAD_SECONDS: Final = 0.5
 """Maximum seconds until threads end after the worker."""
 _EXIT_MARGIN: Final = 0.8
-"""Seconds after a shutdown's timeouts in which the interpreter may still end; a supervisor waits for 1 s."""
+"""Seconds that the interpreter has to end after the timeouts of a shutdown.
+
+A supervisor waits about 1 s, and then kills the process.
+"""
 
 
 class SupervisorRun(NamedTuple):

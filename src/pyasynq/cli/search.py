@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 
 _MOST: Final = 1_000_000
 _FIRST_SECONDS: Final = 0.45
-"""Seconds after the start of the process at which a search prints what it has found."""
+"""Seconds from the start of the process until a search prints its first matches.
+
+The time before the search is counted as CPU time.
+"""
 _LEAST_SECONDS: Final = 0.15
-"""Seconds that a search always has: most end sooner, and are printed as one list."""
+"""Minimum seconds of a search before it prints: most searches end sooner, and are printed as one list."""
 
 limit_option: Final = click.option(
     "--limit", type=click.IntRange(1, _MOST), default=50, show_default=True, help="Tasks to find at most."
@@ -105,6 +108,7 @@ async def show_search(
     """Print the tasks that match as they are found, then on stderr how many tasks the search examined.
 
     Leaving the pager ends the search. So does Ctrl-C: what it has found is printed, and how to continue.
+    With `everywhere`, the search has no limit of tasks or time.
     """
     if session.watch is not None:
         await _watch_search(session, query, cursor, limit, everywhere=everywhere)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 GRACE_SECONDS: Final = 30
-"""Time for open requests at a shutdown: longer than an act waits for Redis."""
+"""Seconds for open requests at a shutdown: longer than a worker's settle request waits for Redis."""
 END_SECONDS: Final = GRACE_SECONDS + HOSTED_END_SECONDS + 2
-"""Time in which a process ends, apart from `service.drain`: requests, then running tasks of hosted types."""
+"""Maximum seconds of a shutdown after `service.drain`: open requests, then running tasks of hosted types."""
 _NAME: Final = "service"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TRACED: Final = "PYASYNQ_OTEL_AUTO"

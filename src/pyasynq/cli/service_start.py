@@ -80,7 +80,7 @@ def _tell_checked(file: Path, read: ServiceFile, parts: frozenset[str]) -> None:
 def _supervise(
     file: Path, read: ServiceFile, options: Mapping[str, Any], typed: Mapping[str, str | None]
 ) -> int:
-    """Run several processes that share the socket; return the exit code."""
+    """Run several processes that share one listening socket, under a supervisor; return the exit code."""
     from pyasynq.cli import service_server as server  # noqa: PLC0415 - as above
     from pyasynq.metrics import FleetMetrics  # noqa: PLC0415 - as above
 

@@ -30,7 +30,7 @@ _PREFIX: Final = "PYASYNQ_"
 _TABLE: Final = "[tool.pyasynq]"
 _LONGEST_SHOWN: Final = 60
 _ALIKE: Final = 0.85
-"""Similarity from which an unknown variable is reported as misspelt; other programs may share the prefix."""
+"""Similarity (0 to 1) from which an unknown variable counts as misspelt; other programs share the prefix."""
 
 
 def _refuse(_name: str, _value: object) -> None:

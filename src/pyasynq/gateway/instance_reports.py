@@ -26,7 +26,7 @@ class ReportedTable(Protocol[_Report]):
     """Protocol of a table of reports that tracks which reports have changed since they were last written."""
 
     def take_changed(self) -> list[_Report]:
-        """Return the reports that have changed since the last call."""
+        """Return the reports that have changed since the last call; the next call leaves them out."""
 
     def put_back(self, reports: Sequence[_Report]) -> None:
         """Add reports that could not be stored to the next result of `take_changed`."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq.task import Task, TaskInfo
 
 _TRIES: Final = 5
-"""Attempts to enqueue a task whose predecessor ends at the same moment."""
+"""Number of tries to enqueue a task, if the earlier task with its id ends at the same moment."""
 
 
 def short_form_options(task_id: int | str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def spark_bars(values: Sequence[float]) -> str:
 
 
 def gauge_width(part: float, whole: float) -> str:
-    """Return the filled part of a gauge of width 100."""
+    """Return the width of the filled part of a gauge, from 0 to 100."""
     return _short(min(max(part / whole, 0), 1) * 100) if whole > 0 else "0"
 
 
@@ -61,7 +61,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class StackedBars:
-    """A stacked bar chart, with the first part at the bottom."""
+    """A stacked bar chart, with the first series at the bottom."""
 
     paths: tuple[str, ...]
     """SVG path of each series, in a box of 600 by 150."""
@@ -70,7 +70,7 @@ class StackedBars:
 
 
 def stacked_bars(series: Sequence[Sequence[float]], unit: str = "") -> StackedBars:
-    """Return the stacked bar chart of series of equal length."""
+    """Return the stacked bar chart of series of equal length; `unit` is the unit of the axis."""
     count = max((len(one) for one in series), default=0)
     sums = [sum(one[at] for one in series) for at in range(count)]
     top = round_up(max(sums, default=0.0))

@@ -87,9 +87,9 @@ class PageRequest:
         await self.operator.note_refused_request(request, why, queues=(queue,) if queue else ())
 
     def may(self, verb: str, queue: str = "") -> bool:
-        """Return whether the user has the permissions for a verb: in a queue, or else in any or all of them.
+        """Return whether the user has the permissions for a verb in a queue.
 
-        Without a queue, a verb about everything needs them for all queues, other verbs for at least one.
+        Without a queue: for all queues if the verb is about everything, such as API keys, else for one.
         Decides whether a button is shown; the operator checks the permissions again on submit.
         """
         row, access = VERBS.get(verb), self.operator.access

@@ -22,7 +22,7 @@ _LONGEST_COOKIE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Preferences of a viewer; every value is one of the choices above, or an existing time zone."""
+    """Preferences of a viewer; every value is one of the choices in this module, or an existing time zone."""
 
     theme: str = "system"
     density: str = "comfortable"

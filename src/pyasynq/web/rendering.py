@@ -65,7 +65,7 @@ class RenderedParts:
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def cell(self, key: str, text: object) -> Markup:
-        """Return a text that live updates may replace."""
+        """Record a text under a key; return it as an element that live updates may replace."""
         shown = str(text)
         self.cells[key] = shown
         quiet = ' class="zero"' if shown in _QUIET else ""
@@ -74,12 +74,12 @@ class RenderedParts:
         return Markup(html)  # noqa: S704 - escaped above
 
     def table(self, name: str) -> Markup:
-        """Return the attribute of a table body whose rows live updates may replace."""
+        """Return the HTML attribute that marks a table body whose rows live updates may replace."""
         self.rows.setdefault(name, {})
         return Markup('data-table="{}"').format(name)
 
     def row(self, table: str, key: str, caller: Callable[[], Markup]) -> Markup:
-        """Return a row as its template writes it; the element carries `data-row`."""
+        """Record a table row under its key; return its HTML as the template writes it (`caller`)."""
         html = Markup(caller().strip())  # noqa: S704 - rendered by a template, which escaped it
         self.rows.setdefault(table, {})[key] = html
         return html

@@ -31,7 +31,7 @@ _NOTICE_SECONDS: Final = 60
 
 
 def page_response(ask: PageRequest, page: Page, began: float) -> Response:
-    """Return the response for a page, with the notice that a previous action has left for one display."""
+    """Return the response for a page, with the notice of a previous action (flash message)."""
     notices = read_notices(ask)
     html = page_html(ask, page, RenderedParts(), began, notices)
     response = html_response(ask.request, html, page.status, page.headers)
@@ -85,7 +85,7 @@ def html_stream(request: Request, pieces: AsyncIterator[str]) -> Response:
 
 
 def redirect(ask: PageRequest, address: str, notice: Notice | None = None) -> Response:
-    """Redirect to a page after a form, with a notice that the page shows."""
+    """Redirect to a page after a form, with a notice that the page shows once (flash message)."""
     response = Response(status_code=303, headers={"Location": address})
     if notice is not None:
         body = json.dumps([notice.tone, notice.text, notice.href, notice.action, notice.is_form])
@@ -113,7 +113,7 @@ def redirect_to_enqueued(
 
 
 def read_notices(ask: PageRequest) -> tuple[Notice, ...]:
-    """Return the notices that an action left for the next page; a forged cookie is ignored."""
+    """Return the notices that an action left for the next page (flash messages); ignore a forged cookie."""
     signature, _, text = ask.request.cookies.get(_NOTICE_COOKIE, "").partition(".")
     try:
         body = bytes.fromhex(text)

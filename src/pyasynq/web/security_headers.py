@@ -1,4 +1,4 @@
-"""Headers of every response: content policy, framing, caching."""
+"""Security headers of every response: Content Security Policy (CSP), framing, isolation, caching."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADERS: Final = {
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds the headers; `Cache-Control` is `no-store` unless the response sets it."""
+    """ASGI middleware that adds security headers, and `Cache-Control: no-store` if a response has none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

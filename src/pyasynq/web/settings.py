@@ -26,7 +26,7 @@ COLORS: Final = ("red", "amber", "green", "blue", "none")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The badge at the top of each page."""
+    """Name and color of the environment, such as production: the badge at the top of each page."""
 
     name: str
     color: str = "none"

@@ -135,7 +135,7 @@ class Target:
         Args:
             user: user whose permissions decide about the answer.
             question: cache key of the answer.
-            ask: computes a new answer; it runs once for all concurrent callers.
+            ask: computes a new answer; it runs once for all concurrent callers (single flight).
             seconds: lifetime of the answer; longer if computing it took long.
         """
         known = self._find_answer((asyncio.get_running_loop(), access_key(user), question), ask, seconds)

@@ -189,7 +189,7 @@ def make_trend(
 
 
 def begin_of_bar(first: int, wanted: Range, at: int) -> datetime:
-    """Return the time at which a bar begins."""
+    """Return the time at which bar number `at` begins; `first` is the Unix time of bar 0."""
     return datetime.fromtimestamp(first + at * wanted.bar, UTC)
 
 

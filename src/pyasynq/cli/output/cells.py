@@ -63,7 +63,9 @@ def human_bytes(size: float) -> str:
 
 
 def choose_fields(view: View, names: Sequence[str] | None, *, is_wide: bool) -> list[Field]:
-    """Return the fields of a table.
+    """Return the fields that a table shows: those of these names, or by default those of the view.
+
+    With `is_wide`, the default includes the fields for wide tables.
 
     Raises:
         click.UsageError: for a name that no field has.

@@ -48,7 +48,7 @@ class StatusLine:
         self._is_shown = False
 
     def show(self, text: str) -> None:
-        """Show a text, unless the last one was shown too recently. The caller escapes foreign characters."""
+        """Show a text, unless the last one was shown too recently. The caller escapes control characters."""
         now = time.monotonic()
         if now - self._shown_at < (_REDRAW_SECONDS if self._is_live else _LINE_SECONDS):
             return

@@ -195,7 +195,7 @@ class _Import:
     Args:
         session: session of the command.
         total: tasks in the file.
-        once_for: seconds for which ids are remembered.
+        once_for: seconds for which an id is imported only once, even if its task is deleted.
         reason: why.
     """
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _TICK_SECONDS: Final = 0.05
 _LAG_SECONDS: Final = 0.1
-"""Delay of a tick from which the loop counts as late."""
+"""Seconds of delay from which a tick of the timer counts as late."""
 _LATE_TICKS: Final = 3
 """Number of consecutive late ticks that count as overload; a single one may be a pause of the machine."""
 

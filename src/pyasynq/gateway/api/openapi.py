@@ -47,7 +47,7 @@ _PROBLEMS: Final = {
 }
 _ALWAYS: Final = ("401", "403", "404", "409", "413", "414", "422", "429", "503")
 _EXAMPLES: Final = {"queue": "resize", "task": "42", "name": "resize", "token": "AQAA"}
-"""Example values of path parameters, for readers and for the API check, whose test service contains them."""
+"""Example values of path parameters, for readers and for Schemathesis, whose test service has all of them."""
 _HEADERS: Final = {
     "ETag": "Version of the task type.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues its tasks once a day.",

@@ -456,7 +456,10 @@ class TaskService:
         return key
 
     async def _admit_worker(self, request: Request) -> WorkKey | None:
-        """Return the API key of a worker; a callback needs none, but the lease token of its `http` task."""
+        """Return the API key of a worker; None if it has none.
+
+        The host of an `http` task gets a stand-in key: the lease token in its path is enough.
+        """
         key: WorkKey | None = await self._authenticate(request)
         if key is None and self._leases.is_callback(request.path_params.get("token", "")):
             key = CALLBACK_KEY

@@ -46,7 +46,7 @@ class ServiceSite:
         """Whether `/metrics` is served here; of several processes, only the supervisor serves the sum."""
         self.dashboard = dashboard
         self._streams = Waits()
-        """Live pages, each of which lasts until its reader leaves."""
+        """Event streams of live pages, which `end_waits` ends: each lasts until its reader leaves."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, log it and count it."""
@@ -71,7 +71,7 @@ class ServiceSite:
             await _nothing_here().response()(scope, receive, send)
 
     def _is_for_api(self, path: str) -> bool:
-        """Return whether the API answers a path; it also answers the paths that no part knows."""
+        """Return whether the API answers a path: its own paths, or all paths if there is no dashboard."""
         if not self._serves_api:
             return path in PROBES
         return self.dashboard is None or path.startswith("/v1/") or path in _OF_API

@@ -34,7 +34,7 @@ MOST_FOLLOWED: Final = 500
 """Maximum number of streams of one instance, because each checks its task once a second."""
 _LOOK_SECONDS: Final = 1.0
 COMMENT_SECONDS: Final = 15.0
-"""Time without an event after which a comment is sent, for proxies and to notice closed connections."""
+"""Seconds without an event after which a comment is sent, for proxies and to notice closed connections."""
 _FIELDS: Final = ("state", "since", "due", "retried", "last_error")
 
 

@@ -35,7 +35,7 @@ class LineResponse(Response):
     """A response whose lines are sent while the request is still read (full duplex).
 
     Starlette's streaming response is not used: it may read the request itself, to notice a disconnect. A
-    client that does not read the answer is cut, so that no answers pile up here.
+    client that does not read the answer is disconnected, so that no answers pile up here.
 
     Args:
         blocks: yields lines.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .call import ServiceCall
 
 _TRIES: Final = 5
-"""Attempts of a change without If-Match before it gives up, if others keep changing the same type."""
+"""Number of tries of a change without If-Match, if others keep changing the same type."""
 
 
 async def serve_list_types(call: ServiceCall) -> Response:
@@ -51,7 +51,7 @@ async def serve_get_type(call: ServiceCall) -> Response:
 
 
 async def serve_put_type(call: ServiceCall) -> Response:
-    """Replace a configuration; If-Match names the version to replace, If-None-Match: * allows none."""
+    """Store a configuration, in place of the version in If-Match; `If-None-Match: *` makes new types only."""
     is_rehearsal = call.values["dry_run"]
     content = await _read_object(call)
     stored = await find_stored(call)

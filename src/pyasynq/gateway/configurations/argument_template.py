@@ -34,12 +34,12 @@ class ArgumentTemplate:
 
     @property
     def has_places(self) -> bool:
-        """Whether the template has places that params fill."""
+        """Whether the template has placeholders for params."""
         return bool(self.places)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Names of the params that fill the template, in the order of their places."""
+        """Names of the params that fill the template, in the order of their placeholders."""
         return tuple(match[1] for match in _PIECE.finditer(self.text) if match[1])
 
     def fill(self, params: object) -> str:
@@ -48,7 +48,7 @@ class ArgumentTemplate:
         If the template has a slash, no value may contain a slash or be `..` (path traversal).
 
         Raises:
-            ArgumentError: a value is missing, or does not fit its place; the error names the param.
+            ArgumentError: a value is missing, or does not fit its placeholder; the error names the param.
         """
         values: Mapping[str, object] = params if isinstance(params, dict) else {}
         names = self.places

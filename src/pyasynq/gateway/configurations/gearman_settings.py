@@ -19,7 +19,7 @@ _DEFAULT_LISTEN: Final = "127.0.0.1:4730"
 
 @dataclass(frozen=True, slots=True)
 class GearmanSettings:
-    """Settings of the Gearman server (a door, in the dashboard's words).
+    """Settings of the Gearman server, a protocol gateway (door).
 
     Attributes:
         host: address to listen on.
@@ -33,7 +33,7 @@ class GearmanSettings:
 
 
 def parse_gearman_settings(path: str, value: object) -> GearmanSettings:
-    """Parse the settings of the Gearman door from their table in the service's file.
+    """Parse the settings of the Gearman server from their table in the service's file.
 
     Raises:
         InvalidOptionError: for an invalid field; the message names the field and the remedy.

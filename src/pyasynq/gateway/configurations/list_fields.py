@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SHARDS: Final = 8
 _NAME: Final = re.compile(r"[^\s{}*?\[\]^\\]+")
-"""Valid names: without braces, which choose the cluster slot, and without wildcards of Redis ACL patterns."""
+"""Valid names: without braces, which choose the hash slot, and without wildcards of Redis ACL patterns."""
 
 
 def _read_shards(path: str, value: object) -> int:

@@ -103,7 +103,7 @@ class ServiceFile:
         service: settings of the service.
         tasks: configuration of each task type, by name.
         hosts: rule of each host that tasks of the kind `http` call, by name.
-        gearman: settings of the Gearman door; None for no such door.
+        gearman: settings of the Gearman server; None if there is none.
         commands: rules of all commands, which are the tasks of the kind `cmd`.
     """
 

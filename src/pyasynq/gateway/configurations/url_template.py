@@ -41,14 +41,14 @@ class UrlTemplate:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Names of the params that fill the template, in the order of their places."""
+        """Names of the params that fill the template, in the order of their placeholders."""
         return tuple(_PLACE.findall(self.text))
 
     def fill(self, params: object) -> str:
         """Return the URL for the params of a task; each value is percent-encoded.
 
         Raises:
-            TemplateError: a value is missing, or does not fit its place; the error names the param.
+            TemplateError: a value is missing, or does not fit its placeholder; the error names the param.
         """
         values: Mapping[str, object] = params if isinstance(params, dict) else {}
         path, mark, query = self.text.partition("?")

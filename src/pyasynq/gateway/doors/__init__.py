@@ -1,1 +1,1 @@
-"""Doors: servers for other protocols than HTTP, such as Gearman, for existing clients and workers."""
+"""Protocol gateways (doors): servers for existing clients and workers of other queues, such as Gearman."""

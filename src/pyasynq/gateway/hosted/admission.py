@@ -37,11 +37,11 @@ _RENEW_SECONDS: Final = 10.0
 _FULL_SECONDS: Final = 0.5
 """Seconds until the next request for admission while other instances hold all slots of the host."""
 _GATHER_SECONDS: Final = 0.05
-"""Seconds for which tokens gather, so that a high rate does not cost a lease for each task."""
+"""Minimum seconds of a pause for an empty token bucket: at a high rate, a lease then takes several tasks."""
 _UNKNOWN_SECONDS: Final = 5.0
 """Seconds for which tasks are put off while Redis does not say whether they may begin."""
 _STEP_SECONDS: Final = 1.0
-"""Seconds until the window of a host that was throttled doubles (slow start)."""
+"""Seconds until the window of a throttled host doubles (slow start): the requests that may run at once."""
 _STEPS: Final = 7
 """Number of doublings after which slow start ends: another one would exceed an instance's slots."""
 _SPREAD: Final = 0.1

@@ -80,7 +80,7 @@ class ServedQueues:
         return QueueUse(self, queues)
 
     async def begin_use(self, queues: Sequence[str]) -> Consumer:
-        """Serve queues at least until `end_use`, also if this raises.
+        """Serve queues at least until `end_use`, which the caller must call even after an error of this call.
 
         Raises:
             ServerStateError: after `close`.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyasynq.gateway.leases.bodies import WorkerDescription
 
 _MOST: Final = 2_000
-"""Maximum number of workers; above it, the one with the oldest last request is forgotten."""
+"""Maximum number of workers; above it, the one with the oldest last request is removed (LRU)."""
 _FORGET_SECONDS: Final = 600.0
-"""Seconds after the last request from which a worker without tasks is forgotten."""
+"""Seconds after the last request from which a worker without tasks is removed from the table."""
 
 
 class WorkerTable:

@@ -1,4 +1,4 @@
-"""Cursors of lists that are read as a whole: a cursor names the last item of the previous page."""
+"""Keyset pagination of lists that are read as a whole: a cursor names the last item of the previous page."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _describe_schedule(entry: SchedulerEntryInfo) -> Record:
 
 
 async def handle_list_schedule_events(call: ApiCall) -> Listing:
-    """Return what a schedule enqueued, newest first."""
+    """Return the tasks that a schedule enqueued, newest first."""
     name, page, limit = call.names["schedule"], call["page"], call["limit"]
     events = await call.operator.schedule_events(name, page, limit)
     return Listing([describe_entry_event(name, event) for event in events])

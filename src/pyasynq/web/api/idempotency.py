@@ -41,7 +41,7 @@ def check_fingerprint(task: Task, info: TaskInfo) -> None:
 
 @contextmanager
 def refusing_reused_key(subject: str) -> Iterator[None]:
-    """Raise the problem of a reused key if the operator says that a key was used for something else."""
+    """Turn the operator's error about a reused idempotency key into a `ProblemError`, in a `with` block."""
     try:
         yield
     except InvalidOptionError as error:

@@ -67,7 +67,7 @@ _EXAMPLES: Final = {
     "delivery": "1b0d7a6e2c94f385",
     "command": "5f0c92d1e7a4b386",
 }
-"""Example values of path parameters, for readers and for the API check, whose database has the first two."""
+"""Example values of path parameters, for readers and for Schemathesis, whose database has the first two."""
 _HEADERS: Final = {
     "If-Match": "ETag of what was read; 412 if it has changed.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues one task within a day, "
@@ -124,7 +124,7 @@ def name_route(route: ProgramRoute) -> str:
 
 
 def topic_of(route: ProgramRoute) -> str:
-    """Return the topic of a route: the first segment of its path, or `tasks` below a queue."""
+    """Return the tag of a route in OpenAPI: the first segment of its path, or `tasks` below a queue."""
     first = route.path.split("/")[1].partition(":")[0]
     return "tasks" if route.path.startswith("/queues/{queue}/tasks") else first
 

@@ -38,7 +38,7 @@ async def handle_get_operation(call: ApiCall) -> Record:
 
 
 async def handle_preview(call: ApiCall) -> Record:
-    """Return the preview of an operation."""
+    """Return how many tasks an operation would change, with samples (preview); change nothing."""
     body: OperationRequest = call.body
     targets, options = _read_targets(body), _read_options(body)
     return describe_operation_preview(await call.operator.preview_operation(Act(body.act), targets, options))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def handle_list_queues(call: ApiCall) -> Listing:
-    """Return the counts of a page of queues, by name."""
+    """Return the task counts of a page of queues, sorted by name."""
     names = await call.operator.queues(call["queue"] or None)
     page, cursor = page_of_names(sorted(names), call["cursor"], call["limit"])
     infos = await call.operator.queue_infos(page, memory=call["memory"]) if page else ()
@@ -32,12 +32,12 @@ async def handle_list_queues(call: ApiCall) -> Listing:
 
 
 async def handle_get_queue(call: ApiCall) -> Record:
-    """Return the counts of a queue."""
+    """Return the task counts and state of a queue."""
     return describe_queue(await call.operator.queue(call.queue, memory=call["memory"]))
 
 
 async def get_queue_state(call: ApiCall) -> Record:
-    """Return the counts of a queue, without its memory."""
+    """Return the task counts and state of a queue, without its memory."""
     return describe_queue(await call.operator.queue(call.queue))
 
 
@@ -90,7 +90,7 @@ def read_changes(body: Any) -> LimitChanges:
 
 
 async def handle_set_wait_objective(call: ApiCall) -> Record:
-    """Set or remove the objective of a queue."""
+    """Set or remove the wait objective of a queue: the longest time that a task should be pending."""
     await call.operator.set_wait_objective(call.queue, call.body.seconds, reason=call.body.reason)
     return await get_queue_state(call)
 
@@ -131,7 +131,10 @@ async def handle_list_type_counts(call: ApiCall) -> Listing:
 
 
 async def handle_get_scale(call: ApiCall) -> Record:
-    """Return the number of tasks that want a slot now or soon, of some queues; a paused queue wants none."""
+    """Return how many tasks of some queues need a slot now or soon, for an autoscaler.
+
+    Waiting tasks of a paused queue do not count.
+    """
     infos = [await call.operator.queue(name) for name in dict.fromkeys(call["queue"])]
     running = [info for info in infos if not info.paused]
     active, pending = sum(info.active for info in infos), sum(info.pending for info in running)

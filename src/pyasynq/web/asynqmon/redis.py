@@ -33,7 +33,7 @@ def _parse(text: str) -> dict[str, str]:
 
 
 async def _find_locations(ask: ApiRequest) -> list[dict[str, Any]] | None:
-    """Return slot and nodes of each queue; None if there is no queue."""
+    """Return hash slot and nodes of each queue; None if there is no queue."""
     places = [
         {"queue": place.queue, "keyslot": place.slot, "nodes": [node.address for node in place.nodes]}
         for place in await ask.operator.queue_locations()

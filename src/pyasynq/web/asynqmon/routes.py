@@ -48,7 +48,7 @@ class ApiRoute(NamedTuple):
 
 
 def _state_routes() -> list[ApiRoute]:
-    """Return the routes for the tasks of each state that waits or has ended."""
+    """Return the routes for the tasks of each state except active."""
     states = {
         "pending": ("archive",),
         "scheduled": ("run", "archive"),

@@ -35,7 +35,7 @@ class TextLimits(NamedTuple):
 
 
 def describe_queue_snapshot(info: QueueInfo, memory: int) -> dict[str, Any]:
-    """Return the counts of a queue, and the last estimate of its memory."""
+    """Return the task counts and state of a queue, and the last estimate of its memory."""
     return {
         "queue": info.queue,
         "memory_usage_bytes": memory,
@@ -176,7 +176,7 @@ def describe_scheduler_entry(entry: SchedulerEntryInfo, limits: TextLimits) -> d
 
 
 def describe_enqueue_event(event: SchedulerEvent) -> dict[str, Any]:
-    """Return one enqueue of a scheduler entry."""
+    """Return the task id and time of one enqueue by a scheduler entry."""
     return {"task_id": event.task_id, "enqueued_at": format_time(event.enqueued_at)}
 
 

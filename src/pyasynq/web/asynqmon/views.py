@@ -23,7 +23,7 @@ _MOST_DAYS: Final = 90
 
 
 async def answer_list_queues(ask: ApiRequest) -> Response:
-    """Return the counts of all queues."""
+    """Return the task counts of all queues."""
     infos = await ask.operator.queue_infos()
     memory = await ask.recent("asynqmon memory", partial(_read_memory_of_queues, ask))
     return json_answer(
@@ -32,7 +32,7 @@ async def answer_list_queues(ask: ApiRequest) -> Response:
 
 
 async def answer_get_queue(ask: ApiRequest) -> Response:
-    """Return the counts of a queue, and its processed tasks of ten days."""
+    """Return the task counts of a queue, and its processed tasks of ten days."""
     snapshot = await _snapshot(ask)
     history = await ask.operator.history(ask.queue, _DAYS)
     return json_answer({"current": snapshot, "history": shapes.describe_daily_statistics(history)})

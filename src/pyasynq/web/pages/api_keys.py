@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEYS_SECTION: Final = "keys"
 _SOON: Final = timedelta(days=7)
-"""Time before the end of a key from which it is marked: enough to rotate it on a working day."""
+"""Time before the expiry of a key from which it is marked: enough to rotate it on a working day."""
 _SECONDS: Final = 2.0
 _QUESTION: Final = "api keys"
 _DAY: Final = 86_400

@@ -1,4 +1,4 @@
-"""Pagination of a table whose rows are all known."""
+"""Pagination by page number (offset pagination) of a table whose rows are all known."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ async def queues_page(ask: PageRequest) -> Page:
 
 
 async def read_queues(ask: PageRequest) -> Sequence[QueueInfo]:
-    """Return the counts of all queues that the user sees; cached for a few seconds."""
+    """Return the task counts of all queues that the user sees; cached for a few seconds."""
     infos = await ask.target.recent(ask.user, "queues", ask.operator.queue_infos)
     ask.target.note_count(ask.user, "queues", formats.number(len(infos)))
     return infos

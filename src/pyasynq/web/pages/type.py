@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LONGEST_SCHEMA: Final = 20_000
 _STEP: Final = 600
-"""The shortest steps with histograms, in seconds."""
+"""Seconds of the shortest interval of the statistics that has histograms."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class ClientSide:
     """Client side of a Gearman connection.
 
     Args:
-        parts: parts of the door.
+        parts: objects that all connections of the Gearman server share.
         send: sends a packet.
         wants_exceptions: returns whether the client has asked for the texts of exceptions.
     """

@@ -35,9 +35,9 @@ _REST_SECONDS: Final = 0.05
 
 
 class GearmanDoor:
-    """Serves the Gearman protocol. Belongs to one event loop.
+    """Gearman server of one instance, a protocol gateway (door). Belongs to one event loop.
 
-    The protocol has no passwords, so the door listens on loopback, or admits only the listed networks.
+    The protocol has no passwords, so the server listens on loopback, or admits only the listed networks.
 
     Args:
         settings: where it listens, and which networks it admits.
@@ -74,13 +74,13 @@ class GearmanDoor:
             max_packet=max_packet,
         )
         self.table = DoorTable(self._parts.sessions)
-        """State of the door, for its report."""
+        """Source of the reports about this server, for the dashboard."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def port(self) -> int:
-        """The port that the door listens on; 0 before the start."""
+        """The port that the server listens on; 0 before the start."""
         return self._server.sockets[0].getsockname()[1] if self._server is not None else 0
 
     @property

@@ -1,4 +1,4 @@
-"""State of the Gearman door of one instance, which the dashboard shows."""
+"""State of the Gearman server (door) of one instance, which the dashboard shows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ID_BYTES: Final = 8
 
 
 class DoorTable:
-    """Builds the report about the door of an instance when it has changed. Belongs to one event loop.
+    """Builds the report about a Gearman server when it has changed. Belongs to one event loop.
 
     Args:
-        sessions: open connections of the door.
+        sessions: open connections of the server.
         clock: returns Unix time.
     """
 
@@ -43,16 +43,16 @@ class DoorTable:
         self._reported_at = 0.0
 
     def note_opened(self, address: str) -> None:
-        """Remember that the door listens at an address from now on."""
+        """Record that the server listens at an address from now on."""
         self._address, self._is_open = address, True
         self._opened = datetime.fromtimestamp(self._clock(), UTC)
 
     def note_closed(self) -> None:
-        """Remember that the door does not listen any more."""
+        """Record that the server does not listen any more."""
         self._is_open = False
 
     def take_changed(self) -> list[ServiceDoor]:
-        """Return the door's report if it has changed since the last call, or is due to be written again."""
+        """Return the server's report if it has changed since the last call, or is due to be written again."""
         if not self._address:
             return []
         now, door = self._clock(), self.describe()
@@ -67,7 +67,7 @@ class DoorTable:
             self._reported = None
 
     def describe(self) -> ServiceDoor:
-        """Return the state of the door."""
+        """Return the report about the server's present state."""
         functions = [set(session.worker.functions) for session in self._sessions]
         workers = sum(bool(names) for names in functions)
         return ServiceDoor(

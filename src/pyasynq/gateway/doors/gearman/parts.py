@@ -1,4 +1,4 @@
-"""Parts of the Gearman door that its connections share."""
+"""Objects that all connections of the Gearman server (door) share."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DoorParts:
-    """Objects that all connections of one door share.
+    """Objects that all connections of one Gearman server share.
 
     Attributes:
         client: enqueues jobs and waits for their ends.
         operator: reads and changes tasks and limits.
-        served: queues that the door's consumer serves.
+        served: queues that the server's consumer serves.
         waits: waits of sleeping workers for a job; they end when the instance shuts down.
         list_types: returns the configuration of each type, by name.
         retry_delay: delay of a failed task.

@@ -33,7 +33,7 @@ class GearmanSession:
     """A connection. It may be a client, a worker and an administrator at once, as in gearmand.
 
     Args:
-        parts: parts of the door.
+        parts: objects that all connections of the Gearman server share.
         reader: reader of the connection.
         writer: writer of the connection.
     """

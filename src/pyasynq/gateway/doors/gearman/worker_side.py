@@ -57,7 +57,7 @@ class WorkerSide:
     The connection is the worker's heartbeat: when it breaks, a crash is counted for each running job.
 
     Args:
-        parts: parts of the door.
+        parts: objects that all connections of the Gearman server share.
         send: sends a packet.
         name: returns the worker's name, for progress and logs.
     """

@@ -84,9 +84,9 @@ class CommandTable:
         self._clock = clock
         self._host = socket.gethostname()
         self._entries: dict[int, CommandEntry] = {}
-        """Entries by their places."""
+        """Entries by their indexes (places)."""
         self._free = deque(range(places))
-        """Places without a running command, the one whose command ended first at the front."""
+        """Indexes (places) without a running command, the one whose command ended first at the front."""
         self._running = 0
 
     @property
@@ -183,5 +183,5 @@ class CommandTable:
             self._entries[report.place].is_changed = True
 
     def _find_place(self) -> int | None:
-        """Return the index of the command that ended first, to reuse it; None if all still run."""
+        """Remove and return the free index whose command ended first; None if all commands still run."""
         return self._free.popleft() if self._free else None

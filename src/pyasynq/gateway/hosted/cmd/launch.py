@@ -129,7 +129,7 @@ class Launcher:
         """Folder of all attempts; it outlives a launcher that has died, because its keepers continue."""
 
     def take(self) -> KeeperLink:
-        """Return a keeper that runs no command: from the pool, or a new one.
+        """Take a keeper that runs no command out of the pool, or start a new one; return it.
 
         Raises:
             OSError: the launcher cannot be started.
@@ -152,7 +152,7 @@ class Launcher:
         return keeper
 
     def give_back(self, keeper: KeeperLink) -> None:
-        """Return a keeper to the pool after its command has ended."""
+        """Put a keeper back into the pool after its command has ended."""
         if keeper.is_usable:
             self._idle.append(keeper)
 

@@ -58,7 +58,7 @@ _METHODS_WITHOUT_BODY: Final = frozenset({"GET", "DELETE"})
 
 
 class Deliveries:
-    """Sends the requests of an instance. Belongs to one event loop.
+    """Sends the requests of `http` tasks from one instance to their hosts. Belongs to one event loop.
 
     Args:
         rules: rule of each host that the file lists.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.service_metrics import ServiceMetrics
 
 _MOST: Final = 500
-"""Maximum number of pairs of host and queue; above it, the pair called longest ago is forgotten."""
+"""Maximum number of pairs of host and queue; above it, the pair called longest ago is removed (LRU)."""
 _FORGET_SECONDS: Final = 3_600.0
 _EXCHANGE_SECONDS: Final = 2.0
 """Minimum seconds between two kept failures of a host and queue, which bounds the cost of many failures."""
@@ -90,12 +90,12 @@ class ReceivedAnswer:
 
 
 class DeliveryTable:
-    """Counts the requests of an instance. Belongs to one event loop.
+    """Counts one instance's requests to hosts, and keeps the newest failed ones. Belongs to one event loop.
 
     Args:
         metrics: counts the requests, too.
         clock: returns Unix time.
-        most: maximum number of pairs of host and queue; the one called longest ago is forgotten.
+        most: maximum number of pairs of host and queue; the one called longest ago is removed (LRU).
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class _Shard:
         self.swept_at = now
         """Time of the loop at which the last sweep ended; at first the time of creation."""
         self.forgotten_at: dict[str, float] = {}
-        """Times of the loop, by worker name, from which a sweep forgets the worker if it has no heartbeat."""
+        """Times of the loop, by worker name, from which a sweep removes the worker if it has no heartbeat."""
         self.living = 0
         """Number of living workers."""
         self.free = 0
@@ -115,7 +115,10 @@ class ListBridge:
         """Event that is set while workers are free."""
         self._feeding: asyncio.Task[None] | None = None
         self._tending: list[asyncio.Task[None]] = []
-        """Tasks by shard: a Redis node that cannot be reached stops its own shards only."""
+        """Asyncio tasks that renew and settle, one for each shard.
+
+        A Redis node that cannot be reached stops its own shards only.
+        """
 
     @property
     def listening(self) -> int:
@@ -134,7 +137,7 @@ class ListBridge:
             self._shards.append(_Shard(WorkerList(self._operator, self.name, shard), now))
 
     def start(self) -> None:
-        """Begin to move tasks from the queue to the lists, and to tend new shards. Idempotent."""
+        """Begin to move tasks from the queue to the lists, and to settle the replies. Idempotent."""
         name = f"pyasynq list {self.name}"
         self._tending += [
             asyncio.create_task(self._tend(shard), name=name) for shard in self._shards[len(self._tending) :]

@@ -31,9 +31,9 @@ class AttemptFolder:
         self._state = self._read_state()
 
     def move(self, path: Path, owner: tuple[int, ...]) -> bool:
-        """Give an untouched folder to the next attempt, if it has the same owner; return whether that is so.
+        """Rename an untouched folder for the next attempt; return whether that was possible.
 
-        Otherwise the folder is removed.
+        A folder of another owner is removed instead.
         """
         if owner != self._owner:
             remove_folder(self.path)
