@@ -53,7 +53,7 @@ class CommandWorker:
         self._answer_comes = asyncio.Event()
         """Whether an answer to the poll arrives right now; then it is not cancelled."""
         self._changed = asyncio.Event()
-        """Set when a command has ended, or the worker has to end."""
+        """Event that is set when a command has ended, or the worker has to end."""
         self._is_draining = False
         self._was_cut = False
         """Whether commands were ended; written by the second signal."""

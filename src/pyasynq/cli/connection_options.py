@@ -63,7 +63,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def global_connection_options(group: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the group of all commands the same options; each operator command reads them from its root."""
+    """Give the group of all commands the options that name a Redis; operator commands read them there."""
 
     @_add_options
     @functools.wraps(group)

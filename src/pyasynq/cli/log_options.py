@@ -56,7 +56,7 @@ def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
 
 
 def adopt_handlers() -> None:
-    """Enable pyasynq's loggers, and add task fields to the root handlers; call it after logging changes."""
+    """Enable pyasynq's loggers, and add task fields to the root handlers, after each change of logging."""
     for name in ("pyasynq", *logging.root.manager.loggerDict):
         if name == "pyasynq" or name.startswith("pyasynq."):
             logging.getLogger(name).disabled = False

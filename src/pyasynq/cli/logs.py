@@ -171,7 +171,9 @@ def _drop_own_frames(record: logging.LogRecord) -> Any:
 def install_handler(
     level: str, log_format: LogFormat, stream: TextIO | None = None, *, process: str = ""
 ) -> None:
-    """Write all records of at least this level to standard error; of asyncio and watchfiles only warnings.
+    """Write log records of at least this level to a stream, by default standard error.
+
+    Of asyncio and watchfiles, only warnings and errors are written.
 
     Colour only on a terminal, and not with NO_COLOR in the environment.
     """

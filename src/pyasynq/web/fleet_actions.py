@@ -103,7 +103,7 @@ async def act_on_server(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def version_question(ask: PageRequest) -> Page:
-    """Ask before all servers of a version are quieted or stopped."""
+    """Return the confirmation form before all servers of a version are quieted or stopped."""
     verb = ask.name("verb")
     word, text = _words(_VERSION_WORDS, verb, "servers")
     ask.require_somewhere(verb)

@@ -91,7 +91,10 @@ def row_signature(html: str) -> str:
 
 
 class Moments:
-    """Formatter of times as HTML elements: relative text, exact time in `title`, `datetime` for machines."""
+    """Formatter of times as HTML elements: relative text, exact time in `title`, `datetime` for machines.
+
+    The argument `none` is the text for a time that is None.
+    """
 
     def __init__(self, now: datetime, zone: tzinfo) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""The table of all addresses of one Redis: pages, forms and streams."""
+"""Table of all URL paths of the dashboard of one Redis: pages, forms and streams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def target_routes(door: Doorkeeper) -> dict[str, Route]:
-    """Return the routes below the root of one Redis, by path and method."""
+    """Return the routes of the dashboard of one Redis, by path and method."""
     routes = {
         path: Route(path, door.page(page), methods=["GET"])
         for path, page in (LIVE_PAGES | STILL_PAGES).items()

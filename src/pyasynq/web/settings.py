@@ -108,7 +108,7 @@ def name_targets(redis: object) -> Mapping[str, object]:
 
 
 def check_prometheus(address: str) -> str:
-    """Return the address of a Prometheus.
+    """Check the address of a Prometheus server, and return it.
 
     Raises:
         InvalidOptionError: for an address that is not `http://` or `https://`.

@@ -133,7 +133,7 @@ async def read_series(
     types: tuple[str, ...] | None = None,
     step: int | None = None,
 ) -> list[AttemptSeries]:
-    """Return the series of a range; cached for a few seconds."""
+    """Return the time series of attempts in queues and a time range; cached for a few seconds."""
     names = tuple(queues[:_MOST_QUEUES])
     used = step or wanted.step
     return await ask.target.recent(
@@ -147,7 +147,7 @@ async def read_series(
 
 
 async def read_trend(ask: PageRequest, series: Sequence[AttemptSeries], wanted: Range) -> Trend:
-    """Return the chart of some series, with the marks in its time range."""
+    """Return the chart of attempts in these time series, with the marks in its time range."""
     since = ask.now - timedelta(seconds=wanted.seconds)
     marks = await ask.target.recent(
         ask.user, ("marks", wanted.name), lambda: ask.operator.marks(since), _SECONDS
@@ -158,7 +158,7 @@ async def read_trend(ask: PageRequest, series: Sequence[AttemptSeries], wanted: 
 def make_trend(
     ask: PageRequest, series: Iterable[AttemptSeries], wanted: Range, marks: Sequence[Mark]
 ) -> Trend:
-    """Return the chart of some series."""
+    """Return the view model of a chart: the attempts of these time series by outcome, and the marks."""
     first = first_second(ask.now, wanted)
     bars = count_bars(series, wanted, first)
     sums = [sum(one) for one in bars]

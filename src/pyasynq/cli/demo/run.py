@@ -193,7 +193,7 @@ class Demo:
 
 
 class _Patience:
-    """Timeout that ends when the counts of a queue do not change for longer than any lease or retry takes."""
+    """Timeout that expires if the counts of a queue stay equal for longer than any lease or retry takes."""
 
     def __init__(self) -> None:
         self._counts: tuple[int, ...] = ()

@@ -19,7 +19,7 @@ class Sources:
     root: Path
     files: tuple[Path, ...]
     planted: tuple[Path, ...]
-    """Broken on purpose: each must fail, be retried, and end in the archive."""
+    """Files that are broken on purpose: each must fail, be retried, and end in the archive."""
 
     def name_of(self, path: str) -> str:
         """Return a file's path for display: relative to the folder, or `planted/...`."""

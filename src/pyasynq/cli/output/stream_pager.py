@@ -61,7 +61,7 @@ class StreamPager:
         self._loop.add_reader(self._input.fileno(), self._note_leaving)
 
     def write(self, text: str) -> None:
-        """Show more text. Blocks while the user is far behind: more output is not needed then."""
+        """Show more text. Blocks while the user is far behind (back-pressure): more is not needed then."""
         if self.is_left:
             return
         shown = text if self._shows_color else click.unstyle(text)

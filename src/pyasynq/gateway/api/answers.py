@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 
 class AcceptedTask(msgspec.Struct):
-    """An enqueued task."""
+    """Answer to a request to enqueue: the new task, or the existing one."""
 
     id: str
     queue: str

@@ -60,7 +60,7 @@ class NewTask(Body):
 
 
 class TaskForm(msgspec.Struct):
-    """Fields that occur only in the short forms of a task: one of them shows that a form is short."""
+    """Fields of the short forms of a task; a body with one of them is in a short form."""
 
     task_id: msgspec.Raw | UnsetType = UNSET
     task_name: msgspec.Raw | UnsetType = UNSET

@@ -160,7 +160,9 @@ async def _read_callback(call: ServiceCall, asked: AskedTask) -> Callback:
 
 
 async def _find_new_type(call: ServiceCall, name: str, field: str) -> TaskConfiguration:
-    """Return the configuration of a task type that another instance may have made within the last second.
+    """Poll Redis for a task type that this instance does not know yet; return its configuration.
+
+    Another instance may have made the type within the last second.
 
     Args:
         call: the request.

@@ -105,7 +105,7 @@ def list_descriptions() -> Iterator[tuple[str, str, RouteDescription]]:
 
 
 def render_service_document() -> str:
-    """Return the document as text."""
+    """Return the OpenAPI document as JSON text."""
     return render_json(build_service_document())
 
 

@@ -272,7 +272,7 @@ class TaskService:
         return None if rule is None else rule.delay(retried)
 
     async def start(self) -> None:
-        """Store the file's task types, read all of them, and begin to follow them. Idempotent.
+        """Store the file's task types, read all types, and begin to poll them for changes. Idempotent.
 
         Raises:
             RedisError: Redis cannot be reached.

@@ -103,7 +103,7 @@ class HostedWorker:
         return [*self._lanes.values(), *([self._command_lane] if self._command_lane is not None else [])]
 
     def start(self) -> None:
-        """Begin to follow the types and to run their tasks. Idempotent."""
+        """Begin to poll the types for changes, and to run their tasks. Idempotent."""
         if self._following is None and not self._is_stopped:
             self._following = asyncio.create_task(self._follow(), name="pyasynq hosted types")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 Authenticate: TypeAlias = "Callable[[Request], Awaitable[WorkKey | None]]"
-"""Returns the API key of a request, None if it has none that is valid."""
+"""Function that returns the API key of a request; None if it has none that is valid."""
 WORK_SCOPE: Final = "work"
 
 

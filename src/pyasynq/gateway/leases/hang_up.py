@@ -26,7 +26,7 @@ class HangUpWatch:
     def __init__(self, request: Request) -> None:
         self._receive = request.receive
         self._work: asyncio.Timeout | None = None
-        """Scope of the work, while it runs; it expires when the client disconnects."""
+        """Timeout scope of the work while it runs; it expires when the client disconnects."""
         self._task: asyncio.Task[None] | None = None
         self.is_gone = False
         """Whether the client has disconnected."""

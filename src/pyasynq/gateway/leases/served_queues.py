@@ -95,7 +95,7 @@ class ServedQueues:
         return self._consumer
 
     def end_use(self, queues: Sequence[str]) -> None:
-        """End a use of queues."""
+        """End a use of queues that `begin_use` began; unused queues are dropped after a while."""
         for name in queues:
             self._users[name] -= 1
             if not self._users[name]:

@@ -61,7 +61,7 @@ async def handle_quiet_server(call: ApiCall) -> Record:
 
 
 async def handle_stop_server(call: ApiCall) -> Record:
-    """Ask a server to shut down with its worker."""
+    """Ask a server to shut down with its worker process."""
     return _describe_request(await call.operator.stop_server(call.names["server"], reason=call.body.reason))
 
 
@@ -71,7 +71,7 @@ async def handle_quiet_servers(call: ApiCall) -> Listing:
 
 
 async def handle_stop_servers(call: ApiCall) -> Listing:
-    """Ask several servers to shut down with their workers."""
+    """Ask several servers to shut down with their worker processes."""
     return await _ask_servers(call, call.operator.stop_servers)
 
 

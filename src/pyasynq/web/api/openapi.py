@@ -109,7 +109,7 @@ def build_document() -> dict[str, Any]:
 
 
 def render_document() -> str:
-    """Return the document as text."""
+    """Return the OpenAPI document as JSON text."""
     return render_json(build_document())
 
 

@@ -93,5 +93,5 @@ def read_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Any]:
 
 
 def render_json(document: Mapping[str, Any]) -> str:
-    """Return a document as text."""
+    """Return a document as JSON text."""
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def handle_list_deliveries(call: ApiCall) -> Listing:
-    """Return the requests of the last hour, by host and type."""
+    """Return the counts and durations of requests to hosts in the last hour, by host and task type."""
     return Listing([describe_delivery(one) for one in await call.operator.deliveries()])
 
 

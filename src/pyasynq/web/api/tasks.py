@@ -164,22 +164,22 @@ def created_task(info: TaskInfo) -> Created:
 
 
 async def handle_run_tasks(call: ApiCall) -> Listing:
-    """Run the tasks of some ids now."""
+    """Run the tasks with these ids now."""
     return await _change_some(call, call.operator.run_tasks)
 
 
 async def handle_archive_tasks(call: ApiCall) -> Listing:
-    """Archive the tasks of some ids."""
+    """Archive the tasks with these ids."""
     return await _change_some(call, partial(call.operator.archive_tasks, trim=call.body.trim))
 
 
 async def handle_delete_tasks(call: ApiCall) -> Listing:
-    """Delete the tasks of some ids; an operation does the same with undo."""
+    """Delete the tasks with these ids; an operation does the same with undo."""
     return await _change_some(call, call.operator.delete_tasks)
 
 
 async def handle_cancel_tasks(call: ApiCall) -> Listing:
-    """Ask for the cancellation of the tasks of some ids."""
+    """Ask for the cancellation of the tasks with these ids."""
     return await _change_some(call, partial(call.operator.cancel_tasks, outcome=call.body.outcome))
 
 

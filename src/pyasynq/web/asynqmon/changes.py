@@ -98,18 +98,18 @@ async def answer_delete_all(ask: ApiRequest) -> Response:
 
 
 async def answer_run_batch(ask: ApiRequest) -> Response:
-    """Run the tasks of some ids."""
+    """Run the tasks with these ids."""
     return await _change_batch(ask, ask.operator.run_tasks, "pending_ids", "error_ids")
 
 
 async def answer_archive_batch(ask: ApiRequest) -> Response:
-    """Archive the tasks of some ids; older archived tasks make room."""
+    """Archive the tasks with these ids; older archived tasks make room."""
     change = partial(ask.operator.archive_tasks, trim=True)
     return await _change_batch(ask, change, "archived_ids", "error_ids")
 
 
 async def answer_delete_batch(ask: ApiRequest) -> Response:
-    """Delete the tasks of some ids."""
+    """Delete the tasks with these ids."""
     return await _change_batch(ask, ask.operator.delete_tasks, "deleted_ids", "failed_ids")
 
 

@@ -89,7 +89,7 @@ def _read(url: str) -> bytes:
 
 
 def _apply_filter(query: str, names: list[str]) -> str:
-    """Return a query for some queues, whose names are quoted as texts of a regular expression."""
+    """Return a PromQL query limited to these queues; without names, return it for all queues."""
     if not names:
         return query.replace(_FILTER, "")
     pattern = "|".join(re.sub(r"([.+*?()|\[\]{}^$\\])", r"\\\1", name) for name in names)

@@ -179,7 +179,7 @@ async def delivery_host_page(ask: PageRequest) -> Page:
 
 
 async def read_deliveries(ask: PageRequest) -> Sequence[HostDeliveries]:
-    """Return the requests of the last hour; cached for a few seconds."""
+    """Return the statistics of requests to hosts in the last hour; cached for a few seconds."""
     return await ask.target.recent(ask.user, "deliveries", ask.operator.deliveries, _SECONDS)
 
 

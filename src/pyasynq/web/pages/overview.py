@@ -157,7 +157,7 @@ def _time_rows(ask: PageRequest, series: Sequence[AttemptSeries]) -> tuple[TimeR
 
 
 def _throughput(processed: int, bars: Sequence[Sequence[int]]) -> Figure:
-    """Return the first figure: attempts a second if workers keep statistics, else attempts today."""
+    """Return the throughput: attempts a second if workers keep statistics, else attempts today."""
     minutes = [sum(numbers) for numbers in zip(*bars, strict=True)]
     if not any(minutes):
         return Figure("processed", "Attempts today", formats.number(processed), "since midnight, UTC")
@@ -219,7 +219,7 @@ def _figures(
 
 
 def _failures(bars: Sequence[Sequence[int]]) -> tuple[float, ...]:
-    """Return the failed attempts of the last minutes; empty if workers keep no statistics."""
+    """Return the number of failed attempts in each of the last minutes; empty if there are no statistics."""
     if not any(map(any, bars)):
         return ()
     failed = [sum(numbers) for numbers in zip(*bars[1:], strict=True)]

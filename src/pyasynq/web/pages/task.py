@@ -65,7 +65,7 @@ class DataTab:
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """A choice of the form in which data are shown."""
+    """Link that selects a format in which data are shown, such as JSON or hex."""
 
     label: str
     href: str

@@ -171,7 +171,7 @@ class Launcher:
             await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     def _send(self, theirs: socket.socket) -> None:
-        """Ask the launcher for a keeper; start the launcher first if it does not run."""
+        """Request a keeper from the launcher, for this end of a socket pair; start the launcher if needed."""
         if self._process is not None and self._control is not None:
             with contextlib.suppress(OSError):
                 socket.send_fds(self._control, [b"N"], [theirs.fileno()])

@@ -115,7 +115,7 @@ class ListBridge:
         """Event that is set while workers are free."""
         self._feeding: asyncio.Task[None] | None = None
         self._tending: list[asyncio.Task[None]] = []
-        """Asyncio tasks that renew and settle, one for each shard.
+        """Asyncio tasks that renew leases and settle replies, one for each shard.
 
         A Redis node that cannot be reached stops its own shards only.
         """

@@ -67,7 +67,7 @@ class ListTypes:
         return {name: bridge.listening for name, bridge in self._bridges.items()}
 
     def start(self) -> None:
-        """Begin to follow the types. Idempotent."""
+        """Begin to poll the types for changes, and to run their bridges. Idempotent."""
         if self._following is None and not self._is_stopped:
             self._following = asyncio.create_task(self._follow(), name="pyasynq list types")
 
