@@ -99,7 +99,7 @@ class FoundTasks:
                 self.samples.append(task)
 
     def targets(self, query: str = "") -> Targets:
-        """Return the found tasks as targets of an operation."""
+        """Return the found tasks as targets of an operation; `query` is the query that found them, if any."""
         return Targets({queue: tuple(ids) for queue, ids in self.ids.items()}, query)
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyasynq.operations import Operator
 
 _CLEAR: Final = "\x1b[H\x1b[J"
-"""Moves the cursor to the top left and clears the screen below it (ECMA-48, CUP and ED)."""
+"""Control sequence: cursor to the top left, and the screen below it cleared (ECMA-48, CUP and ED)."""
 _DEFAULT_WATCH: Final = 2.0
 _EXIT_CODES: Final[tuple[tuple[type[PyasynqError], int], ...]] = (
     (RedisUnavailableError, EXIT_UNREACHABLE),

@@ -22,7 +22,7 @@ _REDRAW_SECONDS: Final = 0.1
 _LINE_SECONDS: Final = 5.0
 """Seconds between two lines where the line cannot be redrawn, as in the log of a CI job."""
 _CLEAR_LINE: Final = "\r\x1b[K"
-"""Returns to the first column and clears the line (ECMA-48, CR and EL)."""
+"""Control sequence that returns to the first column and clears the line (ECMA-48, CR and EL)."""
 _BAR_CELLS: Final = 24
 _DEFAULT_WIDTH: Final = 80
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
-"""Changes to the alternate screen, hides the cursor and clears the screen (xterm, DECTCEM, ED)."""
+"""Control sequence: alternate screen, hidden cursor, cleared screen (xterm, DECTCEM, ED)."""
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _HOME: Final = "\x1b[H"
 _END_OF_LINE: Final = "\x1b[K\r\n"

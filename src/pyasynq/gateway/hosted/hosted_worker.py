@@ -44,7 +44,7 @@ _MOST_ATTEMPTS: Final = 10_000
 
 
 class HostedWorker:
-    """Runs the tasks of hosted types, and follows changes of their configurations. Belongs to one event loop.
+    """Runs the tasks of hosted types, and polls their configurations for changes. Belongs to one event loop.
 
     Args:
         redis: where Redis is, as for `Consumer`.
@@ -240,7 +240,10 @@ class HostedWorker:
         return lane
 
     async def _handle(self, attempt: Attempt, lane: Lane) -> HostedOutcome:
-        """Send an attempt's request; apply a host's pause (429, 503) or end (410) to all its tasks."""
+        """Send the request of an attempt; return the outcome.
+
+        An answer 429 or 503 pauses the host's lane; 410 pauses the queue of the task type.
+        """
         configuration = self._list_types().get(attempt.queue)
         if configuration is None or configuration.kind != "http":
             return PutBack()  # the type was changed in this moment

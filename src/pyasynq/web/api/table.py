@@ -58,7 +58,7 @@ class ProgramRoute:
     returns: str = ""
     """OpenAPI component of the answer's records; empty for an answer without a body."""
     is_list: bool = False
-    """Whether the answer is a page: `items`, `next`, and facts."""
+    """Whether the answer is a page: `items`, `next`, and additional members."""
     facts: tuple[str, ...] = ()
     """Additional members of a page."""
     parameters: tuple[Parameter, ...] = ()

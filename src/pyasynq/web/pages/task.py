@@ -65,7 +65,7 @@ class DataTab:
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """Link that selects a format in which data are shown, such as JSON or hex."""
+    """Link that selects how data are shown: as a tree, text or hex."""
 
     label: str
     href: str

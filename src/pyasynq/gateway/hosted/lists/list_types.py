@@ -27,7 +27,7 @@ _MOST_ATTEMPTS: Final = 10_000
 
 
 class ListTypes:
-    """Runs a `ListBridge` for each type of the kind `list`, and follows changes. Belongs to one event loop.
+    """Runs a `ListBridge` for each type of the kind `list`, and polls for changes. Belongs to one event loop.
 
     The queue of a type without workers is not served, so that it is shown as waiting without a worker.
 
