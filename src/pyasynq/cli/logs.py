@@ -173,7 +173,7 @@ def install_handler(
 ) -> None:
     """Write log records of at least this level to a stream, by default standard error.
 
-    Of asyncio and watchfiles, only warnings and errors are written.
+    The loggers of asyncio and watchfiles write only warnings and errors.
 
     Colour only on a terminal, and not with NO_COLOR in the environment.
     """

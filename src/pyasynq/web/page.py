@@ -89,7 +89,7 @@ class PageRequest:
     def may(self, verb: str, queue: str = "") -> bool:
         """Return whether the user has the permissions for a verb in a queue.
 
-        Without a queue: for all queues if the verb is about everything, such as API keys, else for one.
+        Without a queue: for all queues if the verb is about everything, such as API keys, else for any one.
         Decides whether a button is shown; the operator checks the permissions again on submit.
         """
         row, access = VERBS.get(verb), self.operator.access

@@ -63,7 +63,7 @@ class RateMeter:
         self._counts: list[tuple[float, int]] = []
 
     def rate(self, at: float, count: int) -> float:
-        """Record that `count` tasks were finished at time `at` (s); return tasks a second over the window."""
+        """Record the total of finished tasks at a time (s); return tasks a second over the window."""
         self._counts.append((at, count))
         while len(self._counts) > 1 and self._counts[0][0] < at - self._window:
             del self._counts[0]
