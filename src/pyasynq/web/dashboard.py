@@ -117,7 +117,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         title: name of the dashboard in the corner of each page.
         environment: badge of each page: a name, or a name and one of red, amber, green, blue and none.
         secret: signs sessions and forms; `PYASYNQ_SECRET` unless given, else random for this process.
-        trace_url: address of a trace, with `{trace_id}` in it.
+        trace_url: URL template of a trace, with the placeholder `{trace_id}`.
         prometheus: address of a Prometheus, such as `http://localhost:9090`, which the charts of asynqmon ask
             through its API.
         max_payload_length: number of characters of a payload in the API of asynqmon; None is all of them.

@@ -75,7 +75,7 @@ class Settings:
     address_tries: RateLimit
     """Rate limit of login attempts for all names from one address."""
     trace_url: str
-    """Address of a trace, with `{trace_id}` in it; empty when there is none."""
+    """URL template of a trace, with the placeholder `{trace_id}`; empty when there is none."""
     text_limits: TextLimits
     """Maximum numbers of characters of payloads and results in the API of asynqmon."""
     prometheus: str

@@ -53,7 +53,7 @@ class ConfigurationFollower:
         self._began_at = 0.0
         """Time of the event loop at which the newest poll began."""
         self._read_at: float | None = None
-        """Time of the event loop at which the newest poll ended; None before the first."""
+        """Time of the event loop at which the newest successful poll ended; None before the first."""
         self.on_look: Callable[[], Awaitable[None]] | None = None
 
     @property

@@ -188,7 +188,10 @@ class Lane:
             await self._start(attempts)
 
     async def _start(self, attempts: Sequence[Attempt]) -> None:
-        """Start a task for each attempt, and wait for the host's admission. Cancelling stops no attempt."""
+        """Start an asyncio task for each attempt, and wait for the host's admission.
+
+        Cancelling this call stops no attempt.
+        """
         admission = None
         if self._admission is not None and attempts:
             admission = asyncio.create_task(self._admission.admit(len(attempts)), name="pyasynq admission")

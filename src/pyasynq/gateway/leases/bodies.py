@@ -35,7 +35,7 @@ class WorkerDescription(Body):
 
 
 class LeaseRequest(Body):
-    """Request for tasks."""
+    """A worker's request to lease tasks."""
 
     queues: Annotated[list[_Name], Meta(min_length=1, max_length=100)]
     limit: Annotated[int, Meta(ge=1, le=100, description="Largest number of tasks.")] = 1

@@ -75,7 +75,7 @@ class Leases:
         self._retry_delay = retry_delay
         self._metrics = metrics
         self._returns: set[asyncio.Task[None]] = set()
-        """Tasks that put attempts back; each removes itself."""
+        """Asyncio tasks that put attempts back; each removes itself."""
 
     @property
     def waiting(self) -> int:

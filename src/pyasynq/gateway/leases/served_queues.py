@@ -66,7 +66,7 @@ class ServedQueues:
         self._users: Counter[str] = Counter()
         """Number of calls that use a queue now."""
         self._starts: dict[str, asyncio.Task[None]] = {}
-        """Tasks that start to serve a queue; shared by all calls that wait for it."""
+        """Asyncio tasks that start to serve a queue, by its name; shared by all calls that wait for it."""
         self._lock = asyncio.Lock()
         self._closed = False
 

@@ -59,7 +59,7 @@ class ApiRequest:
 
     @property
     def limits(self) -> TextLimits:
-        """Numbers of characters of payloads and results."""
+        """Maximum numbers of characters that answers show of payloads and results."""
         return self.settings.text_limits
 
     @property

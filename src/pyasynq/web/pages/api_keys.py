@@ -73,7 +73,7 @@ class ApiKeyRow:
     secrets: int
     """Number of valid secrets: two during a rotation."""
     former_ends: datetime | None
-    """Time at which the former secret of a rotation ends."""
+    """Time at which the former secret of a rotation expires."""
     made: datetime
     made_by: str
     rotate_href: str

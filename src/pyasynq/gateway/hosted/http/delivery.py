@@ -41,7 +41,7 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _CONNECT_SECONDS: Final = 5.0
 _CALLBACK_SECONDS: Final = 20.0
-"""Seconds that a host may take to answer that it takes over the task: its token lasts for the first lease."""
+"""Timeout in seconds of a request whose host may take over the task (callback): half of the first lease."""
 _CALLBACK_LEASE: Final = 40.0
 """Seconds until the host must have extended the lease; the token of the request is valid that long."""
 _CALLBACK_HEADER: Final = "Pyasynq-Callback"
