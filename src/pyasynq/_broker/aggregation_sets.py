@@ -70,7 +70,7 @@ class Finish(enum.Enum):
     DONE_BEFORE = 2
     """The aggregate task existed already, so only the set was deleted."""
     EXISTING_KEPT = 3
-    """Another task holds the lock of the unique aggregate task; `on_duplicate` accepts it instead."""
+    """Another task holds the lock; `on_duplicate` accepts it as the result, so only the set was deleted."""
     CONFLICT = 0
     """Another task has the id that the user chose; nothing was written."""
     DUPLICATE = -1
@@ -80,7 +80,7 @@ class Finish(enum.Enum):
 
 
 class Reclaimed(NamedTuple):
-    """Number of stale sets that were dissolved, and of members that went back into their groups."""
+    """Number of stale sets that were deleted, and of members that went back into their groups."""
 
     sets: int
     members: int
@@ -144,7 +144,7 @@ def finish_set(
     again: bool = False,
     now: Instant | None = None,
 ) -> Plan[Finish]:
-    """Store the aggregate task in the collection of its state; delete the set and all members, in one call.
+    """Store the aggregate task, and delete the set and all members, in one call; return the outcome.
 
     Args:
         one: the set; the task's queue must be its queue.
@@ -184,7 +184,7 @@ def release_locks(one: AggregationSet, locks: Sequence[tuple[str, str]]) -> Plan
 
 
 def reclaim_stale_sets(queue: str, *, now: Instant | None = None) -> Plan[Reclaimed]:
-    """Put the members of sets whose deadline has passed back into their groups."""
+    """Put the members of sets whose deadline has passed back into their groups; return how many."""
     keys = queue_keys(queue)
     sets, members, more = 0, 0, True
     while more:
@@ -205,7 +205,7 @@ def release_sets(
     *,
     now: Instant | None = None,
 ) -> Plan[Reclaimed]:
-    """Put the members of these sets of one queue back into their groups at once."""
+    """Put the members of these sets of one queue back into their groups at once; return how many."""
     # Deadlines are rounded up to the next second, so this one has passed already.
     yield from renew_sets(queue, sets, timeout=-1, now=now)
     return (yield from reclaim_stale_sets(queue, now=now))
@@ -220,7 +220,7 @@ def quarantine_member(
     cutoff: int,
     now: Instant,
 ) -> Plan[int]:
-    """Archive a member whose message cannot be decoded; its bytes stay, the reason becomes its trace.
+    """Archive a member whose message cannot be decoded; keep its bytes, and store the reason as traceback.
 
     Trims like `settle_archive`; returns the number of trimmed archived tasks.
     """

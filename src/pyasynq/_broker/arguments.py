@@ -26,7 +26,7 @@ With its keys and other arguments, a call has at most 3,900: some managed server
 """
 
 FIRST_SEND: Final = "0"
-"""The value of `ARGV[1] replay`, unless a driver resends the call."""
+"""First argument of a script (`replay`) at its first run; a driver that resends the call replaces it by 1."""
 
 
 def time_arguments(now: Instant | None) -> tuple[Argument, Argument]:
@@ -44,7 +44,7 @@ def chunks(
     width: int = 1,
     size_of: Callable[[_T], int] | None = None,
 ) -> Iterator[Sequence[_T]]:
-    """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; one item is never cut.
+    """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; an item is never cut.
 
     `width` is the number of arguments for one item; a slice has no more items than one call takes.
     """

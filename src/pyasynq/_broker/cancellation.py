@@ -57,7 +57,7 @@ def request_cancelation(
 ) -> Plan[list[CancelResult]]:
     """Store in one queue, or in all of them, that the task is to be cancelled, then publish it.
 
-    Return an answer for each queue with a task of this id.
+    Return the result for each queue that has a task of this id.
 
     Raises:
         TaskNotFoundError: when a queue is named and has no such task; nothing is published then.

@@ -32,7 +32,8 @@ class Forwarded(NamedTuple):
 def forward(queue: str, *, now: Instant | None = None, limit: int = _FORWARD_AT_ONCE) -> Plan[Forwarded]:
     """Move every due task of `scheduled` and `retry` to pending or into its group, `limit` in one call.
 
-    In an ordered queue, tasks of `retry` go to the front, the earliest due first.
+    In an ordered queue, tasks of `retry` go to the front, the earliest due first. Return the number of moved
+    tasks, and when the next one is due.
     """
     scheduled = yield from _forward(queue, TaskState.SCHEDULED, now, limit)
     tried = yield from forward_tried(queue, now=now, limit=limit)

@@ -34,7 +34,7 @@ class DequeueRules(enum.IntEnum):
     LIMITED = 1
     ORDERED = 2
     UNORDERED = 3
-    """Like `LIMITED`, for a queue that an inspector has set to unordered, whatever servers declare."""
+    """Like `LIMITED`, if the stored limits say that the queue is not ordered; this overrides all servers."""
 
 
 class LimitedBy(enum.StrEnum):
@@ -98,7 +98,7 @@ class Dequeued(NamedTuple):
     Attributes:
         tasks: oldest first.
         ghosts: number of ids in the queue without a task; they were dropped.
-        empty: whether only suspects were left when the call ended (or the queue is paused).
+        empty: whether nothing is left to take, except suspects; also true if the queue is paused.
         suspect_waiting: crashes of the first suspect that was seen and not taken; 0 if there was none.
         lease_score: Unix time at which the leases end.
         redis_now: Redis' time of the dequeue.

@@ -35,9 +35,9 @@ def find_attempt(
 ) -> Plan[FoundAttempt | Verdict | None]:
     """Return the task of the attempt with this token, or its verdict; None if Redis has neither.
 
-    `lease_end` is the Unix time at which its lease was to end when its holder last heard of it. A Go
-    worker does not overwrite our token. It takes a task no earlier than its grace period after that end, so
-    until then a later lease is still the attempt's own.
+    `lease_end` is the last lease end that the holder knows, in Unix time. A Go worker that takes the task
+    keeps our token, so the token alone proves nothing. But it takes the task only a grace period after that
+    end. Until then, a later lease end in Redis is still that of the attempt.
     """
     keys = queue_keys(queue)
     verdicts = tuple(Verdict) if is_leased(token) else ()

@@ -59,7 +59,7 @@ def new_set_id() -> str:
 
 
 def list_groups(queue: str) -> Plan[list[str]]:
-    """Return the names of the groups that have members, or had at the last check; sorted."""
+    """Return the sorted names of groups; those without members stay listed until the next check."""
     return sorted(readable_names((yield from scan_names(queue_keys(queue).groups))))
 
 

@@ -40,7 +40,7 @@ OWN_SLACK_SECONDS = 5
 
 
 CONFIRMED_BEGIN = "+"
-"""Suffix of tokens whose server confirms the start of handlers with a crash limit of 0 or 1."""
+"""Suffix of a token whose server records in Redis that a handler starts, if one crash archives its task."""
 
 
 RAN_ALONE = "!"
@@ -166,7 +166,7 @@ def renew(
     lease_seconds: int = LEASE_SECONDS,
     now: Instant | None = None,
 ) -> Plan[Renewed]:
-    """Move the ends of leases to `lease_seconds` from now; tasks that we do not own any more are lost.
+    """Move the ends of leases to `lease_seconds` from now; return which tasks we do not own any more.
 
     A lease that has vanished is written again if the task is still active with our token.
     """
@@ -228,7 +228,7 @@ def list_unleased(queue: str) -> Plan[list[ExpiredTask]]:
 
 
 def list_server_tasks(queue: str, *, server_id: str) -> Plan[list[ExpiredTask]]:
-    """Return the active tasks that the server with this id took; for a server known to be dead."""
+    """Return the active tasks that this server took; for the recovery of a server known to be dead."""
     return [task for task in (yield from _scan_active(queue, f"{server_id}/")) if task.token]
 
 
@@ -383,7 +383,7 @@ def quarantine(
 ) -> Plan[Settled]:
     """Archive an active task whose message cannot be decoded.
 
-    Its bytes stay, the reason becomes its trace.
+    Its bytes stay; the reason is stored in place of a traceback.
     """
     trace = reason.encode(errors="replace")
     task = ArchiveTask(claim, message=b"", archived_at=now.ceiling, trace=trace)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _NO_CONTEXT: Final = contextvars.Context()
-"""An empty context: a timer must not keep a handler's context alive."""
+"""Empty `contextvars` context for timers, which must not keep the context of a handler alive."""
 
 
 class _LoopState:

@@ -40,7 +40,7 @@ class BlockingRegistrar(RegistrarBase):
         """Threads that wait until the names of their new queues are registered."""
 
     def run(self, plans: Sequence[Plan[_T]], queues: Sequence[str]) -> list[_T | Exception]:
-        """Run plans as one batch; `queues` has the queue of each."""
+        """Run plans as a batch; return a result or an exception for each. `queues` has the queue of each."""
         registry = self.registry
         if self._sender_pid != os.getpid() or not registry.has(queues):
             return self._run_and_register(plans, queues)

@@ -110,9 +110,9 @@ def begin_entries(
     predecessors: Mapping[str, str] = MappingProxyType({}),
     now: Instant | None = None,
 ) -> Plan[Begun]:
-    """Return the stored ticks of entries of this queue.
+    """Return the stored ticks of entries of this queue; store a beginning for those that have none.
 
-    A new entry inherits the ticks of its predecessor, given by id, or counts from now.
+    A new entry inherits ticks and pause of its predecessor, given by id, or begins now.
     """
     ticks: list[EntryTicks] = []
     redis_now = Instant(0)
@@ -224,7 +224,10 @@ def clear_scheduler_entries(scheduler_id: str) -> Plan[None]:
 
 
 def list_schedulers(now: Instant | None = None) -> Plan[list[SchedulerRecord]]:
-    """Return the schedulers whose heartbeat has not lapsed; skip records that cannot be decoded."""
+    """Return the schedulers whose heartbeat has not lapsed; remove the others from the index.
+
+    Records that cannot be decoded are skipped.
+    """
     schedulers = []
     for key in (yield ScriptCall(SERVER_LIST, (SCHEDULERS_KEY,), time_arguments(now), Replay.SAFE)):
         record = yield from read_scheduler(decode_name(key))

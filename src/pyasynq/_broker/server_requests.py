@@ -33,7 +33,7 @@ class ServerRequest(NamedTuple):
 
 
 def ask_server(server_id: str, action: ServerAction, *, now: Instant | None) -> Plan[ServerRequest]:
-    """Store a request to a server."""
+    """Store a request to a server, and return it with its number."""
     args = (action.value, REQUEST_SECONDS, *time_arguments(now))
     number = yield ScriptCall(SERVER_ASK, (server_request_key(server_id),), args, Replay.SAFE)
     return ServerRequest(action, number.decode())

@@ -54,7 +54,10 @@ def clear_server_state(host: str, pid: int, server_id: str) -> Plan[None]:
 
 
 def list_servers(now: Instant | None = None) -> Plan[list[LiveServer]]:
-    """Return the servers whose heartbeat has not lapsed; skip records that cannot be decoded."""
+    """Return the servers whose heartbeat has not lapsed; remove the others from the index.
+
+    Records that cannot be decoded are skipped.
+    """
     servers = []
     for key in (yield from list_record_keys(SERVERS_KEY, now)):
         info = yield from read_server(key)

@@ -301,14 +301,14 @@ def probe(queue: str) -> Plan[None]:
 
 
 def count_attempts(queue: str) -> list[Plan[int]]:
-    """Return plans that count the active tasks and leases of a queue, without which no outcome is written."""
+    """Return plans that count the active tasks and leases of a queue: they fail if a key has a wrong type."""
     keys = queue_keys(queue)
     commands = (("LLEN", keys.active), ("ZCARD", keys.lease))
     return [ask(CommandCall(command, command[1], Replay.SAFE)) for command in commands]
 
 
 def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> Plan[int]:
-    """Delete the archived tasks that the first call left over; return the total number deleted.
+    """Delete the archived tasks beyond those that the first call deleted; return the total number.
 
     `reply` begins with the number trimmed and 1 or 0 for "there is more"; a call trims at most 1,000.
     """

@@ -67,7 +67,7 @@ def set_limits(
 
 
 def _replace_limits(queue: str, expected: QueueLimits, changes: Sequence[Argument]) -> Plan[QueueLimits]:
-    """Store changes if the limits are still the expected ones (compare-and-set).
+    """Store changes if the limits are still the expected ones (compare-and-set); return what is stored.
 
     The texts that were read are compared again in the script, so nothing is lost between the two calls.
     """

@@ -17,7 +17,7 @@ from pyasynq._embedded.errors import DataFolderError, EmbeddedServerError
 
 SCHEME = "embedded://"
 LONGEST_SOCKET_PATH = 103
-"""Largest number of bytes: macOS has room for 104 with the closing NUL, Linux for 108."""
+"""Maximum bytes of a socket's path: macOS has room for 104 with the closing NUL, Linux for 108."""
 
 _SOCKET_NAME_LENGTH = len("/0123456789abcdef.sock")
 

@@ -92,7 +92,10 @@ def is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def enter(folder: DataFolder, seconds: float) -> int:
-    """Become a user of the folder: create or check it, and take the shared lock of its marker file."""
+    """Become a user of the folder: create or check it, and take the shared lock of its marker file.
+
+    Return the file descriptor that holds the lock. Wait at most `seconds` for a server that is ending.
+    """
     for _ in poll_pauses(seconds):
         try:
             descriptor = _open_marker(folder)
@@ -117,7 +120,10 @@ def enter(folder: DataFolder, seconds: float) -> int:
 
 
 def leave(folder: DataFolder, descriptor: int, seconds: float) -> bool:
-    """Release the shared lock; the last user waits until the guardian and its server have ended."""
+    """Release the shared lock; the last user waits until the guardian and its server have ended.
+
+    Return False if they have not ended within `seconds`.
+    """
     # A lock belongs to the open file, which forked children share: closing leaves them theirs, unlocking
     # would not. So a separate descriptor tests whether others are left.
     try:

@@ -136,9 +136,11 @@ class Guardian:
             server.wait()
 
     def _claim_log(self, last: dict[str, Any]) -> int:
-        """Open the log and lock it. The server keeps the lock, as its standard output: there are never two.
+        """Open the log, lock it, and return its descriptor.
 
-        A server that outlived its guardian, as is possible on macOS, is asked to end.
+        The server keeps the lock, because the log is its standard output: so there are never two servers.
+
+        A server that outlived its guardian, as is possible on macOS, is told to shut down.
         """
         log = os.open(self._log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         deadline = time.monotonic() + SHUTDOWN_SECONDS

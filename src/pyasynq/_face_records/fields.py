@@ -116,7 +116,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The records of one command: their fields, and the field that names each.
+    """Description of the records of one command: their fields, and the field that names each.
 
     Attributes:
         name: name of the records' JSON Schema.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _NO_CONTEXT: Final = contextvars.Context()
-"""An empty context for timers: asyncio keeps a cancelled timer, and its context, until the timer's time."""
+"""Empty `contextvars` context for timers: asyncio keeps a cancelled timer and its context until its time."""
 
 
 class Push(NamedTuple):
@@ -97,7 +97,7 @@ class AsyncConnection:
         self._pid = os.getpid()
 
     async def exchange(self, commands: Iterable[tuple[Argument, ...]], seconds: float) -> Received:
-        """Send commands in one write and read a reply for each; a connection that breaks is closed."""
+        """Send commands in one write, and return a reply for each; a connection that breaks is closed."""
         connection = self._connection
         if connection is None or _is_over(connection):
             await self.close()
@@ -171,7 +171,7 @@ class AsyncConnection:
             raise ConnectionError(failure_text(error)) from None
 
     async def read(self) -> Reply | ReplyError | Push:
-        """Wait, for as long as it takes, for the next reply or, with RESP3, the next push.
+        """Wait without a timeout for the next reply or, with RESP3, the next push, and return it.
 
         Raises:
             ConnectionError: when the connection broke.

@@ -89,7 +89,7 @@ class BlockingConnection:
         return None
 
     def exchange(self, commands: Iterable[tuple[Argument, ...]], seconds: float) -> Received:
-        """Send commands in one write and read a reply for each; a connection that breaks is closed."""
+        """Send commands in one write, and return a reply for each; a connection that breaks is closed."""
         deadline = time.monotonic() + seconds
         if self._connection is None or self._has_unread_replies or not self._is_fresh():
             self.close()

@@ -137,7 +137,7 @@ class RedisEndpoint:
         return refusal
 
     def _find(self) -> RedisTarget:
-        """Return a target with an address; start the embedded server if there is one."""
+        """Return the target with its address; start the embedded server if the target is one."""
         if self._target.embedded is None:
             return self._target
         with self._guard():

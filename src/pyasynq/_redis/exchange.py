@@ -41,7 +41,7 @@ _SHORTEST_STEP: Final = 0.001
 
 
 class Unsettled:
-    """Sentinel: the outcome of a call is not known yet."""
+    """Type of the marker `UNSETTLED`: the outcome of a call is not known yet."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -78,7 +78,7 @@ def advance(plans: Sequence[Plan[_T]]) -> Generator[list[Call], list[CallResult]
 def exchange(
     calls: Sequence[PlainCall], session: RedisSession, state: DriverState
 ) -> Generator[SessionStep, Any, list[CallResult]]:
-    """Send calls to one server until each has an outcome or the timeout has passed."""
+    """Send calls to one server, at most until the timeout; return an outcome for each."""
     started = state.monotonic()
     if not session.is_open or started - session.last_used >= _IDLE_CHECK:
         unsettled = Round(calls, session, state, started)
@@ -97,7 +97,14 @@ def exchange(
 def build_command(
     call: PlainCall, session: RedisSession, *, replayed: bool = False, by_text: bool = False
 ) -> tuple[Argument, ...]:
-    """Return the Redis command of a call, in the script form that the session's server understands."""
+    """Return the Redis command of a call, in the script form that the session's server understands.
+
+    Args:
+        call: the call.
+        session: the connection, and what its server supports.
+        replayed: whether the call may have run before; its script then gets the flag `replay`.
+        by_text: whether to send the text of a script (EVAL), not its SHA-1 (EVALSHA).
+    """
     if isinstance(call, CommandCall):
         return call.command
     form = call.script.form(session.script_flags)
@@ -189,7 +196,10 @@ class Round:
         return True
 
     def _after_break(self, unanswered: list[int], received: Received) -> list[int]:
-        """Return which calls without a reply may be resent after a connection broke."""
+        """Record a broken connection; return the calls without a reply that may be resent.
+
+        The other calls without a reply end in `ReplyLostError`.
+        """
         self._note_break(received)
         if not received.sent:
             return unanswered
@@ -211,7 +221,7 @@ class Round:
         self._breaks += 1
 
     def _make_ready(self) -> Generator[SessionStep, Any, bool]:
-        """Return whether the session is open and, after a long idle time, still alive."""
+        """Open the connection unless it is open and, if long idle, answers; return whether it is open."""
         session = self._session
         if session.is_open and self._state.monotonic() - session.last_used >= _IDLE_CHECK:
             # Half the time: if the connection is dead, the other half must be enough for a new one.

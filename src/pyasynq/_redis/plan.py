@@ -30,7 +30,7 @@ Reply: TypeAlias = Any
 
 
 Place: TypeAlias = int | None
-"""A node of a cluster: the primary of this slot, or any node if None. A single server is every node."""
+"""Routing target of a command: the primary of this hash slot; None is any node, or the single server."""
 
 
 class Replay(enum.Enum):

@@ -58,7 +58,7 @@ class AsyncPool:
         return bool(self._idle)
 
     def route(self, calls: Sequence[Call]) -> Awaitable[list[CallResult]]:
-        """Send calls to the server."""
+        """Send calls to the server; return an outcome for each."""
         return self.perform(exchange_durably, calls)
 
     async def perform(
@@ -152,7 +152,7 @@ class AsyncCluster:
         return any(pool.is_used for pool in self._pools.values())
 
     async def route(self, calls: Sequence[Call]) -> list[CallResult]:
-        """Send each call to the node that serves its key, all nodes at the same time."""
+        """Send each call to the node that serves its key, all nodes at the same time; return the outcomes."""
         steps = route(calls, self._nodes, self._state)
         answer: Any = None
         try:

@@ -59,7 +59,7 @@ class BlockingPool:
         self._is_over = False
 
     def route(self, calls: Sequence[Call]) -> list[CallResult]:
-        """Send calls to the server."""
+        """Send calls to the server; return an outcome for each."""
         return self.perform(exchange_durably, calls)
 
     def perform(
@@ -116,7 +116,7 @@ class BlockingPool:
                 ticket.waiter.wake()
 
     def close(self) -> bool:
-        """Close the connections; one that is in use is closed when its exchange ends."""
+        """Close the connections, used ones when their exchange ends; return whether there were idle ones."""
         self._is_over = True
         return self.abandon()
 
@@ -159,7 +159,7 @@ class BlockingCluster:
         self._is_over = False
 
     def route(self, calls: Sequence[Call]) -> list[CallResult]:
-        """Send each call to the node that serves its key, all nodes at the same time."""
+        """Send each call to the node that serves its key, all nodes at the same time; return the outcomes."""
         steps = route(calls, self._nodes, self._state)
         answer: Any = None
         try:
@@ -186,7 +186,7 @@ class BlockingCluster:
                 pool.close()
 
     def close(self) -> bool:
-        """Close the connections; one that is in use is closed when its exchange ends."""
+        """Close the connections, used ones when their exchange ends; return whether there were idle ones."""
         self._is_over = True
         closed = [pool.close() for pool in list(self._pools.values())]
         return any(closed)
@@ -197,7 +197,7 @@ class BlockingCluster:
         return any(closed)
 
     def _visit_all(self, visits: Sequence[Visit]) -> list[list[CallResult | UnsettledCall]]:
-        """Visit the first node in this thread, and each further one in a thread that ends with the visit.
+        """Make the visits at the same time, the first one in this thread; return the outcomes of each.
 
         A silent node uses up the whole timeout of its visit, and must not delay visits of other nodes.
         """

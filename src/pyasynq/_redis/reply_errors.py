@@ -100,7 +100,7 @@ def read_reply_error(text: str) -> ReplyError:
 
 
 def cannot_read_flags(error: ReplyError) -> bool:
-    """Return whether the server took a script's flags line for Lua, as Redis 6.2 does.
+    """Return whether the server mistook a script's flags line (`#!lua`) for Lua, as Redis 6.2 does.
 
     The script did not run.
     """
@@ -108,7 +108,7 @@ def cannot_read_flags(error: ReplyError) -> bool:
 
 
 def denied_commands(error: ReplyError, script: bytes) -> list[str]:
-    """Return the commands of a script of which one was denied, where Redis names only the line."""
+    """Return the commands in the script line of an ACL refusal: Redis does not say which one it denied."""
     lines = _LINE.findall(error.message)
     if error.code != "NOPERM" or not lines:
         return []

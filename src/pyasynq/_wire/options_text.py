@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 OptionValue = int | str | timedelta | datetime | tuple[str, str]
-"""Retries, name, duration, instant, or key and value of a header."""
+"""Value of an option: number of retries, name, duration, instant, or key and value of a header."""
 
 
 class OptionName(StrEnum):

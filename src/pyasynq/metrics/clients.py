@@ -30,7 +30,7 @@ class EnqueueMetrics:
         self._store = MetricStore(max_types=max_types, max_queues=max_queues)
 
     async def __call__(self, task: Task, call_next: CallNext) -> TaskInfo:
-        """Enqueue a task, and count it."""
+        """Pass a task on to `call_next`, which enqueues it; count and return the result."""
         try:
             info = await call_next(task)
         except (DuplicateTaskError, TaskIDConflictError):

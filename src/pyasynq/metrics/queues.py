@@ -42,7 +42,7 @@ class Reading:
         entries: all periodic tasks of running schedulers.
         redis: fields of INFO; of a cluster those of CLUSTER INFO.
         attention: attention findings and wait objectives of queues; None unless requested.
-        seconds: time that reading took.
+        seconds: duration of the reading, in seconds.
         at: monotonic time at which reading ended.
     """
 

@@ -87,7 +87,7 @@ class MetricStore:
                 kept[capped] = kept.get(capped, 0) + value
 
     def take_rows(self) -> list[MetricRow]:
-        """Return the changes since the last call, and all gauges, for `add_rows` in another process."""
+        """Return and reset the changes since the last call; add all gauges. `add_rows` reads the result."""
         with self._lock:
             changes, self._changes = self._changes, {}
             exemplars, self._new_exemplars = self._new_exemplars, {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Value: TypeAlias = "float | Sequence[float]"
-    """Number; for a histogram, the count of each bucket (the last one has no upper bound), then the sum."""
+    """Value of a sample; for a histogram, the count of each bucket (the last is unbounded), then the sum."""
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -130,7 +130,7 @@ class WorkerMetrics:
         events.subscribe(happened.TickFired, self._fired)
 
     def take_rows(self) -> list[MetricRow]:
-        """Return what changed since the last call, for the process that supervises this one."""
+        """Return and reset what changed since the last call, for the process that supervises this one."""
         return self._store.take_rows()
 
     def samples(self) -> list[Samples]:

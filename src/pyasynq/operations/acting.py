@@ -36,7 +36,7 @@ class StepPace:
         self._trips: deque[float] = deque(maxlen=_SAMPLES)
 
     def next_size(self, size: int, seconds: float, trip: float) -> int:
-        """Return the number of tasks of the next step.
+        """Record the time of a step; return the number of tasks of the next one.
 
         Args:
             size: number of tasks in the last step.

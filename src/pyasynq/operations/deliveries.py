@@ -194,7 +194,7 @@ def judge_requests(calls: int, good: int, *, is_throttled: bool) -> str:
 
 
 def find_duration(times: Mapping[int, int], share: float) -> float | None:
-    """Return the seconds within which this share of requests ended, by their histogram; None for none."""
+    """Return the quantile `share` of durations in seconds, by their histogram; None without requests."""
     total = sum(times.values())
     below = 0
     for place in sorted(times):

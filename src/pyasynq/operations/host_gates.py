@@ -76,7 +76,7 @@ class HostGate:
         return GateAnswer(admitted, throttled / 1e3, wait / 1e6, left)
 
     async def close_for(self, seconds: float) -> float:
-        """Close the gate for some seconds, an hour at most; return the seconds until it opens.
+        """Throttle the host: admit no request for some seconds, an hour at most; return the seconds left.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.

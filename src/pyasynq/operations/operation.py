@@ -27,7 +27,7 @@ MAX_FOUND: Final = 200_000
 TASKS_IN_PART: Final = 1_000
 """Number of tasks in one field (part) of an operation's record."""
 MAX_UNDO_BYTES: Final = 64_000_000
-"""Bytes of messages that one operation keeps for undoing."""
+"""Maximum bytes of messages that one operation keeps for undoing."""
 MAX_MEMORY_SHARE: Final = 0.7
 """Share of `maxmemory` above which no deletion is kept for undoing."""
 REASON_FROM: Final = 100
@@ -155,9 +155,9 @@ class OperationOptions:
     max_retry: int | None = None
     """Edit: new maximum number of retries."""
     timeout: timedelta | None = None
-    """Edit: the longest run of an attempt, rounded up to seconds."""
+    """Edit: new timeout of each attempt, rounded up to seconds."""
     deadline: datetime | None = None
-    """Edit: the time at which an attempt is cut off."""
+    """Edit: new deadline, a time at which a running attempt is cancelled."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Edit: headers to set; other headers stay."""
     rate: float | None = None
@@ -168,7 +168,7 @@ class OperationOptions:
 
 @dataclass(frozen=True, slots=True)
 class OperationPreview:
-    """Preview of an operation: the tasks that it would act on, and the confirmation it needs."""
+    """Preview of an operation (dry run): the tasks that it would act on, and the confirmation it needs."""
 
     act: Act
     total: int

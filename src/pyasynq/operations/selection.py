@@ -34,9 +34,9 @@ class Budget:
     """Limits of one call of a search, after which the caller decides whether to continue."""
 
     positions: int = 100_000
-    """Number of positions examined, or of ids looked up."""
+    """Maximum number of positions that are examined, or of ids that are looked up."""
     seconds: float = 2.0
-    """Seconds of work; the time that the caller spends on results does not count."""
+    """Maximum seconds of work; the time that the caller spends on results does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Facets:
     queues: Mapping[str, int]
     states: Mapping[str, int]
     types: Mapping[str, int]
-    """The first 200 types; matches of others are counted as `_other`."""
+    """Number of matches by task type, for the first 200 types; others are counted under `_other`."""
 
 
 @dataclass(frozen=True, slots=True)

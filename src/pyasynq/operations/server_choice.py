@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq.info import ServerInfo
 
 TYPED_SERVERS: Final = 10
-"""Above this many servers the number must be typed; in production always."""
+"""Number of servers above which the user must type it to confirm a request; in production always."""
 
 
 def choose_servers(

@@ -78,7 +78,7 @@ class Shown:
 
 @singledispatch
 def cut_down(value: Any, shown: Shown) -> Any:
-    """Filter one value for a user; `HIDDEN` if nothing may be seen (single dispatch, see below)."""
+    """Filter one value for a user; `HIDDEN` if nothing may be seen (single dispatch by type)."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     if (cut := _find_info_filter(type(value))) is not None:

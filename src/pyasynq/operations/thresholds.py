@@ -13,13 +13,13 @@ class Thresholds:
     """
 
     wait_objective: float = 300.0
-    """Longest time that the next task of a queue may be pending."""
+    """Longest time, in seconds, that the next task of a queue may be pending (service level objective)."""
     unserved_after: float = 30.0
-    """Maximum time for which tasks may be pending in a queue without a server."""
+    """Maximum seconds for which tasks may be pending in a queue without a server."""
     backlog_least: int = 1_000
     """Number of pending tasks from which a queue may have a backlog."""
     drain_after: float = 3_600.0
-    """Maximum time that the pending tasks may take at the rate of the last ten minutes."""
+    """Maximum seconds that the pending tasks may take at the rate of the last ten minutes."""
     storm_least: int = 100
     """Number of retried attempts in ten minutes from which a queue may have a retry storm."""
     spike_least: int = 20
@@ -33,13 +33,13 @@ class Thresholds:
     archive_share: float = 0.9
     """Share of `archive_size`, from 0 to 1, from which an archive counts as nearly full."""
     paused_after: float = 3_600.0
-    """Maximum time for which a queue with tasks may be paused."""
+    """Maximum seconds for which a queue with tasks may be paused."""
     dropped_share: float = 0.5
     """Share of the earlier number of servers, from 0 to 1, below which servers count as dropped."""
     blocked_after: float = 5.0
-    """Maximum time for which an event loop may be blocked."""
+    """Maximum seconds for which an event loop may be blocked."""
     ticks_within: float = 7 * 86_400.0
-    """Time since the last tick of a schedule within which the schedule counts as in use."""
+    """Seconds since the last tick of a schedule within which the schedule counts as in use."""
     memory_share: float = 0.8
     """Maximum share of `maxmemory`, from 0 to 1, that Redis may use."""
     replica_lag: float = 10.0

@@ -36,7 +36,7 @@ class _SharedServer:
         self._taken: set[int] = set()
 
     def take(self) -> str:
-        """Return the URL of a free database; `give_back` frees it."""
+        """Reserve a free database, and return its URL; `give_back` frees it. Start the server at first."""
         with self._lock:
             if self._server is None or self._pid != os.getpid():
                 self._server, self._pid = EmbeddedServer().start(), os.getpid()
@@ -51,7 +51,7 @@ class _SharedServer:
             return with_database(self._server.url, free[0])
 
     def give_back(self, url: str) -> None:
-        """Return a database to the free ones."""
+        """Free a database that `take` has reserved."""
         with self._lock:
             self._taken.discard(parse_redis_url(url).database)
 

@@ -46,7 +46,7 @@ class DirectDriver(AsyncDriver):
         self._blocking = BlockingDriver(target, **settings)
 
     async def run_unshielded(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
-        """Run plans, and block the event loop until they have ended."""
+        """Run plans as `run_batch` does, and block the event loop until they have ended."""
         return self._blocking.run_batch(plans)
 
     async def close(self) -> None:

@@ -167,6 +167,9 @@ class KitBase:
             provider: the function that `depends` was given.
             fake: a function that is called instead, with dependencies of its own, or any other value.
 
+        Returns:
+            a context manager that restores the provider at the end of a `with` block.
+
         Raises:
             ConfigurationError: for a kit without an app, and for a provider that no task depends on.
         """
@@ -294,6 +297,9 @@ class Kit(KitBase, Assertions):
     async def drain(self, *, raises: bool = True) -> Report:
         """Run all due tasks, and the tasks that they enqueue, until no task is due; time stands still.
 
+        Returns:
+            the attempts and other events of this call.
+
         Raises:
             DrainTimeoutError: when it takes longer than the kit's patience.
             EndlessDrainError: when the tasks do not come to an end.
@@ -320,6 +326,9 @@ class Kit(KitBase, Assertions):
         Time moves from one instant at which something is due to the next. At each instant, all due work is
         done, as by `drain`: retries, scheduled tasks, ticks, groups, lapsed leases, the end of retention.
         Keys expire as Redis would delete them.
+
+        Returns:
+            the attempts and other events of this call.
         """
         span = whole_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         return await self._until(self.clock.after(span), HandlerThreads(), raises=raises)
@@ -352,6 +361,9 @@ class Kit(KitBase, Assertions):
         """Enqueue a call and run it now, before all waiting tasks, with middleware, context and timeout.
 
         Its process time and group are ignored; `task.options(...)` sets other options.
+
+        Returns:
+            the attempt, with its outcome and result.
 
         Raises:
             InvalidOptionError: if the call is not of a typed task.
@@ -473,7 +485,7 @@ class Kit(KitBase, Assertions):
         raises: bool,
         is_done: Callable[[], bool] = lambda: False,
     ) -> Report:
-        """Run all tasks that are due up to a virtual time (None: without limit), or until `is_done`."""
+        """Run all tasks due up to a virtual time (None: no limit), or until `is_done`; report what ran."""
         recorder = self._recorder()
         async with self._working(recorder, threads, self._server_config, raises=raises) as worker:
             worker.schedules = self._schedules

@@ -48,13 +48,13 @@ class LockFacts(NamedTuple):
 
 
 def scan_keys(cursor: bytes, pattern: str, *, at: Place = None) -> Plan[tuple[bytes, list[bytes]]]:
-    """Return the next cursor, `0` after the last page, and the matching keys among the next 1,000."""
+    """Return a server's next cursor, `0` after the last page, and the matches among the next 1,000 keys."""
     cursor, names = yield CommandCall(("SCAN", cursor, "MATCH", pattern, "COUNT", MAX_TASKS), at, Replay.SAFE)
     return cursor, names
 
 
 def get_database_size(at: Place = None) -> Plan[int]:
-    """Return the number of keys of a server."""
+    """Return the number of keys of the server at this place (routing target)."""
     return int((yield CommandCall(("DBSIZE",), at, Replay.SAFE)))
 
 
@@ -83,7 +83,7 @@ def get_time_to_live(key: bytes) -> Plan[int]:
 
 
 def expire_endless(key: bytes, *, seconds: int) -> Plan[bool]:
-    """Set the expiry of a key that has none."""
+    """Set the expiry of a key that has none; return False if it has one, or does not exist."""
     return bool((yield ScriptCall(DOCTOR_EXPIRE_ENDLESS, (decode_name(key),), (seconds,), Replay.SAFE)))
 
 

@@ -87,7 +87,7 @@ class Settlement(NamedTuple):
             member.
         group: group to write into the hash; None keeps the present one.
         unique_key: key of the lock to write into the hash; None keeps the present one.
-        reason: written as its trace; empty for none.
+        reason: stored in place of a traceback; empty for none.
         message: replacement for its message; empty keeps the present one.
     """
 
@@ -105,7 +105,10 @@ class Settlement(NamedTuple):
 def walk(
     queue: str, collection: str | bytes, state: str, start: int, *, group: str | bytes = ""
 ) -> Plan[Walked]:
-    """Check the next 1,000 ids of a collection from position `start`."""
+    """Check the next 1,000 ids of a collection from position `start`; return the suspicious ones.
+
+    An id is suspicious if its task is missing, incomplete, in another state or group, or lacks its lease.
+    """
     keys = queue_keys(queue)
     reply = yield ScriptCall(
         DOCTOR_WALK,

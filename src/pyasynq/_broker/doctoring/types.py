@@ -94,9 +94,9 @@ _OF_LISTS: Final = (
     (b":alive:", b"string"),
     (b"", b"list"),
 )
-"""Types of the keys of lists for foreign workers, by the text that follows the hash tag in the key."""
+"""Types of the keys of worker lists (workers that only speak Redis), by the text after the hash tag."""
 INDEX_TYPES: Final = {ALL_QUEUES: b"set", SERVERS_KEY: b"zset", WORKERS_KEY: b"zset", SCHEDULERS_KEY: b"zset"}
-"""Expected types of the global keys that other checks read, so that they fail if a type is wrong."""
+"""Expected types of the global keys that other checks read; a wrong type would make these checks fail."""
 GLOBAL_TYPES: Final = {
     **INDEX_TYPES,
     TASK_TYPES_KEY: b"hash",
@@ -114,7 +114,7 @@ GLOBAL_TYPES: Final = {
     SNOOZED_KEY: b"zset",
     SIGNED_OUT_KEY: b"zset",
 }
-"""Keys that do not belong to one queue, server or scheduler."""
+"""Expected types of the keys that do not belong to one queue, server or scheduler."""
 
 GONE: Final = b"none"
 

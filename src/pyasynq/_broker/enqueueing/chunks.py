@@ -192,7 +192,7 @@ def compose_checked(
     max_payload: int,
     new_id: Callable[[], str] = new_task_id,
 ) -> Composed:
-    """Check a task's class and size, and compose it.
+    """Check a task's class and size; return the composed task.
 
     Raises:
         PayloadTooLargeError: for the payload alone, checked first, or with the headers.

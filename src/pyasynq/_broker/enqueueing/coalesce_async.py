@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyasynq.task import EnqueueResult
 
 _WORTH_A_BATCH: Final = 32
-"""Number of waiting calls from which a second batch is sent while one is in flight; fewer do not pay."""
+"""Number of waiting calls that justify a second batch while one is in flight."""
 
 
 class _Room:
@@ -70,7 +70,7 @@ class _AsyncQueue:
         self.flushers = 0
 
     def take_batch(self, at_once: int) -> list[_Call]:
-        """Take the oldest calls as the next batch.
+        """Remove the oldest calls from the queue, and return them as the next batch.
 
         Many calls are divided evenly among the batches in flight.
         """
@@ -128,7 +128,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         return self._driver.start_task(self._send_all(composed))
 
     async def wait_for(self, started: asyncio.Task[list[EnqueueResult]]) -> list[EnqueueResult]:
-        """Wait for a task from `start_all`. A cancelled caller leaves it running."""
+        """Wait for a task from `start_all`; return its results. A cancelled caller leaves it running."""
         return await self._driver.wait_for(started)
 
     async def close(self) -> None:
@@ -193,7 +193,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         return await self._enqueue_next(queue, composed)
 
     def _enqueue_next(self, queue: _AsyncQueue, composed: Composed) -> asyncio.Future[EnqueueResult | None]:
-        """Queue an admitted call for the next batch, and make sure that there will be one."""
+        """Queue an admitted call, start to send batches if needed, and return the future of its result."""
         call: asyncio.Future[EnqueueResult | None] = queue.loop.create_future()
         queue.calls.append((composed, call))
         at_once = self._batches_at_once if len(queue.calls) >= _WORTH_A_BATCH else 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LOOK_AGAIN: Final = 0.5
 """Seconds after which a waiting thread checks for itself, in case its wake-up was lost."""
 _ROUNDS: Final = 5
-"""Number of timeouts that a batch may take: for a connection, queue name, tasks, replicas and events."""
+"""Maximum duration of a batch, in timeouts of a round: connection, queue name, tasks, replicas, events."""
 
 
 class _Sending:
@@ -56,7 +56,7 @@ class _Ticket:
         self._claims: dict[str, _Sending] = {}
 
     def claim(self, sending: _Sending) -> bool:
-        """Claim the call for a batch, unless another batch has claimed it (compare-and-set)."""
+        """Claim the call for a batch unless another has; return whether that succeeded (compare-and-set)."""
         return self._claims.setdefault("batch", sending) is sending
 
     @property
@@ -95,7 +95,7 @@ class _ThreadQueue:
         return newest is None or newest.is_over or newest.thread == threading.get_ident()
 
     def take_batch(self, sending: _Sending) -> list[_Ticket]:
-        """Claim all unclaimed calls."""
+        """Claim all unclaimed calls for a batch, and return them."""
         self.newest = sending
         return [ticket for ticket in list(self.tickets) if not ticket.is_over and ticket.claim(sending)]
 
@@ -199,7 +199,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             queue.outside.pop(waiter, None)
 
     def _has_room(self, queue: _ThreadQueue, size: int) -> bool:
-        """Return whether a call fits, or no other call is in progress."""
+        """Return whether a call fits, or no other call is in progress; note the largest size so far."""
         calls = len(queue.tickets)
         self._largest = max(self._largest, size)
         if calls == 0 or (calls < self._max_calls and (calls + 1) * self._largest <= self._max_bytes):
@@ -207,7 +207,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         return calls < self._max_calls and _sum_bytes(queue.tickets) + size <= self._max_bytes
 
     def _lead(self, queue: _ThreadQueue) -> None:
-        """Send all unclaimed calls."""
+        """Lead a batch: send all unclaimed calls, then wake the threads that wait for them."""
         sending = _Sending()
         tickets: list[_Ticket] = []
         try:

@@ -74,7 +74,7 @@ class EnqueueRun:
         self.most = min(MAX_TASKS, MAX_ARGUMENTS // _WIDTHS[script.name])
         """Largest number of tasks in one call."""
         self.tasks: list[Composed] = []
-        """In the order in which they join the queue."""
+        """The tasks, in the order in which they join the queue."""
         self.positions: list[int] = []
         """Position of each task in the sequence that was split."""
         self.size = 0
@@ -150,7 +150,10 @@ def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
 
 
 def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Plan[OtherResults]:
-    """Put tasks into their queue, then publish the enqueued ones; a failed publish does not affect them."""
+    """Put tasks into their queue as `enqueue_run` does, then publish an event for each enqueued one.
+
+    If publishing fails, the tasks are still enqueued.
+    """
     others = yield from enqueue_run(run, now=now)
     events = [
         encode_event("enqueued", run.queue, now, task_id=item.id, type=item.type)
@@ -167,7 +170,7 @@ def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Pl
 def enqueue_durably(
     enqueue: Callable[[EnqueueRun], Plan[OtherResults]], run: EnqueueRun, *, now: Instant
 ) -> Plan[OtherResults]:
-    """Put the tasks of a run into their queue; set a `NotDurableError` on tasks that too few replicas have.
+    """Enqueue as `enqueue_run` does; the result of a task that too few replicas have is `NotDurableError`.
 
     WAIT is called once, for the largest number of replicas that any task requires.
     """

@@ -66,7 +66,7 @@ ActPlan: TypeAlias = "Callable[[Sequence[str], str], Plan[Moved]]"
 
 
 def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Instant) -> Plan[Moved]:
-    """Put tasks at the end of the queue.
+    """Put tasks at the end of the queue; return how many, and which were refused.
 
     Active and pending tasks, and members of aggregation sets, are refused.
 
@@ -88,7 +88,10 @@ def run_tasks(queue: str, ids: Sequence[str], from_state: str = "", *, now: Inst
 def archive_tasks(
     queue: str, ids: Sequence[str], from_state: str = "", *, limits: ArchiveLimits, now: Instant
 ) -> Plan[Moved]:
-    """Archive tasks, without counting them as failed. Active, archived and aggregating tasks are refused."""
+    """Archive tasks, without counting them as failed; return how many, and which were refused.
+
+    Active, archived and aggregating tasks are refused.
+    """
     keys = queue_keys(queue)
     moved = Moved(0, {})
 
@@ -116,10 +119,10 @@ def delete_tasks(
     with_sets: bool = False,
     tells: bool = True,
 ) -> Plan[Moved]:
-    """Delete tasks and release the locks they own. Active ones are refused.
+    """Delete tasks and release the locks they own; return how many, and which were refused.
 
-    Tasks that are being aggregated are refused too, unless `with_sets`. With `tells`, callbacks of the
-    deleted tasks are enqueued; otherwise the caller does that later.
+    Active tasks are refused, and unless `with_sets`, tasks that are being aggregated. With `tells`, callbacks
+    of the deleted tasks are enqueued; otherwise the caller does that later.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})
@@ -202,7 +205,7 @@ def delete_task(queue: str, task_id: str) -> Plan[None]:
 
 
 def act_on_one(action: str, queue: str, task_id: str, act: ActPlan) -> Plan[Moved]:
-    """Apply an action to one task.
+    """Apply an action to one task, and return its outcome.
 
     Raises:
         TaskNotFoundError: when there is none with this id in the queue.

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Argument, Call
 
     Records: TypeAlias = dict[str, list[tuple[int, list[int]]]]
-    """By task type: the Unix second at which each slot begins, and its vector."""
+    """By task type: the Unix second at which each time slot begins, and the vector of its counts."""
 
 _STEPS: Final = {level.slot: level for level in LEVELS}
 
 
 def choose_level(since: int, now: int, step: int | None) -> Level:
-    """Return the level of statistics with this step in seconds, or the finest that reaches back to `since`.
+    """Return the level (resolution) with this step in seconds, or the finest that reaches back to `since`.
 
     Raises:
         InvalidOptionError: for a step that is not kept.
@@ -49,7 +49,7 @@ def choose_level(since: int, now: int, step: int | None) -> Level:
 
 
 def read_records(queue: str, level: Level, start: int, types: Collection[str] | None = None) -> Plan[Records]:
-    """Return the records in one key of a level, of all task types or of these."""
+    """Return the counts in one chunk of a level, whose key begins at `start`; None is all task types."""
     key = queue_keys(queue).attempt_counts(level.name, start)
     if types is None:
         reply = yield _command("HGETALL", key)
@@ -72,7 +72,7 @@ def _command(name: str, key: str, *arguments: Argument) -> Call:
 def make_series(
     queue: str, level: Level, chunks: Iterable[Records], *, since: int, until: int
 ) -> list[AttemptSeries]:
-    """Return the series of a queue, by the name of the type, from the chunks of a level, oldest first."""
+    """Return the time series of a queue, one for each task type, from the chunks of a level, oldest first."""
     points: dict[str, list[SeriesPoint]] = {}
     for records in chunks:
         for task_type, slots in records.items():
@@ -85,7 +85,7 @@ def make_series(
 
 
 def make_counts(vector: Sequence[int]) -> AttemptCounts:
-    """Return a vector as counts; one without histograms leaves them empty."""
+    """Return the counts in a vector of numbers; without histograms in it, those are empty."""
     numbers = [*vector, *[0] * (VECTOR_SIZE - len(vector))]
     run = tuple(numbers[RUN_BUCKETS : RUN_BUCKETS + BUCKETS])
     wait = tuple(numbers[WAIT_BUCKETS : WAIT_BUCKETS + BUCKETS])

@@ -41,7 +41,7 @@ _DELETE_STATES: Final = (
 def run_all(
     queue: str, state: str, *, group: str, progress: Progress | None, now: Instant
 ) -> Plan[BulkResult]:
-    """Put all tasks of a state at the end of their queue."""
+    """Put all tasks of a state at the end of their queue; return how many."""
     known = parse_state(state, group, _RUN_STATES)
     yield from require_queue(queue)
     act = functools.partial(run_tasks, queue, now=now)
@@ -58,7 +58,7 @@ def archive_all(
     trim: bool,
     now: Instant,
 ) -> Plan[BulkResult]:
-    """Archive all tasks of a state; unless `trim`, only if the archive has room for them.
+    """Archive all tasks of a state; unless `trim`, only if the archive has room. Return how many.
 
     Raises:
         ArchiveFullError: when it has not; nothing was changed.
@@ -74,7 +74,7 @@ def archive_all(
 
 
 def delete_all(queue: str, state: str, *, group: str, progress: Progress | None) -> Plan[BulkResult]:
-    """Delete all tasks of a state."""
+    """Delete all tasks of a state; return how many."""
     known = parse_state(state, group, _DELETE_STATES)
     yield from require_queue(queue)
     act = functools.partial(delete_tasks, queue)
@@ -84,7 +84,7 @@ def delete_all(queue: str, state: str, *, group: str, progress: Progress | None)
 def act_on_all(
     queue: str, state: TaskState, act: ActPlan, *, group: str = "", progress: Progress | None = None
 ) -> Plan[BulkResult]:
-    """Apply an action to all tasks of a state, or of a group, up to 1,000 in one call.
+    """Apply an action to all tasks of a state, or of a group, up to 1,000 in one call; return how many.
 
     It ends after as many tasks as there were at its start; tasks that join meanwhile may be among them. Ids
     without a task are dropped. An exception from `progress` ends it between two calls.

@@ -54,14 +54,14 @@ def check_ids(ids: Iterable[str]) -> list[str]:
 
 
 def run_by_ids(queue: str, ids: Iterable[str], *, now: Instant) -> Plan[TaskResults]:
-    """Put tasks at the end of their queue."""
+    """Put tasks at the end of their queue; return a result for each."""
     return (yield from _act(queue, check_ids(ids), functools.partial(run_tasks, queue, now=now)))
 
 
 def archive_by_ids(
     queue: str, ids: Iterable[str], *, limits: ArchiveLimits, trim: bool, now: Instant
 ) -> Plan[TaskResults]:
-    """Archive tasks; unless `trim`, only if the archive has room for all.
+    """Archive tasks; unless `trim`, only if the archive has room for all. Return a result for each.
 
     Raises:
         ArchiveFullError: when it has not; nothing was changed.
@@ -74,7 +74,7 @@ def archive_by_ids(
 
 
 def delete_by_ids(queue: str, ids: Iterable[str]) -> Plan[TaskResults]:
-    """Delete tasks and release the locks they own."""
+    """Delete tasks and release the locks they own; return a result for each."""
     return (yield from _act(queue, check_ids(ids), functools.partial(delete_tasks, queue)))
 
 

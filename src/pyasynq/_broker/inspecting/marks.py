@@ -26,7 +26,9 @@ _LONGEST_TEXT: Final = 200
 
 
 def add_mark(text: str, *, at: Instant, by: str = "", key: str = "") -> Plan[Mark]:
-    """Keep a mark, for 90 days after the last one; one mark for each text, author and non-empty key.
+    """Store a mark and return it; calls with the same text, author and non-empty key store one mark.
+
+    All marks are deleted 90 days after the last call.
 
     Raises:
         InvalidOptionError: for a text that is empty, or longer than 200 characters.

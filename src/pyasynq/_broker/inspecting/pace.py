@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 _SHORTEST: Final = 0.004
-"""Seconds of Redis and transfer below which a call may look at more."""
+"""Duration of a call in seconds, without the network's share, below which the next call reads more."""
 _LONGEST: Final = 0.008
-"""Seconds above which the next call looks at less; no call is to keep Redis busy for 10 ms."""
+"""Duration in seconds above which the next call reads less; no call is to keep Redis busy for 10 ms."""
 _LEAST: Final = 50
 _MOST: Final = 250
 """Largest chunk: sending 250 ordinary tasks takes Redis about 2.4 ms, and a payload of 5 MB 4 ms more."""

@@ -34,7 +34,7 @@ def only_reads(call: Call) -> bool:
 
 
 def guard_reads(plan: Plan[_T]) -> Plan[_T]:
-    """Perform a plan, and end it before its first call that may change something.
+    """Perform a plan and return its result; end it before its first call that may change something.
 
     Raises:
         ReadFromReplicaError: instead of that call.

@@ -107,7 +107,7 @@ def scheduler_entries(now: Instant | None = None) -> Plan[list[SchedulerEntryInf
 
 
 def pause_entry(entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[EntryPauseResult]:
-    """Pause an entry, or end its pause.
+    """Pause an entry, or end its pause unless `pauses`; return its new state.
 
     Raises:
         ScheduleNotFoundError: when no running scheduler has the entry.
@@ -121,7 +121,7 @@ def pause_entry(entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[Ent
 def run_entry(
     entry_id: str, options: Mapping[str, object], *, now: Instant, redis_now: Instant | None
 ) -> Plan[EntryRun]:
-    """Enqueue the task of an entry now; its ticks stay as they are.
+    """Enqueue the task of an entry now, and return it; the ticks of the entry stay as they are.
 
     `options` apply where the entry's record has none; headers are added to those of the record.
 

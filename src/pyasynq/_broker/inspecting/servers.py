@@ -74,7 +74,7 @@ def describe_servers(queue: str | None, *, now: Instant | None) -> Plan[list[Ser
 def request_of_server(
     server_id: str, action: ServerAction, *, now: Instant | None
 ) -> Plan[ServerRequestResult]:
-    """Store a request to a live server, unless it is a Go server, which would not read it.
+    """Store a request to a live server, and return it; a Go server cannot read it, so none is stored.
 
     Raises:
         ServerNotFoundError: when no live server has this id.

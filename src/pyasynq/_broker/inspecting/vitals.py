@@ -1,4 +1,4 @@
-"""Readings for attention: signs of stuck tasks, last ticks of schedules, servers, and the health of Redis."""
+"""Input of the attention detectors: signs of stuck tasks, last ticks, servers, and the health of Redis."""
 
 from __future__ import annotations
 

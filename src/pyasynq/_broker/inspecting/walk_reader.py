@@ -80,7 +80,7 @@ class WalkReader:
         return max(1, self._limit - len(self.tasks))
 
     def call(self, script: Script, key: str, *args: Argument) -> Plan[Reply]:
-        """Run a script and record its duration."""
+        """Run a script, record its duration, and return its reply."""
         began = self._monotonic()
         reply = yield ScriptCall(script, (key,), (self.keys.task_prefix, *args), Replay.SAFE)
         self._pace.note(self._monotonic() - began)

@@ -119,14 +119,14 @@ def walk_tasks(
 
 
 def _walk_scores(reader: WalkReader, key: str, cursor: str, tag: str) -> Plan[str]:
-    """Walk a sorted set; the cursor is the score and the id of the last task that was read."""
+    """Walk a sorted set; return the next cursor: score and id of the last task read, empty at the end."""
     start = ScorePlace(*decode_cursor(cursor, tag, "st")) if cursor else ScorePlace("", "")
     place = yield from walk_set(reader, key, start)
     return encode_cursor(tag, place) if place else ""
 
 
 def _walk_list(reader: WalkReader, cursor: str, tag: str) -> Plan[str]:
-    """Walk the pending list, to which tasks are added at one end and from which they are taken at the other.
+    """Walk the pending list, a queue that grows at one end and is taken from at the other; return the cursor.
 
     The cursor holds the ids next to its place on both sides, and the number of older tasks that were still to
     be read. The search begins where the place is if no task has been taken, and goes on step by step towards
@@ -192,7 +192,7 @@ def _other_places(left: int, length: int) -> list[int]:
 
 
 def _walk_active(reader: WalkReader, cursor: str, tag: str, starts: Starts | None) -> Plan[str]:
-    """Walk active tasks by their start, the newest first.
+    """Walk active tasks by their start, the newest first; return the next cursor, empty at the end.
 
     There are at most as many as workers have slots, so all ids are read for each page. A server's heartbeat
     reports the start of a task within five seconds. Tasks without a known start come first; the cursor holds

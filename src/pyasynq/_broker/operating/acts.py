@@ -78,7 +78,7 @@ class Stepped(NamedTuple):
         kept: bytes of messages that are kept for undoing.
         repeated: the step was made before, by a process that has died; this is its reply.
         lost: another process is further in the operation; nothing was done.
-        left: tasks at the end of the step that are left for the next one, because this one took long.
+        left: number of tasks at the end of the step that are left for the next one, to keep this one short.
         unplaced: a pending task was not found by the hints; nothing was done, and the step may be made again.
     """
 
@@ -95,7 +95,7 @@ class Stepped(NamedTuple):
 def run_step(
     step: ActStep, queue: str, ids: Sequence[str], from_state: str, *, now: Instant
 ) -> Plan[Stepped]:
-    """Put tasks at the end of their queue."""
+    """Put tasks at the end of their queue, as an idempotent step."""
     keys = queue_keys(queue)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, from_state)
     call_keys, args = (*keys.places, keys.limits), (*head, *time_arguments(now), *ids)
@@ -181,7 +181,7 @@ def undo_step(step: ActStep, queue: str, ids: Sequence[str], operation: str) -> 
 def reschedule_step(
     step: ActStep, queue: str, times: Sequence[tuple[str, int]], *, now: Instant
 ) -> Plan[Stepped]:
-    """Set the second at which each of some tasks is due."""
+    """Set the second at which each of some tasks is due, as an idempotent step."""
     keys = queue_keys(queue)
     pairs: list[Argument] = [argument for pair in times for argument in pair]
     args = (keys.task_prefix, *time_arguments(now), *pairs)

@@ -43,9 +43,9 @@ class ConfigurationChange(NamedTuple):
 def write_configuration(
     name: str, content: bytes, expected: int | None, now: Instant | None
 ) -> Plan[ConfigurationChange]:
-    """Store the configuration of a type if it has the expected version: 0 for none, None for any.
+    """Store a type's configuration if the expected version is stored (compare-and-set); return the outcome.
 
-    Empty content deletes the configuration.
+    `expected` 0 means that none is stored; None accepts any version. Empty content deletes the configuration.
     """
     head = (*time_arguments(now), name, "" if expected is None else expected)
     args = (*head, MAX_CONFIGURATIONS, content)

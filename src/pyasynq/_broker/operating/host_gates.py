@@ -1,4 +1,4 @@
-"""Gates of hosts that the task service calls: throttling, concurrency and rate, for all instances together.
+"""Gates of hosts that the task service calls: distributed limiters of rate and concurrency, and throttling.
 
 The gate of a host is a hash with its token bucket and the time until which the host is throttled.
 Its slots are a semaphore of requests, whose tokens are leases: those of a killed instance lapse.
@@ -65,7 +65,10 @@ def enter_gate(
 
 
 def close_gate(host: str, pause: int, now: Instant | None = None) -> Plan[int]:
-    """Throttle a host for `pause` milliseconds; return the milliseconds left, after other calls too."""
+    """Throttle a host for `pause` milliseconds, unless it is throttled for longer already.
+
+    Return the milliseconds until requests to it may begin again.
+    """
     pause = max(0, min(pause, LONGEST_THROTTLING * 1_000))
     args = (*time_arguments(now), pause, LONGEST_THROTTLING * 1_000)
     throttled: int = yield ScriptCall(GATE_CLOSE, (host_gate_key(host),), args, Replay.SAFE)

@@ -1,4 +1,4 @@
-"""Snoozes of attention findings, and objectives of queues."""
+"""Snoozes of attention findings, and wait objectives of queues (service level objectives, SLO)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FindingSnooze(NamedTuple):
 
 
 def add_snooze(finding: str, *, until: Instant, reason: str, by: str, now: Instant) -> Plan[FindingSnooze]:
-    """Snooze a finding, in place of an earlier snooze of it. The key lapses with the last snooze."""
+    """Snooze a finding, in place of an earlier snooze of it. The key expires with the last snooze."""
     yield from remove_snooze(finding)
     second = until.ceiling
     facts = {"finding": finding, "until": second, "reason": reason, "by": by}
@@ -68,7 +68,7 @@ def list_snoozes(now: Instant) -> Plan[list[FindingSnooze]]:
 
 
 def set_wait_objective(queue: str, seconds: float | None) -> Plan[None]:
-    """Store the wait objective of a queue in seconds; None removes it."""
+    """Store the wait objective of a queue: seconds that its next task may be pending; None removes it."""
     key = queue_keys(queue).objectives
     if seconds is None:
         yield CommandCall(("HDEL", key, "wait"), key, Replay.SAFE)

@@ -17,7 +17,7 @@ LIST_SECONDS: Final = 86_400
 MAX_REPLIES: Final = 50
 MAX_REPLY_BYTES: Final = 4_000_000
 _MOST_READ: Final = 8_000_000
-"""Bytes of replies from which no further one is read at once."""
+"""Total bytes of replies after which one call reads no further reply."""
 
 
 class ListedLease(NamedTuple):
@@ -35,7 +35,7 @@ class ListedLease(NamedTuple):
 
 
 class ListSweep(NamedTuple):
-    """State of one shard.
+    """State of one shard of a worker list.
 
     Attributes:
         living: number of live workers.
@@ -83,7 +83,7 @@ def sweep_list(task_type: str, shard: int, dead: Sequence[str] = ()) -> Plan[Lis
 
 
 def read_list_replies(task_type: str, shard: int) -> Plan[tuple[list[bytes], int]]:
-    """Return the oldest replies, and the number of replies removed because they are too long."""
+    """Return the oldest replies, which stay listed; remove those that are too long, and return how many."""
     args = (MAX_REPLIES, MAX_REPLY_BYTES, _MOST_READ)
     keys = (shard_keys(task_type, shard).replies,)
     removed, *found = yield ScriptCall(LIST_READ, keys, args, Replay.SAFE)

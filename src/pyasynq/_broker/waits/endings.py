@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
 ENDS: Final = {TaskState.COMPLETED: TaskEnd.COMPLETED, TaskState.ARCHIVED: TaskEnd.ARCHIVED}
-"""The states in which a task stays until someone acts on it."""
+"""Ends of tasks that still exist, by state: completed (until the retention ends) and archived."""
 
 _FINAL: Final = {state.value.encode() for state in ENDS}
 _COMPLETION_MARGIN: Final = 1.0

@@ -37,7 +37,7 @@ _POSITION: Final = re.compile(r"\d+(-\d+)?")
 
 
 class Follower:
-    """State of one call of `follow`. Sans I/O."""
+    """State of one call of `follow`: read positions, filter and pause. It does no I/O itself (sans I/O)."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Follower:
         """Whether there is more to read at once."""
 
     def plans(self, now: float) -> list[Plan[Any]]:
-        """Return the plans to run at a monotonic time."""
+        """Return the plans that read the streams next; `now` is monotonic time in seconds."""
         self._asked = list(self._marks)
         plans: list[Plan[Any]] = [read_events(queue, mark) for queue, mark in self._marks.items()]
         if self._follows_all and now >= self._look_for_queues_at:
@@ -80,7 +80,7 @@ class Follower:
         return plans
 
     def take(self, answers: Sequence[Any], now: float) -> list[TaskEvent]:
-        """Return the events that pass the filter, from the answers to `plans`.
+        """Return the events that pass the filter, from the answers to `plans`; advance the read positions.
 
         Raises:
             Exception: the first error among the answers that will not pass by itself.

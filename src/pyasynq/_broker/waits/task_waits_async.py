@@ -91,7 +91,10 @@ class _LoopWaits:
         """The runner, and earlier ones that are still closing their connections."""
 
     def enter(self, queue: str, task_id: str, *, for_result: bool) -> tuple[WatchedTask, Waiter]:
-        """Begin to wait. The first check is made at once, together with those of other new waits."""
+        """Begin to wait; return the task and its new waiter. The first check is made at once.
+
+        `for_result` also ends the wait when a result cannot come any more.
+        """
         key = queue_keys(queue).task(task_id)
         watched = self._watched.get(key)
         if watched is None:

@@ -47,7 +47,7 @@ class BlockingTaskWaits:
         self._thread = _WaitingThread(driver)
 
     def wait(self, queue: str, task_id: str, timeout: Duration | None) -> FinishedTask:
-        """Wait for the end of a task."""
+        """Wait for the end of a task, and return the finished task."""
         return self._do(TaskWaits.wait, queue, task_id, timeout)
 
     def result(self, queue: str, task_id: str, timeout: Duration | None) -> bytes | None:
@@ -145,7 +145,7 @@ class _WaitingThread:
         return self._successor.setdefault("next", _WaitingThread(self._driver))
 
     def perform(self, call: _Call, seconds: float | None) -> Any:
-        """Pass a call to the event loop; block at most `seconds` for its result, or raise its error."""
+        """Pass a call to the event loop; block at most `seconds`; return its result, or raise its error."""
         try:
             self._calls[call] = None
             if not self._is_starting:

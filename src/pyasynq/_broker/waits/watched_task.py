@@ -22,7 +22,7 @@ _CHANGE_GAP: Final = 0.05
 """Seconds between two checks of a task that has changed often, such as by progress reports."""
 _FIRST_POLL: Final = 0.05
 _POLL_GROWTH: Final = 1.5
-"""Growth of the poll interval where Redis pushes no changes, up to the safety poll."""
+"""Factor by which the poll interval grows (back-off) up to the safety poll, if Redis pushes no changes."""
 
 
 class Waiter(NamedTuple):
@@ -73,7 +73,7 @@ class WatchedTask:
         self.trouble: Exception | None = None
 
     def note_check(self, seen: TaskCheck, began: float) -> None:
-        """Record the result of a check that began at this monotonic time."""
+        """Record a check that began at this monotonic time; end the waits if the task has ended."""
         self.trouble = None
         if seen.info is not None:
             self.retention = seen.info.retention.total_seconds()
@@ -106,9 +106,10 @@ class WatchedTask:
         return now if self._changes <= _FREE_CHANGES else max(now, self.checked + _CHANGE_GAP)
 
     def next_poll(self, checked: float, *, told: bool) -> float:
-        """Return when to check again without a push, after a check that began at a monotonic time.
+        """Return when to poll next (monotonic), after a check that began at `checked`.
 
-        If pushes are expected, the polls of many tasks are aligned.
+        `told` says that Redis pushes changes: then the polls of many tasks are aligned. Otherwise each call
+        lengthens the poll interval (exponential back-off).
         """
         if told:
             self.rest = _FIRST_POLL

@@ -38,7 +38,7 @@ _SPARED_SHARE: Final = 0.1
 For the caller the error "not done" is more useful than the error "outcome unknown".
 """
 _FIRST_LOOK: Final = 1.0
-"""Seconds that nodes have to report the slot map; each further query of a round takes twice as long.
+"""Seconds that nodes have to report the slot map; each further query of a round gets twice the time.
 
 A node that silently drops packets delays those that are asked at the same time.
 """
@@ -49,7 +49,7 @@ _FREE_REDIRECTS: Final = 3
 def route(
     calls: Sequence[Call], nodes: ClusterMap, state: DriverState
 ) -> Generator[RoutingStep, Any, list[CallResult]]:
-    """Send each call to the node that serves its key until each has an outcome or the timeout has passed."""
+    """Send each call to the node that serves its key, until the timeout; return an outcome for each."""
     one = _Routing(calls, nodes, state)
     yield from one.run()
     return one.outcomes
@@ -100,7 +100,7 @@ class _Routing:
             self._waiting.sort()
 
     def _groups(self) -> dict[tuple[Address, bool], list[int]]:
-        """Return the calls for each node, with or without ASKING.
+        """Take the waiting calls, and return them by node, with or without ASKING.
 
         Calls whose slot has no known node keep waiting.
         """
@@ -188,7 +188,7 @@ class _Routing:
             self._give_up(_explain(refusal, self._state.address))
 
     def _compute_query_deadline(self) -> float:
-        """Return the deadline of one query for the slot map.
+        """Return the deadline of one query for the slot map, and double the time of the next one (back-off).
 
         Silent nodes must not use up the time of the others.
         """

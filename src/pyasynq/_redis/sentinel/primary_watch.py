@@ -125,7 +125,7 @@ class PrimaryWatch:
             return sentinel in self._silent
 
     def note(self, heard: Collection[Address] = (), silent: Collection[Address] = ()) -> None:
-        """Record which Sentinels have named a primary, and which have not."""
+        """Record which Sentinels have named a primary (`heard`), and which have not (`silent`)."""
         with self._lock:
             kept = [one for one in self._silent if one not in heard and one not in silent]
             self._silent = (*kept, *silent)
@@ -137,9 +137,9 @@ class PrimaryWatch:
             return (ranked[0] if ranked else None), self._changes
 
     def follow(self, named: Named, changes: int) -> bool:
-        """Adopt this primary, unless another change came after change number `changes` (compare-and-set).
+        """Adopt this primary, and cut the connections to other servers (compare-and-set by change number).
 
-        Return whether this primary is now the known one.
+        Return whether this primary is now the known one: False if it has changed since change `changes`.
         """
         with self._lock:
             if self.suspects(named.primary):
@@ -211,7 +211,7 @@ def _ask_sentinels(watch: PrimaryWatch, connections: dict[Address, BlockingConne
 def _ask(
     watch: PrimaryWatch, connections: dict[Address, BlockingConnection], sentinel: Address, seconds: float
 ) -> Named | None:
-    """Ask a Sentinel, over a connection that is kept open for later calls."""
+    """Ask a Sentinel for the primary, over a connection that stays open; return its answer, if any."""
     connection = connections.setdefault(sentinel, BlockingConnection())
     commands = questions(watch.target)
     answer = connection.exchange(commands, seconds)

@@ -103,7 +103,7 @@ class Acts:
         return size
 
     async def perform(self, chunk: StepTasks, progress: StepProgress) -> Stepped:  # noqa: PLR0911 - one for each act
-        """Act on the tasks of a step."""
+        """Act on the tasks of a step; return its result."""
         queue, ids, state, _ = chunk
         step = ActStep(self._info.operation, progress.number)
         now = self._door.now()

@@ -184,7 +184,7 @@ class OperationRunner:
             await self._door.run(forget_steps(self._operation, queue))
 
     async def _find_next_tasks(self) -> StepTasks | None:
-        """Return the tasks of the next step; None if the operation has no more."""
+        """Choose the tasks and the number of the next step; return the tasks, None if there are no more."""
         if self._act is Act.UNDO:
             return await self._find_next_restorable()
         rest = self._tasks[self._position : self._position + (self._unnoted or self._step_limit())]
@@ -238,7 +238,7 @@ class OperationRunner:
         return self._acts.size_limit(self._size)
 
     async def _step(self, chunk: StepTasks) -> Stepped:
-        """Act on the tasks of a step that still match the query; report the others as changed.
+        """Act on the tasks of a step that still match the query; report the others as changed in the result.
 
         The script itself tests queue, id and state.
         """

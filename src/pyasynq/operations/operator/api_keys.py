@@ -82,7 +82,7 @@ class ApiKeyOperator(SearchOperator):
     async def rotate_api_key(
         self, key_id: str, *, overlap: Duration = _OVERLAP_SECONDS, reason: str = ""
     ) -> IssuedApiKey:
-        """Give a key a new secret; the former one stays valid for the overlap, older ones end at once.
+        """Give a key a new secret, and return it; the former one stays valid for the overlap, older ones end.
 
         Args:
             key_id: id of the key, which stays.

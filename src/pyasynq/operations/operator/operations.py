@@ -82,7 +82,7 @@ class OperationOperator(SearchOperator):
         targets: Targets,
         options: OperationOptions = _DEFAULT,
     ) -> OperationPreview:
-        """Preview an operation: its tasks, and the confirmation it needs. Changes nothing.
+        """Preview an operation (dry run): its tasks, and the confirmation it needs. Changes nothing.
 
         Raises:
             InvalidOptionError: for no task, more than 10,000, or invalid options.
@@ -195,15 +195,15 @@ class OperationOperator(SearchOperator):
         return await runner.run()
 
     async def pause_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
-        """Pause an operation after its current step."""
+        """Pause an operation after its current step; return its state."""
         return await self._order(operation_id, OperationState.PAUSED, OperationState.RUNNING)
 
     async def resume_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
-        """Resume a paused operation; `run_operation` then runs it."""
+        """Resume a paused operation, and return its state; `run_operation` then runs it."""
         return await self._order(operation_id, OperationState.RUNNING, OperationState.PAUSED)
 
     async def stop_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
-        """End an operation after its current step; changes already made remain."""
+        """End an operation after its current step, and return its state; changes already made remain."""
         before = (OperationState.RUNNING, OperationState.PAUSED)
         return await self._order(operation_id, OperationState.STOPPED, *before)
 

@@ -28,7 +28,7 @@ class Kind(enum.Enum):
 
 
 class Answered(enum.Enum):
-    """Method by which a search answers a field."""
+    """Method by which a search evaluates a field: in Redis (predicate pushdown), or on decoded tasks."""
 
     PLACE = "chooses the collections to look at"
     LOOK_UP = "looks the task up by its id"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ._facts import MatchFacts, RunningFacts
 
 MAX_JSON_BYTES: Final = 256_000
-"""Larger payloads are not decoded: a search must not hold the event loop for long."""
+"""Largest payload in bytes that is decoded: a search must not hold the event loop for long."""
 
 MAX_TEXT: Final = 1_000_000
 """Maximum number of bytes or characters of a value that are searched for a text, for the same reason."""

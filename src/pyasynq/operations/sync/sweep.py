@@ -51,9 +51,9 @@ _MOST_POISON: Final = 100
 _POISON_SCAN: Final = 1_000
 """Maximum number of archived tasks that a sweep examines in one queue."""
 _CRASHING_POSITIONS: Final = 50_000
-"""Archived tasks that a sweep examines in queues whose statistics count poison tasks: up to 150 ms."""
+"""Maximum archived tasks that a sweep reads in queues whose statistics count poison tasks: up to 150 ms."""
 _OTHER_POSITIONS: Final = 10_000
-"""Archived tasks that a sweep examines in queues without counted poison tasks: up to 30 ms."""
+"""Maximum archived tasks that a sweep reads in queues without counted poison tasks: up to 30 ms."""
 _KEPT: Final = timedelta(minutes=10)
 _KEPT_GAP: Final = timedelta(minutes=1)
 
