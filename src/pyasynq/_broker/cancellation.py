@@ -121,7 +121,7 @@ def is_open(result: CancelResult) -> bool:
 
 
 def refresh_results(results: Sequence[CancelResult]) -> Plan[list[CancelResult]]:
-    """Return the current state of some requests: the attempts may have ended meanwhile."""
+    """Return the current state of some cancel requests: the attempts may have ended meanwhile."""
     seen = []
     for result in results:
         if is_open(result):

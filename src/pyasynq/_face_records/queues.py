@@ -166,7 +166,7 @@ HISTORY: Final = View(
 
 
 def describe_day(day: DailyStatistics) -> Record:
-    """Return the record of a day."""
+    """Return the record of one day of a queue: its ended and its failed attempts."""
     return {
         "queue": day.queue,
         "day": day.day.isoformat(),
@@ -189,5 +189,5 @@ GROUPS: Final = View(
 
 
 def describe_group(queue: str, info: GroupInfo) -> Record:
-    """Return the record of a group."""
+    """Return the record of a group of tasks that are to be aggregated."""
     return {"queue": queue, "group": info.name, "size": info.size}

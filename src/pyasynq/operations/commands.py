@@ -38,7 +38,7 @@ class HostedCommand:
 
     Attributes:
         id: id of the run.
-        queue: queue of the task, and its type.
+        queue: name of the task's queue, which is also its task type.
         task_id: the task's id.
         attempt: number of the attempt.
         program: path of the program.
@@ -89,7 +89,7 @@ class CommandReport:
 
 
 def encode_command(command: HostedCommand) -> bytes:
-    """Return a report as JSON of at most 16,000 bytes."""
+    """Return the report on a command as JSON of at most 16,000 bytes."""
     content = {
         "id": command.id,
         "queue": command.queue,

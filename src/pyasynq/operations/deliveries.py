@@ -118,7 +118,7 @@ class HostDeliveries:
 
 @dataclass(slots=True)
 class DeliverySlot:
-    """Requests of ten minutes.
+    """Counts of the requests in one slot of ten minutes.
 
     Attributes:
         statuses: number of requests by class.

@@ -56,10 +56,10 @@ class HostGate:
         self._door = operator._inspector  # noqa: SLF001 - of this package
 
     async def enter(self, ids: Sequence[str]) -> GateAnswer:
-        """Ask whether requests may begin, each with an id that no other request has.
+        """Admit requests as far as the limits allow: take a token and a slot for each. Their ids are unique.
 
-        A request that may begin holds a slot for 30 s; `renew` extends that, `release` ends it.
-        If the call is cancelled, slots and tokens may have been taken.
+        The first ones are admitted. An admitted request holds a slot for 30 s; `renew` extends that, `release`
+        ends it. If the call is cancelled, slots and tokens may have been taken.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.

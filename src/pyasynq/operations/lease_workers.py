@@ -118,7 +118,7 @@ def make_worker_id(key_id: str, name: str, pid: int | None, host: str) -> str:
 
 
 def encode_report(report: LeaseWorkerReport) -> bytes:
-    """Return a report as JSON of at most 16,000 bytes; the oldest tasks are left out."""
+    """Return the report on a worker as JSON of at most 16,000 bytes; the oldest tasks are left out."""
     newest = islice(reversed(report.tasks.values()), _MOST_TASKS)
     content = {
         "name": report.name[:_MOST_TEXT],

@@ -47,7 +47,7 @@ def encode_operation(
 
 
 def name_operation(user: User, key: str) -> str:
-    """Return the id of the operation that a user starts with a key."""
+    """Return the id of the operation that a user starts with a key (idempotency key)."""
     return name_by_key(user.name, key)
 
 

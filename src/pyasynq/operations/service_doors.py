@@ -55,7 +55,7 @@ class ServiceDoor:
 
 
 def encode_door(door: ServiceDoor) -> bytes:
-    """Return a report as JSON of at most 16,000 bytes; functions that do not fit are left out."""
+    """Return the report on a gateway as JSON of at most 16,000 bytes; leave out functions that do not fit."""
     functions, left = {}, _LONGEST_FUNCTIONS
     for name, number in sorted(door.functions.items()):
         left -= len(json.dumps([name, number]))

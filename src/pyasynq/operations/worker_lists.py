@@ -68,7 +68,7 @@ class WorkerList:
 
 
 async def count_listening(operator: Operator, task_type: str, shards: int) -> int:
-    """Return how many workers listen to the shards of a task type.
+    """Return how many live workers (with a heartbeat) the shards of a task type have.
 
     Raises:
         RedisError: Redis cannot be reached.

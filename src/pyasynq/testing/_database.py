@@ -36,7 +36,7 @@ class _SharedServer:
         self._taken: set[int] = set()
 
     def take(self) -> str:
-        """Reserve a free database, and return its URL; `give_back` frees it. Start the server at first."""
+        """Reserve a database, and return its URL; `give_back` frees it. The first call starts the server."""
         with self._lock:
             if self._server is None or self._pid != os.getpid():
                 self._server, self._pid = EmbeddedServer().start(), os.getpid()

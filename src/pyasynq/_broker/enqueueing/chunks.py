@@ -71,7 +71,7 @@ class RunBatch:
         """The queue of each plan."""
 
     def other_results(self, outcomes: Sequence[OtherResults | Exception]) -> OtherResults:
-        """Return the results of refused, failed or merged tasks, by their positions in the batch.
+        """Return the results of tasks that were refused, failed, or merged into others, by position.
 
         Tasks without an entry were enqueued as new tasks.
 

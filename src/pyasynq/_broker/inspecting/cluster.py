@@ -1,4 +1,4 @@
-"""INFO of Redis, and the slot and nodes of a queue in a cluster."""
+"""INFO of Redis, and the hash slot and nodes of a queue in a cluster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _read_text(command: tuple[Argument, ...]) -> Plan[str]:
 
 
 def queue_locations(queues: Sequence[str]) -> Plan[list[QueueLocation]]:
-    """Return slot and nodes of some queues, from one reply to CLUSTER SLOTS."""
+    """Return hash slot and nodes of some queues, from one reply to CLUSTER SLOTS."""
     ranges = yield CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE)
     found = []
     for queue in queues:
@@ -51,7 +51,7 @@ def queue_locations(queues: Sequence[str]) -> Plan[list[QueueLocation]]:
 
 
 def cluster_keyslot(queue: str) -> Plan[int]:
-    """Return the slot of all keys of a queue."""
+    """Return the hash slot of all keys of a queue."""
     return int((yield CommandCall(("CLUSTER", "KEYSLOT", queue_keys(queue).pending), None, Replay.SAFE)))
 
 

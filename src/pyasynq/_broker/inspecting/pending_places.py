@@ -51,7 +51,10 @@ WALK: Final = Hints(places="*")
 """Hints that make Redis walk the list, for tasks whose place could not be determined."""
 
 TakePlan: TypeAlias = "Callable[[Sequence[str], Hints], Plan[bool]]"
-"""Plan that acts on all given tasks in one call; False if one was not found and so nothing was changed."""
+"""Function that makes a plan, which acts on all given tasks in one call.
+
+The plan returns False if a task was not found; then nothing was changed.
+"""
 
 
 class PendingPlaces:

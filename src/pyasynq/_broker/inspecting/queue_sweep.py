@@ -28,7 +28,7 @@ MOST_WEIGHED: Final = 50
 """Number of queues whose memory one sweep estimates: up to 220 MEMORY USAGE each (0.3 ms of Redis' time)."""
 
 LEAST_WEIGHED: Final = 10
-"""Minimum of `MOST_WEIGHED`, for a sweep of very many queues, whose counts take Redis long enough."""
+"""Number of queues whose memory a sweep of very many queues estimates: their counts take long enough."""
 
 _COUNTED_FOR_ONE_WEIGHED: Final = 15
 """Number of queues beyond the first 200 whose counts take as long as one memory estimate."""

@@ -1,4 +1,4 @@
-"""Facts about the servers of Redis, as far as the user has the rights to ask for them."""
+"""Facts about the Redis servers, as far as the ACL rules of the user allow to ask for them."""
 
 from __future__ import annotations
 

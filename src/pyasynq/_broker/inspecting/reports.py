@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _ERROR_STATES: Final = (TaskState.RETRY, TaskState.ARCHIVED)
 _LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
 _SCORED_BY_AGE: Final = (TaskState.ARCHIVED, TaskState.AGGREGATING)
-"""The score is the second at which a task came into the state, so Redis finds a time range."""
+"""States whose score is the second at which a task came into the state, so that Redis finds a time range."""
 _UNDATED: Final = (TaskState.ACTIVE, TaskState.SCHEDULED)
-"""States for which Redis does not store since when a task is in them."""
+"""States for which Redis does not store the time at which a task came into them."""
 
 
 class TimeRange(NamedTuple):

@@ -94,7 +94,7 @@ class WalkReader:
 
 
 def text_arguments(groups: Sequence[Sequence[ScanText | ScanNumber]]) -> tuple[Argument, ...]:
-    """Encode tests as script arguments; a task must pass at least one test of each group."""
+    """Encode tests as script arguments (conjunctive normal form): a task must pass a test of each group."""
     arguments: list[Argument] = []
     for group in sorted(groups, key=lambda group: -min(_length(one) for one in group)):
         if len(arguments) + 2 * len(group) > 2 * _MOST_TEXTS:

@@ -46,7 +46,7 @@ COMMAND_REPORTS: Final = ReportTable(COMMANDS_KEY, seconds=600, most=2_000)
 """Reports on commands that run, or have ended within 10 minutes."""
 
 DOOR_REPORTS: Final = ReportTable(DOORS_KEY, seconds=600, most=1_000)
-"""Reports on doors for other protocols that were open within 10 minutes."""
+"""Reports on protocol gateways (doors) that were open within 10 minutes."""
 
 
 def write_reports(table: ReportTable, reports: Sequence[tuple[str, bytes]], now: Instant | None) -> Plan[int]:

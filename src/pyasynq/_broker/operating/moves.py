@@ -39,7 +39,8 @@ class Move(NamedTuple):
     """Result of moving one task.
 
     Attributes:
-        fate: treatment of the copy by `release_step`: `place`, `again` or `drop`.
+        fate: treatment of the copy by `release_step`: `place` releases it, `again` releases one that may have
+            been held for long, and `drop` deletes it because the task stays in its own queue.
         reason: why the task stays in its queue; empty if it was moved.
     """
 

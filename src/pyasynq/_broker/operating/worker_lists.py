@@ -64,7 +64,7 @@ def push_entry(task_type: str, shard: int, token: str, entry: bytes, lease: str)
 
 
 def sweep_list(task_type: str, shard: int, dead: Sequence[str] = ()) -> Plan[ListSweep]:
-    """Return the state of a shard, and forget dead workers with the entries that they hold.
+    """Forget dead workers with the entries that they hold; return the state of the shard.
 
     Args:
         task_type: name of the type.

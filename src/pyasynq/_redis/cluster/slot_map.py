@@ -1,4 +1,4 @@
-"""Slot map of a cluster: which node serves which slot, as far as known."""
+"""Slot map of a cluster: which node serves which hash slot, as far as known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GROUP_SIZE: Final = 3
 
 
 class ClusterMap:
-    """Slot map of one cluster: which node serves which slot.
+    """Slot map of one cluster: which node serves which hash slot.
 
     All drivers of this process that use the cluster share one map, from any thread: its values are replaced,
     never changed in place, except single slots.

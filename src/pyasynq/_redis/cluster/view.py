@@ -24,7 +24,7 @@ that disagree.
 
 
 class SlotRange(NamedTuple):
-    """A range of slots, its owner, the owner's configuration epoch (0 if unknown), and its replicas."""
+    """A range of hash slots, its owner, the owner's configuration epoch (0 if unknown), and its replicas."""
 
     epoch: int
     first: int

@@ -52,7 +52,7 @@ _SOURCES: Final[dict[str, Literal["message", "id", "result"]]] = {
 _NUMBERED: Final = {"max_retry": 5, "retried": 6, "size": 2, "failed": 11, "completed": 13}
 """Protobuf field numbers of the fields of a task's message that Redis tests."""
 _MASK_GROWTH: Final = 8
-"""Largest factor by which masking secrets can lengthen a payload: the shortest secret has two bytes."""
+"""Largest factor by which masks can lengthen a payload: a name and its secret have two bytes or more."""
 
 
 @dataclass(frozen=True, slots=True)
