@@ -1,4 +1,4 @@
-"""Records of API keys."""
+"""Face records of API keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ API_KEYS: Final = View(
 
 
 def describe_api_key(key: ApiKey, now: datetime) -> Record:
-    """Return the record of an API key."""
+    """Return the face record of an API key."""
     ends = (one.expires_at for one in key.secrets)
     return {
         "id": key.id,

@@ -1,4 +1,4 @@
-"""Records of findings that need attention."""
+"""Face records of findings that need attention."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FINDINGS: Final = View(
 
 
 def describe_finding(finding: AttentionFinding) -> Record:
-    """Return the record of a finding."""
+    """Return the face record of a finding."""
     snooze = finding.snooze
     return {
         "id": finding.short_id,

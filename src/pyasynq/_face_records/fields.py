@@ -1,4 +1,4 @@
-"""Fields of records, declared once for table, JSON, CSV and JSON Schema."""
+"""Fields of face records, declared once for table, JSON, CSV and JSON Schema."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _JSON_TYPES: Final[Mapping[Kind, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a record.
+    """One field of a face record.
 
     Attributes:
         name: name in JSON, in CSV and for `--fields`.
@@ -116,7 +116,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Description of the records of one command: their fields, and the field that names each.
+    """Description of the face records of one command: their fields, and the field that names each.
 
     Attributes:
         name: name of the records' JSON Schema.

@@ -1,4 +1,4 @@
-"""Records of servers and of the entries of schedulers."""
+"""Face records of servers and of the entries of schedulers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SERVERS: Final = View(
 
 
 def describe_server(info: ServerInfo) -> Record:
-    """Return the record of a server; its queues by priority."""
+    """Return the face record of a server; its queues by priority."""
     return {
         "id": info.id,
         "host": info.host,
@@ -99,7 +99,7 @@ ENTRIES: Final = View(
 
 
 def describe_entry(info: SchedulerEntryInfo) -> Record:
-    """Return the record of a scheduler entry."""
+    """Return the face record of a scheduler entry."""
     return {
         "id": info.id,
         "spec": info.spec,
@@ -124,5 +124,5 @@ ENTRY_EVENTS: Final = View(
 
 
 def describe_entry_event(entry: str, event: SchedulerEvent) -> Record:
-    """Return the record of a task that an entry enqueued."""
+    """Return the face record of a task that an entry enqueued."""
     return {"entry": entry, "task_id": event.task_id, "enqueued": event.enqueued_at}

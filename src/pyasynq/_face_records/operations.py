@@ -1,4 +1,4 @@
-"""Records of operations on many tasks, and of explained searches."""
+"""Face records of operations on many tasks, and of explained searches."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ OPERATIONS: Final = View(
 
 
 def describe_operation(info: OperationInfo) -> Record:
-    """Return the record of an operation."""
+    """Return the face record of an operation."""
     return {
         "operation": info.operation,
         "act": str(info.act),
@@ -100,7 +100,7 @@ PREVIEW: Final = View(
 
 
 def describe_preview(counts: Mapping[tuple[str, str, str], int]) -> list[Record]:
-    """Return a record for each queue, type and state, the most frequent first."""
+    """Return a face record for each queue, type and state, the most frequent first."""
     return [
         {"queue": queue, "type": task_type, "state": state, "tasks": number}
         for (queue, task_type, state), number in sorted(counts.items(), key=lambda one: -one[1])
@@ -124,7 +124,7 @@ EXPLANATION: Final = View(
 
 
 def describe_explanation(explanation: Explanation) -> Record:
-    """Return the record of a search's explanation."""
+    """Return the face record of a search's explanation."""
     return {
         "query": explanation.query,
         "positions": explanation.positions,

@@ -1,4 +1,4 @@
-"""Records of queues, of their days and of their groups."""
+"""Face records of queues, of their days and of their groups."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ QUEUES: Final = View(
 
 
 def describe_load(info: QueueInfo) -> Record:
-    """Return the part of a queue's record that `queue list` and `top` share: its state and its work."""
+    """Return the part of a queue's face record that `queue list` and `top` share: its state and its work."""
     return {
         "queue": info.queue,
         "state": "paused" if info.paused else "running",
@@ -109,7 +109,7 @@ def describe_load(info: QueueInfo) -> Record:
 
 
 def describe_stored_limits(limits: QueueLimits) -> Record:
-    """Return the part of a queue's record that `queue list` and `limits` share: its stored limits."""
+    """Return the part of a queue's face record that `queue list` and `limits` share: its stored limits."""
     return {
         "max_run": limits.max_run,
         "rate": describe_rate(limits),
@@ -118,7 +118,7 @@ def describe_stored_limits(limits: QueueLimits) -> Record:
 
 
 def describe_queue(info: QueueInfo) -> Record:
-    """Return the record of a queue."""
+    """Return the face record of a queue."""
     return {
         **describe_load(info),
         **describe_stored_limits(info.limits),
@@ -166,7 +166,7 @@ HISTORY: Final = View(
 
 
 def describe_day(day: DailyStatistics) -> Record:
-    """Return the record of one day of a queue: its ended and its failed attempts."""
+    """Return the face record of one day of a queue: its ended and its failed attempts."""
     return {
         "queue": day.queue,
         "day": day.day.isoformat(),
@@ -189,5 +189,5 @@ GROUPS: Final = View(
 
 
 def describe_group(queue: str, info: GroupInfo) -> Record:
-    """Return the record of a group of tasks that are to be aggregated."""
+    """Return the face record of a group of tasks that are to be aggregated."""
     return {"queue": queue, "group": info.name, "size": info.size}

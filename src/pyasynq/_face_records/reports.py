@@ -1,4 +1,4 @@
-"""Records of error groups, task types, events and the audit."""
+"""Face records of error groups, task types, events and the audit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ERRORS: Final = View(
 
 
 def describe_error(queue: str, group: ErrorGroup) -> Record:
-    """Return the record of a group of failed tasks."""
+    """Return the face record of a group of failed tasks whose errors are alike."""
     return {
         "id": signature_id(group.signature),
         "queue": queue,
@@ -90,7 +90,7 @@ TYPES: Final = View(
 
 
 def describe_type(info: TaskTypeInfo) -> Record:
-    """Return the record of a task type."""
+    """Return the face record of a task type."""
     return {
         "type": info.type,
         "queue": info.queue,
@@ -133,7 +133,7 @@ EVENTS: Final = View(
 
 
 def describe_event(event: TaskEvent) -> Record:
-    """Return the record of an event."""
+    """Return the face record of a task event."""
     return {
         "at": event.at,
         "kind": event.kind,
@@ -184,7 +184,7 @@ AUDIT: Final = View(
 
 
 def describe_audit_entry(entry: AuditEntry) -> Record:
-    """Return the record of an entry of the audit."""
+    """Return the face record of an entry of the audit."""
     return {
         "at": entry.at,
         "user": entry.user,

@@ -1,4 +1,4 @@
-"""Records of saved views."""
+"""Face records of saved views."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAVED_VIEWS: Final = View(
 
 
 def describe_saved_view(saved: SavedView) -> Record:
-    """Return the record of a saved view."""
+    """Return the face record of a saved view."""
     return {
         "name": saved.name,
         "query": saved.query,

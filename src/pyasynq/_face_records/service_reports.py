@@ -1,4 +1,4 @@
-"""Records of task service reports: requests to hosts, commands, and doors (listeners for other protocols)."""
+"""Face records of task service reports: requests to hosts, commands, and protocol gateways (doors)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ DOORS: Final = View(
 
 
 def describe_delivery(one: HostDeliveries) -> Record:
-    """Return the record of a type's requests to a host."""
+    """Return the face record of a type's requests to a host."""
     # Imported late: the help of commands needs no Redis.
     from pyasynq.operations import find_duration, make_delivery_id  # noqa: PLC0415 - as above
 
@@ -210,7 +210,7 @@ def _describe_headers(headers: tuple[tuple[str, str], ...]) -> list[dict[str, st
 
 
 def describe_hosted_command(command: HostedCommand, now: datetime) -> Record:
-    """Return the record of a command that an instance runs, or has run."""
+    """Return the face record of a command that an instance runs, or has run."""
     return {
         "id": command.id,
         "type": command.queue,
@@ -235,7 +235,7 @@ def describe_hosted_command(command: HostedCommand, now: datetime) -> Record:
 
 
 def describe_door(door: ServiceDoor) -> Record:
-    """Return the record of a door of the task service."""
+    """Return the face record of a door of the task service."""
     return {
         "id": door.id,
         "address": door.address,

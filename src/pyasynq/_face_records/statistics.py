@@ -1,4 +1,4 @@
-"""Records of wait times, durations and marks (chart annotations)."""
+"""Face records of wait times, durations and marks (chart annotations)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SERIES: Final = View(
 
 
 def describe_series(found: Iterable[AttemptSeries]) -> list[Record]:
-    """Return a record for each queue and task type, ordered by number of attempts, the highest first."""
+    """Return a face record for each queue and task type, ordered by number of attempts, the highest first."""
     totals: dict[tuple[str, str], AttemptCounts] = defaultdict(AttemptCounts)
     for series in found:
         totals[series.queue, series.type] += series.total
@@ -83,7 +83,7 @@ def describe_series(found: Iterable[AttemptSeries]) -> list[Record]:
 
 
 def describe_point(series: AttemptSeries, point: SeriesPoint) -> Record:
-    """Return the record of one point of a time series."""
+    """Return the face record of one point of a time series."""
     return {"at": point.at, **_figures(series.queue, series.type, point.counts)}
 
 
@@ -117,5 +117,5 @@ MARKS: Final = View(
 
 
 def describe_mark(mark: Mark) -> Record:
-    """Return the record of a mark."""
+    """Return the face record of a mark."""
     return {"id": mark.id, "at": mark.at, "by": mark.by, "text": mark.text}

@@ -1,4 +1,4 @@
-"""Records of tasks."""
+"""Face records of tasks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ TASKS: Final = View("task-list", "id", _TASK_FIELDS, "No tasks.")
 
 
 def describe_task(info: TaskInfo) -> Record:
-    """Return the record of a task."""
+    """Return the face record of a task."""
     return {
         "id": info.id,
         "queue": info.queue,

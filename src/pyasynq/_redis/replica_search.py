@@ -22,13 +22,13 @@ ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
 
 
 class EnterFirst(NamedTuple):
-    """Connect to the target as usual. The answer is an `OpenAnswer`."""
+    """Step: connect to the target as usual. The answer is an `OpenAnswer`."""
 
     seconds: float
 
 
 class EnterReplica(NamedTuple):
-    """Connect to a replica. The answer is an `OpenAnswer`."""
+    """Step: connect to a replica. The answer is an `OpenAnswer`."""
 
     address: Address
     target: RedisTarget

@@ -39,13 +39,13 @@ _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
 
 
 class Open(NamedTuple):
-    """Connect. The answer is an `OpenAnswer`."""
+    """Step: connect. The answer is an `OpenAnswer`."""
 
     seconds: float
 
 
 class Send(NamedTuple):
-    """Send commands in one write and read a reply for each. The answer is `Received`."""
+    """Step: send commands in one write and read a reply for each. The answer is `Received`."""
 
     commands: Sequence[tuple[Argument, ...]]
     seconds: float

@@ -43,7 +43,7 @@ class EnqueueMetrics:
         return info
 
     def samples(self) -> list[Samples]:
-        """Return all values."""
+        """Return the values of all metrics."""
         return self._store.samples()
 
     def render(self, accept: str = "") -> tuple[str, bytes]:

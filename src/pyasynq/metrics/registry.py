@@ -23,7 +23,7 @@ class HasSamples(Protocol):
     """Protocol of the metrics of a worker, a supervisor or a client."""
 
     def samples(self) -> list[Samples]:
-        """Return all values."""
+        """Return the values of all metrics."""
 
 
 class RegistryCollector(Collector):

@@ -134,7 +134,7 @@ class WorkerMetrics:
         return self._store.take_rows()
 
     def samples(self) -> list[Samples]:
-        """Return all values."""
+        """Return the values of all metrics."""
         return self._store.samples()
 
     def render(self, accept: str = "") -> tuple[str, bytes]:
@@ -233,7 +233,7 @@ class FleetMetrics:
             self._store.add("pyasynq_worker_deaths_total")
 
     def samples(self) -> list[Samples]:
-        """Return all values."""
+        """Return the values of all metrics."""
         return self._store.samples()
 
     def render(self, accept: str = "") -> tuple[str, bytes]:

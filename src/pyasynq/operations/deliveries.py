@@ -210,7 +210,7 @@ def make_delivery_id(host: str, queue: str) -> str:
 
 
 def encode_delivery_report(report: DeliveryReport) -> bytes:
-    """Return a report as JSON of at most 16,000 bytes."""
+    """Return the report on requests as JSON of at most 16,000 bytes."""
     content = {
         "host": report.host,
         "queue": report.queue,
@@ -284,7 +284,7 @@ def _merge(reports: list[DeliveryReport], now: float) -> HostDeliveries:
 
 
 def add_counts(total: dict[Any, int], counts: Mapping[Any, int]) -> None:
-    """Add counts to the totals, key by key."""
+    """Add counts to `total` in place, key by key."""
     for name, count in counts.items():
         total[name] = total.get(name, 0) + count
 

@@ -58,8 +58,8 @@ class HostGate:
     async def enter(self, ids: Sequence[str]) -> GateAnswer:
         """Admit requests as far as the limits allow: take a token and a slot for each. Their ids are unique.
 
-        The first ones are admitted. An admitted request holds a slot for 30 s; `renew` extends that, `release`
-        ends it. If the call is cancelled, slots and tokens may have been taken.
+        The first ones are admitted. An admitted request holds a slot for 30 s; `renew` extends that, and
+        `release` ends it. If the call is cancelled, slots and tokens may have been taken.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.

@@ -1,1 +1,1 @@
-"""Plans of the doctor: examinations and repairs."""
+"""Plans of the doctor (consistency check of Redis): examinations and repairs."""

@@ -63,7 +63,7 @@ class QueueCounts(NamedTuple):
 
     @property
     def size(self) -> int:
-        """All tasks of the queue."""
+        """Number of all tasks of the queue."""
         waiting = self.pending + self.scheduled + self.retry + self.aggregating
         return waiting + self.active + self.archived + self.completed
 

@@ -284,7 +284,7 @@ _watches_lock = threading.RLock()
 
 
 def get_watch(target: RedisTarget) -> PrimaryWatch:
-    """Return this process's watch of a group."""
+    """Return the one watch of this process over the primary of a Sentinel group."""
     with _watches_lock:
         watch = _watches.get(target)
         if watch is None or watch.pid != os.getpid():

@@ -33,7 +33,7 @@ _WHOSE_LOGIN: Final = (
 
 
 class AskSentinel(NamedTuple):
-    """Ask a Sentinel, over a connection of its own.
+    """Step: ask a Sentinel, over a connection of its own.
 
     The answer is `Received`, or the reason for its absence.
     """
@@ -44,7 +44,7 @@ class AskSentinel(NamedTuple):
 
 
 class Enter(NamedTuple):
-    """Connect to the supposed primary. The answer is an `OpenAnswer`."""
+    """Step: connect to the supposed primary. The answer is an `OpenAnswer`."""
 
     target: RedisTarget
     seconds: float
