@@ -74,12 +74,12 @@ class QueueRegistry:
         return True
 
     def owe(self, queues: Iterable[str]) -> None:
-        """Record queues that got tasks and whose names must still be registered."""
+        """Record queues that got tasks and whose names must still be registered: they are owed."""
         for queue in queues:
             self._owed[queue] = None
 
     def has(self, queues: Iterable[str]) -> bool:
-        """Return whether all these names are owed already, so that `owe` would change nothing."""
+        """Return whether these names are owed (to be registered) already, so that `owe` changes nothing."""
         owed = self._owed
         for queue in queues:  # noqa: SIM110 - a client does this twice for each batch; `all` takes twice the time
             if queue not in owed:
@@ -87,7 +87,7 @@ class QueueRegistry:
         return True
 
     def take(self) -> list[str]:
-        """Remove and return up to 1,000 owed names, to be registered now."""
+        """Remove and return up to 1,000 owed names, which the caller registers now."""
         names = list(self._owed)[:_MOST_NAMES]
         for name in names:
             self._owed.pop(name, None)
@@ -131,7 +131,7 @@ class RegistrarBase:
         self._is_closed = True
 
     def _settle(self, queues: Sequence[str], outcomes: Sequence[Any]) -> bool:
-        """Mark the names of queues with new tasks as owed; return whether any names are owed.
+        """Mark the names of queues with new tasks as owed (to be registered); return whether any are owed.
 
         Names that were registered in the pipeline of their tasks (they "travelled") are confirmed instead.
 

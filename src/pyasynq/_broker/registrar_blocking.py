@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 class BlockingRegistrar(RegistrarBase):
     """Runs plans that put tasks into queues, and registers the queues; the counterpart of `AsyncRegistrar`.
 
-    A daemon thread sends the names that do not travel with their tasks. It ends when none is owed.
+    A daemon thread registers the names that were not in the pipeline of their tasks, and then ends.
     """
 
     def __init__(self, driver: BlockingDriver, *, apart: bool = False) -> None:
@@ -99,7 +99,7 @@ class BlockingRegistrar(RegistrarBase):
         registry.is_answered = not registry.is_new(queues)
 
     def _start_thread(self) -> None:
-        """Start a thread that sends the owed names, unless one is running."""
+        """Start the thread that registers the remaining (owed) queue names, unless it is running."""
         if self._sender_pid == os.getpid() or self._is_closed:
             return
         self._sender_pid = os.getpid()
@@ -112,7 +112,7 @@ class BlockingRegistrar(RegistrarBase):
                 raise
 
     def _run(self) -> None:
-        """Send the owed names every half second, until there are none."""
+        """Register the remaining (owed) queue names every half second, until there are none."""
         registry, backoff = self.registry, Backoff(PAUSE, LONGEST_PAUSE)
         try:
             if not self._is_apart:

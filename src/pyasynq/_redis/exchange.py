@@ -115,7 +115,7 @@ def build_command(
 
 
 class Round:
-    """The unsettled calls of one round, and their history: resends, missing scripts, breaks."""
+    """The calls of one round without an outcome yet, and their history: resends, missing scripts, breaks."""
 
     def __init__(
         self, calls: Sequence[PlainCall], session: RedisSession, state: DriverState, started: float
@@ -136,7 +136,7 @@ class Round:
         self._cause = "the time-out passed"
 
     def run(self) -> Generator[SessionStep, Any, None]:
-        """Send the unsettled calls until none is left or the deadline has passed."""
+        """Send the calls until each has an outcome or the deadline has passed."""
         while self._waiting:
             if self._must_pause:
                 yield from self._pause()
@@ -156,7 +156,7 @@ class Round:
         return received
 
     def settle(self, received: Received) -> None:
-        """Record the replies of the waiting calls, in their order."""
+        """Record the replies to the waiting calls as outcomes, in order; calls to resend keep waiting."""
         still_waiting = []
         for position, reply in zip(self._waiting, received.replies, strict=False):
             outcome = self._judge(position, reply) if isinstance(reply, ReplyError) else reply

@@ -58,7 +58,7 @@ class Batcher(Generic[D]):
         )
 
     def _no_room(self, calls: int, size: int) -> RedisUnavailableError:
-        """Return the error for a call that found no room within the timeout."""
+        """Return the error for a call that was not admitted within the timeout (back-pressure)."""
         seconds = self._driver.timeout
         waiting = f"{calls:,} call{'s' * (calls != 1)} with {size:,} bytes"
         cause = f"{waiting} {'were' if calls != 1 else 'was'} waiting for it during {seconds:g} s"

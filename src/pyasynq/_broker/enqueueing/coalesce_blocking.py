@@ -82,7 +82,7 @@ class _ThreadQueue:
         self.tickets: dict[_Ticket, None] = {}
         """Calls in order of arrival. Each thread inserts and removes its own."""
         self.outside: dict[ThreadWaiter, None] = {}
-        """Threads that wait for room for their calls."""
+        """Threads whose calls are not admitted yet (back-pressure)."""
         self.newest: _Sending | None = None
         """The newest batch. It may be one of several: two threads sending at once do no harm."""
 
@@ -109,7 +109,7 @@ class _ThreadQueue:
                 break
 
     def wake_outside(self) -> None:
-        """Wake the threads that wait for room, so that they check again."""
+        """Wake the threads whose calls are not admitted yet, so that they check again."""
         for waiter in list(self.outside):
             waiter.wake()
 
@@ -199,7 +199,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             queue.outside.pop(waiter, None)
 
     def _has_room(self, queue: _ThreadQueue, size: int) -> bool:
-        """Return whether a call fits, or no other call is in progress; note the largest size so far."""
+        """Return whether a call is admitted: it fits, or is the only one. Note the largest size so far."""
         calls = len(queue.tickets)
         self._largest = max(self._largest, size)
         if calls == 0 or (calls < self._max_calls and (calls + 1) * self._largest <= self._max_bytes):

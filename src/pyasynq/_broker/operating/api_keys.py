@@ -24,9 +24,9 @@ _AT_ONCE: Final = 100
 
 
 def write_api_key(key_id: str, expected: bytes, record: bytes) -> Plan[int]:
-    """Store the record of a key if the stored one is the expected one, empty for none.
+    """Store the record of a key if the stored one is `expected` (compare-and-set); empty means none.
 
-    Return `STORED`, `CHANGED`, or -1 if there is no room.
+    Return `STORED`, `CHANGED`, or -1 if there are `MAX_API_KEYS` keys already.
     """
     args = (key_id, expected, MAX_API_KEYS, record)
     written: int = yield ScriptCall(API_KEY_WRITE, (API_KEYS_KEY,), args, Replay.SAFE)

@@ -1,7 +1,7 @@
 """Routing of one round of calls in a cluster, sans I/O: MOVED, ASK, and resending.
 
 `route` is one round with a cluster: a generator of visits, to be made at the same time, and of pauses. Each
-visit is an exchange with one node; calls that a node does not settle are sent to the node that does.
+visit is an exchange with one node; calls without an outcome are then sent to another node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def route(
 
 
 class _Routing:
-    """The unsettled calls of one round, and the nodes they have been redirected to."""
+    """The calls of one round without an outcome yet, and the nodes they have been redirected to."""
 
     def __init__(self, calls: Sequence[Call], nodes: ClusterMap, state: DriverState) -> None:
         self.outcomes: list[CallResult] = [UNSETTLED] * len(calls)
@@ -76,7 +76,7 @@ class _Routing:
         self._cause = "the time-out passed"
 
     def run(self) -> Generator[RoutingStep, Any, None]:
-        """Visit nodes until every call is settled or the deadline has passed."""
+        """Visit nodes until every call has an outcome or the deadline has passed."""
         while self._waiting:
             spared = 0.0
             if self._must_pause:

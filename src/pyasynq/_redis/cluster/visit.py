@@ -1,4 +1,4 @@
-"""One exchange with one node of a cluster: unsettled calls are returned, for another node."""
+"""One exchange with one node of a cluster: calls without an outcome are returned, for another node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ASKING: Final = ("ASKING",)
 
 
 class UnsettledCall(NamedTuple):
-    """A call that a node has not settled.
+    """A call without an outcome after a visit: redirected, refused for now, or not answered.
 
     Attributes:
         code: code of the node's error reply, or `NO_ANSWER`.
@@ -79,7 +79,7 @@ def _send_once(one: _NodeRound) -> Generator[SessionStep, Any, list[CallResult |
 
 
 class _NodeRound(Round):
-    """A round with one cluster node: calls that another node may serve by then are returned unsettled."""
+    """A round with one cluster node: calls that another node may serve are returned without an outcome."""
 
     def __init__(
         self, wanted: Visit, calls: Sequence[PlainCall], session: RedisSession, state: DriverState
