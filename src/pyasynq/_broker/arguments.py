@@ -17,7 +17,7 @@ MAX_TASKS: Final = 1_000
 """
 
 MAX_BYTES: Final = 4_000_000
-"""Bytes of messages in one call or reply, so that no call blocks Redis or a connection for long."""
+"""Maximum bytes of messages in one call or reply, so that no call blocks Redis or a connection for long."""
 
 MAX_ARGUMENTS: Final = 3_850
 """Largest number of arguments for the items of one call.

@@ -99,7 +99,7 @@ class Dequeued(NamedTuple):
         tasks: oldest first.
         ghosts: number of ids in the queue without a task; they were dropped.
         empty: whether nothing is left to take, except suspects; also true if the queue is paused.
-        suspect_waiting: crashes of the first suspect that was seen and not taken; 0 if there was none.
+        suspect_waiting: number of crashes of the first suspect that was not taken; 0 if there was none.
         lease_score: Unix time at which the leases end.
         redis_now: Redis' time of the dequeue.
         rules: the rules that the stored limits require. A call with other rules took nothing. Exception:

@@ -32,7 +32,7 @@ class EmbeddedURL(NamedTuple):
 
 
 def parse_embedded_url(url: str) -> EmbeddedURL:
-    """Parse `embedded://PATH[?port=N]`: a relative, absolute or `~` path, percent-encoded; none is memory.
+    """Parse `embedded://PATH[?port=N]`: a relative, absolute or `~` path, percent-encoded; none is in memory.
 
     Raises:
         EmbeddedServerError: the URL is malformed.

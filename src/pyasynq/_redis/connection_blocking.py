@@ -128,7 +128,7 @@ class BlockingConnection:
         return Received(replies, cause)
 
     def _read_rest(self, sock: socket.socket, most: int) -> list[Any]:
-        """Return the replies of a server that closed the connection before it had read all commands."""
+        """Return up to `most` replies of a server that closed the connection before reading all commands."""
         data = bytearray()
         self._seconds = 0.0
         with contextlib.suppress(OSError):

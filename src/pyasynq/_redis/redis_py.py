@@ -99,7 +99,7 @@ def _pack_one(command: tuple[Argument, ...]) -> bytes:
 
 
 def read_replies(data: bytes | bytearray, most: int) -> list[Any]:
-    """Return the complete replies that a server sent before it closed the connection.
+    """Return up to `most` complete replies that a server sent before it closed the connection.
 
     A server closes the connection on an oversized command before it has read all, so that sending fails. Only
     the last of its replies names the reason.

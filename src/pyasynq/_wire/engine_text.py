@@ -42,7 +42,7 @@ _FIELDS: Final = ("rate", "period", "burst", "ordered")
 _MAX_TYPE_BYTES: Final = 16_384
 """Maximum total bytes of the names of types in a record, which is written every 5 seconds."""
 _LONGEST_TEXT: Final = 100
-"""Characters of a version or a team's name; a longer one is ignored."""
+"""Maximum characters of a version or a team's name; a longer one is ignored."""
 _LEAST_BLOCKED: Final = 1.0
 """Seconds after which a blocked event loop is reported."""
 

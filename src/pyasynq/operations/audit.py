@@ -60,7 +60,7 @@ class AuditEntry:
     outcome: str = OUTCOME_STARTED
     """`started`, `done`, `failed` or `refused`. A change that stays `started` was interrupted."""
     error: str = ""
-    """Why it failed or was refused."""
+    """Reason why the call failed or was refused; empty if it did not."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Numbers of the result, such as tasks done and refused."""
     before: str = ""

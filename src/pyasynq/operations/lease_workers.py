@@ -43,7 +43,7 @@ class LeaseWorker:
         key_id: id of its API key.
         queues: queues that it polled last, and queues of its tasks.
         parked: number of its long polls that wait for tasks.
-        at_work: tasks that it has leased, at most 100.
+        at_work: number of tasks that it has leased, at most 100.
         seen: time of its last request.
     """
 

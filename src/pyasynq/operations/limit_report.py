@@ -21,7 +21,7 @@ class LimitReport:
     asked: Mapping[str, QueueLimits]
     """Limits that live servers of the queue ask for, by server id; others are left out."""
     active: int
-    """Tasks of the queue that run now."""
+    """Number of tasks of the queue that run now."""
     pending: int
     ignored_by: tuple[str, ...]
     """Ids of live servers in Go that serve the queue: these ignore limits."""

@@ -174,7 +174,7 @@ class OperationPreview:
     total: int
     """Number of tasks that the operation would act on."""
     counts: Mapping[tuple[str, str, str], int]
-    """Tasks by queue, type and state."""
+    """Number of tasks by queue, type and state."""
     left_out: Mapping[str, int]
     """Number of tasks that the operation would leave out, by state; `missing` for ids without a task."""
     samples: tuple[TaskInfo, ...]
@@ -209,9 +209,9 @@ class OperationInfo:
     skipped: int = 0
     """Number of tasks that were left unchanged."""
     trimmed: int = 0
-    """Archived tasks that were deleted to make room."""
+    """Number of archived tasks that were deleted to make room."""
     undoable: int = 0
-    """Tasks that were deleted and can be put back."""
+    """Number of deleted tasks that can be put back."""
     undo_until: datetime | None = None
     """Time from which the first deleted tasks cannot be restored any more."""
     refused: tuple[tuple[str, str, str], ...] = ()

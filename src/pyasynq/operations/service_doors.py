@@ -22,7 +22,7 @@ _LOST_SECONDS: Final = 90
 """Age of a report, in seconds, from which an open door counts as lost; instances report every 30 s."""
 _MOST_TEXT: Final = 200
 _LONGEST_FUNCTIONS: Final = 12_000
-"""Characters of the names of functions in a report."""
+"""Maximum characters of the names of functions in a report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Recorder:
         self._payloads: dict[tuple[str, str], bytes] = {}
         self._snoozes: Counter[tuple[str, str, Instant]] = Counter()
         self.most_snoozes = 0
-        """Maximum number of snoozes of one task at one instant."""
+        """Largest number of snoozes of one task at one instant so far."""
 
     @property
     def count(self) -> int:

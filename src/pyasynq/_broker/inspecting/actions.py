@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MISSING = "missing"
 _MOST_AT_ONCE = 250
-"""Number of tasks in one call: about 4 ms of Redis' time."""
+"""Maximum number of tasks in one call: about 4 ms of Redis' time."""
 AGGREGATED = "aggregated"
 
 

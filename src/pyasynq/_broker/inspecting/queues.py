@@ -34,11 +34,11 @@ class QueueCounts(NamedTuple):
         paused: nothing is taken from the queue.
         pause_left: seconds after which the pause ends by itself; None if it does not.
         latency: how many seconds the next task has been waiting; 0 when none waits.
-        aggregating: tasks in all groups, including tasks that are being aggregated right now.
+        aggregating: number of tasks in all groups, including tasks that are being aggregated right now.
         aggregating_at: when they were counted, if there are more than 1,000 groups; None for now.
         processed, failed: attempts of this day, in UTC; failed ones are counted in both.
         limits: limits stored for the queue.
-        due: scheduled and retry tasks that are due and not forwarded.
+        due: number of scheduled and retry tasks that are due and not forwarded.
     """
 
     queue: str

@@ -74,7 +74,7 @@ class Stepped(NamedTuple):
     Attributes:
         done: number of tasks that were moved.
         refused: ids of the refused tasks, and the reason of each.
-        trimmed: archived tasks deleted to make room.
+        trimmed: number of archived tasks that were deleted to make room.
         kept: bytes of messages that are kept for undoing.
         repeated: the step was made before, by a process that has died; this is its reply.
         lost: another process is further in the operation; nothing was done.

@@ -47,7 +47,7 @@ class Explanation:
     positions: int
     """Number of positions to examine in all collections."""
     size: int
-    """Tasks in these collections."""
+    """Number of tasks in these collections."""
     is_bounded: bool
     """Whether each collection is limited to a range of scores."""
     seconds: float

@@ -56,8 +56,8 @@ class RawValue(NamedTuple):
     Attributes:
         text: text without quotes and escapes.
         is_quoted: nothing in it has a special meaning.
-        start: where it begins in the query.
-        length: length in the query, quotes included.
+        start: where it begins in the query, in characters from 0.
+        length: its length in the query in characters, quotes included.
     """
 
     text: str

@@ -76,7 +76,7 @@ class SearchOperator(OperatorBase):
 
         Raises:
             QueryError: for a query that cannot be read.
-            InvalidOptionError: for a limit below 1, or after an hour of work.
+            InvalidOptionError: for a limit below 1; without a limit, after an hour of work.
         """
         from pyasynq.operations.export import export_line  # noqa: PLC0415 - most calls need none
         from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
