@@ -28,7 +28,7 @@ def check_whole(name: str, value: object, least: int) -> None:
 
 
 def page_bounds(page: int, page_size: int) -> tuple[int, int]:
-    """Return the positions of the first item of a page and of the first one after it.
+    """Return the positions of the first item of a page and of the first one after it (offset pagination).
 
     Raises:
         InvalidOptionError: when either is not a whole number of at least 1.

@@ -36,7 +36,7 @@ def read_weights(option: str, text: str) -> dict[str, int]:
 
 
 def read_max_run(option: str, text: str) -> dict[str, QueueFields]:
-    """Return names of queues with the number of tasks that all workers together run: `deliver=1`.
+    """Return names of queues with their concurrency limits, for all workers together: `deliver=1`.
 
     Raises:
         InvalidOptionError: for an empty or repeated name, or an invalid number.

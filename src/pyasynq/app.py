@@ -82,7 +82,7 @@ _Hook = TypeVar("_Hook", bound="AttemptHook")
 _WorkerHook = TypeVar("_WorkerHook", bound="WorkerHook")
 
 _NO_STATE: Final = object()
-"""Mark for an app whose lifespan is not entered in this process."""
+"""Sentinel for the state of an app whose lifespan is not entered in this process."""
 
 _RULES_OF_TYPES = (
     *(
@@ -242,9 +242,9 @@ class App(Scheduling, Generic[_State_co]):
                 second; another name of the option `retention`.
             executor: "process" to run the handler in a child process of the worker, which is killed when
                 its time is over; the function must be found as `module:function`.
-            max_run: how many tasks of the queue run at once, in all workers together.
-            rate: how many of them may start per period, such as `"50/s"` or `"100/m+10"`, or a number per
-                second.
+            max_run: maximum number of tasks of the queue that run at once, in all workers together.
+            rate: maximum number of them that start per period, such as `"50/s"` or `"100/m+10"`, or a
+                number per second.
             ordered: True to run them strictly one after the other. With any of these three the task has a
                 queue of its own, named after its type, unless `queue` names one.
             middleware: around the handlers of this type alone, inside that of the app; see `use`.

@@ -1,4 +1,4 @@
-"""Control of a task's fate by its handler, which returns or raises `Snooze`, `Retry`, `Archive` or `Cancel`.
+"""Control values, by which a handler decides about its task: `Snooze`, `Retry`, `Archive`, `Cancel`.
 
     if not report.ready:
         return Snooze(timedelta(minutes=5))
@@ -121,7 +121,7 @@ Control: TypeAlias = Snooze | Retry | Archive | Cancel | ControlFlow
 
 
 def is_control(error: BaseException) -> bool:
-    """Return whether an error controls the fate of its task instead of reporting a failure.
+    """Return whether an error decides about its task instead of reporting a failure.
 
     These are `Snooze`, `Retry`, `Archive` and `Cancel`, and Asynq's `SkipRetry` and `RevokeTask`. For
     middleware and hooks.

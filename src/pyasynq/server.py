@@ -291,7 +291,7 @@ class Server:
             handler: as for `start`.
             signals: handle TERM and INT (shut down) and TSTP (stop taking), if this is the main thread.
 
-        Cancelled, it shuts down in good order first. Raises what `start` raises.
+        When cancelled, it first shuts down gracefully. Raises what `start` raises.
         """
         self._loop = asyncio.get_running_loop()
         self._close_asked = self._loop.create_future()

@@ -1,4 +1,4 @@
-"""Value classes of statistics: histograms of durations, counts of ended attempts, series over time, marks."""
+"""Value classes of statistics: histograms of durations, counts of ended attempts, time series, marks."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def sum_counts(counts: Iterable[AttemptCounts]) -> AttemptCounts:
 
 @dataclass(frozen=True, slots=True)
 class SeriesPoint:
-    """The attempts that ended within one step of a series.
+    """Point of a time series: the attempts that ended within one step.
 
     Attributes:
         at: when the step begins; it lasts the series' `step`.
@@ -152,7 +152,7 @@ class SeriesPoint:
 
 @dataclass(frozen=True, slots=True)
 class AttemptSeries:
-    """The attempts of one task type in one queue over time.
+    """Time series of the attempts of one task type in one queue.
 
     Attributes:
         queue: name of the queue.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def check_undeclared(function: object) -> None:
-    """Raise `ConfigurationError` for a task, which `@app.cron` below `@app.task` has declared."""
+    """Raise `ConfigurationError` for a typed task: `@app.cron` below `@app.task` has declared it already."""
     if isinstance(function, TypedTask):
         raise ConfigurationError(
             f"task {function.type!r} is declared already: write one @app.task(...), below @app.cron(...)"

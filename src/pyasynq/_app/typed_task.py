@@ -341,7 +341,10 @@ class TypedTask(Generic[_P, _R]):
             return {}  # the server was given a URL of its own, and the app has none
 
     def __pyasynq_route__(self, settings: Mapping[str, Any]) -> Route:
-        """Return how this child process of a worker runs the task; it enqueues to the Redis of its worker."""
+        """Return the route by which this child process runs the task.
+
+        Set the app's URL to the worker's, so that handlers enqueue to the same Redis.
+        """
         if "url" in settings:
             self._sender.url = settings["url"]
         return route_of(self._declaration, self._providers)
@@ -382,7 +385,7 @@ class TypedTask(Generic[_P, _R]):
 
         Raises:
             EnqueueManyError: calls were refused or may be lost, unless `on_error` is `"return"`.
-            ArgumentsError: when all there is instead of calls is one mapping, or text.
+            ArgumentsError: for one mapping, or text, in the place of several calls.
         """
         _check_calls(self.type, calls)
         check_on_error(on_error)

@@ -46,7 +46,7 @@ class DenialLog:
         self._denied_at = 0.0
         self._warned_at = 0.0
         self._over_at: float | None = None
-        """When a failed service finished a round after the last denial."""
+        """Monotonic time at which a denied service finished a round after the last denial; None before."""
         self._told: set[str] = set()
         self._failed: set[str] = set()
         """Services that had a call denied."""

@@ -1,4 +1,4 @@
-"""Services for one cluster node each, so that a silent node delays only its own queues."""
+"""Services for one cluster node each (bulkheads): a silent node delays only its own queues."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Runnable:
         Args:
             signals: handle TERM and INT (shut down) and TSTP (start nothing new), if this is the main thread.
 
-        Cancelled, it shuts down in good order first. Raises what `start` raises.
+        When cancelled, it first shuts down gracefully. Raises what `start` raises.
         """
         self._loop = asyncio.get_running_loop()
         self._close_asked = asyncio.Event()
@@ -91,7 +91,7 @@ class Runnable:
     def run_forever(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
         """Run as the main program of this process until stopped; return the exit code.
 
-        0: stopped in good order; 1: the start failed, the log says why; 3: a hook or middleware hung,
+        0: stopped gracefully; 1: the start failed, the log says why; 3: a hook or middleware hung,
         the log says which. The process ends 2.5 seconds after `shutdown_timeout` at the latest, even if a
         hook hangs. A second INT ends it at once.
         """

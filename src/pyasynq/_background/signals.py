@@ -23,7 +23,7 @@ class Stoppable(Protocol):
     """Interface of a server to signals; both methods are safe in a signal handler."""
 
     def request_shutdown(self) -> None:
-        """Shut down in good order."""
+        """Shut down gracefully: running tasks may finish, within the time limits."""
 
     def request_stop(self) -> None:
         """Stop taking tasks (SIGTSTP); running tasks and the process go on."""

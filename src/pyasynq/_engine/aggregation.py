@@ -48,7 +48,10 @@ AggregationEnding: TypeAlias = TasksAggregated | AggregationDeclined | Aggregati
 
 _WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)
 _MOST_BREAKS: Final = 3
-"""Number of connections that a large task may break, while Redis answers, before its aggregation fails."""
+"""Number of times that writing a large task may break the connection before its aggregation fails.
+
+Only times at which Redis answers another call are counted.
+"""
 
 
 class Aggregation:

@@ -157,6 +157,10 @@ class ConsumerSink:
 
         Sets the `limit` of each, so that together they request at most `room` tasks. Only the oldest takes of
         each queue are considered, even if many are pending.
+
+        Args:
+            room: number of tasks that may be requested.
+            suspected: queues in which a suspect waits; they are asked regardless of their known state.
         """
         left = room
         found = dict.fromkeys(islice(self._unlooked, left))
@@ -204,7 +208,7 @@ class ConsumerSink:
             )
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:  # noqa: ARG002 - as the protocol says
-        """Return nothing: every taken attempt has started."""
+        """Return no attempts: only unstarted ones are put back, and here every taken attempt has started."""
         return ()
 
     def serve(self, priorities: Mapping[str, int]) -> None:

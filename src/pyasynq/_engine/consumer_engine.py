@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 _SETTLE_SECONDS = 0.5
-"""Minimum seconds from an attempt's deadline to the end of its lease, in which the timeout is settled.
-"""
+"""Minimum seconds from an attempt's deadline to the end of its lease: time to settle it as timed out."""
 
 
 class ConsumerEngine(EngineCore):
@@ -74,7 +73,8 @@ class ConsumerEngine(EngineCore):
     ) -> list[Attempt]:
         """Return up to `limit` attempts; see `ConsumerSink.take`.
 
-        A lease of None is renewed until they are settled.
+        `lease` is the duration of their leases in seconds. None means that the heartbeat renews the leases
+        until the attempts are settled.
 
         Raises:
             ConfigurationError: for a queue that this consumer does not serve.
@@ -180,7 +180,11 @@ class ConsumerEngine(EngineCore):
         return found
 
     async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
-        """Ask Redis for the attempt of a receipt; another consumer may have moved its lease."""
+        """Ask Redis for the attempt of a receipt, and manage it in this consumer from now on.
+
+        Another consumer may have extended its lease, or settled it: then return the holder's verdict.
+        Raises what `find` raises.
+        """
         asked_at = self._clock.monotonic()
         found = await self._driver.run(
             find_attempt(

@@ -160,7 +160,7 @@ class Engine(EngineCore):
             self._heartbeater.end_process(code, self._roster.snapshot())
 
     async def drain(self, left: TimeLeft) -> None:
-        """Wait for attempts, cancel the slow ones, and stop services.
+        """Wait for attempts, cancel the slow ones, and stop services; `left` returns the seconds that remain.
 
         The heartbeat, the syncer and other services in `_lasting` go on: threads may still run handlers.
         """
@@ -193,6 +193,8 @@ class Engine(EngineCore):
 
     async def give_back(self, left: TimeLeft) -> bool:
         """Put back tasks whose handlers still run; return whether there are any. Then stop all services.
+
+        `left` returns the seconds that remain.
 
         The process must end right after this call. A server inside another program cannot end the process:
         its tasks are recovered when their leases lapse, after the handlers or the program have ended.

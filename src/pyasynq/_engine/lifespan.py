@@ -42,7 +42,7 @@ class Lifespan:
     async def wait_entered(self) -> Any:
         """Wait until the lifespan is entered; return its value, or raise its error.
 
-        Cancelled, it leaves the lifespan to `leave`.
+        If the caller is cancelled, the start continues until `leave` is called.
         """
         return await asyncio.shield(self._entered)
 

@@ -1,4 +1,4 @@
-"""Detection of a blocked event loop from another thread, with its stack."""
+"""Watchdog that detects a blocked event loop from another thread, and reports the loop's stack."""
 
 from __future__ import annotations
 

@@ -88,7 +88,9 @@ class EntryBook:
         redis_time: RedisTime,
         clock: Clock,
     ) -> Exception | None:
-        """Read the ticks of entries and the time from Redis; return the error of those that failed.
+        """Read the stored ticks of entries, and continue their timetables; return an error, if any.
+
+        A new entry is registered in Redis. Redis' time corrects `redis_time`.
 
         Each cluster node is asked separately: the time of one would be stale after waiting for another.
         """

@@ -65,7 +65,7 @@ class SchedulerParts:
     calls: CallsInProgress
 
     async def begin(self, entries: list[ScheduleEntry]) -> Exception | None:
-        """Read the ticks of entries from Redis; return the error of those that failed."""
+        """Continue entries after their stored ticks, as `EntryBook.begin`; return an error, if any."""
         return await self.book.begin(entries, self.driver, self.redis_time, self.clock)
 
 

@@ -38,7 +38,7 @@ class Learned(NamedTuple):
 
     Attributes:
         missed: the last of the skipped past ticks.
-        ignored: a stored last tick in the future, which is not believed; reported once.
+        ignored: a stored last tick in the future, which is ignored because it must be wrong; reported once.
     """
 
     missed: datetime | None = None
@@ -70,7 +70,10 @@ class Timetable:
         return self._done is not None
 
     def begin(self, ticks: EntryTicks, now: datetime) -> Learned:
-        """Continue after the ticks stored in Redis; called at the start and with each heartbeat."""
+        """Continue after the ticks stored in Redis; return what a report needs.
+
+        Called at the start and with each heartbeat.
+        """
         last = None if ticks.last is None else _moment(ticks.last)
         anchor = _moment(ticks.since)
         ignored = last if last is not None and last > now + _SLACK else None
@@ -110,7 +113,7 @@ class Timetable:
         return self._schedule.last_between(start, last - _SECOND, anchor=self._anchor)
 
     def due(self, now: datetime) -> Due:
-        """Return the ticks to fire now; `fired` removes each afterwards."""
+        """Return the ticks to fire now; `fired` removes each afterwards. Drop ticks that are skipped."""
         if self._done is None or self.next is None or self.next > now:
             return _NOTHING
         if self._misfire == "all":

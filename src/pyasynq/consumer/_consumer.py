@@ -100,7 +100,7 @@ class Consumer:
 
         Pending takes return nothing. Attempts of `take` blocks may continue for `shutdown_timeout`, are then
         cancelled, and are put back after `cancel_timeout`. Attempts of `lease` are left to
-        their holders: they live until their leases end, and another consumer finds them by their receipts.
+        their holders: they last until their leases end, and another consumer finds them by their receipts.
         Idempotent. A cancelled caller does not undo it.
         """
         if self._closing is None:

@@ -119,7 +119,7 @@ class QueueChecks:
         return found
 
     async def locks(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check locks; the evidence is the state of the lock's owner."""
+        """Check locks; the evidence is a digest of the lock's owner and its task."""
         queue, found = self._survey.keys.queue, []
         locks = await self._pace.run_all([look_at_lock(queue, lock) for lock in self._survey.locks])
         for facts in locks:
@@ -163,7 +163,7 @@ class QueueChecks:
 async def endless(
     pace: Pace, keys: Iterable[bytes], kind: FindingKind
 ) -> list[tuple[FindingKind, bytes, bytes]]:
-    """Return the keys without an expiry."""
+    """Return a finding of this kind for each of the keys that has no expiry; it has no evidence."""
     ordered = sorted(keys)
     times = await pace.run_all([get_time_to_live(key) for key in ordered])
     return [(kind, key, b"") for key, seconds in zip(ordered, times, strict=True) if seconds == -1]

@@ -121,8 +121,8 @@ class Doctor:
     async def examine(self, *, progress: Progress | None = None) -> list[Finding]:
         """Look for damage; change nothing.
 
-        Each suspicion is judged twice, with the pause in between, by scripts that read everything about it at
-        one moment. It is reported if both results are the same. A healthy, busy Redis therefore gives no
+        Each suspicion is checked twice, with the pause in between, by scripts that read everything about it
+        at one moment. It is reported if both results are the same. A healthy, busy Redis therefore gives no
         findings.
 
         Args:
@@ -298,7 +298,10 @@ class Doctor:
     async def _judge(
         self, survey: QueueSurvey, orphan_sets: set[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check each suspicious task atomically; return the damaged ones and drop the others."""
+        """Check each suspicious task atomically; return a finding for each damaged one.
+
+        Only the damaged ones remain in the survey. Tasks that could not be checked are noted in `skipped`.
+        """
         found = []
         suspects, survey.suspects = survey.suspects, {}
         _, sets = await self._pace.run(list_known_groups(survey.keys.queue))

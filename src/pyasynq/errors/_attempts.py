@@ -53,7 +53,7 @@ class TaskCanceledError(PyasynqError):
     """The attempt was cancelled through the inspector, the dashboard or the command line.
 
     Attributes:
-        outcome: the fate of the task: `"retry"`, `"archive"` or `"delete"`.
+        outcome: what happens to the task: `"retry"`, `"archive"` or `"delete"`.
     """
 
     def __init__(self, outcome: str = "retry") -> None:

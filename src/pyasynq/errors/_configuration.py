@@ -140,4 +140,7 @@ class PayloadEncodingError(ConfigurationError):
 
 
 class PayloadDecodingError(PyasynqError):
-    """A payload that does not fit the handler's arguments. An ordinary failure of the task."""
+    """A payload that does not fit the handler's arguments: an ordinary failure of the task.
+
+    Also a stored result that does not fit the return annotation of the handler.
+    """

@@ -180,7 +180,7 @@ class QueueNotPausedError(PyasynqError):
 
 
 class OperationNotFoundError(PyasynqError, LookupError):
-    """There is no such operation on many tasks; it is kept for 30 days after its last step.
+    """No bulk operation (on many tasks) has this id; operations are kept for 30 days after their last step.
 
     Attributes:
         operation: its id.

@@ -52,10 +52,10 @@ class RedisOutOfMemoryError(RedisError):
 
 
 class RedisVersionError(RedisError):
-    """The server is older than Redis 6.2.
+    """The Redis server is older than Redis 6.2.
 
     Attributes:
-        version: the version that the server reports.
+        version: the version that the Redis server reports.
     """
 
     def __init__(self, version: str) -> None:
@@ -64,7 +64,7 @@ class RedisVersionError(RedisError):
 
 
 class RedisReplyError(RedisError):
-    """Redis answered with an error that has no better class; the message is the server's."""
+    """Redis answered with an error that has no better class; the message is Redis' own."""
 
 
 class RedisValueTooLargeError(RedisReplyError):

@@ -156,7 +156,7 @@ class SettleDelayed(NamedTuple):
 
 
 class SettleRefused(NamedTuple):
-    """Redis refuses the outcome of an attempt for good; `remedy` describes the fate of its task."""
+    """Redis refuses the outcome of an attempt for good; `remedy` says what happens to its task."""
 
     queue: str
     task_id: str
@@ -421,7 +421,7 @@ class LeaveFailed(NamedTuple):
 
 
 class EventsDropped(NamedTuple):
-    """Events of a queue's tasks were not published: Redis was away for too long, full, or did not answer."""
+    """Events of a queue's tasks were not published: Redis was unreachable or full, or did not answer."""
 
     queue: str
     events: int

@@ -72,7 +72,7 @@ class QueueInfo:
 class QueueInfos(TupleSequence[QueueInfo]):
     """States of many queues in Redis: a sequence of `QueueInfo` in the order of the queues' names.
 
-    A queue that could not be read is in `unreadable` instead, so that one damaged queue hides no other.
+    A queue that could not be read is in `unreadable` instead, so that the others are still described.
     """
 
     infos: tuple[QueueInfo, ...]

@@ -26,7 +26,7 @@ class TaskFilters(TypedDict, total=False):
 
 
 class ScanText(NamedTuple):
-    """A text that Redis searches for before it sends a task."""
+    """Condition that Redis tests before it sends a task: a text occurs in it."""
 
     source: Literal["message", "id", "result"]
     """Searched bytes: the message (type, payload, error, headers, group), message and id, or the result."""
@@ -34,16 +34,19 @@ class ScanText(NamedTuple):
 
 
 class ScanNumber(NamedTuple):
-    """A range of numbers that Redis tests before it sends a task."""
+    """Condition that Redis tests before it sends a task: a number is in a range."""
 
     source: int | str
-    """Number of a field of the message, whose bytes are counted, or the name of a value in JSON."""
+    """Tested number: a protobuf field of the message by its number, or a value in JSON by its name.
+
+    Of a field with bytes the size is tested.
+    """
     low: str
     """The lowest number, included; empty means unbounded."""
     high: str
     """The highest number, included; empty means unbounded."""
     text: str = ""
-    """Text that the value in JSON may be instead."""
+    """Text that the value in JSON may be instead of a number in the range; empty for none."""
 
 
 class ScanFilter(NamedTuple):

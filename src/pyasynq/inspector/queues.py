@@ -44,7 +44,7 @@ class QueueInspector(InspectorBase):
     async def queue_infos(self, queues: Iterable[str] | None = None, *, memory: bool = False) -> QueueInfos:
         """Describe many queues, 200 in one pipeline to each node.
 
-        A queue that does not exist or cannot be read hides no other: it is in `unreadable` of the result.
+        A queue that does not exist or cannot be read is in `unreadable` of the result; the others are read.
         Above 1,000 groups, each call counts 500 of a queue.
 
         Args:

@@ -16,7 +16,9 @@ _OK: Final = 200
 
 
 def read_leased_tasks(answer: ServiceAnswer) -> tuple[list[LeasedTask], float]:
-    """Decode the tasks in an answer; return them, and the seconds by which this machine's clock is ahead.
+    """Decode the tasks in an answer; return them, and the clock skew.
+
+    The skew is the number of seconds by which this machine's clock is ahead of the service's.
 
     Raises:
         ServiceError: the answer is not from the service, but from a proxy, for example.

@@ -246,7 +246,11 @@ class LeasedAttempt:
         return self._bear(answer.error(), report)
 
     def _bear(self, error: ServiceError, report: tuple[float, float | None, str] | None) -> float | None:
-        """Handle a failed renewal: return the seconds until the next try, or cancel after the lease's end."""
+        """Handle a failed renewal: return the seconds until the next try, or cancel after the lease's end.
+
+        `report` is the progress report that was not sent; it is sent with the next renewal. None means that
+        the attempt is lost.
+        """
         self._progress = self._progress or report
         if self.loop.time() < self._lease_ends:
             _log.debug("the lease of task %s was not extended: %s", visible(self.id), error)
@@ -277,7 +281,10 @@ class LeasedAttempt:
             _log.warning("the outcome of task %s does not count: %s", name, answer.error())
 
     def _choose_act(self, result: Any, error: BaseException | None) -> tuple[str, dict[str, Any]] | None:
-        """Return name and body of the act that settles the attempt; None if it was settled already."""
+        """Return action and body of the request that settles the attempt.
+
+        None if the attempt is over, or if a thread still runs its handler after a cancellation.
+        """
         if self._is_over:
             return None
         if isinstance(self.cause, TaskTimeoutError):
@@ -312,7 +319,7 @@ class LeasedAttempt:
 
 
 def _describe_failure(error: BaseException) -> tuple[str, dict[str, Any]]:
-    """Return name and body of the act (such as `fail` or `snooze`) for an error that a handler has raised."""
+    """Return action (such as `fail` or `snooze`) and body of the request for an error of a handler."""
     wish = find_wish(error)
     text = error_line(reported_error(error)) or type(error).__name__
     match wish:

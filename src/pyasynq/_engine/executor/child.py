@@ -42,7 +42,7 @@ class ExecutorChild(asyncio.Protocol):
 
     It leads its own session and process group, which is killed as a whole, even when it has ended by itself.
     Processes that have left the group are found by the mark and killed too. When the worker dies, the kernel
-    closes its ends of a pipe and a socket, and either kills the child's group.
+    closes its ends of a pipe and a socket. The end of either one kills the child's group.
 
     Attributes:
         ended: done when the process has ended, with its code; the number of a signal is negative.
@@ -243,7 +243,7 @@ class ExecutorChild(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Record the end of the messages; a child that has closed its socket is useless."""
+        """Record the end of the messages, and kill the child: without its socket it cannot run tasks."""
         self._silent = True
         self.kill()
         self._check_over()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _LENGTHS: Final = struct.Struct("!II")
-"""Bytes of the head and of the body."""
+"""Beginning of a frame: the lengths of its JSON object and of its body, in bytes."""
 
 # Messages of the worker.
 START: Final = "start"

@@ -19,7 +19,7 @@ class Program:
     """A handler that a child process finds by the name `MODULE:FUNCTION`.
 
     Attributes:
-        owner: its name in errors.
+        owner: name of the handler in errors.
         function: the handler as it was declared.
         is_handler: whether an object found under the name is this handler.
         settings: returns the worker's settings that the child needs to run it; JSON.

@@ -57,9 +57,9 @@ class Children:
         self._idle: list[ExecutorChild] = []
         self._busy: set[ExecutorChild] = set()
         self._spare_starts: list[asyncio.Task[ExecutorChild]] = []
-        """Starts whose tasks were cancelled; the next task uses such a child."""
+        """Starts of children whose attempts were cancelled meanwhile; the next attempt uses such a child."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        """Tasks that start or end children."""
+        """The asyncio tasks that start or end children."""
         self._calls = SlotTable()
         self.on_killed: Callable[[Attempt, int], object] = lambda _attempt, _pid: None
         """Called when a cancelled attempt did not end in time and its child, with this PID, was killed."""
@@ -243,7 +243,10 @@ def _read_outcome(answer: MessageFrame, attempt: Attempt) -> HandlerReturn:
 
 
 def in_child(program: Program, here: Route) -> Callable[[Task], Awaitable[HandlerReturn]]:
-    """Return a function that runs a handler in a child process, or here if there are no children."""
+    """Return a function that runs a handler in a child process.
+
+    In a process without a pool of children, it calls the handler's route `here` instead.
+    """
     call_here = cast(
         "Callable[[Task], Awaitable[HandlerReturn]]", in_thread(here.call) if here.plain else here.call
     )

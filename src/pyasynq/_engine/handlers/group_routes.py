@@ -76,7 +76,7 @@ class GroupPatterns(Generic[_T]):
         self._beginnings = sorted((name[:-1] for name in table if name.endswith("*")), key=len, reverse=True)
 
     def find(self, group: str) -> _T | None:
-        """Return the entry for this group."""
+        """Return the entry whose name or prefix matches this group; None if there is none."""
         if group in self._table:
             return self._table[group]
         for beginning in self._beginnings:

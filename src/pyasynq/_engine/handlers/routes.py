@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[Task], Awaitable[HandlerReturn] | HandlerReturn]
 
 Executor: TypeAlias = Literal["process"]
-"""How a handler runs, if not in the worker's own process: in a child process."""
+"""Where a handler runs: `"process"` is a child process; without it the handler runs in the worker."""
 
 _log = logging.getLogger("pyasynq")
 _LONGEST_DELAY = 100 * 365 * 86_400.0
@@ -83,7 +83,7 @@ class Route:
             Archive or Cancel), or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
         rules: the handler's own.
-        program: run by a child process, if the call is one to a child process.
+        program: the handler as a child process finds it; None if `call` does not use a child process.
     """
 
     call: Handler

@@ -50,7 +50,7 @@ class HandlerThreads:
         self._started = 0
         """Number of threads started, for their names. Written by the loop only."""
         self._closed = False
-        """Written and read by the loop only."""
+        """Whether `close` was called. Written and read by the loop only."""
         self._lock = threading.Lock()
 
     @property

@@ -42,7 +42,7 @@ _CRASHES_BEFORE_BEGIN = 3
 _LIMITS_WITHOUT_PROOF = 3
 """Multiple of a task's crash limit at which it is archived without proof that it causes the crashes."""
 _LIMITS_OF_LAPSES = 10
-"""Multiple of a task's crash limit at which it is archived because its leases lapse unanswered.
+"""Multiple of a task's crash limit at which it is archived because its leases lapse without an extension.
 
 Leases lapse because of a bad network, too. A task that kills its worker at once lapses each time.
 """

@@ -57,7 +57,7 @@ class Renewal:
         self._redis_time = redis_time
 
     def renew(self, attempts: Iterable[Attempt]) -> RenewalResult:
-        """Renew leases and locks, and read cancel requests whose call did not reach this worker."""
+        """Renew leases and locks, and read stored cancel requests, whose Pub/Sub message may be lost."""
         asked_at = self._clock.monotonic()
         ours = [one for one in attempts if one.phase is Phase.SETTLING or one.has_lease(asked_at)]
         held = _group_by_queue(ours)

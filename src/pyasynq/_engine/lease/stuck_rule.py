@@ -1,4 +1,4 @@
-"""Overdue rule: decides when unstoppable overdue handlers have made a worker useless."""
+"""Overdue rule (watchdog): decides when overdue handlers that cannot be stopped make a worker useless."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Attempt:
     """One run of one task. Written and read by the event loop only, unless a field says otherwise.
 
     Attributes:
-        id: the task's, as in the queue's lists; the message's own by default.
+        id: id of the task, as in the queue's lists; by default the id in the message.
         unique_key: key of the task's lock; empty for none.
         token: token of the dequeue call that took the task (fencing token); Redis stores it with the task.
         lease_until: monotonic time at which the lease ends, counted from before the call that asked for it.
@@ -78,8 +78,8 @@ class Attempt:
         lease_end: Unix time at which the lease ends in Redis, by its last reply. Written with `lease_until`,
             read by the loop.
         renewed: whether the heartbeat renews the lease; otherwise its holder may do it.
-        phase: its state. RUNNING is written by `begin`, SETTLING by the code that hands the attempt to the
-            settle queue, ABANDONED by the shutdown. Also read by the heartbeat's thread.
+        phase: the attempt's state. RUNNING is written by `begin`, SETTLING by the code that hands the attempt
+            to the settle queue, ABANDONED by the shutdown. Also read by the heartbeat's thread.
         deadline: monotonic time at which the attempt is cancelled; infinity for never.
         deadline_at: the same as Unix time; None for never.
         cause: why the attempt is being cancelled. It decides the outcome, regardless of what the handler then

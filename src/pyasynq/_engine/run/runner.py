@@ -79,7 +79,7 @@ class Runner:
         self._redis_time = parts.redis_time
         self._threads = threads
         self._confirms = bool(token_ending(parts))
-        """Whether some handlers start only after Redis has confirmed it."""
+        """Whether some handlers start only after Redis has recorded their start."""
         self._begin_task, self._is_eager = _choose_task_maker(asyncio.get_running_loop())
         self._context = context
         """Context that each attempt copies."""
@@ -111,7 +111,10 @@ class Runner:
         return self._threads.call(route.call, task) if route.plain else route.call(task)
 
     async def _confirm_begin(self, attempt: Attempt) -> bool:
-        """Return whether the handler may start; otherwise set the attempt's cause."""
+        """Have Redis record the start of a handler, if one crash archives its task.
+
+        Return whether the handler may start; otherwise set the cause of the attempt's cancellation.
+        """
         if not self._parts.confirms_begin(attempt.message.type):
             return True
         try:

@@ -1,4 +1,4 @@
-"""Senders for the nodes of a cluster, so that a slow or silent node delays only its own queues."""
+"""Senders for the nodes of a cluster (bulkheads): a slow or silent node delays only its own queues."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class NodeSenders:
         """Queues of the skipped nodes, by node."""
         self._running: set[asyncio.Task[None]] = set()
         self._error: Exception | None = None
-        """Error raised while answers were delivered, perhaps after the round; `send` raises it."""
+        """Error raised while replies were passed on, perhaps after the round; the next `send` raises it."""
 
     async def send(self, parcel: Parcel) -> None:
         """Send a parcel and pass on the replies; those of a slow node are passed on when they arrive."""

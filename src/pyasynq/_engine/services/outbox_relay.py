@@ -59,7 +59,7 @@ class OutboxRelay(Service):
         return self._parts.settings.look_interval
 
     async def leave(self) -> None:
-        """Deliver the ends that this server recorded once more; other servers deliver the failed ones."""
+        """Deliver the undelivered ends of this server's tasks; other servers retry those that fail."""
         with suppress(PyasynqError):
             await self._deliver_in_hand()
 

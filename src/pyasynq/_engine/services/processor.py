@@ -49,7 +49,7 @@ class Processor(Service):
         self._poll = parse_seconds("task_check_interval", parts.config.task_check_interval)
         self._was_quiet = True
         self._pause_reports = 0
-        """Number of pause reports when pauses were last watched; a report ends the watch."""
+        """Value of `Intake.pause_reports` when pauses were last watched; a report ends the watch."""
         self._watch_pauses_at = 0.0
         """Monotonic time at which the pauses of queues with prefetched tasks are watched again."""
         self._sending = False
@@ -175,9 +175,9 @@ class Processor(Service):
             await self._watcher.arm(*self._intake.board.pause_keys())
 
     async def _renew_watches(self) -> None:
-        """Watch queues again when their pause is over; they are polled after that.
+        """Watch queues again when their waiting time is over; then they are polled.
 
-        A deferred queue is not asked: the new watch shows whether other servers took the task.
+        A deferred queue is not polled if the new watch shows that other servers took the task.
         """
         if self._parts.config.burst:
             return

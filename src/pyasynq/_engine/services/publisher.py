@@ -80,7 +80,7 @@ class Publisher(Service):
         return math.inf
 
     async def leave(self) -> None:
-        """Unsubscribe, and send the remaining events, unless the last round failed."""
+        """Unsubscribe, and send the remaining events; drop and count them if the last round failed."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         with suppress(PyasynqError):
@@ -120,6 +120,7 @@ class Publisher(Service):
     def _on_error(self, queue: str, events: list[bytes], told: int, error: Exception) -> None:
         """Keep the events if Redis has certainly not received them; otherwise count them as dropped.
 
+        `told` is the number of dropped events that the failed call was to report; it is reported later.
         Events are also kept after a TLS error, which occurs before anything is sent: the certificate may be
         renewed.
         """

@@ -184,7 +184,7 @@ class QueueLook(Service):
         self._used.update(queue.name for queue in queues)
 
     def _learn(self, time: Any) -> Instant:
-        """Return Redis' time at the look, from the reply to TIME."""
+        """Correct the estimate of Redis' clock by the reply to TIME; return Redis' time at the look."""
         parts = self._parts
         given = parts.clock.redis_now()
         if given is not None or isinstance(time, Exception):
@@ -194,7 +194,7 @@ class QueueLook(Service):
         return redis_now
 
     def _note(self, queue: ServedQueue, changes: int) -> bool:
-        """Pass a queue's reading to the board; return whether it must now be asked for tasks or watched."""
+        """Pass a queue's reading to the queue board; return whether the queue must be asked or watched."""
         if not queue.is_reachable or not queue.is_served:
             return False
         # A reachable queue that cannot be read may have tasks.

@@ -66,7 +66,7 @@ class Recoverer(Service):
         self._failures = QueueFailures(self, parts.clock)
         """Queues whose active tasks or leases could not be read."""
         self._refused = QueueFailures(self, parts.clock)
-        """Queues that could be read, but took no task back."""
+        """Queues that could be read, but refused to have tasks put back."""
         self._unread_since: dict[str, float] = {}
         """Monotonic time since which the active tasks or leases of a queue cannot be read."""
         self._recovery = Recovery(
@@ -138,7 +138,10 @@ class Recoverer(Service):
         self._quiet_queues = {queue: end for queue, end in self._quiet_queues.items() if end > now} | until
 
     def _list_newly_read(self, queues: Sequence[str]) -> list[str]:
-        """Return the queues that have been read since the last round, or left out of it after an error."""
+        """Return the queues with a new reading since the last call, or whose last call failed.
+
+        Remember these readings as used.
+        """
         readings = {name: self._parts.board.known[name].reading for name in queues}
         before, self._readings = self._readings, readings
         return [name for name, reading in readings.items() if reading is not before.get(name)]
@@ -154,7 +157,13 @@ class Recoverer(Service):
         read: Sequence[str],
         seen: Sequence[tuple[str, Sequence[ExpiredTask]]],
     ) -> None:
-        """Recover tasks and aggregation sets, except those of queues that may just have come back."""
+        """Recover tasks and aggregation sets, except those of queues that may just have come back.
+
+        Args:
+            ready: queues that are not in a back-off.
+            read: queues with a new reading, whose aggregation sets are recovered.
+            seen: queues and their tasks that have no valid lease.
+        """
         known, tolerated = self._parts.board.known, self._parts.settings.tolerated_outage
         now = self._parts.clock.monotonic()
         # The calls above may have waited out an outage that no queue look has noticed yet.
@@ -181,7 +190,7 @@ class Recoverer(Service):
         return self._parts.driver.get_last_restart(self.node)
 
     def _is_quiet(self) -> bool:
-        """Return whether recovery must still wait, because Redis has only just come back."""
+        """Begin a quiet time if Redis has just come back; return whether recovery must still wait."""
         now = self._parts.clock.monotonic()
         restart = self._last_restart
         # Restarts during a quiet time do not prolong it: behind a proxy, connections may reach several
@@ -207,7 +216,7 @@ class Recoverer(Service):
     async def _sweep(self, ready: Sequence[str]) -> list[tuple[str, Sequence[ExpiredTask]]]:
         """Return the tasks that have no lease now and had none at the last sweep.
 
-        A sweep reads all active tasks, so it runs only once per grace period.
+        A sweep reads all active tasks, so it runs only once per grace period; otherwise return nothing.
         """
         now = self._parts.clock.monotonic()
         if now < self._next_sweep:
@@ -241,7 +250,10 @@ class Recoverer(Service):
     def _find_lingering(
         self, unleased: list[tuple[str, Sequence[ExpiredTask]]]
     ) -> list[tuple[str, Sequence[ExpiredTask]]]:
-        """Return the tasks that also had no lease at the last sweep, with the same token."""
+        """Return the tasks that also had no lease at the last sweep, with the same token.
+
+        Remember all tasks without a lease for the next sweep.
+        """
         before, self._unleased = self._unleased, {}
         lingering: list[tuple[str, Sequence[ExpiredTask]]] = []
         for queue, tasks in unleased:

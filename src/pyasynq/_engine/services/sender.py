@@ -122,7 +122,7 @@ class Sender:
             return [error] * len(plans)
 
     def _confirm(self, parcel: Parcel, results: Sequence[Any]) -> None:
-        """Pass the answers to the settle queue; the syncer retries failed outcomes."""
+        """Pass the answers to the settle queue; the syncer retries outcomes whose write failed."""
         for batch, result in zip(parcel.batches, results, strict=False):
             self._parts.settles.confirm(batch, result)
             if batch.in_steps:
@@ -156,7 +156,10 @@ class Sender:
         intake.proofs_ended(parcel.proofs)
 
     def _skip_until(self, queue: str, error: Exception) -> float:
-        """Return the monotonic time until which a queue is skipped after an error."""
+        """Start the back-off of a queue after an error, unless Redis itself is in one.
+
+        Return the monotonic time at which it ends.
+        """
         rest = self.rest or self._failures.note(queue, error)
         return self._parts.clock.monotonic() + rest
 

@@ -81,10 +81,15 @@ class Subscriber(Service):
 
 
 def cancellation_cause(token: str, request: CancelRequest | None, now: Instant) -> TaskCanceledError | None:
-    """Return the cause for an attempt whose cancel was published; None if the request is for another attempt.
+    """Return the cause of cancellation for a published request; None if it is for another attempt.
 
-    Workers in Go publish requests without storing them. A stored request for another attempt that is old does
-    not belong to this message.
+    Programs in Go publish requests without storing them. So an old stored request that names another attempt
+    does not belong to the published one.
+
+    Args:
+        token: the running attempt's.
+        request: the request that is stored for the task.
+        now: Redis' time.
     """
     if request is not None and request.token == token:
         return TaskCanceledError(request.outcome)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Syncer(Service):
     """Retries all delayed outcomes every five seconds, and once more at the end.
 
-    Each try has the time limit of the driver. The leases of the tasks are renewed during that time. A suspect
+    Each try has the time limit of the driver. The leases of the tasks are renewed during that time. A blamed
     outcome, which may have caused its last error, is sent alone, so that it cannot break a connection of
     others.
     """
@@ -45,10 +45,10 @@ class Syncer(Service):
             await self._try_together(batches)
 
     async def _try_all(self, *, patient: bool = True) -> Exception | None:
-        """Retry all delayed outcomes together, then each suspect outcome alone; return an error, if any.
+        """Retry all delayed outcomes together, then each blamed outcome alone; return an error, if any.
 
-        No more suspects are sent once Redis does not answer, or, unless `patient`, once one suspect has timed
-        out.
+        No more blamed outcomes are sent once Redis does not answer, or, unless `patient`, once the reply to
+        one of them was lost.
         """
         error = await self._try_together(self._parts.settles.take_delayed())
         for batch in self._parts.settles.take_blamed():
@@ -65,7 +65,7 @@ class Syncer(Service):
         return next((error for error in errors if error is not None), None)
 
     async def _try_alone(self, batch: Batch) -> tuple[Exception | None, bool]:
-        """Send a suspect outcome alone; return its error or None, and whether Redis answers."""
+        """Send a blamed outcome alone; return its error or None, and whether Redis answers."""
         [result] = await self._send([batch])
         failure = result if isinstance(result, Exception) else None
         healthy = failure is None or await is_reachable(self._parts.driver, batch.queue)

@@ -61,12 +61,12 @@ class SettleQueue:
         self._fresh: list[Entry] = []
         """All other new outcomes."""
         self._delayed: list[Entry] = []
-        """Failed outcomes that wait for the syncer."""
+        """Outcomes whose write failed, which wait for the syncer."""
         self._held: list[Entry] | None = None
         """Requeues that are held back; None while requeues are sent at once."""
         self._withheld_queues: Collection[str] = frozenset()
         self._withheld: list[Entry] = []
-        """Outcomes of these queues, whose node is unreachable."""
+        """Outcomes of the queues in `_withheld_queues`, whose node is slow or unreachable."""
         self._in_flight = 0
         """Number of outcomes that were sent and not answered."""
         self.on_put: Callable[[], None] = lambda: None
@@ -87,7 +87,7 @@ class SettleQueue:
 
     @property
     def delayed(self) -> int:
-        """Number of failed outcomes that wait for the syncer."""
+        """Number of outcomes whose write failed, and that wait for the syncer."""
         return len(self._delayed)
 
     @property
@@ -141,14 +141,17 @@ class SettleQueue:
         self._fresh += withheld
 
     def _set_aside(self) -> None:
-        """Move the new outcomes of withheld queues aside."""
+        """Move the new outcomes of withheld queues to `_withheld`, so that they are not sent."""
         for queue in self._done.keys() & self._withheld_queues:
             self._withheld += done_entries(self._done.pop(queue))
         self._withheld += [entry for entry in self._fresh if entry.attempt.queue in self._withheld_queues]
         self._fresh = [entry for entry in self._fresh if entry.attempt.queue not in self._withheld_queues]
 
     def take_fresh(self) -> list[Batch]:
-        """Return the new outcomes as batches; the caller confirms each or reports its error."""
+        """Remove the new outcomes and return them as batches; the caller confirms each or reports its error.
+
+        Outcomes without a valid lease wait for the syncer instead.
+        """
         if self._withheld_queues:
             self._set_aside()
         done, self._done = self._done, {}
@@ -161,7 +164,7 @@ class SettleQueue:
         return batches
 
     def take_delayed(self) -> list[Batch]:
-        """Take the outcomes whose write failed, without blamed ones; return each as its own batch.
+        """Remove the outcomes whose write failed, without blamed ones; return each as its own batch.
 
         Outcomes without a valid lease keep waiting.
         """
@@ -170,7 +173,7 @@ class SettleQueue:
         return self.batches.alone(self._take_sendable(entries))
 
     def take_blamed(self) -> Iterator[Batch]:
-        """Yield the blamed outcomes one at a time; the caller confirms each or reports its error.
+        """Remove and yield the blamed outcomes one at a time; the caller confirms each or reports its error.
 
         A batch is built just before it is sent: the lease may have been renewed by then.
         """
@@ -280,7 +283,10 @@ class SettleQueue:
         self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _take_done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
-        """Return attempts that succeeded and keep nothing as a batch; None if some need a closer check."""
+        """Return attempts that succeeded and keep nothing as a batch.
+
+        None if one has lost its lease: then they join the other new outcomes, which are checked one by one.
+        """
         now = self._clock.monotonic()
         if [attempt for attempt in attempts if attempt.lost or now >= attempt.lease_until]:
             self._fresh += done_entries(attempts)
@@ -292,7 +298,10 @@ class SettleQueue:
         return Batch(queue, attempts, settle.settle_done(queue, attempts, now=redis_now))
 
     def _take_sendable(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Return the outcomes that can be sent now, and count them as in flight."""
+        """Return the outcomes that can be sent now, and count them as in flight.
+
+        Outcomes without a valid lease wait for the syncer; those of lost attempts are dropped.
+        """
         now = self._clock.monotonic()
         sendable = []
         for entry in entries:

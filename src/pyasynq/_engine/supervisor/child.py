@@ -60,7 +60,7 @@ class Child:
         self.vitals = Vitals(member.worker, self.pid)
 
     def fileno(self) -> int:
-        """Return the socket, for an event loop."""
+        """Return the descriptor of the socket, so that a selector can wait for this child."""
         return self._socket.fileno()
 
     def messages(self) -> Iterator[dict[str, Any]]:

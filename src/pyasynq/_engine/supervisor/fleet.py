@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 FIRST_RESTART_PAUSE: Final = 1.0
-"""Seconds between the first death of a child and its next start; doubled with each further death."""
+"""Seconds between the first death of a child and its next start.
+
+Each further death doubles them (exponential back-off).
+"""
 LONGEST_RESTART_PAUSE: Final = 60.0
 LONG_LIFE: Final = 60.0
 """Seconds of life after which a child counts as started successfully."""
 DEATHS_WINDOW: Final = 60.0
 MOST_DEATHS: Final = 5
-"""The supervisor gives up after this many deaths in the window, if every child died in it."""
+"""The supervisor gives up after this many deaths in `DEATHS_WINDOW` seconds, if every child died in them."""
 
 PATIENCE: Final = 9.0
 """Seconds from TERM to KILL, without the margin, of a child that has not reported its timeouts."""
@@ -314,7 +317,7 @@ class Fleet:
         return Fate.RESTARTED
 
     def reload(self, now: float) -> None:
-        """Replace all current children, one after the other; fill empty places at once."""
+        """Replace all current children, one after the other (rolling restart); fill empty places at once."""
         self._reload_up_to = self._numbers
         for place in self._places:
             place.start_at, place.failures = min(place.start_at, now), 0

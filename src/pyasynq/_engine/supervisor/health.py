@@ -1,4 +1,4 @@
-"""Health: answers probes over HTTP at a port, and by the age of a file."""
+"""Health: answers liveness and readiness probes over HTTP at a port, and by the age of a file."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ RETIRE: Final = b"retire"
 STOP: Final = b"stop"
 """Command: stop taking tasks."""
 MEASURE: Final = b"measure"
-"""Send the metrics that were counted since the last time."""
+"""Command: send the metrics that were counted since the last time."""
 WORKER_VARIABLE: Final = "PYASYNQ_WORKER_NUMBER"
 """Environment variable with the number of the worker's place, from 1."""
 _BEAT: Final = b'{"beat": true}\n'

@@ -1,4 +1,4 @@
-"""Reaper: process 1 of a container, which waits for orphaned processes.
+"""Reaper: process 1 (init) of a container, which reaps orphaned processes, so that no zombies remain.
 
 A worker cannot do that itself: it would take the exit codes of processes that handlers have started and wait
 for. So it becomes a child of a small process that does nothing else.

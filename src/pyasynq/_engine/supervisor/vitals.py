@@ -48,7 +48,7 @@ class Vitals:
         events.subscribe(QueuesAsked, lambda event: self.note_queues(event.queues, event.unreachable))
 
     def note_queues(self, queues: int, unreachable: Iterable[str]) -> None:
-        """Record the number of queues it asked, and which were unreachable."""
+        """Record the number of queues that the worker asked, and the names of the unreachable ones."""
         self.unreachable = tuple(unreachable)
         self.reachable = queues - len(self.unreachable)
 
@@ -59,22 +59,22 @@ class Vitals:
         self.beat_at = time.monotonic()
 
     def is_live(self, now: float) -> bool:
-        """Whether its loop and its renewing thread run; True before their first sign."""
+        """Whether event loop and lease-renewing thread run (liveness); True before their first sign."""
         return self.beat_at is None or now - self.beat_at <= SILENCE
 
     def is_ready(self, now: float) -> bool:
-        """Whether it takes tasks, and can ask at least one of its queues."""
+        """Whether the worker takes tasks, and can ask at least one of its queues (readiness)."""
         alive = self.beat_at is not None and self.is_live(now)
         return alive and self.state == _ACTIVE and self.reachable > 0
 
 
 def is_live(workers: Iterable[Vitals], now: float) -> bool:
-    """Whether no worker is stuck. Ended workers do not count: they are being replaced."""
+    """Whether all workers are live. Ended workers do not count: they are being replaced."""
     return all(worker.is_live(now) for worker in workers)
 
 
 def answer(path: str, workers: Iterable[Vitals], now: float) -> Answer:
-    """Return the answer to a probe of this path."""
+    """Return the HTTP response to a probe: `/live` or `/ready`; 503 if the workers are not."""
     workers = list(workers)
     if path == "/live":
         well = is_live(workers, now)

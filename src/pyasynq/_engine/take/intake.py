@@ -74,7 +74,7 @@ class Intake:
         self._may_wait = False
         """Whether tasks may be taken before they can start; False until an answer has shown that they may."""
         self._overlap_from: int | None = None
-        """Free slots from which calls may overlap; None if they may not.
+        """Number of free slots from which calls may overlap; None if they may not.
 
         A cached copy of the sink's `Capacity.overlap_from`: `deliver` writes it, and it is read whenever an
         attempt ends.
@@ -107,7 +107,7 @@ class Intake:
 
     @property
     def capacity(self) -> Capacity:
-        """Number of tasks that can be taken now."""
+        """Number of tasks that can be taken now, besides the tasks that calls in flight may bring."""
         return self._sink.capacity(self._reserved)
 
     @property

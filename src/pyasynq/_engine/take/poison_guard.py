@@ -25,7 +25,7 @@ def suspect_threshold(limits: Iterable[int]) -> int:
 
 
 class PoisonGuard:
-    """Token bucket for silences: times in which a suspect runs alone, so that a crash proves it guilty.
+    """Token bucket for silences, in which a suspect runs alone: then a crash proves that it was the cause.
 
     In a silence nothing else is taken: running attempts end, and then the suspect is taken. The bucket
     gains 0.1 s of silence each second, and a silence uses it up. So other tasks keep 90 % of the worker's
@@ -73,14 +73,17 @@ class PoisonGuard:
         return self.is_silent or bool(self.waiting)
 
     def saved(self, now: float) -> float:
-        """Return the seconds of silence that the token bucket has saved up."""
+        """Return the seconds of silence in the token bucket; a silence that has begun uses them up."""
         passed = now - self._counted_at
         if self.is_silent:
             return max(0.0, self._saved - passed)
         return min(self._settings.silence_longest, self._saved + passed * self._settings.silence_share)
 
     def due(self, crashes: int, taken: Iterable[Attempt], now: float) -> float:
-        """Return the monotonic time at which a waiting suspect is taken, while these attempts run."""
+        """Return the monotonic time from which a silence for a waiting suspect may begin.
+
+        While one of the taken attempts never ends, it is the time at which the suspect may start alongside.
+        """
         if self.never_ends(taken, now):
             return self._next_beside
         doublings = min(_MOST_DOUBLINGS, max(0, crashes - self.threshold))

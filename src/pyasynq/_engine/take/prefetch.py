@@ -77,7 +77,7 @@ class Prefetch:
         self.weigh(weights)
 
     def weigh(self, weights: Mapping[str, int]) -> None:
-        """Share out slots by these weights from now on. Tasks of other queues must not be waiting."""
+        """Divide slots among queues by these weights from now on; no task of another queue may be waiting."""
         self._prices = {queue: 1 / weight for queue, weight in weights.items()}
         self._paid = {queue: self._paid.get(queue, 0.0) for queue in weights}
 
@@ -113,7 +113,7 @@ class Prefetch:
         self.unlearnt, self._seconds = 0, 0.0
 
     def forget(self) -> None:
-        """Assume that tasks are long, until about a hundred of them have been short."""
+        """Reset the moving average of durations: tasks count as long, until about 100 of them were short."""
         self._mean = _LONGEST
         self.unlearnt, self._seconds = 0, 0.0
 

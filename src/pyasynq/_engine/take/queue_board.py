@@ -181,7 +181,7 @@ class QueueBoard:
         return [queue for queue in self._wanted if queue.state.look_at <= now]
 
     def to_watch_again(self, now: float) -> list[ServedQueue]:
-        """Return the queues to watch again before they are asked: other servers may have changed them."""
+        """Return the queues whose waiting time is over; they are watched again before they are polled."""
         return [
             queue
             for queue in self._wanted

@@ -29,7 +29,7 @@ class WeightedOrder:
         self._balance = {queue: self._balance.get(queue, 0.0) for queue in weights}
 
     def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
-        """Divide the slots by weight and by the balances of earlier rounds."""
+        """Return the number of slots of each queue, by weight and by the balances of earlier rounds."""
         if len(queues) == 1:
             return {queues[0]: slots}
         total = sum(self._weights[queue] for queue in queues)
@@ -75,7 +75,7 @@ class StrictOrder:
         self._ranks = {queue: rank for rank, queue in enumerate(ranked)}
 
     def split(self, slots: int, queues: Sequence[str]) -> dict[str, int]:
-        """Ask only the queue of the highest priority."""
+        """Return all slots for the queue of the highest priority."""
         return {min(queues, key=self._ranks.__getitem__): slots}
 
     def forget(self, queue: str) -> None:

@@ -296,9 +296,9 @@ class QueueState(NamedTuple):
         return _open(self, self.watch) if self.phase in _HELD_BY_TASKS else self
 
     def asked(self, *, now: float) -> QueueState:
-        """Apply the sending of a dequeue call.
+        """Return the state after a dequeue call was sent.
 
-        After a pause the watch is dropped: it may be lost unnoticed (a slot that moves while it is empty).
+        A poll drops the watch: it may be lost unnoticed (a cluster slot that moves while it is empty).
         """
         is_poll = self.phase is not QueuePhase.UNKNOWN and self.look_at <= now
         return self._replace(watch=Watch.NOTHING) if is_poll else self

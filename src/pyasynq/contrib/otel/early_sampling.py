@@ -31,7 +31,7 @@ _OFF: Final = "AlwaysOffSampler"
 _PARENT_BASED: Final = re.compile(r"ParentBased\{root:(.*),remoteParentSampled:.*")
 _FOLLOWS_UNSAMPLED: Final = ",remoteParentNotSampled:AlwaysOffSampler,"
 ID_BITS: Final = 64
-"""Low bits of a trace id, which the ratio sampler compares with its bound."""
+"""Number of low bits of a trace id, which the ratio sampler compares with its bound."""
 _LIMIT: Final = 1 << ID_BITS
 
 
@@ -94,7 +94,7 @@ class EarlySampling:
         Args:
             tracer: tracer that makes the spans that are not dropped.
             ids: the tracer's generator of trace ids and span ids.
-            bound: as above.
+            bound: a root span is dropped if the low bits of its trace id are not below this number.
             follows_unsampled: whether children of unsampled spans are dropped, whatever their trace id. None
                 if a child is treated as a root with the trace id of its parent.
         """
