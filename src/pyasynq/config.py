@@ -132,7 +132,9 @@ class ServerConfig:
         Whole(0),
         "Number of short tasks that are taken ahead at most, before there is a slot; 0 for none.",
     )
-    """Tasks are taken ahead only while they are short, and only from queues without limits and order.
+    """Maximum number of tasks that are taken before there is a slot (prefetch); 0 for none.
+
+    Tasks are taken ahead only while they are short, and only from queues without limits and order.
 
     See "Taking tasks ahead" in the page on workers.
     """
@@ -142,7 +144,9 @@ class ServerConfig:
         "Number of tasks with executor='process' that run at once, each in a child process; "
         "one for each slot unless given.",
     )
-    """Children are started when they are needed. Further tasks wait in their slots, and
+    """Maximum number of child processes for tasks with `executor="process"`; None is one for each slot.
+
+    Children are started when they are needed. Further tasks wait in their slots, and
     their timeouts begin when a child takes them.
     """
     executor_max_tasks: int | None = setting(
@@ -155,7 +159,10 @@ class ServerConfig:
         "-q",
         make=lambda: {DEFAULT_QUEUE: 1},
     )
-    """A `Queue` instead of a weight also sets limits, which hold for all workers together."""
+    """Queues to serve, by name, with their weights.
+
+    A `Queue` instead of a weight also sets limits, which hold for all workers together.
+    """
     strict_priority: bool = setting(
         False,
         Switch(),
@@ -183,7 +190,9 @@ class ServerConfig:
     crash_limit: int = setting(
         3, Whole(0), "Number of worker crashes after which a task is archived as poison."
     )
-    """The last crash must have happened while no other task ran in the worker.
+    """Number of worker crashes after which a task is archived as poison.
+
+    The last crash must have happened while no other task ran in the worker.
 
     Otherwise the limit is three times as high. 0 and 1 archive the task at its first crash.
     """
@@ -227,7 +236,10 @@ class ServerConfig:
         Function(),
         "Called with a group's name and tasks; makes one task of them, or None to leave them.",
     )
-    """`async def`, or `def` in a thread. If it raises, the tasks are aggregated later."""
+    """Function that makes one task of the tasks of a group: `async def`, or `def` in a thread.
+
+    If it raises, the tasks are aggregated later.
+    """
     group_grace_period: Duration = setting(
         60.0, Seconds(least=1), "Aggregate a group when no task has joined it for this long; whole seconds."
     )
@@ -239,7 +251,10 @@ class ServerConfig:
         Whole(0, MAX_GROUP_SIZE),
         "Aggregate a group when it has this many tasks, and at most as many at a time; 0 for no limit.",
     )
-    """Unless set, one aggregation takes at most 1,000 tasks; it never takes more than 16 MB."""
+    """Number of tasks at which a group is aggregated, and maximum number taken at a time; 0 for no limit.
+
+    Unless set, one aggregation takes at most 1,000 tasks; it never takes more than 16 MB.
+    """
     groups: Mapping[str, GroupRule] = setting(
         {}, Checked(_check_groups), "Other values for groups of these names, or `beginning*`.", make=dict
     )
@@ -248,14 +263,20 @@ class ServerConfig:
         Checked(_check_events, _read_events, _show_events, metavar=""),
         "Publish what happens to tasks, as a stream; a variable or a file may give the number of events.",
     )
-    """True keeps about the last 10,000 events of each queue. A mapping names the queues to publish."""
+    """Whether events of the tasks are published as a stream, and how many are kept.
+
+    True keeps about the last 10,000 events of each queue. A mapping names the queues to publish.
+    """
     statistics: bool = setting(
         True,
         Switch(),
         "Count attempts by queue and type, with run times and waits, and keep that in Redis for charts.",
         "--statistics/--no-statistics",
     )
-    """Statistics take at most 60 KiB for a queue and type, 4 MiB for a queue; those of idle queues expire."""
+    """Whether attempts are counted by queue and type, with run times and waits, for charts.
+
+    Statistics take at most 60 KiB for a queue and type, 4 MiB for a queue; those of idle queues expire.
+    """
     burst: bool = setting(
         False,
         Switch(),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     WorkerHook: TypeAlias = Callable[[], Awaitable[None] | None]
 
 HookKind: TypeAlias = Literal["error", "retry", "archived", "success"]
-"""Ends of attempts that have hooks."""
+"""Kind of a hook: the end of an attempt for which it is called."""
 
 HOOK_SECONDS: Final = 5.0
 """Maximum seconds that one hook may run."""

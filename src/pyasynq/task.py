@@ -199,8 +199,8 @@ class TaskInfo:
     enqueue_status: EnqueueStatus = EnqueueStatus.ENQUEUED
     """Outcome of the call that returned this.
 
-    For `EXISTING` and `REPLACED` this is the task that holds the lock; for `IGNORED` it is the given task,
-    which is not in Redis.
+    For `EXISTING` and `REPLACED` this description is of the task that holds the lock. For `IGNORED` it is of
+    the given task, which is not in Redis.
     """
 
     @property

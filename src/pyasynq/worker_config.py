@@ -39,7 +39,10 @@ class WorkerConfig(ServerConfig):
         "-q",
         make=dict,
     )
-    """A `Queue` instead of a weight also sets limits, which hold for all workers together."""
+    """Queues to serve, by name, with their weights; by default those that the app names, and `default`.
+
+    A `Queue` instead of a weight also sets limits, which hold for all workers together.
+    """
     processes: int | None = setting(
         None,
         Whole(1),

@@ -266,7 +266,7 @@ class TypedTask(Generic[_P, _R]):
     def _convert_aggregator(
         self, function: Callable[[str, list[TypedCall[_P, _R]]], Task | Awaitable[Task | None] | None]
     ) -> GroupAggregator:
-        """Return an aggregator of tasks; a plain function stays plain, and runs in a thread."""
+        """Convert an aggregator of calls to one of plain tasks; a plain function still runs in a thread."""
 
         @functools.wraps(function)
         def call(group: str, tasks: list[Task]) -> Task | Awaitable[Task | None] | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _SAY_AGAIN_SECONDS: Final = 60.0
-"""Seconds between two warnings about denied rights; a right that was not named before is reported at once."""
+"""Minimum seconds between two warnings about denied rights; each right is named once in a denial."""
 _QUIET_SECONDS: Final = 15.0
 """Seconds without a denied call until the denial counts as over: three times the longest back-off."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyasynq.hooks import AttemptHook, HookKind, Hooks
 
 _AT_ONCE: Final = 100
-"""Number of hooks that run at once."""
+"""Maximum number of hooks that run at once."""
 _WAITING: Final = 10_000
 """Limit of waiting hook calls; further ones are dropped, with a warning at most once a minute."""
 _TELL_AGAIN_SECONDS: Final = 60.0
@@ -151,7 +151,7 @@ class HookRunner:
             await asyncio.sleep(0)
 
     async def close(self, left: TimeLeft) -> None:
-        """Wait at most 5 seconds for running and queued hooks; drop the rest."""
+        """Wait at most 5 seconds for running and queued hooks, or until `left()` is 0; drop the rest."""
         until = time.monotonic() + min(HOOK_SECONDS, left())
         while self._running and (seconds := until - time.monotonic()) > 0:
             await asyncio.wait(self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyasynq.events import Events, WorkerDied
 
 TypeCounts: TypeAlias = "dict[str, list[int]]"
-"""Vectors by task type."""
+"""Counts and duration histograms of ended attempts by task type, each as a vector of whole numbers."""
 
 _SUCCEEDED: Final = COUNTERS.index("succeeded")
 _TIMED_OUT: Final = COUNTERS.index("timed_out")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 FAMILY: Final = "PYASYNQ_FAMILY"
-"""Variable that a supervisor sets for each worker."""
+"""Environment variable by which a supervisor names the family (process tree) of each worker."""
 MARK: Final = "PYASYNQ_EXECUTOR_CHILD"
-"""Variable that a worker sets for each child process: the family of the worker, and a UUID."""
+"""Environment variable that a worker sets for each child process: the worker's family, and a UUID."""
 _PROCESSES: Final = Path("/proc")
 _MOST_LOOKS: Final = 20
 """Maximum number of searches for descendants, in case they keep starting new processes."""

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 UNKNOWN_SERVER = "unknown"
 _NO_SIGN = "its lease ended, and there was no sign of its worker"
 _CRASHES_BEFORE_BEGIN = 3
-"""Archive a task after this many worker crashes, even if its handler is not known to have started."""
+"""Number of worker crashes at which a task with a crash limit of 0 or 1 is archived although it only waited.
+"""
 _LIMITS_WITHOUT_PROOF = 3
 """Multiple of a task's crash limit at which it is archived without proof that it causes the crashes."""
 _LIMITS_OF_LAPSES = 10

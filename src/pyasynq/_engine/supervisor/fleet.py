@@ -84,7 +84,7 @@ class Limits:
     """Time limits of children, in seconds.
 
     Attributes:
-        silence: time between two signs of life.
+        silence: maximum time between two signs of life; a child that exceeds it is killed.
         start: time from the start of a reload's new child until it takes tasks.
         end: time from TERM to the end, for a child that has not reported its own timeouts; a margin is added.
     """

@@ -62,6 +62,7 @@ class ServedQueue:
         """Apply these settings to later dequeue calls.
 
         If stricter rules were known before, they stay effective until a reply of Redis shows other rules.
+        `before` is the state of the queue so far; None for a new queue.
         """
         self._limits = settings.limits
         rules = _declared_rules(settings)

@@ -47,12 +47,14 @@ _LAST_LOOK_A_SERVER: Final = 0.01
 class Herd(NamedTuple):
     """Estimate of how many idle servers are woken by the same task (thundering herd).
 
-    Each server draws a place in a row. The first few ask at once. The others wait, longer for later places.
-    While they wait they are not watching, so one task wakes only a small part of the idle servers.
+    Each server draws a random place from 0 to this estimate (`row`). The first few ask at once. The others wait,
+    longer for later places. While they wait they are not watching, so one task wakes only a small part of
+    the idle servers.
 
-    The row is at most the number of servers, but an unknown number of these are busy. A server behind the
-    first quarter that still finds the task halves its row. A server that finds nothing doubles it.
-    Finding a task from a place near the front proves nothing. Otherwise one server would get ever more tasks.
+    The estimate is at most the number of servers, but an unknown number of these are busy. A server whose
+    place is behind the first quarter, and that still finds the task, halves its estimate. A server that finds
+    nothing doubles it. Finding a task from a place near the front changes nothing. Otherwise one server would
+    get ever more tasks.
     """
 
     row: float = math.inf
@@ -196,7 +198,7 @@ class QueueState(NamedTuple):
             changes: the number of reports when it was sent.
             now: the time of the answer.
             look_at: time at which a held queue is asked again at the latest.
-            draw: spreads the calls of servers that wait for the same slot.
+            draw: random number from 0 to 1, which spreads the calls of servers that wait for the same slot.
         """
         rules = answer.rules
         if rules is not DequeueRules.UNORDERED and rules < self.declared:
@@ -214,7 +216,10 @@ class QueueState(NamedTuple):
         return self._replace(phase=QueuePhase.UNKNOWN, look_at=0.0, rules=rules, herd=herd)
 
     def key_changed(self, key: Key, *, now: float, servers: int, draw: float) -> QueueState:
-        """Apply a report that Redis sent to at most `servers` servers; `draw` (0 to 1) ranks this one."""
+        """Apply a report that Redis sent to at most `servers` servers.
+
+        `draw` is a random number from 0 to 1, which decides how early this server asks (thundering herd).
+        """
         phase = self.phase
         if phase in _HELD:
             # A new task changes nothing, because it is held back too. Nor does the end of this server's own

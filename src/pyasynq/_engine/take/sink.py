@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 ASKS_AT_ONCE: Final = 16
-"""From this many pending takes on, one dequeue call serves them all; fewer send one call each."""
+"""Maximum number of dequeue calls for one queue in a round, each for another pending take.
+
+The first call of a take for the queue is sent regardless.
+"""
 
 
 class Want:
