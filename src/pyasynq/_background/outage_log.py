@@ -80,7 +80,7 @@ class OutageLog:
         """Whether a refused login has been logged."""
 
     def take(self, service: str, error: BaseException) -> bool:
-        """Record a service's failure; return whether it is logged as part of an outage."""
+        """Record a service's failure; return whether it is logged as part of an outage or a denied right."""
         if isinstance(error, RedisPermissionError):
             self._denials.take(service, error, self._describe_running())
             return True

@@ -71,7 +71,7 @@ class ShutdownWatch:
             self._guard.arm(self._limit + self._exit_margin)
 
     def time_left(self) -> TimeLeft:
-        """Return the time limit shared by all steps; it starts with the first call."""
+        """Return the time limit shared by all steps; the first call starts it, and arms the watchdog."""
         if self._left is None:
             self.arm()
             self._left = TimeLeft(self._limit + self._margin)

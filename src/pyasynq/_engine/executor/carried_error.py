@@ -55,7 +55,7 @@ def _describe(error: BaseException, traced: set[int], depth: int) -> dict[str, A
 
 
 def _is_carried(value: object) -> bool:
-    """Return whether JSON restores a value unchanged."""
+    """Return whether JSON restores a value unchanged, and is not too long."""
     try:
         text = json.dumps(value)
         return len(text) <= _LARGEST_VALUE and json.loads(text) == value

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _LENGTHS: Final = struct.Struct("!II")
-"""Beginning of a frame: the lengths of its JSON object and of its body, in bytes."""
+"""Beginning of a frame: the lengths of its head (JSON) and of its body, in bytes."""
 
 # Messages of the worker.
 START: Final = "start"

@@ -277,7 +277,7 @@ class Fleet:
         place.leaving.append(member)
 
     def died(self, member: Member, code: int, now: float) -> Fate:
-        """Record the end of a child; a negative code is a signal's number."""
+        """Record the end of a child, and return the consequence; a negative code is a signal's number."""
         place = self._places[member.worker - 1]
         was_successor = place.successor is member
         self._remove(place, member)
@@ -323,7 +323,10 @@ class Fleet:
             place.start_at, place.failures = min(place.start_at, now), 0
 
     def stop(self) -> list[Member]:
-        """Start no more children, and return those that must be told to take no more tasks."""
+        """Start no more children, and return those that must be told to take no more tasks.
+
+        Children that are still starting are ended instead.
+        """
         if self.stage is not Stage.RUNNING:
             return []
         self.stage = Stage.STOPPED

@@ -47,9 +47,9 @@ _LAST_LOOK_A_SERVER: Final = 0.01
 class Herd(NamedTuple):
     """Estimate of how many idle servers are woken by the same task (thundering herd).
 
-    Each server draws a random place from 0 to this estimate (`row`). The first few ask at once. The others wait,
-    longer for later places. While they wait they are not watching, so one task wakes only a small part of
-    the idle servers.
+    Each server draws a random place from 0 to this estimate (`row`). The first few ask at once. The others
+    wait, longer for later places. While they wait they are not watching, so one task wakes only a small part
+    of the idle servers.
 
     The estimate is at most the number of servers, but an unknown number of these are busy. A server whose
     place is behind the first quarter, and that still finds the task, halves its estimate. A server that finds
