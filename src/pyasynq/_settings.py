@@ -244,7 +244,7 @@ class WordChoice(_Kind):
 
     @property
     def metavar(self) -> str:  # type: ignore[override] # of the instance, not of the class
-        """The words."""
+        """The words, as the placeholder of the value in usage lines."""
         return "|".join(self.words)
 
     def check(self, name: str, value: object) -> None:

@@ -42,7 +42,7 @@ def visible_lines(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Escape such characters in JSON without changing its meaning; it may have several lines."""
+    """Escape the characters that `visible` replaces, in JSON, whose meaning stays; line breaks stay too."""
     return text if text.isascii() and text.isprintable() else _HIDDEN_IN_LINES.sub(_json_escape, text)
 
 

@@ -28,7 +28,7 @@ class AttemptEnd:
     queue: str
     task_id: str
     task_type: str
-    """Empty if the task cannot be decoded."""
+    """Type of the task; empty if the task cannot be decoded."""
     retried: int
     """Number of retries spent before this attempt."""
     max_retry: int

@@ -88,7 +88,7 @@ class Queue:
     max_run: int | None = None
     """Maximum number of the queue's tasks that run at once, in all servers together; None means unlimited."""
     rate: float | None = None
-    """Number of tasks of the queue that start per `period`, in all servers together; None means unlimited."""
+    """Maximum number of its tasks that start per `period`, in all servers together; None means unlimited."""
     period: Duration = 1.0
     """Period of `rate`: `rate=100, period=60` is 100 a minute."""
     burst: int | None = None

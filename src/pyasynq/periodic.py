@@ -239,7 +239,7 @@ class _Sync(CallingService):
         self.first_rest = self._interval = interval
 
     def interrupt(self) -> None:
-        """Do not wait for the provider at a stop."""
+        """End the wait for a running call of the provider, because the manager stops."""
         self._provider.interrupt()
 
     async def round(self) -> float:

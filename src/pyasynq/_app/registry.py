@@ -125,7 +125,10 @@ class Registry:
         return tuple(sorted({one.get("queue", DEFAULT_QUEUE) for one in options}))
 
     def route(self, task_type: str) -> Route | None:
-        """Return the route of this task type."""
+        """Return the route of this task type.
+
+        Without a handler, return a route that raises inside the middleware; None without middleware.
+        """
         route = self._routes.get(task_type)
         if route is None:
             declaration = self._declarations.get(task_type)

@@ -316,7 +316,7 @@ _LINES: tuple[tuple[type[tuple[object, ...]], int, str], ...] = (
 
 
 def subscribe_lines(events: Events) -> None:
-    """Subscribe a line for each event that needs only a text with its fields."""
+    """Subscribe a writer of log lines for each event whose line is only a template with its fields."""
     for event_class, level, text in _LINES:
         events.subscribe(event_class, event_writer(level, text))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LoopWatch:
-    """Compares the time of the last deadline sweep, which runs on the loop, with the present.
+    """Watchdog: compares the time of the last deadline sweep, which runs on the loop, with the present.
 
     Created in the loop's thread. Another thread calls `check`, which emits its event there, because the
     loop cannot while it is blocked.

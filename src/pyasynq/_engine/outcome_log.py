@@ -36,7 +36,7 @@ _WORDS: Final = {
 
 
 def attach_outcome_log(events: Events) -> None:
-    """Log a line for each outcome: INFO, a retry WARNING and an archive ERROR with their tracebacks.
+    """Log a line for each outcome: at INFO; a retry at WARNING and an archive at ERROR, with tracebacks.
 
     While the logger is off at INFO, no event is built for a task that succeeds.
     """

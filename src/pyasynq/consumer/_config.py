@@ -46,7 +46,10 @@ class ConsumerConfig:
     is_failure: Callable[[BaseException], bool] = _SERVER_DEFAULTS.is_failure
     """False for an error that is retried without spending a retry."""
     crash_limit: int = 3
-    """Archive a task as poison after this many worker crashes or lapsed leases, as `ServerConfig` says."""
+    """Number of worker crashes after which a task is archived as poison, as `ServerConfig` says.
+
+    Lapses of a lease that was never extended archive it after ten times this number in a row.
+    """
     shutdown_timeout: Duration = 8.0
     """Time that closing waits for attempts held in `take` blocks."""
     cancel_timeout: Duration = 1.0

@@ -157,9 +157,10 @@ class Consumer:
         """Take up to `limit` tasks, leased for a fixed duration.
 
         Only `Attempt.extend` renews their leases. An attempt whose lease lapses is lost: its task is
-        recovered like that of a crashed worker (in front again within about 8 seconds; archived as poison at
-        `crash_limit`). At its deadline an attempt is settled as timed out, and a cancel request is carried
-        out, without the holder. The holder's next `extend` or settle raises the error.
+        recovered like that of a crashed worker (in front again within about 8 seconds; archived as poison
+        after too many crashes or lapses, see `ConsumerConfig.crash_limit`). At its deadline an attempt is
+        settled as timed out, and a cancel request is carried out, without the holder. The holder's next
+        `extend` or settle raises the error.
 
         Args:
             queues: as in `take`.

@@ -274,7 +274,7 @@ class ServerChecks:
         return found
 
     async def queue(self, queue: str) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check which servers serve a queue; call it after `servers`."""
+        """Check that servers serve a queue, its task types and its limits; call it after `servers`."""
         found = []
         serving = [info for info in self._servers.values() if queue in info.queues]
         if not serving:

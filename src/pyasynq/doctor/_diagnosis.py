@@ -131,7 +131,10 @@ def _kind(facts: StoredTask, state: str) -> FindingKind | None:
 def _settle_renamed(
     facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage
 ) -> Settlement | None:
-    """Return the settlement that archives a task, under its own id, if its message names another task."""
+    """Return the settlement of a task whose message names another task: archive it under its own id.
+
+    A completed task stays completed. None while a worker holds the lease of the task.
+    """
     if facts.lease == "held":
         return None
     own = own_message(message, facts, keys)
@@ -152,7 +155,10 @@ def _settle_renamed(
 def _settle_orphan(
     facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None
 ) -> Settlement:
-    """Return the settlement of a task in no collection."""
+    """Return the settlement of a task in no collection: put it back where its state says, if that is safe.
+
+    An archived task is deleted, and a completed one whose retention is unknown. Any other is archived.
+    """
     group = facts.group or (message.group_key.encode() if message else b"")
     # A worker may still run an active task; if none does, the task is recovered when its lease expires.
     if facts.state in {"pending", "retry"} or (facts.state == "active" and facts.lease):

@@ -62,7 +62,10 @@ class QueueSurvey:
         """Tasks whose hash names a list or a group in which they have not been found."""
 
     async def note(self, names: Sequence[bytes]) -> None:
-        """Add keys of this queue, without their prefix."""
+        """Sort keys of this queue by kind, and add tasks that look damaged to the suspects.
+
+        `names` are the keys without the prefix of the queue.
+        """
         prefix = self.keys.prefix.encode()
         tasks = []
         # The plans for tasks also read the fixed keys, which may be on a later page.

@@ -84,7 +84,7 @@ class ServerInfo:
     """`active`, or `stopped` when it takes no more tasks."""
     concurrency: int
     queues: Mapping[str, int]
-    """Names and priorities."""
+    """Priorities of the served queues, by name."""
     strict_priority: bool
     started: datetime | None
     active_workers: tuple[WorkerInfo, ...]

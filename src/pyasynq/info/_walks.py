@@ -14,7 +14,7 @@ class TaskFilters(TypedDict, total=False):
     """Conditions of a search; a task must match all that are given."""
 
     type: str
-    """The whole name."""
+    """Name of the task type, which must match as a whole."""
     payload: str | bytes
     """Text or bytes that the payload contains."""
     error: str
@@ -39,7 +39,7 @@ class ScanNumber(NamedTuple):
     source: int | str
     """Tested number: a protobuf field of the message by its number, or a value in JSON by its name.
 
-    Of a field with bytes the size is tested.
+    If the field holds bytes, their number is tested.
     """
     low: str
     """The lowest number, included; empty means unbounded."""

@@ -57,8 +57,8 @@ class QueueInspector(InspectorBase):
             the queues in the order of `queues`, or sorted by name.
 
         Raises:
-            RedisUnavailableError: when no node could be reached. A node that is away makes its queues
-                unreadable.
+            RedisUnavailableError: when no node could be reached. If only some could, the queues of the
+                others are in `unreadable`.
         """
         found, missing = await self._run(find_queues(queues))
         estimates = self._memory_estimates if memory else None
@@ -161,7 +161,7 @@ class QueueInspector(InspectorBase):
         Args:
             queue: its name.
             max_run: largest number of its tasks that run at once, at least 1; to stop the queue, pause it.
-            rate: number of its tasks that start per `period`, more than 0.
+            rate: largest number of its tasks that start per `period`, more than 0.
             period: the period of `rate`, in seconds or a `timedelta`; one second by default.
             burst: number of tasks that may start at once after a quiet time, with `rate`; see `Queue`.
             ordered: True runs its tasks strictly one after the other (FIFO). False ends that, even for

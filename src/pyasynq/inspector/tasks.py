@@ -100,7 +100,7 @@ class TaskInspector(InspectorBase):
     ) -> ErrorReport:
         """Group the newest retry or archived tasks by their errors, the most frequent first.
 
-        Errors are alike when their first lines are, numbers, ids and quotations aside.
+        Errors are alike if their first lines differ only in numbers, ids and quotations.
 
         Args:
             queue: the queue's name.

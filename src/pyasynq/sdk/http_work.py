@@ -131,7 +131,10 @@ class HttpWork:
         await self._stack.aclose()
 
     async def _probe(self) -> None:
-        """Send one lease request that does not wait, so that an invalid API key makes the start fail."""
+        """Send one lease request that does not wait, so that an invalid API key makes the start fail.
+
+        A task that it brings is started.
+        """
         answer = await self._ask(limit=1, wait=0.0)
         if answer.status in _LASTING:
             raise answer.error()

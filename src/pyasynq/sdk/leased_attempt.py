@@ -119,7 +119,7 @@ class LeasedAttempt:
         self.loop = asyncio.get_running_loop()
         self._token = leased.token
         self._lease_ends = began_at + LEASED_SECONDS
-        """Time of the loop at which the lease ends; written by `_renew`."""
+        """Time of the loop at which the lease ends; written by `_extend`."""
         self._connection = connection
         self._table = table
         self._pool = threads

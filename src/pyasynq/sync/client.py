@@ -236,9 +236,8 @@ class Client:
         """Add middleware around every enqueue from now on; the middleware added first is the outermost.
 
         `def middleware(task, call_next)` returns `call_next(task)`, possibly called with another
-        task:
-        one with more headers or other options. The task carries the call's options as its own. Tasks of
-        `enqueue_many` pass through it one by one; the blocking client then also sends them one by one.
+        task: one with more headers or other options. The task carries the call's options as its own. Tasks
+        of `enqueue_many` pass through it one by one; the blocking client then also sends them one by one.
 
         Returns:
             the middleware, so that this can be a decorator.

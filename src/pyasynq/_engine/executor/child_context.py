@@ -53,7 +53,10 @@ class Link:
         return next(self._frames)
 
     def listen(self, heard: Callable[[MessageFrame], object]) -> None:
-        """Read in a thread and call back from there; when the worker ends, this process ends."""
+        """Read in a thread, and call `heard` there with each frame; when the worker ends, kill this process.
+
+        Confirmations of stored results are passed to their waiting futures instead.
+        """
         threading.Thread(target=self._listen, args=(heard,), name="pyasynq-worker-link", daemon=True).start()
 
     def _listen(self, heard: Callable[[MessageFrame], object]) -> None:

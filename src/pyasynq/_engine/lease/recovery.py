@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 UNKNOWN_SERVER = "unknown"
 _NO_SIGN = "its lease ended, and there was no sign of its worker"
 _CRASHES_BEFORE_BEGIN = 3
-"""Number of worker crashes at which a task with a crash limit of 0 or 1 is archived although it only waited.
-"""
+"""Number of crashes at which a task that was only taken is archived, with a crash limit of 0 or 1."""
 _LIMITS_WITHOUT_PROOF = 3
 """Multiple of a task's crash limit at which it is archived without proof that it causes the crashes."""
 _LIMITS_OF_LAPSES = 10

@@ -40,8 +40,8 @@ class Renewal:
     """Extends the leases of all attempts and finds the lost ones.
 
     An attempt with a lapsed lease is renewed only while it waits to be settled: its handler has ended, so its
-    outcome may still be written if no worker has taken the task. The same applies to an attempt that its
-    holder renews.
+    outcome may still be written if no worker has taken the task. An attempt whose holder renews its lease is
+    renewed here only in that state, too.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class Roster:
     def __init__(self, queues: Iterable[str]) -> None:
         self._queues = queues
         self._attempts: dict[tuple[str, str], Attempt] = {}
-        """By queue and id: two queues may have a task with the same id."""
+        """The attempts by queue and id: two queues may have a task with the same id."""
 
     def add(self, attempt: Attempt) -> None:
         """Add an attempt that was just taken."""

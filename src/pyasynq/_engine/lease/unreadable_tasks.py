@@ -40,7 +40,7 @@ class UnreadableTasks:
 
     @property
     def queues(self) -> Collection[str]:
-        """Names of their queues."""
+        """Names of the queues that have unreadable tasks here."""
         return {task.queue for task in self._tasks}
 
     def add(self, queue: str, claim: Claim, reason: str) -> None:

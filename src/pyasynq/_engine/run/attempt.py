@@ -193,7 +193,7 @@ class Attempt:
         self._cancel_event: threading.Event | None = None
 
     def begin(self, *, monotonic: float, unix_time: float) -> None:
-        """Start the attempt: its deadline is its timeout or its own deadline, whichever is earlier."""
+        """Start the attempt, which ends at its timeout or at the task's deadline, whichever is earlier."""
         self.phase = RUNNING
         self.started = monotonic
         self.started_at = unix_time

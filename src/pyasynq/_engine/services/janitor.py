@@ -28,7 +28,7 @@ class Janitor(Service):
         self.first_rest = self._interval = parse_seconds("janitor_interval", parts.config.janitor_interval)
 
     async def round(self) -> float:
-        """Delete expired tasks."""
+        """Delete completed tasks whose retention has ended, of each queue at most `janitor_batch_size`."""
         parts = self._parts
         now = parts.clock.redis_now()
         ready = self._failures.ready(self._queues())

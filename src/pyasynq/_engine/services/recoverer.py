@@ -93,7 +93,7 @@ class Recoverer(Service):
         self._readings: dict[str, QueueReading | Exception | None] = {}
         """The readings that were already used; each causes one call, and one more after an error."""
         self._outages: dict[str, int] = {}
-        """Number of outages before the last round, by queue."""
+        """Number of outages of each queue at the last round."""
 
     async def enter(self) -> None:
         """Read when Redis was restarted; earlier restarts do not affect leases."""

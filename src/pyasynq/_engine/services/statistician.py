@@ -33,7 +33,7 @@ class Statistician(Service):
         self._parts = parts
         self._tally = tally
         self._counts: dict[str, TypeCounts] = {}
-        """Vectors by queue and task type that are still to be written."""
+        """Counts of ended attempts that are still to be written: vectors by queue and task type."""
         self._unsubscribe: Callable[[], None] | None = None
         tally.hand_to(self._receive)
 

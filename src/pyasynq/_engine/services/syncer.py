@@ -31,7 +31,7 @@ class Syncer(Service):
         self._parts = parts
 
     async def round(self) -> float:
-        """Try all delayed outcomes."""
+        """Retry all delayed outcomes."""
         error = await self._try_all()
         if error is not None:
             raise error

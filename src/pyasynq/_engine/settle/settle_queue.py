@@ -35,9 +35,9 @@ class SettleQueue:
     """Unconfirmed outcomes. Only its methods write the fields, on the event loop.
 
     New outcomes leave with the next round of the processor, grouped by queue and kind. The syncer retries
-    failed ones, each on its own, so that an outcome that Redis refuses cannot delay the others. If Redis
-    refuses an outcome permanently, a failure is written in its place. Without a valid lease nothing is sent;
-    the heartbeat tries to renew it. The engine sets the callbacks while it is built.
+    those whose write failed, each on its own, so that an outcome that Redis refuses cannot delay the others.
+    If Redis refuses an outcome permanently, a failure is written in its place. Without a valid lease nothing
+    is sent; the heartbeat tries to renew it. The engine sets the callbacks while it is built.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class Child:
         self._socket.setblocking(False)
         self._unread = b""
         self.family = new_family()
-        """Value of an environment variable that marks all descendants of the child's executor processes."""
+        """Value of the variable `FAMILY`, by which all that the child's executors have started is found."""
         self.is_over = False
         """Whether the child has closed its end of the socket."""
         with theirs:

@@ -473,7 +473,7 @@ class Intake:
         self._arrived.append((want, attempts))
 
     def deliver(self) -> None:
-        """Pass on the answers of a pipeline."""
+        """Pass the tasks in a pipeline's answers to the sink, and tell each request that it was answered."""
         arrived, self._arrived = self._arrived, []
         answered, self._answered = self._answered, []
         self._sink.accept(arrived, may_wait=self._may_wait)

@@ -345,7 +345,7 @@ class QueueBoard:
             self.ask_again(queue)
 
     def ask_all_again(self) -> None:
-        """Forget which queues are empty."""
+        """Forget which queues are empty, so that each of them is asked again."""
         for queue in self.queues:
             if queue.state.is_empty:
                 self.ask_again(queue)

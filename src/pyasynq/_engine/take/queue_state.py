@@ -297,7 +297,7 @@ class QueueState(NamedTuple):
         return self._replace(phase=QueuePhase.FAILED, look_at=look_at)
 
     def slot_freed(self) -> QueueState:
-        """Ask at once if tasks held the queue: one of this server's has ended."""
+        """Return the state after a task of this server has ended: ask a queue that tasks hold at once."""
         return _open(self, self.watch) if self.phase in _HELD_BY_TASKS else self
 
     def asked(self, *, now: float) -> QueueState:

@@ -33,9 +33,9 @@ class EventInspector(InspectorBase):
 
         Only workers and clients with this setting publish events: `ServerConfig(publish_events=True)`,
         `Client(publish_events=True)`. The iteration yields the events published after its first step, each at
-        most 0.25 s late. It continues after an outage of Redis. A follower that is too slow, or was away for
-        too long, gets an event of the kind `missed`; `dropped` says how many events a worker could not
-        publish. Events of these two kinds pass all filters.
+        most 0.25 s late. It continues after an outage of Redis. A follower that is too slow, or had no
+        connection for too long, gets an event of the kind `missed`; `dropped` says how many events a worker
+        could not publish. Events of these two kinds pass all filters.
 
         Args:
             queues: queues whose events to yield; without them all queues, also new ones. A queue need

@@ -45,7 +45,7 @@ class QueueInspector(InspectorBase):
     def queue_infos(self, queues: Iterable[str] | None = None, *, memory: bool = False) -> QueueInfos:
         """Describe many queues, 200 in one pipeline to each node.
 
-        A queue that does not exist or cannot be read hides no other: it is in `unreadable` of the result.
+        A queue that does not exist or cannot be read is in `unreadable` of the result; the others are read.
         Above 1,000 groups, each call counts 500 of a queue.
 
         Args:
@@ -58,8 +58,8 @@ class QueueInspector(InspectorBase):
             the queues in the order of `queues`, or sorted by name.
 
         Raises:
-            RedisUnavailableError: when no node could be reached. A node that is away makes its queues
-                unreadable.
+            RedisUnavailableError: when no node could be reached. If only some could, the queues of the
+                others are in `unreadable`.
         """
         found, missing = self._run(find_queues(queues))
         estimates = self._memory_estimates if memory else None
@@ -162,7 +162,7 @@ class QueueInspector(InspectorBase):
         Args:
             queue: its name.
             max_run: largest number of its tasks that run at once, at least 1; to stop the queue, pause it.
-            rate: number of its tasks that start per `period`, more than 0.
+            rate: largest number of its tasks that start per `period`, more than 0.
             period: the period of `rate`, in seconds or a `timedelta`; one second by default.
             burst: number of tasks that may start at once after a quiet time, with `rate`; see `Queue`.
             ordered: True runs its tasks strictly one after the other (FIFO). False ends that, even for

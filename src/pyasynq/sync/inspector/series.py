@@ -28,7 +28,7 @@ class StatisticsInspector(InspectorBase):
         step: int | None = None,
         types: Collection[str] | None = None,
     ) -> list[AttemptSeries]:
-        """Return how attempts ended over time, a series for each queue and task type, in that order.
+        """Return how attempts ended over time: a time series for each queue and task type, in that order.
 
         Only pyasynq servers with `statistics` count attempts; they write the counts every 5 seconds. An
         attempt belongs to the step in which it was written. The counts are read by plain commands, 200 in one

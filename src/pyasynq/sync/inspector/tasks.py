@@ -44,8 +44,8 @@ class TaskInspector(InspectorBase):
         archived ones by the time they were archived, completed ones by the time they will be deleted,
         aggregating ones by the time they joined. Messages that cannot be decoded are left out.
 
-        `newest_first` reverses these orders. Pages are positions, which shift as tasks come and go;
-        `walk_tasks` keeps its place.
+        `newest_first` reverses these orders. Pages are positions (offset pagination), which shift as tasks
+        come and go; `walk_tasks` keeps its place (cursor pagination).
 
         Raises:
             InvalidOptionError: for another state, and for a `page` or `page_size` below 1.
@@ -101,7 +101,7 @@ class TaskInspector(InspectorBase):
     ) -> ErrorReport:
         """Group the newest retry or archived tasks by their errors, the most frequent first.
 
-        Errors are alike when their first lines are, numbers, ids and quotations aside.
+        Errors are alike if their first lines differ only in numbers, ids and quotations.
 
         Args:
             queue: the queue's name.
@@ -227,7 +227,7 @@ class TaskInspector(InspectorBase):
         Args:
             task_id: id of the task.
             queue: queue of the task; None searches all queues.
-            outcome: the fate of the task.
+            outcome: what happens to the task: it is retried, archived or deleted.
             wait: how long to wait for the attempts to end, looking ten times a second; cancelling the wait
                 does not take the request back.
 

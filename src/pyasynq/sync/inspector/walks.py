@@ -39,7 +39,7 @@ class WalkInspector(InspectorBase):
         scan: int = 1_000,
         scan_filter: ScanFilter | None = None,
     ) -> TaskPage:
-        """Return a page of the tasks of one state, the newest first.
+        """Return a page of the tasks of one state, the newest first (cursor pagination).
 
         Pass the `cursor` of a page to get the next one, until it is empty. A task that is in the list all the
         time is found once, whatever comes and goes meanwhile. Pending tasks come in the reverse of the order
