@@ -225,7 +225,7 @@ class Switch(_Kind):
         check_switch(name, value)
 
     def read(self, name: str, text: str) -> object:
-        """Return True for `1`, `true`, `yes` and `on`."""
+        """Return True for `1`, `true`, `yes` and `on`, False for `0`, `false`, `no` and `off`."""
         value = _WORDS.get(text.strip().lower())
         if value is None:
             raise InvalidOptionError(name, text, "must be 1, true, yes or on; or 0, false, no or off")
@@ -302,7 +302,7 @@ class Text(_Kind):
         check_text(name, value)
 
     def read(self, name: str, text: str) -> object:
-        """Return the text unchanged."""
+        """Return the text unchanged; raise `InvalidOptionError` for a blank one."""
         if not text.strip():
             raise InvalidOptionError(name, text, "must contain one or more characters that are not blank")
         return text

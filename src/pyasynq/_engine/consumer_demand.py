@@ -320,7 +320,10 @@ class ConsumerSink:
         ]
 
     def require_held(self, attempt: Attempt) -> None:
-        """Raise unless the attempt still owns its task."""
+        """Raise unless the attempt still owns its task.
+
+        If its lease is lost, cancel the attempt and report the loss first.
+        """
         now = self._parts.clock.monotonic()
         if attempt.phase is Phase.RUNNING:
             if self._parts.roster.get(attempt.queue, attempt.id) is not attempt:

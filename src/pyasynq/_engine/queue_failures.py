@@ -62,7 +62,9 @@ class QueueFailures:
     def answers(
         self, queues: Sequence[str], results: Sequence[_R | Exception], *, others_work: bool = False
     ) -> list[tuple[str, _R]]:
-        """Return the results that are not errors, with their queues; start the back-off of the other queues.
+        """Return the results that are not errors, with their queues, whose back-offs end.
+
+        The back-off of each other queue starts.
 
         Args:
             queues: the queues that were asked.

@@ -106,7 +106,7 @@ class Cell:
         self._vector[place] += 1
 
     def finish(self) -> list[int]:
-        """Return the counts and sums as a vector of whole numbers; times are in milliseconds."""
+        """Return the counts and sums as a vector of whole numbers; times are in milliseconds. Called once."""
         self._fill(self.succeeded)
         vector = self._vector
         vector[_SUCCEEDED] += self.succeeded
@@ -189,7 +189,7 @@ class Tally:
 
 
 def fold_types(cells: Mapping[str, Cell]) -> TypeCounts:
-    """Return the vectors of a queue: those of the 50 types with the most attempts, then `_other`."""
+    """Return the vectors of a queue: of the 50 types with the most successes, and `_other` for the rest."""
     counts: TypeCounts = {}
     for task_type, cell in sorted(cells.items(), key=lambda item: -item[1].succeeded):
         is_long = len(task_type.encode("utf-8", "replace")) > LONGEST_TYPE

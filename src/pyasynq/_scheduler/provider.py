@@ -40,7 +40,7 @@ class ProviderCalls:
             TimeoutError: when it does not return in time, or an earlier call has not returned yet.
             Exception: what it raises.
 
-        Cancelled, it does not wait for the provider.
+        When the caller is cancelled, this does not wait for the provider.
         """
         if self._running is not None and not self._running.done():
             raise TimeoutError(f"{self._name} has not returned from an earlier call")

@@ -213,8 +213,8 @@ class Attempt:
             InvalidOptionError: for a duration above `max_lease` or under one second.
             RedisError: when Redis cannot be reached; the lease may have been extended.
 
-        and what settling raises, including TaskTimeoutError and TaskCanceledError. Cancelled, it may have
-        taken effect.
+        and what settling raises, including TaskTimeoutError and TaskCanceledError. When the caller is
+        cancelled, it may have taken effect.
         """
         if self._attempt.renewed:
             raise ServerStateError(

@@ -152,8 +152,8 @@ class Client:
         """Put many tasks into their queues in their order, in chunks of at most 500 tasks or about 4 MB.
 
         Unique, scheduled and grouped tasks and different queues may be mixed. An error of one task or chunk
-        does not affect the others: all are sent before an error is raised. Cancelled, it leaves the tasks
-        already sent in their queues.
+        does not affect the others: all are sent before an error is raised. When the caller is cancelled,
+        the tasks already sent stay in their queues.
 
         Args:
             tasks: any iterable of tasks, also an async iterable for the asyncio client. It is read while
@@ -193,7 +193,7 @@ class Client:
 
         A task that will be retried has not ended. Redis pushes each change of the task, and it is also
         checked every second; any number of waits share one connection and one poll. While Redis is away, the
-        wait continues. Cancelled, or at its timeout, it leaves nothing behind.
+        wait continues. When it is cancelled or times out, it leaves nothing behind.
 
         Args:
             queue: the task's queue.
