@@ -42,7 +42,7 @@ def visible_lines(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Escape the characters that `visible` replaces, in JSON, whose meaning stays; line breaks stay too."""
+    """Escape the characters that `visible` replaces, except line breaks and tabs; the JSON means the same."""
     return text if text.isascii() and text.isprintable() else _HIDDEN_IN_LINES.sub(_json_escape, text)
 
 

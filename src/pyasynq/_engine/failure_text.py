@@ -103,7 +103,7 @@ def _first_leaf(error: BaseException) -> BaseException:
 def format_trace(error: BaseException, limit: int = 16_384) -> bytes:
     """Return the traceback as UTF-8 of at most `limit` bytes; the middle of a longer one is left out.
 
-    Empty for a returned control value, and for reported errors without notes.
+    Empty for a returned control value, and for errors that no handler raised and that have no notes.
     """
     elsewhere = find_remote_failure(error)
     if elsewhere is not None:

@@ -90,7 +90,7 @@ class EntryBook:
     ) -> Exception | None:
         """Read the stored ticks of entries, and continue their timetables; return an error, if any.
 
-        A new entry is registered in Redis. Redis' time corrects `redis_time`.
+        For a new entry, Redis stores since when its ticks count. Redis' time corrects `redis_time`.
 
         Each cluster node is asked separately: the time of one would be stale after waiting for another.
         """

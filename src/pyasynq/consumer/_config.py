@@ -48,7 +48,8 @@ class ConsumerConfig:
     crash_limit: int = 3
     """Number of worker crashes after which a task is archived as poison, as `ServerConfig` says.
 
-    Lapses of a lease that was never extended archive it after ten times this number in a row.
+    If its leases lapse without an extension, ten times as many in a row archive it. With a limit of 0 or 1,
+    the first lapse does.
     """
     shutdown_timeout: Duration = 8.0
     """Time that closing waits for attempts held in `take` blocks."""
