@@ -189,13 +189,13 @@ class Tally:
 
 
 def fold_types(cells: Mapping[str, Cell]) -> TypeCounts:
-    """Return the vectors of a queue: of the 50 types with the most successes, and `_other` for the rest."""
+    """Return the vectors of a queue: of the 50 types with the most outcomes, and `_other` for the rest."""
     counts: TypeCounts = {}
-    for task_type, cell in sorted(cells.items(), key=lambda item: -item[1].succeeded):
+    vectors = [(task_type, cell.finish()) for task_type, cell in cells.items()]
+    for task_type, vector in sorted(vectors, key=lambda item: -sum(item[1][: len(COUNTERS)])):
         is_long = len(task_type.encode("utf-8", "replace")) > LONGEST_TYPE
         is_other = is_long or not task_type or len(counts) >= MAX_COUNTED_TYPES
         name = OTHER_TYPES if is_other else task_type
-        vector = cell.finish()
         if name in counts:
             add_vectors(counts[name], vector)
         else:

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyasynq._engine.tally import Cell
+from pyasynq._engine.tally import Cell, TypeCells, fold_types
 from pyasynq._wire.attempt_counts import (
     COUNTERS,
+    MAX_COUNTED_TYPES,
+    OTHER_TYPES,
     RUN_BUCKETS,
     RUN_MILLISECONDS,
     WAIT_BUCKETS,
     WAIT_MILLISECONDS,
 )
+from pyasynq.events import Outcome
 
 
 @dataclass
@@ -74,3 +77,16 @@ def test_other_ends_are_all_measured() -> None:
     assert (200, 3) == (vector[0], vector[place])
     assert sum(vector[RUN_BUCKETS:WAIT_BUCKETS]) == 203
     assert vector[RUN_MILLISECONDS] == pytest.approx(200 + 180_000, abs=1)
+
+
+def test_a_type_that_only_fails_is_counted_by_its_name() -> None:
+    """The 50 named types are those with the most outcomes of any kind, not with the most successes."""
+    cells = TypeCells()
+    for number in range(MAX_COUNTED_TYPES):
+        succeed(cells[f"healthy:{number}"], 2, Ended(), 10.5)
+    for _ in range(3):
+        cells.end(Ended(), "broken", 10.5, Outcome.RETRIED)
+    counts = fold_types(cells)
+    assert 3 == counts["broken"][COUNTERS.index("retried")]
+    assert 2 == counts[OTHER_TYPES][COUNTERS.index("succeeded")]
+    assert MAX_COUNTED_TYPES + 1 == len(counts)
