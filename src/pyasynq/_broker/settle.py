@@ -300,7 +300,7 @@ def probe(queue: str) -> Plan[None]:
     yield CommandCall(("EXISTS", key), key, Replay.SAFE)
 
 
-def count_attempts(queue: str) -> list[Plan[int]]:
+def count_active_and_leases(queue: str) -> list[Plan[int]]:
     """Return plans that count the active tasks and leases of a queue: they fail if a key has a wrong type."""
     keys = queue_keys(queue)
     commands = (("LLEN", keys.active), ("ZCARD", keys.lease))

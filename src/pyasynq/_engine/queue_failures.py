@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from pyasynq._backoff import Backoff
-from pyasynq._broker.settle import count_attempts, probe
+from pyasynq._broker.settle import count_active_and_leases, probe
 from pyasynq.errors import RedisReplyError
 from pyasynq.events import RoundFailed
 
@@ -117,5 +117,5 @@ async def lacks_attempts(driver: AsyncDriver, queue: str) -> bool:
 
     Then Redis refuses every outcome of the queue, and no task can be taken from it.
     """
-    results = await driver.run_batch(count_attempts(queue))
+    results = await driver.run_batch(count_active_and_leases(queue))
     return any(isinstance(result, RedisReplyError) for result in results)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyasynq.info import QueueInfo, ServerInfo
     from pyasynq.telemetry import AttemptSeries
     from pyasynq.web.page import PageRequest
-    from pyasynq.web.pages.queues import Capacity
+    from pyasynq.web.pages.queues import QueueCapacity
 
 _LISTED: Final = 5
 _MOST_FINDINGS: Final = 8
@@ -227,7 +227,7 @@ def _failures(bars: Sequence[Sequence[int]]) -> tuple[float, ...]:
 
 
 def _top_rows(
-    ask: PageRequest, infos: Iterable[QueueInfo], capacities: Mapping[str, Capacity], field: str
+    ask: PageRequest, infos: Iterable[QueueInfo], capacities: Mapping[str, QueueCapacity], field: str
 ) -> tuple[QueueRow, ...]:
     """Return the rows of the queues with the highest values of a field. Only these become rows."""
     return tuple(queue_rows(ask, heapq.nlargest(_LISTED, infos, attrgetter(field)), capacities))

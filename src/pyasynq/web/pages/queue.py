@@ -11,7 +11,7 @@ from pyasynq.task import TaskState
 from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queue_tabs import READERS
-from pyasynq.web.pages.queues import Capacity, QueueRow, queue_row, read_servers
+from pyasynq.web.pages.queues import QueueCapacity, QueueRow, queue_row, read_servers
 from pyasynq.web.shown_task import STATE_LOOKS, StateLook
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def queue_page(ask: PageRequest) -> Page:
     name = ask.name("queue")
     info = await ask.operator.queue(name)
     servers = [server for server in await read_servers(ask) if name in server.queues]
-    row = queue_row(ask, info, Capacity(len(servers), sum(one.concurrency for one in servers)))
+    row = queue_row(ask, info, QueueCapacity(len(servers), sum(one.concurrency for one in servers)))
     tab = ask.choice("tab", TABS)
     state = _choose_state(ask, info)
     content = await READERS[tab](ask, info, servers, state)

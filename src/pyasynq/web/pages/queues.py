@@ -32,14 +32,14 @@ _VERY_LONG_WAIT: Final = timedelta(hours=1)
 _MUCH_FAILS: Final = 0.2
 
 
-class Capacity(NamedTuple):
+class QueueCapacity(NamedTuple):
     """Number of live servers that take from a queue, and of their slots."""
 
     servers: int
     slots: int
 
 
-_NO_CAPACITY: Final = Capacity(0, 0)
+_NO_CAPACITY: Final = QueueCapacity(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _JudgedQueue(NamedTuple):
     """A queue as the list filters and sorts it. Only queues of the shown page become rows."""
 
     info: QueueInfo
-    capacity: Capacity
+    capacity: QueueCapacity
     fail: float | None
     kind: str
     """Kind of its `QueueHealth`."""
@@ -201,7 +201,7 @@ async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:
     return servers
 
 
-async def read_capacities(ask: PageRequest) -> Mapping[str, Capacity]:
+async def read_capacities(ask: PageRequest) -> Mapping[str, QueueCapacity]:
     """Return the servers and slots of each queue that a live server takes from; cached for a few seconds.
 
     They are cached by themselves, because hundreds of servers may name the same thousand queues each.
@@ -209,24 +209,24 @@ async def read_capacities(ask: PageRequest) -> Mapping[str, Capacity]:
     return await ask.target.recent(ask.user, "capacities", partial(_count_capacities, ask))
 
 
-async def _count_capacities(ask: PageRequest) -> Mapping[str, Capacity]:
+async def _count_capacities(ask: PageRequest) -> Mapping[str, QueueCapacity]:
     servers: Counter[str] = Counter()
     slots: Counter[str] = Counter()
     for server in await read_servers(ask):
         servers.update(server.queues.keys())
         for queue in server.queues:
             slots[queue] += server.concurrency
-    return {queue: Capacity(number, slots[queue]) for queue, number in servers.items()}
+    return {queue: QueueCapacity(number, slots[queue]) for queue, number in servers.items()}
 
 
 def queue_rows(
-    ask: PageRequest, infos: Sequence[QueueInfo], capacities: Mapping[str, Capacity]
+    ask: PageRequest, infos: Sequence[QueueInfo], capacities: Mapping[str, QueueCapacity]
 ) -> list[QueueRow]:
     """Return the rows of queues."""
     return [queue_row(ask, info, capacities.get(info.queue, _NO_CAPACITY)) for info in infos]
 
 
-def _judge(ask: PageRequest, info: QueueInfo, capacities: Mapping[str, Capacity]) -> _JudgedQueue:
+def _judge(ask: PageRequest, info: QueueInfo, capacities: Mapping[str, QueueCapacity]) -> _JudgedQueue:
     capacity = capacities.get(info.queue, _NO_CAPACITY)
     fail = _get_failed_share(info)
     return _JudgedQueue(info, capacity, fail, queue_state(ask, info, capacity.servers, fail).kind)
@@ -236,7 +236,7 @@ def _get_failed_share(info: QueueInfo) -> float | None:
     return info.failed / info.processed if info.processed else None
 
 
-def queue_row(ask: PageRequest, info: QueueInfo, capacity: Capacity) -> QueueRow:
+def queue_row(ask: PageRequest, info: QueueInfo, capacity: QueueCapacity) -> QueueRow:
     """Return the row of one queue."""
     limit, servers = info.limits.max_run, capacity.servers
     fail = _get_failed_share(info)
