@@ -113,7 +113,7 @@ class Running:
             service.wake()
             await ended.wait()
         # Woken during a round it has one more, and what that learns must not surprise the test.
-        while service._rest._is_woken:
+        while service._rest.is_woken:
             await self._rounds.setdefault(key, asyncio.Event()).wait()
 
     async def register(self, *args: Any, **options: Any) -> str:

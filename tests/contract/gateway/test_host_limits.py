@@ -160,7 +160,8 @@ async def test_one_answer_throttles_the_host_for_all_instances(redis_url: str) -
     for task in (first, second):
         assert task.next_process_at is not None
         left = task.next_process_at.timestamp() - time.time()
-        assert 500 < left <= 660
+        # A tenth at most is added as jitter; due times are whole seconds, rounded up.
+        assert 500 < left <= 661
 
 
 @run_async
