@@ -101,7 +101,7 @@ class RunningTask(Protocol):
 
 
 class Home(Protocol):
-    """Interface of the server that runs an attempt, for `TaskContext`."""
+    """Protocol of what runs an attempt: engine, child process, SDK or test; `TaskContext` calls it."""
 
     task_state: Any
     loop: asyncio.AbstractEventLoop

@@ -1,4 +1,4 @@
-"""Limits stored for a queue; they override those of servers."""
+"""Limits stored in Redis for a queue; they override the limits that servers declare."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def shorten_bytes(text: str, limit: int) -> str:
 
 
 def _was_returned(error: BaseException) -> bool:
-    """Return whether a handler returned a control value instead of raising it; then no frame is useful."""
+    """Return whether a handler returned a control value; then its traceback has no frame of the user."""
     if not isinstance(error, ControlFlow) or error.__cause__ or error.__context__:
         return False
     return drop_own_frames(error.__traceback__, keep_end=False) is None

@@ -100,7 +100,7 @@ class CheckIns:
 
 
 def _identify_run(queue: str, task_id: str) -> str:
-    """Return the id of a run, which is the same in all processes that attempt the task."""
+    """Return the check-in id of a tick's task: the same for all its attempts, in any process."""
     return uuid.uuid5(uuid.NAMESPACE_OID, f"{queue}:{task_id}").hex
 
 

@@ -100,7 +100,7 @@ class OperatorCall:
 
 
 def require_for_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyPermission, ...] = ()) -> None:
-    """Check that the user has the permissions of a verb, or of a call, for one queue.
+    """Check that the user has the verb's permissions for one queue; `needed`, if given, replaces them.
 
     Raises:
         QueueNotFoundError: the user does not see the queue, whether it exists or not.

@@ -1,4 +1,7 @@
-"""Checked values of reports, which other programs may have written: each function raises for a wrong one."""
+"""Validation of the values in reports of task service instances, which other programs may have written.
+
+Each function returns the decoded value, or raises an error for a wrong one.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,10 @@ _LASTING: Final = frozenset({400, 401, 403, 405, 413, 422})
 
 
 class HttpWork:
-    """Leases the tasks whose names are in the table and configured, and runs them. Belongs to one event loop.
+    """Worker over HTTP: runs tasks that it leases from the task service by long polls.
+
+    It serves the names in its table that the service has configured as task types of the kind `worker`.
+    It belongs to one event loop.
 
     Args:
         transport: HTTP transport of the program.

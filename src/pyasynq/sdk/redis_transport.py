@@ -119,7 +119,9 @@ class RedisTransport:
 
 
 class RedisWork:
-    """Worker over Redis: a `Server` for the table's names that are configured. Belongs to one event loop.
+    """Worker over Redis: a `Server` for the names in its table that are configured as types of kind `worker`.
+
+    It belongs to one event loop.
 
     Args:
         transport: Redis transport of the program.

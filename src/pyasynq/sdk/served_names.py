@@ -28,7 +28,7 @@ class KnowsTypes(Protocol):
 
 
 def find_configured(table: HandlerTable, transport: KnowsTypes) -> set[str]:
-    """Return the table's names whose configured type has the kind `worker`."""
+    """Return the names in the handler table that are configured as task types of the kind `worker`."""
     return {name for name in table.names if transport.find_kind(name) == _KIND}
 
 

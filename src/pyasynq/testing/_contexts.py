@@ -66,7 +66,7 @@ class RecordedContext:
         self.progress = done, total, note
 
     def report_trace(self, task: RunningTask, seconds: float, trace_id: str, span_id: str) -> None:
-        """Do nothing: a test counts no attempts."""
+        """Do nothing: a test has no metrics that could name the trace of an attempt (exemplar)."""
 
     def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine that never waits, without an event loop; called by the context."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Timer:
-    """Scheduler under test; its entries and due times outlast a call of the kit."""
+    """Adapter of a scheduler to virtual time; it keeps entries and due times between calls of the kit."""
 
     def __init__(self, scheduler: Scheduler | PeriodicTaskManager, clock: VirtualClock) -> None:
         manager = scheduler if isinstance(scheduler, PeriodicTaskManager) else None

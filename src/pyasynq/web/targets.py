@@ -50,7 +50,10 @@ class _Answer:
     future: asyncio.Future[Any] = field(init=False)
 
     def may_be_shown_stale(self, changed: float) -> bool:
-        """Return whether a stale answer may be shown; `changed` is the time of the last change."""
+        """Return whether this answer may be shown after it expired (stale-while-revalidate).
+
+        It has no error, began after the last change at `changed`, and expired a short time ago.
+        """
         is_recent = self.began >= changed and time.monotonic() < self.fresh_until + _LONGEST_STALE
         return is_recent and not self.future.cancelled() and self.future.exception() is None
 

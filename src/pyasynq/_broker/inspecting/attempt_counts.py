@@ -1,4 +1,4 @@
-"""Reading the statistics of queues: counts of ended attempts by task type over time."""
+"""Time series of ended attempts by task type, read from the counts that workers keep for each queue."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def count_collection(
 ) -> Plan[CollectionCount]:
     """Count the tasks of a state, and the tasks within the scores of a filter; 0 for a missing queue.
 
-    All groups of a queue are counted together, whatever the scores; with more than 5,000 groups it is an
-    estimate.
+    Pending and active tasks have no scores: all of them are counted. All groups of a queue are counted
+    together, whatever the scores; with more than 5,000 groups it is an estimate.
     """
     keys = queue_keys(check_name("queue", queue))
     if state is TaskState.AGGREGATING and not group:

@@ -109,9 +109,10 @@ class QueueSweep:
         self._away: dict[str, PyasynqError] = {}
 
     def next_plans(self, now: Instant, group_counts: GroupCounts) -> dict[str, Plan[QueueInfo]]:
-        """Return the plans of the next up to 200 queues, by their names; none at the end.
+        """Return plans that describe the next queues, at most 200, by queue name; an empty dict at the end.
 
-        Several parts may be on their way at the same time; `take` takes each in any order.
+        Queues of a node that cannot be reached are skipped, and recorded as unreadable. Several parts may be
+        read concurrently; their outcomes go to `take` in any order.
         """
         part: list[str] = []
         while self._next < len(self._names) and len(part) < MOST_QUEUES:

@@ -276,7 +276,11 @@ class Hosted(Protocol):
     """Handler that makes its own route and lifespan, such as a typed task of an app."""
 
     def __pyasynq_route__(self, settings: Mapping[str, Any]) -> Route:
-        """Return the route for its tasks in this process, with the worker's settings."""
+        """Return the route by which a child process runs the handler's tasks.
+
+        `settings` holds what the worker passes to the child process, such as the URL of Redis. The handler
+        may adopt it.
+        """
 
     def __pyasynq_lifespan__(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
         """Return the owner of the lifespan it needs, and a new lifespan."""

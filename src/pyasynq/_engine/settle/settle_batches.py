@@ -88,8 +88,8 @@ class Batch(NamedTuple):
     """Outcomes of one queue and one kind, and the plan that writes them.
 
     Attributes:
-        entries: the outcomes; empty for attempts that succeeded, keep nothing, and are sent for the first
-            time.
+        entries: the outcomes. It is empty in the fast path, for first writes of attempts that succeeded and
+            keep nothing in Redis.
         in_steps: whether the plan takes several calls, so that concurrent calls see intermediate states.
     """
 

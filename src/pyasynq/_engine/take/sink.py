@@ -120,7 +120,11 @@ class Sink(Protocol):
         """Remove and return unstarted attempts of one queue, or of all queues, which are then put back."""
 
     def serve(self, priorities: Mapping[str, int]) -> None:
-        """Take tasks of these queues with these priorities from now on; keep none of other queues."""
+        """Accept tasks of exactly these queues from now on, with these priorities.
+
+        The caller has put back the unstarted tasks of other queues. Running attempts go on. A waiting `take`
+        that names only other queues fails.
+        """
 
 
 _LEAST_OVERLAPPED = 100

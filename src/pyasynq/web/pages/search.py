@@ -1,4 +1,4 @@
-"""Search: the query bar, and matches that are sent as they are found."""
+"""Search page: the query bar, and matches that are streamed as they are found."""
 
 from __future__ import annotations
 

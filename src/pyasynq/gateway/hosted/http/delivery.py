@@ -144,7 +144,10 @@ class Deliveries:
     async def _read_failed(
         self, request: SentRequest, answer: aiohttp.ClientResponse, outcome: HostedOutcome | Throttled
     ) -> ReceivedAnswer:
-        """Return an answer; if the attempt failed, with the beginning of the body, for the dashboard."""
+        """Return the status of an HTTP answer; after a failure also its headers and the start of its body.
+
+        These are read only if the dashboard has no recent failed request of this host and queue.
+        """
         if _find_failure(outcome) is None or not self._table.wants_failed(request):
             return ReceivedAnswer(answer.status)
         # More bytes are read than are kept, so that a secret which the cut would divide is found and hidden.
