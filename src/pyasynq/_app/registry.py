@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyasynq._app.providers import Providers
 from pyasynq._app.routes import route_of
@@ -161,6 +161,13 @@ class Registry:
         return [route for task_type in self._declarations if (route := self.route(task_type))]
 
 
+class _FindRoute(Protocol):
+    """Type of `AppRouter.route`: its parameter has the name that the protocol `Router` asks for."""
+
+    def __call__(self, task_type: str) -> Route | None:
+        """Return the route of a task type; None if there is none."""
+
+
 class AppRouter:
     """Interface of an app to the server that runs its tasks.
 
@@ -176,7 +183,7 @@ class AppRouter:
         self.hooks = hooks
         """Hooks that the server calls."""
         # Assigned directly, to save a call: a worker needs the route of each task.
-        self.route: Callable[[str], Route | None] = registry.route
+        self.route: _FindRoute = registry.route
         """Returns the route of a task type."""
 
     def routes(self) -> list[Route]:
