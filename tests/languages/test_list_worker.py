@@ -32,8 +32,8 @@ retry = ["1h"]
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, str]]:
     """Run the service on a server of its own; yield a client of it, and the address of Redis."""
-    with running_service(tmp_path_factory.mktemp("service"), TYPES) as (client, url):
-        yield client, url.replace("redis://", "tcp://").partition("/0")[0]
+    with running_service(tmp_path_factory.mktemp("service"), TYPES) as running:
+        yield running
 
 
 @contextmanager

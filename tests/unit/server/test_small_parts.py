@@ -182,6 +182,15 @@ def test_no_thread_sees_a_cancelled_attempt_as_overdue_since_ever() -> None:
     assert (2, 0.0) == (len(seen), max(seen))
 
 
+@pytest.mark.parametrize("reason", ["deadline", "lease"])
+def test_an_attempt_that_was_refused_its_start_is_overdue_since_then(reason: str) -> None:
+    """The task's deadline was an hour ago, or the lease lapsed before the start; nothing was cancelled."""
+    one = attempt(deadline=6_400 if reason == "deadline" else 0)
+    one.begin(monotonic=1_000.0, unix_time=10_000.0)
+    one.cause = TaskCanceledError("refused")
+    assert (0.0, 5.0) == (one.overdue_seconds(1_000.0), one.overdue_seconds(1_005.0))
+
+
 def test_h15_redis_time_follows_its_replies_and_not_the_hosts_clock() -> None:
     """Carried forward by the monotonic clock."""
     clock = FakeClock(1_000)

@@ -84,7 +84,7 @@ class Attempt:
         deadline_at: the same as Unix time; None for never.
         cause: why the attempt is being cancelled. It decides the outcome, regardless of what the handler then
             does. Also read by handler threads.
-        cancelled_at: monotonic time of the first cancel.
+        cancelled_at: monotonic time of the first cancel; 0 before it, and if the handler may not start.
         lost: whether a reply of Redis showed that another worker has the task.
         overdue_reported: seconds past its deadline when it was last reported.
         task: asyncio task that runs the handler; None before and after. Written by the runner.
@@ -307,11 +307,14 @@ class Attempt:
             )
 
     def overdue_seconds(self, monotonic: float) -> float:
-        """Return the seconds since the attempt should have ended; negative before that."""
+        """Return the seconds since the attempt should have ended; negative before that.
+
+        An attempt whose time ended before its handler could start should have ended at its start.
+        """
         if self.phase is not RUNNING and self.phase is not ABANDONED:
             return -math.inf
         since = min(self.deadline, self.cancelled_at) if self.cause is not None else self.deadline
-        return monotonic - since
+        return monotonic - max(self.started, since)
 
 
 def expect_renewals(attempts: Iterable[Attempt], redis_seconds: int, lease: int) -> None:
