@@ -9,10 +9,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pyasynq.web.auth.openid import SignInError
 from pyasynq.web.auth.pending_login import PendingLogins
 from pyasynq.web.auth.secret import SigningSecret
 from pyasynq.web.auth.sessions import IDLE_SECONDS, LONGEST_SECONDS, LoginSession, Sessions
+from pyasynq.web.auth.sign_in_error import SignInError
 from pyasynq.web.auth.signed_cookie import CookieContent, SignedCookie
 
 SECRET = SigningSecret("a secret of the tests")

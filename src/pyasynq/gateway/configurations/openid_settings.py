@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyasynq._checks import check_text
+from pyasynq._sign_in.openid_options import OpenIdConnect
 from pyasynq.errors import InvalidOptionError
 
 from .field_names import join_path, read_table
 from .listen_address import is_loopback_host
 from .secret_reference import parse_secret_reference
-
-if TYPE_CHECKING:
-    from pyasynq.web import OpenIdConnect
 
 _TEXTS: Final = ("issuer", "client_id", "url", "default_role", "user_claim", "groups_claim", "name")
 _FIELDS: Final = (*_TEXTS, "client_secret", "roles", "queues", "scopes")
@@ -33,8 +31,6 @@ def parse_openid_settings(path: str, value: object, *, host: str, port: int) -> 
         InvalidOptionError: for an invalid field; the message names the field and the remedy.
         ConfigurationError: the secret of the client is missing.
     """
-    from pyasynq.web import OpenIdConnect  # noqa: PLC0415 - most services have none
-
     fields = read_table(path, value, _FIELDS)
     options: dict[str, Any] = {name: fields[name] for name in _TEXTS if name in fields}
     for name, text in options.items():

@@ -24,7 +24,7 @@ from .retry_rule import parse_duration
 from .task_configuration import TaskConfiguration, parse_task_configuration
 
 if TYPE_CHECKING:
-    from pyasynq.web import OpenIdConnect
+    from pyasynq._sign_in.openid_options import OpenIdConnect
 
 _DEFAULT_REDIS: Final = "redis://localhost:6379/0"
 _DEFAULT_MAX_BODY: Final = 1_000_000

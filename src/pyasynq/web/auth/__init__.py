@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pyasynq._sign_in.openid_options import OpenIdConnect
 from pyasynq.web.auth.credentials import CredentialsFile
 from pyasynq.web.auth.identify import Authenticator, Everyone, HostFunction, LoopbackOnly, TrustedProxy
-from pyasynq.web.auth.openid import OpenIdConnect
 
 __all__ = [
     "Authenticator",

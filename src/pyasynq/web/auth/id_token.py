@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from joserfc import errors, jwt
 from joserfc.jwk import ECKey, JWKRegistry, KeySet, OKPKey, RSAKey
 
-from pyasynq.web.auth.openid import SignInError
+from pyasynq.web.auth.sign_in_error import SignInError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from pyasynq._sign_in.addresses import is_loopback
+from pyasynq._sign_in.group_roles import GroupRoles
 from pyasynq.errors import ConfigurationError
 from pyasynq.operations import User
-from pyasynq.web.auth.group_roles import GroupRoles
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -214,11 +215,3 @@ def get_requested_host(request: Request) -> str:
     """Return the host that the client requested, without the port."""
     host = request.headers.get("host", "")
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether an address belongs to this machine; a path of a Unix socket does."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

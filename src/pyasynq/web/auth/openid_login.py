@@ -12,8 +12,8 @@ from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.web.auth.identify import client_address
 from pyasynq.web.auth.login import make_login_page, note_failed_login
-from pyasynq.web.auth.openid import SignInError
 from pyasynq.web.auth.openid_people import OPENID_LOGIN
+from pyasynq.web.auth.sign_in_error import SignInError
 from pyasynq.web.problems import not_found_page
 from pyasynq.web.respond import page_response
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyasynq._extras import explain_missing
+from pyasynq._sign_in.group_roles import GroupRoles
 from pyasynq._visible_text import visible
 from pyasynq.operations import User
-from pyasynq.web.auth.group_roles import GroupRoles
-from pyasynq.web.auth.openid import SignInError
 from pyasynq.web.auth.pending_login import PendingLogins
+from pyasynq.web.auth.sign_in_error import SignInError
 
 if TYPE_CHECKING:
-    from pyasynq.web.auth.openid import OpenIdConnect
+    from pyasynq._sign_in.openid_options import OpenIdConnect
     from pyasynq.web.auth.openid_provider import OpenIdProvider
     from pyasynq.web.auth.secret import SigningSecret
     from pyasynq.web.auth.sessions import LoginSession, Sessions

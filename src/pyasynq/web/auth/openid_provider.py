@@ -14,21 +14,23 @@ from urllib.parse import quote_plus, urlencode
 
 import aiohttp
 
+from pyasynq._sign_in.addresses import is_protected_url
 from pyasynq.web.auth.id_token import UnknownKeyError, read_key_set, verify_id_token
-from pyasynq.web.auth.openid import OPENID_SECRET_VARIABLE, SignInError, is_protected_url
 from pyasynq.web.auth.rate_limit import RateLimit
 from pyasynq.web.auth.secret import read_secret
+from pyasynq.web.auth.sign_in_error import SignInError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from joserfc.jwk import KeySet
 
-    from pyasynq.web.auth.openid import OpenIdConnect
+    from pyasynq._sign_in.openid_options import OpenIdConnect
 
 _log = logging.getLogger("pyasynq.web")
 
 _PATIENCE: Final = aiohttp.ClientTimeout(total=10, sock_connect=5)
+_SECRET_VARIABLE: Final = "PYASYNQ_OIDC_SECRET"  # noqa: S105 - the name of the variable
 _LARGEST_ANSWER: Final = 500_000
 _CHUNK: Final = 65_536
 _FRESH_SECONDS: Final = 3_600
@@ -82,7 +84,7 @@ class OpenIdProvider:
 
     def __init__(self, options: OpenIdConnect, clock: Callable[[], float] = time.time) -> None:
         self._options = options
-        self._secret = read_secret(options.client_secret, OPENID_SECRET_VARIABLE)
+        self._secret = read_secret(options.client_secret, _SECRET_VARIABLE)
         self._clock = clock
         self._known: _Provider | None = None
         self._keys: tuple[KeySet, float] | None = None

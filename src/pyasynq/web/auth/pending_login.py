@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.web.auth.openid import SignInError
+from pyasynq.web.auth.sign_in_error import SignInError
 from pyasynq.web.auth.signed_cookie import CookieContent, SignedCookie
 
 if TYPE_CHECKING:

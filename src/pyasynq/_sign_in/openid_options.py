@@ -1,4 +1,4 @@
-"""Configuration of sign-in at an OpenID provider, and the error of a failed sign-in."""
+"""Options of sign-in at an OpenID provider."""
 
 from __future__ import annotations
 
@@ -8,30 +8,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from pyasynq.errors import InvalidOptionError
-from pyasynq.web.auth.group_roles import GroupRoles
-from pyasynq.web.auth.identify import is_loopback
+
+from .addresses import is_protected_url
+from .group_roles import GroupRoles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-OPENID_SECRET_VARIABLE: Final = "PYASYNQ_OIDC_SECRET"  # noqa: S105 - the name of the variable
 _REQUIRED_SCOPE: Final = "openid"
-
-
-class SignInError(Exception):
-    """Error: a sign-in at the OpenID provider failed; the login page shows its text.
-
-    The text never holds a token, a code or another value that the provider or the browser has sent.
-
-    Attributes:
-        status: status of the response.
-        name: name of the person, if the provider has sent it.
-    """
-
-    def __init__(self, text: str, *, status: int = 401, name: str = "") -> None:
-        super().__init__(text)
-        self.status = status
-        self.name = name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,18 +84,3 @@ class OpenIdConnect:
     def callback_url(self, target: str) -> str:
         """Return the redirect URI: the callback of one Redis, whose name is empty for the only one."""
         return "/".join(filter(None, (self.url.rstrip("/"), target, "login/oidc/callback")))
-
-
-def is_protected_url(url: object) -> bool:
-    """Return whether an address is `https://`, or `http://` on this machine."""
-    if not isinstance(url, str):
-        return False
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        is_valid = bool(host) and parts.port != 0 and parts.username is None
-    except ValueError:
-        return False
-    has_controls = any(ord(character) <= 0x20 or character == "\\" for character in url)
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
-    return is_valid and is_safe and not has_controls
