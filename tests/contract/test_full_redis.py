@@ -44,7 +44,7 @@ from pyasynq._broker.locks import HeldLock, renew_locks
 from pyasynq._broker.operating import worker_lists
 from pyasynq._broker.operating.api_keys import spend_request
 from pyasynq._broker.operating.host_gates import close_gate, enter_gate, renew_slots
-from pyasynq._broker.operating.operations import advance_operation, order_operation, take_operation
+from pyasynq._broker.operating.operations import advance_operation, set_operation_state, take_operation
 from pyasynq._broker.results import write_result
 from pyasynq._broker.schedules import (
     clear_scheduler_entries,
@@ -307,7 +307,7 @@ DRAINING: dict[str, Callable[[], Plan[Any]]] = {
     "list_withdraw": lambda: worker_lists.withdraw_entry("f", 0, "t", b"reply"),
     "operation_take": lambda: take_operation("op", "a worker with a longer name", now=NOW),
     "operation_advance": lambda: advance_operation("op", 3, {"done": 5}, now=NOW),
-    "operation_order": lambda: order_operation("op", "paused", ["running"]),
+    "operation_set_state": lambda: set_operation_state("op", "paused", ["running"]),
     "remove_queue": lambda: remove_queue("empty", force=True, progress=None),
 }
 

@@ -25,7 +25,7 @@ from pyasynq._broker.operating.moves import hold_and_take, release_step
 from pyasynq._broker.operating.operations import (
     advance_operation,
     create_operation,
-    order_operation,
+    set_operation_state,
     take_operation,
 )
 from pyasynq._broker.schedules import begin_entries
@@ -256,7 +256,7 @@ def calls(damage_allowed: None, redis_client: RedisClient, tasks: Tasks) -> dict
     perform(create_operation("e", {"state": "running"}, now=NOW))
     perform(take_operation("e", "me", now=NOW))
     perform(advance_operation("e", 1, {"done": 1}, now=NOW))
-    perform(order_operation("e", "paused", ["running"]))
+    perform(set_operation_state("e", "paused", ["running"]))
     perform(write_audit(b'{"at":1}'))
     perform(write_refusal(b'{"at":1}', "mira"))
     perform(renew_types(["t"]))

@@ -13,7 +13,7 @@ from pyasynq._broker.inspecting.walks import Walk, walk_tasks
 from pyasynq._broker.operating.operations import (
     advance_operation,
     create_operation,
-    order_operation,
+    set_operation_state,
     take_operation,
 )
 from pyasynq._broker.operating.periods import OPERATION_SECONDS
@@ -121,7 +121,7 @@ def test_each_step_keeps_an_operation_for_its_whole_lifetime_again(
     assert kept()
     assert "running" == perform(advance_operation("op", fence, {"done": 1}, now=NOW))
     assert kept()
-    assert "paused" == perform(order_operation("op", "paused", ["running"]))
+    assert "paused" == perform(set_operation_state("op", "paused", ["running"]))
     assert kept()
 
 

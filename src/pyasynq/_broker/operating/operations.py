@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyasynq._broker.arguments import time_arguments
 from pyasynq._broker.operating.periods import OPERATION_SECONDS
-from pyasynq._broker.scripts import OPERATION_ADVANCE, OPERATION_CREATE, OPERATION_ORDER, OPERATION_TAKE
+from pyasynq._broker.scripts import OPERATION_ADVANCE, OPERATION_CREATE, OPERATION_SET_STATE, OPERATION_TAKE
 from pyasynq._broker.stored import decode_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import OPERATIONS_KEY, operation_key
@@ -70,10 +70,10 @@ def advance_operation(
     return reply.decode()
 
 
-def order_operation(operation: str, state: str, before: Sequence[str]) -> Plan[str]:
+def set_operation_state(operation: str, state: str, before: Sequence[str]) -> Plan[str]:
     """Change an operation's state if it is one of `before` (compare-and-set); return the current state."""
     args: tuple[Argument, ...] = (state, OPERATION_SECONDS, *before)
-    reply: bytes = yield ScriptCall(OPERATION_ORDER, (operation_key(operation),), args, Replay.SAFE)
+    reply: bytes = yield ScriptCall(OPERATION_SET_STATE, (operation_key(operation),), args, Replay.SAFE)
     return reply.decode("utf-8", "replace")
 
 

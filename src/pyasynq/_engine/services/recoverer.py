@@ -115,7 +115,7 @@ class Recoverer(Service):
             except Exception:
                 self._readings = {}
                 raise
-            if not self._is_quiet():
+            if not self._update_quiet_time():
                 await self._put_back(ready, read, seen)
         return self._refused.get_rest(self._failures.get_rest(self._parts.settings.look_interval))
 
@@ -189,7 +189,7 @@ class Recoverer(Service):
     def _last_restart(self) -> float | None:
         return self._parts.driver.get_last_restart(self.node)
 
-    def _is_quiet(self) -> bool:
+    def _update_quiet_time(self) -> bool:
         """Begin a quiet time if Redis has just come back; return whether recovery must still wait."""
         now = self._parts.clock.monotonic()
         restart = self._last_restart

@@ -135,27 +135,27 @@ class Sender:
         for ask in parcel.asks:
             answer = next(answers)
             if isinstance(answer, Exception):
-                intake.failed(ask, answer, self._skip_until(ask.queue.name, answer))
+                intake.failed(ask, answer, self._start_back_off(ask.queue.name, answer))
             else:
                 intake.answered(ask, answer)
                 self._failures.recover(ask.queue.name)
         for call, _ in parcel.finds:
             answer = next(answers)
             if isinstance(answer, Exception):
-                intake.leave_alone(call.queue.name, self._skip_until(call.queue.name, answer))
+                intake.leave_alone(call.queue.name, self._start_back_off(call.queue.name, answer))
             else:
                 intake.found(call, answer)
         intake.deliver()
         for task, _ in parcel.quarantines:
             answer = next(answers)
             if isinstance(answer, Exception):
-                intake.leave_alone(task.queue, self._skip_until(task.queue, answer))
+                intake.leave_alone(task.queue, self._start_back_off(task.queue, answer))
             else:
                 intake.unreadable.quarantined(task)
                 self._parts.settles.on_endings(task.queue, answer.endings)
         intake.proofs_ended(parcel.proofs)
 
-    def _skip_until(self, queue: str, error: Exception) -> float:
+    def _start_back_off(self, queue: str, error: Exception) -> float:
         """Start the back-off of a queue after an error, unless Redis itself is in one.
 
         Return the monotonic time at which it ends.

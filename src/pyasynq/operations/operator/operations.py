@@ -10,8 +10,8 @@ from pyasynq._broker import inspecting
 from pyasynq._broker.operating.operations import (
     create_operation,
     list_operations,
-    order_operation,
     read_operation,
+    set_operation_state,
     write_tasks,
 )
 from pyasynq.errors import (
@@ -196,16 +196,16 @@ class OperationOperator(SearchOperator):
 
     async def pause_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
         """Pause an operation after its current step; return its state."""
-        return await self._order(operation_id, OperationState.PAUSED, OperationState.RUNNING)
+        return await self._set_state(operation_id, OperationState.PAUSED, OperationState.RUNNING)
 
     async def resume_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
         """Resume a paused operation, and return its state; `run_operation` then runs it."""
-        return await self._order(operation_id, OperationState.RUNNING, OperationState.PAUSED)
+        return await self._set_state(operation_id, OperationState.RUNNING, OperationState.PAUSED)
 
     async def stop_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
         """End an operation after its current step, and return its state; changes already made remain."""
         before = (OperationState.RUNNING, OperationState.PAUSED)
-        return await self._order(operation_id, OperationState.STOPPED, *before)
+        return await self._set_state(operation_id, OperationState.STOPPED, *before)
 
     async def undo_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:
         """Start an operation that puts back the tasks of a deletion, within a day; run it like any other.
@@ -255,7 +255,7 @@ class OperationOperator(SearchOperator):
         if key and not is_new and (started := await self._find_started(key, request, own)) is not None:
             return started
         await self._inspector.run(write_tasks(operation, 0, encode_tasks(tasks)))
-        return await self._order(operation, OperationState.RUNNING, OperationState.READY)
+        return await self._set_state(operation, OperationState.RUNNING, OperationState.READY)
 
     async def _find_started(self, key: str, request: str, own: str = "") -> OperationInfo | None:
         """Return the operation that was started with a key; None if there is none, or this call made it.
@@ -340,10 +340,10 @@ class OperationOperator(SearchOperator):
         async for page in self._selector(query, queues).pages(query, limit=MAX_FOUND + 1, budget=budget):
             yield page
 
-    async def _order(
+    async def _set_state(
         self, operation_id: str, state: OperationState, *before: OperationState
     ) -> OperationInfo:
-        found = await self._inspector.run(order_operation(operation_id, state, before))
+        found = await self._inspector.run(set_operation_state(operation_id, state, before))
         if found != state:
             wanted = " or ".join(before)
             raise InvalidOptionError("operation_id", found, f"the operation must be {wanted}, and is {found}")
