@@ -7,7 +7,7 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.visiting import stream_scope
+from tests.visiting import StreamClient, stream_scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -15,21 +15,13 @@ if TYPE_CHECKING:
     from pyasynq.web import Dashboard
 
 
-class Stream:
+class Stream(StreamClient):
     """A viewer's connection, as an ASGI server would hold it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.status = 0
-        self.gone = asyncio.Event()
-        self._asked = False
-
-    async def receive(self) -> dict[str, Any]:
-        if not self._asked:
-            self._asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from contextlib import asynccontextmanager
@@ -95,3 +96,19 @@ def stream_scope(path: str, query: str) -> dict[str, Any]:
         "server": ("localhost", 80),
         "state": {},
     }
+
+
+class StreamClient:
+    """The receiving side of a stream's client for an ASGI application: one request, then its end."""
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+        self._asked = False
+
+    async def receive(self) -> dict[str, Any]:
+        """Return the request, and then, once `gone` is set, that the client has gone."""
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}

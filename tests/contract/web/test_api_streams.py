@@ -15,7 +15,7 @@ from pyasynq.web import Everyone, dashboard
 from pyasynq.web.api import events
 from tests.factories import NOW, Tasks
 from tests.run_async import run_async
-from tests.visiting import stream_scope, visiting
+from tests.visiting import StreamClient, stream_scope, visiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,20 +26,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.single_server("one database for all queues")
 
 
-class Listener:
+class Listener(StreamClient):
     """A client's connection, as an ASGI server would hold it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()
-        self.gone = asyncio.Event()
-        self._asked = False
-
-    async def receive(self) -> dict[str, Any]:
-        if not self._asked:
-            self._asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.body" and message["body"]:

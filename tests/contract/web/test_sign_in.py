@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pyasynq.operations import User
 from pyasynq.web import CredentialsFile, Everyone, TrustedProxy
-from pyasynq.web.auth.credentials import password_line, token_line
+from pyasynq.web.auth.credentials import password_line
+from tests.people_file import PASSWORD, write_people
 from tests.run_async import run_async
 from tests.visiting import ABROAD, form_token, heading_of, send_form, visiting
 
@@ -19,20 +19,11 @@ if TYPE_CHECKING:
     import httpx
     from starlette.requests import Request
 
-PASSWORD = "correct horse battery"
-
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
     """A credentials file with a person and a token."""
-    file = tmp_path / "people"
-    lines = [
-        password_line("mira", "operator", "team-*", PASSWORD),
-        token_line("ci", "viewer", "*", date(2099, 1, 1), "pyasynq_good"),
-        token_line("old", "viewer", "*", date(2020, 1, 1), "pyasynq_expired"),
-    ]
-    file.write_text("\n".join(lines) + "\n")
-    return file
+    return write_people(tmp_path, "team-*")
 
 
 async def sign_in(visitor: httpx.AsyncClient, password: str = PASSWORD, **fields: str) -> httpx.Response:

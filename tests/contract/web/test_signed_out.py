@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,9 +16,9 @@ from pyasynq.operations import User, record_sign_out
 from pyasynq.operations.operator import Operator
 from pyasynq.web import CredentialsFile, dashboard
 from pyasynq.web.auth import signed_out
-from pyasynq.web.auth.credentials import password_line, token_line
 from pyasynq.web.live import endpoints
 from tests.live_stream import stream_of
+from tests.people_file import PASSWORD, write_people
 from tests.redis_6 import is_redis_6
 from tests.run_async import run_async
 from tests.visiting import ABROAD, heading_of, send_form, stream_scope, visiting
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from tests.invariants import RedisClient
 
 SECRET = "a secret of all the replicas"
-PASSWORD = "correct horse battery"
 PAGE = (Path(__file__).parents[3] / "docs" / "dashboard.md").read_text("utf-8")
 AWAY = "redis://127.0.0.1:1"
 COPY_WORKS = "A copy of its cookie works at other processes of the dashboard, and after a restart"
@@ -42,13 +40,7 @@ COPY_WORKS = "A copy of its cookie works at other processes of the dashboard, an
 @pytest.fixture
 def people(tmp_path: Path) -> CredentialsFile:
     """A credentials file with an operator and a token."""
-    file = tmp_path / "people"
-    lines = [
-        password_line("mira", "operator", "*", PASSWORD),
-        token_line("ci", "viewer", "*", date(2099, 1, 1), "pyasynq_good"),
-    ]
-    file.write_text("\n".join(lines) + "\n")
-    return CredentialsFile(file)
+    return CredentialsFile(write_people(tmp_path))
 
 
 @pytest.fixture
