@@ -20,6 +20,7 @@ from pyasynq.web.auth.secret import SigningSecret
 from pyasynq.web.auth.sessions import Sessions
 from pyasynq.web.doorkeeper import Doorkeeper
 from pyasynq.web.forwarded_headers import ForwardedHeaders
+from pyasynq.web.respond import make_notice_cookie
 from pyasynq.web.routes import target_routes
 from pyasynq.web.security_headers import SecurityHeaders
 from pyasynq.web.settings import Environment, Settings, check_prometheus, name_targets
@@ -147,6 +148,7 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         commands=service,
         secret=signing,
         sessions=sessions,
+        notices=make_notice_cookie(signing),
         login_tries=RateLimit(_LOGIN_TRIES, _MINUTE),
         address_tries=RateLimit(_ADDRESS_TRIES, _MINUTE),
         trace_url=trace_url,

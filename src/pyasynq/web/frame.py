@@ -6,6 +6,7 @@ import importlib.metadata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from markupsafe import Markup
 
 from pyasynq.web import formats
@@ -42,9 +43,8 @@ class NavigationGroup:
     items: tuple[NavigationItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A sentence at the top of a page, with one action."""
+class Notice(msgspec.Struct, frozen=True, array_like=True):
+    """A sentence at the top of a page, with one action. A signed cookie carries it to the page."""
 
     tone: str
     text: str

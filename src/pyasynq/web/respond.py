@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import time
 import zlib
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pyasynq.task import EnqueueStatus
+from pyasynq.web.auth.signed_cookie import SignedCookie
 from pyasynq.web.frame import Notice, build_frame
 from pyasynq.web.rendering import Moments, RenderedParts, render_template
 
@@ -20,14 +20,27 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from pyasynq.web.auth.secret import SigningSecret
     from pyasynq.web.page import Page, PageRequest
 
 _LEVEL: Final = 5
 _LEAST_COMPRESSED: Final = 1_000
 _GZIP_WINDOW: Final = 31
-_NOTICE_COOKIE: Final = "pyasynq-note"
-_NOTICE_PURPOSE: Final = "web notice"
 _NOTICE_SECONDS: Final = 60
+_LONGEST_NOTICE: Final = 3_500
+"""Maximum number of characters of the cookie of a notice."""
+
+
+def make_notice_cookie(secret: SigningSecret) -> SignedCookie[Notice]:
+    """Return the cookie that carries a notice to the next page (flash message)."""
+    return SignedCookie(
+        secret,
+        Notice,
+        purpose="web notice",
+        longest=_LONGEST_NOTICE,
+        suffix="-note",
+        max_age=_NOTICE_SECONDS,
+    )
 
 
 def page_response(ask: PageRequest, page: Page, began: float) -> Response:
@@ -36,13 +49,13 @@ def page_response(ask: PageRequest, page: Page, began: float) -> Response:
     html = page_html(ask, page, RenderedParts(), began, notices)
     response = html_response(ask.request, html, page.status, page.headers)
     if notices:
-        forget_notices(response)
+        forget_notices(ask, response)
     return response
 
 
-def forget_notices(response: Response) -> None:
+def forget_notices(ask: PageRequest, response: Response) -> None:
     """Delete the cookie with the notices that this response shows."""
-    response.delete_cookie(_NOTICE_COOKIE, path="/")
+    ask.settings.notices.remove(ask.request, response)
 
 
 def page_html(
@@ -88,17 +101,7 @@ def redirect(ask: PageRequest, address: str, notice: Notice | None = None) -> Re
     """Redirect to a page after a form, with a notice that the page shows once (flash message)."""
     response = Response(status_code=303, headers={"Location": address})
     if notice is not None:
-        body = json.dumps([notice.tone, notice.text, notice.href, notice.action, notice.is_form])
-        signature = ask.settings.secret.sign(_NOTICE_PURPOSE, body.encode())
-        response.set_cookie(
-            _NOTICE_COOKIE,
-            f"{signature}.{body.encode().hex()}",
-            max_age=_NOTICE_SECONDS,
-            path="/",
-            secure=ask.request.url.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
+        ask.settings.notices.write(ask.request, response, notice)
     return response
 
 
@@ -114,14 +117,8 @@ def redirect_to_enqueued(
 
 def read_notices(ask: PageRequest) -> tuple[Notice, ...]:
     """Return the notices that an action left for the next page (flash messages); ignore a forged cookie."""
-    signature, _, text = ask.request.cookies.get(_NOTICE_COOKIE, "").partition(".")
-    try:
-        body = bytes.fromhex(text)
-    except ValueError:
-        return ()
-    if not body or not ask.settings.secret.verify(_NOTICE_PURPOSE, body, signature):
-        return ()
-    return (Notice(*json.loads(body)),)
+    notice = ask.settings.notices.read(ask.request)
+    return () if notice is None else (notice,)
 
 
 def accepts_gzip(request: Request) -> bool:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pyasynq.web.auth.rate_limit import RateLimit
     from pyasynq.web.auth.secret import SigningSecret
     from pyasynq.web.auth.sessions import Sessions
+    from pyasynq.web.auth.signed_cookie import SignedCookie
     from pyasynq.web.configured_types import CommandKnowledge
+    from pyasynq.web.frame import Notice
 
 COLORS: Final = ("red", "amber", "green", "blue", "none")
 
@@ -70,6 +72,8 @@ class Settings:
     """Task service of this process, which knows the params of its commands; None if there is none."""
     secret: SigningSecret
     sessions: Sessions
+    notices: SignedCookie[Notice]
+    """Cookie of the notice that the next page shows once (flash message)."""
     login_tries: RateLimit
     """Rate limit of login attempts for one name from one address."""
     address_tries: RateLimit

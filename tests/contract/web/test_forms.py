@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from pyasynq._wire.keys import REFUSED_KEY
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.task import TaskState
 from pyasynq.web import Everyone
+from pyasynq.web.auth.secret import SigningSecret
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.snapshots import snapshot
@@ -40,6 +42,24 @@ async def test_a_task_is_run_from_its_page(redis_url: str, tasks: Tasks) -> None
         assert "The task was put back into the queue." in page.text
         assert "The task was put back" not in (await visitor.get("queues/emails/tasks/a")).text
     assert ["a", "p"] == sorted(tasks.ids("pending"))
+
+
+@run_async
+async def test_only_a_notice_of_this_dashboard_is_shown(redis_url: str, tasks: Tasks) -> None:
+    """Any other cookie of that name is ignored: a forged one, and that of a release with other fields."""
+    secret = "a secret of these tests"
+    other = base64.urlsafe_b64encode(b'["good", 3, "", "", false, "more"]').decode().rstrip("=")
+    signed = f"{other}.{SigningSecret(secret).sign('web notice', other.encode())}"
+    async with visiting(redis_url, secret=secret) as visitor:
+        answer = await send_form(visitor, "queues/emails/tasks/a/run_task", {})
+        [cookie] = answer.headers.get_list("set-cookie")
+        assert cookie.endswith("; HttpOnly; Max-Age=60; Path=/; SameSite=lax")
+        [(name, value)] = visitor.cookies.items()
+        for wrong in (signed, value[:-1], value.partition(".")[0], "x.y", "."):
+            visitor.cookies.clear()
+            visitor.cookies.set(name, wrong)
+            page = await visitor.get("queues/emails/tasks/a")
+            assert (200, False) == (page.status_code, "The task was put back" in page.text)
 
 
 @run_async

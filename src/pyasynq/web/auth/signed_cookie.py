@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CookieContent(msgspec.Struct, frozen=True, array_like=True):
-    """Content of a signed cookie: an array of JSON with the fields in their order."""
+    """Content of a signed cookie, with its end: an array of JSON with the fields in their order."""
 
     @property
     def expires_at(self) -> int:
@@ -29,7 +29,7 @@ class CookieContent(msgspec.Struct, frozen=True, array_like=True):
         return now > self.expires_at
 
 
-_ContentT = TypeVar("_ContentT", bound=CookieContent)
+_ContentT = TypeVar("_ContentT", bound=msgspec.Struct)
 
 
 class SignedCookie(Generic[_ContentT]):

@@ -158,7 +158,7 @@ async def search_response(ask: PageRequest) -> Response:
     head, _, rest = page_html(ask, page, RenderedParts(), began, notices).partition(_MARK)
     response = html_stream(ask.request, _stream(ask, text, view, head, rest))
     if notices:
-        forget_notices(response)
+        forget_notices(ask, response)
     return response
 
 
