@@ -155,9 +155,10 @@ def _settle_renamed(
 def _settle_orphan(
     facts: StoredTask, keys: QueueKeys, seen_in: bytes, message: TaskMessage | None
 ) -> Settlement:
-    """Return the settlement of a task in no collection: put it back where its state says, if that is safe.
+    """Return the settlement of a task in no collection: back to that of its state, if that is safe.
 
-    An archived task is deleted, and a completed one whose retention is unknown. Any other is archived.
+    Otherwise a task that has ended is deleted: an archived one, or a completed one without a known
+    retention. Any other task is archived.
     """
     group = facts.group or (message.group_key.encode() if message else b"")
     # A worker may still run an active task; if none does, the task is recovered when its lease expires.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class EnqueueError(PyasynqError):
-    """A task that could not be enqueued. Nothing was written for it."""
+    """A task that could not be enqueued: nothing was written for it, except as `EnqueueManyError` says."""
 
 
 class TaskIDConflictError(EnqueueError):

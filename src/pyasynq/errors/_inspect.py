@@ -94,7 +94,7 @@ class ArchiveFullError(PyasynqError):
     Attributes:
         queue: the queue's name.
         tasks: number of tasks to archive.
-        surplus: number of archived tasks that would be deleted, the oldest first, including these.
+        surplus: number of tasks that the archive would delete, the oldest first; these may be among them.
         max_size: number of tasks that an archive keeps.
     """
 

@@ -244,8 +244,8 @@ class RoundFinished(NamedTuple):
 
     Attributes:
         node: the cluster node that the round was for; empty if it was for all of Redis.
-        asked_at: time of `time.monotonic` from which on Redis answered in this round; None if the round may
-            have called nothing.
+        asked_at: monotonic time before the calls that Redis has answered in this round; None if it answered
+            none, or if the service does not report it.
     """
 
     service: str
@@ -356,7 +356,10 @@ class HeartbeatWritten(NamedTuple):
 
 
 class SignOfLife(NamedTuple):
-    """The lease-renewing thread and the event loop are running, whether or not Redis answers."""
+    """Liveness of a server, about once a second: its lease-renewing thread and its event loop run.
+
+    The event says nothing about Redis; see `QueuesAsked`.
+    """
 
     server_id: str
 
@@ -414,7 +417,7 @@ class ShutdownHung(NamedTuple):
 
 
 class LeaveFailed(NamedTuple):
-    """The last step of a service has raised an error; the shutdown continues."""
+    """The cleanup of a background service at its stop has raised an error; the shutdown continues."""
 
     service: str
     error: Exception

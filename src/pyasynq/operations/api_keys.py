@@ -93,7 +93,7 @@ class ApiKey:
     """Rate limit of requests with the key, over all instances; None for no limit."""
 
     def accepts(self, secret: str, now: datetime) -> bool:
-        """Return whether this is a valid secret of the key, in constant time for wrong ones."""
+        """Return whether this is a valid secret of the key; compare in constant time (timing attack)."""
         digest = _digest(secret)
         is_known = False
         for one in self.secrets:
@@ -159,7 +159,7 @@ def make_api_key(
 
 
 def issue_secret(key: ApiKey, *, overlap: timedelta | None, now: datetime) -> IssuedApiKey:
-    """Return a key with a new secret. The newest former one stays valid for the overlap; None drops it."""
+    """Return a key with a new secret (rotation); the former one stays valid for `overlap`, None ends it."""
     secret = secrets.token_hex(_SECRET_BYTES)
     now = now.replace(microsecond=0)
     former = []

@@ -43,7 +43,7 @@ class _NotReadableError(ValueError):
 
 
 def read_json(text: str) -> Any:
-    """Return the value that JSON holds; None for a value that is neither an object nor a list."""
+    """Return the object or list that JSON holds; None for any other value, and for invalid JSON."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -68,7 +68,7 @@ def describe_bytes(data: bytes) -> Note:
 
 
 def read_msgpack(data: bytes, found: Callable[[str, int, int, Any], object] | None = None) -> Any:
-    """Return the value that MessagePack holds; None for a value that is neither a map nor an array.
+    """Return the map or array that MessagePack holds; None for any other value, and for invalid data.
 
     Args:
         data: the whole message.

@@ -55,7 +55,7 @@ class AttentionFinding:
 
     @property
     def id(self) -> str:
-        """Identifies the finding for a snooze: detector, queue and subject."""
+        """Id of the finding, by which it is snoozed: detector, queue and subject."""
         return finding_id(self.detector, self.queue, self.subject)
 
     @property

@@ -114,10 +114,12 @@ def require_for_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyP
 
 
 def require_somewhere(access: Access, verb: Verb, needed: tuple[AnyPermission, ...] = ()) -> None:
-    """Check that the user may have each permission of a verb, or of a call, for some queue.
+    """Check that the user has each permission of a verb for at least one pattern of queues.
+
+    `needed`, if given, replaces the permissions of the verb.
 
     Raises:
-        PermissionDeniedError: the user has the permission for no queue.
+        PermissionDeniedError: the user has one of them for no queue.
     """
     for permission in needed or verb.needed:
         if not access.may_somewhere(permission):

@@ -108,8 +108,8 @@ class Targets:
     query: str = ""
     """Query that finds the tasks, as `Operator.search`; 200,000 at most.
 
-    Without ids they are found when the operation is started. With ids, these are tasks that a search by the
-    query has found and the user has seen. A task that no longer matches when it is its turn is left out.
+    Without `ids`, the tasks are found when the operation is started. With `ids`, only these tasks are meant:
+    an earlier search by the query has found them. A task that no longer matches at its turn is left out.
     """
 
     def __len__(self) -> int:

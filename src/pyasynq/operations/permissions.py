@@ -114,7 +114,7 @@ class User:
     role: str = ""
     """Name of the role, for display; it grants nothing by itself."""
     login: str = ""
-    """Way in which the user was authenticated: `password`, `oidc`, `proxy`, `token` or `cli`."""
+    """Way in which the user was authenticated, such as `password`, `oidc`, `proxy`, `key` or `cli`."""
     address: str = ""
     """Network address that the user comes from; empty for the command line."""
 
@@ -182,7 +182,7 @@ class Access:
         return EVERYTHING in self.queues and EVERYTHING in self.user.patterns(permission)
 
     def may_somewhere(self, permission: AnyPermission) -> bool:
-        """Return whether the user may have a permission for some queue, existing or not."""
+        """Return whether the user has a permission for any pattern of queues, which may match no queue."""
         return bool(self.queues) and bool(self.user.patterns(permission))
 
     def sees(self, queue: str) -> bool:

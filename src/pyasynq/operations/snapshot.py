@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyasynq.telemetry import AttemptSeries
 
 RECENT: Final = timedelta(minutes=10)
-"""Age up to which attempts count as recent, for comparison with the two hours before."""
+"""Age up to which attempts count as recent, for comparison with the 110 minutes before."""
 ACTIVITY_SPAN: Final = timedelta(hours=2)
 """Age up to which attempts are read: the statistics keep one-minute counts for as long."""
 
@@ -27,7 +27,7 @@ class Activity(NamedTuple):
 
     Attributes:
         recent: attempts of the last ten minutes.
-        before: attempts of the two hours before these.
+        before: attempts of the 110 minutes before these.
         seconds: time since the first recent minute that has an attempt; 0 if there is none.
     """
 
@@ -89,7 +89,7 @@ class Snapshot:
 
     at: datetime
     seconds: float
-    """Duration of the sweep. The pause before the next one is at least 50 times as long (load limit)."""
+    """Duration of the sweep in seconds. The next one begins after at least 50 times as long (load limit)."""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Queues that could not be read: the reason by queue name."""

@@ -248,7 +248,7 @@ class LeasedAttempt:
     def _bear(self, error: ServiceError, report: tuple[float, float | None, str] | None) -> float | None:
         """Handle a failed renewal: return the seconds until the next try, or cancel after the lease's end.
 
-        `report` is the progress report that was not sent; it is sent with the next renewal. None means that
+        `report` is the progress report that was not sent; it is sent with the next renewal. Return None if
         the attempt is lost.
         """
         self._progress = self._progress or report

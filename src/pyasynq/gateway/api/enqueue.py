@@ -193,7 +193,7 @@ def _read_options_of_key(call: ServiceCall, asked: AskedTask, content: bytes, ke
 
 
 def name_field(error: InvalidOptionError, asked: AskedTask) -> InvalidOptionError:
-    """Return the error of an option with the name of the body's field that has the option."""
+    """Return an error that names the field of the body, such as `options.timeout`, in place of the option."""
     if asked.is_short or error.option not in asked.options:
         return error
     return InvalidOptionError(f"options.{error.option}", error.value, error.remedy)

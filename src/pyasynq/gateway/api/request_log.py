@@ -63,7 +63,7 @@ class RequestLog:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Let the application answer a request; then log and count it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -24,8 +24,8 @@ def parse_openid_settings(path: str, value: object, *, host: str, port: int) -> 
     Args:
         path: place of the table in the file, for errors.
         value: the table.
-        host: address on which the service listens; if only this machine reaches it, it is the default URL.
-        port: port on which the service listens.
+        host: address on which the service listens. A loopback address, with the port, is the default `url`.
+        port: port on which the service listens; 0 for any free one.
 
     Raises:
         InvalidOptionError: for an invalid field; the message names the field and the remedy.
@@ -58,7 +58,7 @@ def parse_openid_settings(path: str, value: object, *, host: str, port: int) -> 
 
 
 def _read_groups(path: str, value: object) -> dict[str, tuple[str, Any]]:
-    """Return place and content of each group of a table."""
+    """Return the content of a table by group of people, each with its path in the file, for errors."""
     if not isinstance(value, Mapping):
         raise InvalidOptionError(path, type(value), "must be a table of groups, such as { ops = ... }")
     return {str(group): (join_path(path, str(group)), content) for group, content in value.items()}

@@ -52,7 +52,7 @@ class HostedWorker:
         deliveries: sends requests; closed with the worker.
         commands: runs commands; closed with the worker.
         make_gate: returns the gate of a host, which limits the requests of all instances together.
-        retry_delay: delay of a failed task.
+        retry_delay: returns the seconds until a failed task is retried; None is the back-off of Asynq.
         pause_queue: pauses a queue, given the reason, when a host says that an endpoint is gone for good.
         rest: seconds between two checks of the types.
     """

@@ -57,7 +57,7 @@ class Lane:
         name: for logs.
         consumer: consumer of the instance; it serves the queues.
         handle: function that runs one attempt, and returns its outcome.
-        retry_delay: delay of a failed task.
+        retry_delay: returns the seconds until a failed task is retried; None is the back-off of Asynq.
         slots: maximum number of tasks that run at once.
         admission: applies the host's limits over all instances; None admits all tasks.
         put_off: returns the outcome of a task whose host is throttled; required if `admission` is given.

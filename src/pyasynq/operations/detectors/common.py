@@ -49,7 +49,7 @@ def build_pause_action(queue: str) -> FindingAction:
 
 
 def speed_up(one: QueueSnapshot) -> FindingAction:
-    """Return the action that makes a queue faster: without its stored limits, or with more workers."""
+    """Return the action that makes a queue faster: remove its stored limits, or else start a worker."""
     limits = one.info.limits
     if limits.max_run is not None or limits.rate is not None:
         return FindingAction(

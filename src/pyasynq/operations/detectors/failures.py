@@ -105,7 +105,7 @@ def is_storm(one: QueueSnapshot, thresholds: Thresholds) -> bool:
 def find_failure_spikes(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find task types that fail far more often than in the two hours before."""
+    """Find task types that fail far more often in the last ten minutes than in the 110 minutes before."""
     del earlier
     for one in snapshot.queues.values():
         if one.info.paused or is_storm(one, thresholds):

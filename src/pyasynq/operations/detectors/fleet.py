@@ -125,7 +125,7 @@ def find_ignored_limits(
 def find_gone_schedulers(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find schedules that fired lately while no scheduler runs at all."""
+    """Find schedules that no scheduler runs any more, although their last tick was recent."""
     del earlier
     if snapshot.entries:
         return

@@ -45,7 +45,7 @@ class GearmanDoor:
         client: enqueues jobs and waits for their ends; not closed here.
         operator: reads and changes tasks and limits; not closed here.
         list_types: returns the configuration of each type, by name.
-        retry_delay: delay of a failed task.
+        retry_delay: returns the seconds until a failed task is retried; None is the back-off of Asynq.
         shares_port: whether other processes listen on the same port (`SO_REUSEPORT`).
         max_packet: largest arguments of a packet, in bytes.
     """
@@ -158,7 +158,7 @@ class GearmanDoor:
             self._tasks.discard(task)
 
     def _holds(self, queue: str) -> bool:
-        """Return whether a connected worker runs a job of a queue; Gearman workers send no heartbeats."""
+        """Return whether a connected worker runs a job of a queue, which must then stay served."""
         return any(one.queue == queue for session in self._parts.sessions for one in session.worker.attempts)
 
     def _admits(self, text: str) -> bool:

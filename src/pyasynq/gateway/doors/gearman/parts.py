@@ -32,7 +32,7 @@ class DoorParts:
         served: queues that the server's consumer serves.
         waits: waits of sleeping workers for a job; they end when the instance shuts down.
         list_types: returns the configuration of each type, by name.
-        retry_delay: delay of a failed task.
+        retry_delay: returns the seconds until a failed task is retried; None is the back-off of Asynq.
         max_packet: largest arguments of a packet, in bytes.
         sessions: open connections.
         workers: workers connected to this instance, and workers that other instances report.

@@ -17,7 +17,7 @@ _LONGEST_LINE: Final = 8 * 1_024
 """Maximum number of bytes of a line that are logged."""
 _LINES_PER_SECOND: Final = 100.0
 _BURST_LINES: Final = 1_000.0
-"""Lines that are logged at once; then `_LINES_PER_SECOND` more (token bucket)."""
+"""Number of lines that may be logged at once; then `_LINES_PER_SECOND` a second (token bucket)."""
 _PROGRESS_MARK: Final = b"::progress "
 _AMOUNT: Final = rb"(\d{1,15}(?:\.\d{1,6})?)"
 _PROGRESS: Final = re.compile(_PROGRESS_MARK + _AMOUNT + rb"(?:/" + _AMOUNT + rb")?(?: (.*?))?\r?")
@@ -87,7 +87,7 @@ class OutputLines:
     Args:
         log: called with a line, safe to show.
         report: called with the newest progress in each chunk of bytes.
-        clock: seconds of the rate limit; a parameter for tests.
+        clock: returns monotonic seconds, for the rate limit; a parameter for tests.
     """
 
     def __init__(

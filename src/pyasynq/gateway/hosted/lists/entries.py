@@ -30,7 +30,7 @@ class ListEntry(msgspec.Struct, kw_only=True):
     """Task in a worker list. One of the three payload fields is set, or none for an empty payload."""
 
     token: str
-    """The first field, by which the entry is found."""
+    """Token of the entry, by which scripts find it; it must be the first field."""
     id: str
     type: str
     payload: msgspec.Raw | UnsetType = UNSET

@@ -90,7 +90,7 @@ class ListBridge:
         operator: reads and writes the lists in Redis.
         served: queues that the instance's consumer serves.
         keyring: signs lease tokens; the same in all instances.
-        retry_delay: delay of a failed task.
+        retry_delay: returns the seconds until a failed task is retried; None is the back-off of Asynq.
     """
 
     def __init__(

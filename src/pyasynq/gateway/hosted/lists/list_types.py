@@ -36,7 +36,7 @@ class ListTypes:
         operator: reads and writes the lists in Redis.
         list_types: returns the configuration of each type, by name.
         keyring: signs lease tokens; the same in all instances.
-        retry_delay: delay of a failed task.
+        retry_delay: returns the seconds until a failed task is retried; None is the back-off of Asynq.
         rest: seconds between two checks of the types.
     """
 
