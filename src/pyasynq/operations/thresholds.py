@@ -27,7 +27,7 @@ class Thresholds:
     spike_share: float = 0.2
     """Share of failed attempts, from 0 to 1, from which a task type may have a spike of failures."""
     spike_factor: float = 3.0
-    """Minimum ratio of the failed share of attempts in the last ten minutes to that in the 110 minutes before."""
+    """Minimum ratio of the share of failures in the last ten minutes to that in the 110 minutes before."""
     archive_size: int = 9_999
     """Number of tasks that an archive keeps; the default of Asynq."""
     archive_share: float = 0.9
