@@ -80,9 +80,10 @@ def editor_of(options: OperationOptions) -> Callable[[TaskMessage], None]:
 
 
 def copy_of(info: TaskInfo, operation: str = "") -> tuple[Task, dict[str, Any]]:
-    """Return a new task with type, payload and options of an existing one.
+    """Return a new task with type, payload, headers, timeout, retries and retention of an existing one.
 
-    With `operation`, the id is derived from operation and task, so that a repeated step makes no second copy.
+    Deadline, group and lock are not copied. With `operation`, the id is derived from operation and task, so
+    that a repeated step makes no second copy.
     """
     options: dict[str, Any] = {
         "queue": info.queue,

@@ -27,7 +27,7 @@ SLOT_SECONDS: Final = 600
 _SLOTS: Final = 6
 """Number of slots of ten minutes that a report covers: an hour."""
 TIME_BOUNDS: Final = tuple(0.001 * 2 ** (step / 2) for step in range(44))
-"""Upper bounds of the histogram of durations: 1 ms to 50 minutes, each 1.41 times the one before."""
+"""Upper bounds of the histogram of durations in seconds: 1 ms to 50 min, each 1.41 times the one before."""
 UNANSWERED: Final = "none"
 """Class of requests that were not answered; the others are `2xx` and so on."""
 HIDDEN_VALUE: Final = "(hidden)"

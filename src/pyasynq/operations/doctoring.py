@@ -32,7 +32,7 @@ class Examination:
 async def examine_async(
     target: RedisSource, settings: Mapping[str, Any], repairs: Collection[str] | None = None
 ) -> Examination:
-    """Examine Redis, and repair findings of the given kinds.
+    """Examine Redis; with `repairs`, repair the findings of these kinds, and return only those.
 
     Args:
         target: where Redis is.

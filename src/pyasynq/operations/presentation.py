@@ -47,7 +47,7 @@ class Node:
 
     name: str | None
     kind: str
-    """Class of the leaf: `s` text, `n` number, `x` anything else."""
+    """CSS class of a leaf: `s` for text, `n` for a number, `x` for anything else; empty for an inner node."""
     text: str
     """Text of a leaf, or the number of children of an inner node."""
     children: tuple[Node, ...] | None = None
@@ -62,7 +62,7 @@ class Presentation:
 
     size: str
     form: str
-    """`tree`, `text`, `hex` or `none`."""
+    """Form in which the data are shown: `tree`, `text` or `hex`; `none` if there are no data."""
     forms: tuple[str, ...]
     """Forms that are possible, the most readable one first."""
     tree: Node | None = None

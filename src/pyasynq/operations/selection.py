@@ -41,7 +41,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """Counts of the matches so far by field value (faceted search)."""
+    """Counts of the matches of one call so far, by field value (faceted search)."""
 
     queues: Mapping[str, int]
     states: Mapping[str, int]
@@ -61,9 +61,9 @@ class Selection:
     looked_at: int
     """Number of positions examined so far, including earlier calls of the same search."""
     total: int
-    """Number of positions (tasks) in all searched collections when this search began."""
+    """Number of positions (tasks) in all searched collections when this call began."""
     facets: Facets
-    """Counts of all matches of this search so far by field value."""
+    """Counts of the matches of this call so far, by field value; earlier calls are not included."""
     is_last: bool
     """Whether the search has ended: enough matches, budget spent, or all positions examined."""
 

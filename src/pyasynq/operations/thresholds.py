@@ -33,7 +33,7 @@ class Thresholds:
     archive_share: float = 0.9
     """Share of `archive_size`, from 0 to 1, from which an archive counts as nearly full."""
     paused_after: float = 3_600.0
-    """Maximum seconds for which a queue with tasks may be paused."""
+    """Maximum seconds for which a queue with pending tasks may be paused without an end time."""
     dropped_share: float = 0.5
     """Share of the earlier number of servers, from 0 to 1, below which servers count as dropped."""
     blocked_after: float = 5.0

@@ -79,7 +79,7 @@ class NewTaskBatch(Body):
 
 
 class ShortTask(Body):
-    """A task in the short form: a number, a name and params."""
+    """A task in the short form: an id (number or text), a name and params."""
 
     task_id: _Number | _Text
     task_name: _Type

@@ -206,7 +206,7 @@ async def _enqueue(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
 
 
 async def _enqueue_short(call: ServiceCall, task: Task) -> tuple[TaskInfo, bool]:
-    """Enqueue a task under its number, unless a task with that number waits or runs.
+    """Enqueue a task with a chosen id, unless a task with this id waits or runs.
 
     Return the new or existing task, and whether it existed already.
     """

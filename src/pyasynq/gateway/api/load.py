@@ -90,8 +90,8 @@ class LoadGate:
         """Raise `ProblemError` if the instance is too busy for a request that `counting` has counted.
 
         Args:
-            is_urgent: whether the request ends work (such as a settle), so that even a busy instance
-                accepts it.
+            is_urgent: whether the request ends work (such as a settle), so that it is accepted even while
+                the event loop lags.
         """
         if self.inflight - self._count_waiting() > self._max_inflight:
             raise _refuse("Too many requests are worked on here.")

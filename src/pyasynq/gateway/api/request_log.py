@@ -105,7 +105,10 @@ class RequestLog:
 
 
 def find_pattern(path: str) -> str:
-    """Return the pattern of a path, such as `/v1/attempts/{token}:extend`."""
+    """Return the route pattern of a path, such as `/v1/attempts/{token}:extend`.
+
+    An unknown path below `/v1` is `other`; any other path is `dashboard`.
+    """
     if path in _PATHS:
         return path
     if (found := _ANY_PATH.fullmatch(path)) and found.lastindex is not None:

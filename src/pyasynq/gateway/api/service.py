@@ -272,7 +272,7 @@ class TaskService:
         return None if rule is None else rule.delay(retried)
 
     async def start(self) -> None:
-        """Store the file's task types, read all types, and begin to poll them for changes. Idempotent.
+        """Store the file's task types, poll all types for changes, and begin to run hosted tasks. Idempotent.
 
         Raises:
             RedisError: Redis cannot be reached.
@@ -340,7 +340,10 @@ class TaskService:
             self._gearman.stop()
 
     async def close(self) -> None:
-        """Call `end_waits`, and close the connections. Leases stay valid: other instances settle them."""
+        """Call `end_waits`, give hosted tasks 10 s to end, and close the connections.
+
+        Leases stay valid: other instances settle them.
+        """
         self.end_waits()
         ending = [
             part.close(HOSTED_END_SECONDS) for part in (self._hosted, self._gearman) if part is not None

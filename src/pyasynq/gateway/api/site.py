@@ -71,7 +71,10 @@ class ServiceSite:
             await _nothing_here().response()(scope, receive, send)
 
     def _is_for_api(self, path: str) -> bool:
-        """Return whether the API answers a path: its own paths, or all paths if there is no dashboard."""
+        """Return whether the API answers a path: its own, or all if there is no dashboard.
+
+        If programs are not served, it answers only the probes.
+        """
         if not self._serves_api:
             return path in PROBES
         return self.dashboard is None or path.startswith("/v1/") or path in _OF_API

@@ -61,7 +61,7 @@ class _EventResponse(Response):
 
     Args:
         call: the request.
-        events: yields the encoded events, and None after each second without an event.
+        events: yields the encoded events and comments; ends after the last event.
     """
 
     def __init__(self, call: ServiceCall, events: AsyncGenerator[str]) -> None:
@@ -97,7 +97,7 @@ async def _next(events: AsyncGenerator[str]) -> str | None:
 
 
 async def _follow(call: ServiceCall, queue: str, task_id: str) -> AsyncGenerator[str]:
-    """Yield the events of a task: `state` for each observed state, and `end`."""
+    """Yield the encoded events of a task: `state` for each observed state, then `end` or `problem`."""
     seen = call.request.headers.get("last-event-id", "")
     sent_at = time.monotonic()
     ending = asyncio.create_task(call.parts.client.wait(queue, task_id))

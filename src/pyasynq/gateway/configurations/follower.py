@@ -34,7 +34,7 @@ class ConfigurationFollower:
         rest: seconds between two polls.
 
     Attributes:
-        on_look: called after each poll except the first, even if nothing has changed.
+        on_look: called after each successful periodic poll, even if nothing has changed.
     """
 
     def __init__(

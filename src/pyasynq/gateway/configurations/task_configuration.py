@@ -59,7 +59,7 @@ class TaskConfiguration:
     schema: dict[str, Any] | None = None
     managed: str = "file"
     url: UrlTemplate | None = None
-    """URL template of the kind `http`; the following fields belong to that kind too."""
+    """URL template of the kind `http`; the following fields, up to `callback`, belong to that kind too."""
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
     retry_on: tuple[int, ...] = ()

@@ -43,7 +43,7 @@ _UNKNOWN_SECONDS: Final = 5.0
 _STEP_SECONDS: Final = 1.0
 """Seconds until the window of a throttled host doubles (slow start): the requests that may run at once."""
 _STEPS: Final = 7
-"""Number of doublings after which slow start ends: another one would exceed an instance's slots."""
+"""Number of steps of slow start, each with twice the window: one more would exceed an instance's slots."""
 _SPREAD: Final = 0.1
 """Maximum jitter of a task that is put off, as a fraction of its delay."""
 _LEAST_SPREAD: Final = 1.0

@@ -23,7 +23,7 @@ _NAMES = 3
 def find_long_pauses(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find queues that have tasks, and whose pause has lasted long and has no end time."""
+    """Find queues with pending tasks whose pause has lasted long and has no end time."""
     del earlier
     for one in snapshot.queues.values():
         info, since = one.info, one.vitals.paused_since if one.vitals else None

@@ -88,7 +88,7 @@ async def _answer_show(parts: DoorParts, arguments: list[str]) -> str:
 
 
 async def _list_jobs(parts: DoorParts) -> list[TaskInfo]:
-    """Return the waiting, running and scheduled jobs of all functions, 10,000 at most."""
+    """Return the running, waiting, scheduled and retry jobs of all functions, 10,000 at most."""
     jobs: list[TaskInfo] = []
     for queue in parts.list_functions():
         for state in _KNOWN_STATES:

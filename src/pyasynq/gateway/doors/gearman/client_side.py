@@ -219,7 +219,7 @@ class ClientSide:
         self._send(PacketType.STATUS_RES, handle, *_status_of(info))
 
     async def _tell_status_of_unique(self, unique: bytes) -> None:
-        """Send the state of the job with a unique id, if this connection waits for it."""
+        """Send the state of the job with a unique id; unknown, unless this connection waits for it."""
         clients = 0
         info = None
         for queue, task_id in self._waits:

@@ -24,7 +24,7 @@ _KEPT_SECONDS: Final = 1.0
 
 
 class OtherWorker(NamedTuple):
-    """Equal workers at another instance: they share an address, a name and a list of functions.
+    """Equal workers at another instance, with one address, name and list of functions; or one over HTTP.
 
     Attributes:
         address: address from which they are connected.

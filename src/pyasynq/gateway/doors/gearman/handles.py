@@ -18,7 +18,7 @@ _PREFIX: Final = b"H:"
 _HASH_CHARACTERS: Final = 12
 _ID_BYTES: Final = 16
 _LONGEST_ID: Final = 48
-"""Maximum number of characters of a task id that fits into a handle."""
+"""Maximum bytes of a task id that fits into a handle."""
 
 
 def new_job_id() -> str:

@@ -74,7 +74,7 @@ class KeeperLink:
         self._send(b"K")
 
     def finish(self) -> None:
-        """Let the keeper remove the folder of the attempt."""
+        """Let the keeper remove the folder of the attempt; an untouched one is kept for reuse."""
         self._send(b"D")
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ def judge_answer(
         headers: headers of the answer, by name in any case.
         retry_on: statuses after which the type's tasks are retried; they override the usual meaning.
         archive_on: statuses after which the type's tasks are archived.
-        now: Unix time; a parameter for tests.
+        now: the present, an aware `datetime`; a parameter for tests.
     """
     said = _read_outcome(headers.get(OUTCOME_HEADER, ""))
     if said is not None:

@@ -131,7 +131,7 @@ class ListBridge:
         return any(shard.leases for shard in self._shards)
 
     def set_shards(self, number: int) -> None:
-        """Use this many shards. Never reduce their number: workers may still listen to the former shards."""
+        """Use at least this many shards. Former shards stay, because workers may still listen to them."""
         for shard in range(len(self._shards), number):
             now = asyncio.get_running_loop().time()
             self._shards.append(_Shard(WorkerList(self._operator, self.name, shard), now))

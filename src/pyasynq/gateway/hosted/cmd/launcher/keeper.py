@@ -3,8 +3,8 @@
 The service sends one letter for each request. `R` runs a command: four descriptors come with it, of a file
 with the order (the command as JSON) and of the standard streams. `T` sends SIGTERM to the command, and `K`
 kills it. The keeper answers with a line of JSON when the command has ended, or could not start. Then `D`
-removes the folder of the attempt. When the socket is closed, also by the death of the service, the keeper
-kills the command and ends.
+removes the folder of the attempt, or keeps an untouched one for reuse. When the socket is closed, also by the
+death of the service, the keeper kills the command and ends.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class StartError(Exception):
     """A command did not start.
 
     Attributes:
-        stage: step that failed: `cwd`, `user`, `limits`, `cgroup` or `program`.
+        stage: step that failed, such as `cwd`, `user`, `limits`, `cgroup` or `program`.
         number: error number of the operating system (errno).
     """
 
