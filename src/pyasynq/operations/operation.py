@@ -142,7 +142,10 @@ class OperationOptions:
     """Options of all acts; each act ignores the options of other acts."""
 
     process_at: datetime | None = None
-    """Reschedule: new due time of the tasks; with `spread`, of the first one."""
+    """Reschedule: new due time of the tasks; with `spread`, of the first one.
+
+    A run with `spread` uses it, too; None is the present then.
+    """
     spread: timedelta = timedelta(0)
     """Reschedule and run: the time over which the tasks become due, at even distances.
 

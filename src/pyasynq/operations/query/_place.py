@@ -128,8 +128,8 @@ def names_of(node: QueryNode, field: str) -> frozenset[str] | None:
 def scan_filter(node: QueryNode, place: Place, now: Instant, masks: Sequence[str] | None) -> ScanFilter:
     """Return the bounds of scores and the texts by which Redis skips tasks that cannot match.
 
-    `masks` are the texts that replace secrets in the tasks that the query is tested against; None is unknown
-    texts.
+    `masks` are the texts that replace secrets in the tasks that the query is tested against; None if these
+    texts are unknown.
     """
     low, high = _bounds(node, place.state, now.to_microseconds())
     return ScanFilter(low, high, tuple(_texts(node, masks, now.to_microseconds())))

@@ -39,8 +39,8 @@ class PlacedQuery:
         Args:
             now: the present, which ages are measured against.
             masks: texts in the place of secrets, if the query is tested against redacted tasks. Redis
-                searches for no text that overlaps a mask, because its answer would reveal the secret. None is
-                unknown texts.
+                searches for no text that overlaps a mask, because its answer would reveal the secret. None if
+                the texts are unknown.
         """
         return scan_filter(self.node, self.place, now, masks)
 

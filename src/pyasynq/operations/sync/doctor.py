@@ -53,7 +53,7 @@ class DoctorOperator(OperatorBase):
         unowned_locks: bool = False,
         reason: str = "",
     ) -> Examination:
-        """Examine again, and repair the damage found; return the findings with their repaired subjects.
+        """Examine again, and repair the damage found; return the repairable findings, with what was repaired.
 
         Args:
             queues: queues to repair; None is all, and for a user who may do that, also Redis and the servers.

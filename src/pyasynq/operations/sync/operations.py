@@ -86,7 +86,7 @@ class OperationOperator(SearchOperator):
         """Preview an operation (dry run): its tasks, and the confirmation it needs. Changes nothing.
 
         Raises:
-            InvalidOptionError: for no task, more than 10,000, or invalid options.
+            InvalidOptionError: for neither ids nor a query, for too many ids, and for invalid options.
         """
         from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
 
@@ -183,8 +183,8 @@ class OperationOperator(SearchOperator):
         """Run an operation until it ends, is paused or stopped, or another process has taken it over.
 
         Any process may run it. If the running process dies, a call at least 15 seconds later continues, and
-        counts no task twice. `progress` is called after each step. Cancelled, it ends after the current step,
-        and the operation is orphaned: `run_operation` continues it.
+        counts no task twice. `progress` is called after each step. If cancelled, the call ends after the
+        current step, and the operation is orphaned: `run_operation` continues it.
 
         Raises:
             OperationNotFoundError: there is no such operation.

@@ -74,7 +74,7 @@ class Selector:
             reveals nothing about redacted values; None hides the task. Without it, tasks are shown as they
             are.
         masks: texts that `shown` puts in the place of secrets, so that Redis does not look for parts of them.
-            None is unknown texts; then Redis looks for no text in what may be redacted.
+            None if these texts are unknown; then Redis searches nothing that may be redacted.
         clock: source of the present time, against which ages are measured.
     """
 

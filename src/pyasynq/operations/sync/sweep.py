@@ -83,7 +83,7 @@ class _Past(NamedTuple):
 
 
 class _Signs(NamedTuple):
-    """Vitals, and last ticks of schedules; each by queue."""
+    """Signs of stuck tasks, and last ticks of schedules; each by queue."""
 
     vitals: Mapping[str, QueueVitals]
     ticks: Mapping[str, Mapping[str, int]]
@@ -200,7 +200,7 @@ class Sweep:
         return _Signs(found, ticks), fleet
 
     def _read_vitals(self, names: Sequence[str]) -> Mapping[str, QueueVitals]:
-        """Return the vitals by queue; those that cannot be read are left out."""
+        """Return signs of stuck tasks by queue; queues that cannot be read are left out."""
         groups = _share(_GROUPS, len(names), _MOST_GROUPS)
         now = self._door.redis_now()
         vitals = inspecting.vitals

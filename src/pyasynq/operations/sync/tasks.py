@@ -235,7 +235,7 @@ class TaskOperator(OperatorBase):
 
         Args:
             queue: the queue of both.
-            task_id: id of the task to copy; the copy has its options, but not its lock and times.
+            task_id: id of the task to copy; the copy has its headers, timeout, retries and retention only.
             payload: payload of the copy; None is that of the original.
             key: name of this request (idempotency key). If the user has made a copy with it within a day,
                 that copy is returned, and nothing is enqueued.
