@@ -1,4 +1,4 @@
-"""Diagnosis of a task: its damage, and the settlement that repairs it."""
+"""Diagnosis of a task: its damage, and the settlement (state and collection) that repairs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FINISHED: Final = frozenset({"retry", "archived", "completed"})
 
 
 class Diagnosis(NamedTuple):
-    """Damage of a task, and the settlement that repairs it; None if only the user can decide."""
+    """Damage of a task, and the state and collection that repair it; None if only the user can decide."""
 
     kind: FindingKind
     settlement: Settlement | None

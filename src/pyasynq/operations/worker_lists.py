@@ -37,7 +37,10 @@ class WorkerList:
     shard: int
 
     async def push(self, token: str, entry: bytes, lease: str) -> bool:
-        """Append an entry, which begins with its token, if a worker is free for it; return whether one is."""
+        """Append an entry, which begins with its token, if a worker is free for it; return whether one is.
+
+        `lease` is the lease token of the entry's attempt; Redis keeps it for `find_lease`.
+        """
         return await self._run(plans.push_entry(self.task_type, self.shard, token, entry, lease))
 
     async def sweep(self, dead: Sequence[str] = ()) -> plans.ListSweep:

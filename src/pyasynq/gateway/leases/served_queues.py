@@ -64,7 +64,7 @@ class ServedQueues:
         """Time of the loop at which the last use of each queue ended."""
         self._sweep: asyncio.Task[None] | None = None
         self._users: Counter[str] = Counter()
-        """Number of calls that use a queue now."""
+        """Number of calls that use a queue now (reference count)."""
         self._starts: dict[str, asyncio.Task[None]] = {}
         """Asyncio tasks that start to serve a queue, by its name; shared by all calls that wait for it."""
         self._lock = asyncio.Lock()
