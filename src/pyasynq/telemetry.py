@@ -76,8 +76,8 @@ class AttemptCounts:
         succeeded: attempts that succeeded.
         retried: attempts that failed, and whose tasks are tried again.
         archived: attempts that failed for good, those of poison tasks included.
-        snoozed: attempts that put their task off.
-        revoked: attempts that dropped their task.
+        snoozed: attempts that postponed their task (`Snooze`), which costs no retry.
+        revoked: attempts that had their task deleted (`Cancel`, `RevokeTask`), without retry or archive.
         timed_out: attempts that reached their timeout or deadline; they are among the failed ones too.
         recovered: tasks that were put back because their worker crashed.
         poisoned: tasks that were archived because their workers crashed.
@@ -103,7 +103,7 @@ class AttemptCounts:
 
     @property
     def ended(self) -> int:
-        """Attempts that ended in any way."""
+        """Number of attempts that ended in any way."""
         return self.succeeded + self.failed + self.snoozed + self.revoked
 
     @property

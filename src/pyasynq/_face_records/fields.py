@@ -86,8 +86,8 @@ class Field:
         shrinks: whether its text may be cut where the terminal is too narrow.
         is_optional: whether it may be None.
         color: the color of a value, or None.
-        gives_way: whether the column is dropped if otherwise the other columns would be cut too short.
-        readable: width in terminal cells below which columns that give way are dropped, before it is cut.
+        gives_way: whether the column is dropped if others would otherwise be cut below their `readable`.
+        readable: smallest readable width of the column, in terminal cells.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Face records of workers that lease from the task service."""
+"""Face records of remote workers, which lease tasks from the task service."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEASE_WORKERS: Final = View(
 
 
 def describe_lease_worker(worker: LeaseWorker) -> Record:
-    """Return the face record of a worker that leases from the task service."""
+    """Return the face record of a remote worker, which leases tasks from the task service."""
     return {
         "id": worker.id,
         "name": worker.name,

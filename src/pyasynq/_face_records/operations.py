@@ -1,4 +1,4 @@
-"""Face records of operations on many tasks, and of explained searches."""
+"""Face records of bulk operations (on many tasks), and of explained searches (query plans)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ OPERATIONS: Final = View(
 
 
 def describe_operation(info: OperationInfo) -> Record:
-    """Return the face record of an operation."""
+    """Return the face record of a bulk operation."""
     return {
         "operation": info.operation,
         "act": str(info.act),

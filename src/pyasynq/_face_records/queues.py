@@ -96,7 +96,7 @@ QUEUES: Final = View(
 
 
 def describe_load(info: QueueInfo) -> Record:
-    """Return the part of a queue's face record that `queue list` and `top` share: its state and its work."""
+    """Return the part of a queue's face record that `queue list` and `top` share: state, counts, latency."""
     return {
         "queue": info.queue,
         "state": "paused" if info.paused else "running",

@@ -1,4 +1,4 @@
-"""Face records of error groups, task types, events and the audit."""
+"""Face records of error groups, task types, events and the audit log."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ERRORS: Final = View(
 
 
 def describe_error(queue: str, group: ErrorGroup) -> Record:
-    """Return the face record of a group of failed tasks whose errors are alike."""
+    """Return the face record of a group of failed tasks whose errors have the same signature."""
     return {
         "id": signature_id(group.signature),
         "queue": queue,
@@ -184,7 +184,7 @@ AUDIT: Final = View(
 
 
 def describe_audit_entry(entry: AuditEntry) -> Record:
-    """Return the face record of an entry of the audit."""
+    """Return the face record of an entry of the audit log."""
     return {
         "at": entry.at,
         "user": entry.user,

@@ -53,7 +53,7 @@ class QueueInfo:
     memory_at: datetime | None = None
     """Time at which `memory_usage` was estimated."""
     due: int = 0
-    """Scheduled and retry tasks whose time has come and that no server has forwarded to pending yet."""
+    """Number of scheduled and retry tasks that are due but that no server has forwarded to pending yet."""
     limits: QueueLimits = UNLIMITED
     """Limits stored by `set_queue_limits`; limits that servers declare are in `ServerInfo.limits`."""
 

@@ -36,13 +36,13 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class QueueLocation:
-    """Place of a queue in a cluster."""
+    """Hash slot and nodes of a queue in a cluster."""
 
     queue: str
     slot: int
-    """Slot of all its keys, 0 to 16,383."""
+    """Hash slot of all its keys, 0 to 16,383."""
     nodes: tuple[ClusterNode, ...]
-    """Nodes that have the slot: its primary, then the replicas; empty if none has it."""
+    """Nodes that serve the hash slot: its primary, then the replicas; empty if none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RedisTexts:
 
 @dataclass(frozen=True, slots=True)
 class SlowCall:
-    """A script of pyasynq or of Asynq that Redis has noted as slow."""
+    """Entry of Redis' slow log (SLOWLOG): one run of a script of pyasynq or of Asynq."""
 
     script: str
     at: datetime
@@ -67,7 +67,7 @@ class SlowCall:
 
 @dataclass(frozen=True, slots=True)
 class RedisNode:
-    """Facts about one server of Redis, as far as the user may ask for them."""
+    """Facts about one Redis server, as far as the user may ask for them."""
 
     address: str
     info: Mapping[str, str]
@@ -80,7 +80,7 @@ class RedisNode:
 
 @dataclass(frozen=True, slots=True)
 class RedisReport:
-    """Facts about the servers of Redis: one, or each primary of a cluster."""
+    """Facts about the Redis servers: the only one, or each primary of a cluster."""
 
     nodes: tuple[RedisNode, ...]
     missing_rights: tuple[str, ...] = ()

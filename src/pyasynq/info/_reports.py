@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Failed tasks whose errors are alike."""
+    """Failed tasks whose errors have the same signature."""
 
     signature: str
-    """The first line of the error, with what differs from task to task replaced: numbers, ids, quotations."""
+    """Error signature: the error's first line, with placeholders for numbers, ids and quotations."""
     count: int
     types: Mapping[str, int]
     """Number of tasks by type."""

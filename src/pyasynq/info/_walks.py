@@ -1,4 +1,4 @@
-"""Filters, pages and sizes of walks through collections of tasks."""
+"""Filters, pages and sizes of walks (cursor pagination) through collections of tasks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ScanNumber(NamedTuple):
 
 
 class ScanFilter(NamedTuple):
-    """Filter that Redis applies during a walk: bounds of scores, and texts that a message must contain."""
+    """Filter that Redis applies during a walk: bounds of scores, and tests of texts and numbers."""
 
     low: int | None = None
     """The lowest score, in Unix seconds; None means unbounded. Only tasks in sorted sets have scores."""
@@ -71,7 +71,7 @@ class CollectionCount:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """A part of a walk through a collection of tasks."""
+    """A page of a walk through a collection of tasks."""
 
     tasks: tuple[TaskInfo, ...]
     """The matching tasks, except tasks whose message cannot be decoded."""

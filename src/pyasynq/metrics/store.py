@@ -45,7 +45,7 @@ class MetricStore:
         self._gauges: dict[str, dict[str, dict[tuple[str, ...], float]]] = {}
         """Gauges by source and name."""
         self._changes: dict[tuple[str, tuple[str, ...]], float | list[float]] = {}
-        """What was added to counters and histograms since the last `take_rows`."""
+        """Additions to counters and histograms since the last `take_rows`."""
         self._exemplars: dict[str, dict[tuple[str, ...], dict[int, Exemplar]]] = {}
         """Newest exemplar of each bucket, by name and labels of a histogram."""
         self._new_exemplars: dict[tuple[str, tuple[str, ...]], Exemplar] = {}
@@ -71,7 +71,7 @@ class MetricStore:
                 numbers[-1] += value
 
     def set_exemplar(self, name: str, labels: Sequence[str], exemplar: Exemplar) -> None:
-        """Make an exemplar that of its value's bucket in a histogram."""
+        """Store an exemplar for the bucket of its value in a histogram, in place of the earlier one."""
         with self._lock:
             self._set_exemplar(FAMILIES[name], labels, exemplar)
 

@@ -52,7 +52,7 @@ class Samples(NamedTuple):
 
 
 def wants_open_metrics(accept: str) -> bool:
-    """Return whether the header `Accept` names OpenMetrics in version 1; the order counts, not `q`."""
+    """Return whether the first OpenMetrics type in the header `Accept` has version 1 or none; ignore `q`."""
     for part in accept.split(","):
         kind, *parameters = (one.strip().lower() for one in part.split(";"))
         if kind == "application/openmetrics-text":

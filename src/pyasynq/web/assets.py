@@ -1,4 +1,4 @@
-"""Styles and modules of the dashboard, read once and served under a version made from their content."""
+"""Static files (CSS, JavaScript modules), read once; their URLs have a content hash (cache busting)."""
 
 from __future__ import annotations
 

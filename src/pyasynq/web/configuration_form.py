@@ -36,7 +36,7 @@ class ConfigurationField:
     label: str
     hint: str
     kind: str = "text"
-    """`text`, `numeric`, `switch`, or `area` for several lines."""
+    """Type of the input: `text`, `numeric`, `switch`, or `area` for several lines."""
     unset: str = "not set"
     """Text that is shown for an unset field."""
     value: str = ""
@@ -98,7 +98,7 @@ def is_editable(content: Mapping[str, Any]) -> bool:
 
 
 def select_fields(content: Mapping[str, Any], *, shown: bool = True) -> dict[str, Any]:
-    """Return the fields of a configuration that the form shows, or those that it leaves unchanged."""
+    """Return the fields of a configuration that the form shows; with `shown=False`, all other fields."""
     names = {one.name for one in FORM_FIELDS}
     return {name: value for name, value in content.items() if (name in names) == shown}
 

@@ -35,7 +35,7 @@ class CommandKnowledge(Protocol):
     """Interface of a `TaskService` in this process that describes the commands of its task types."""
 
     def list_command_params(self, name: str) -> tuple[str, ...]:
-        """Return the names of the params of a type's command; none if they are not known."""
+        """Return the names of the params (placeholders) of a type's command; none if they are not known."""
 
     def check_command_payload(self, name: str, payload: bytes) -> None:
         """Raise `PyasynqError` for a payload that does not fit the command; its text names the param."""
@@ -46,7 +46,7 @@ def describe_configured_type(
 ) -> TaskTypeInfo:
     """Return a stored configuration in the form of a description that workers publish.
 
-    Without a schema its fields are the params that fill the URL or the command.
+    Without a schema its fields are the placeholders (params) of the URL or the command.
     """
     options = {name: stored.content[name] for name in _OPTIONS if _is_number(stored.content.get(name))}
     schema = stored.content.get("schema")
@@ -61,7 +61,7 @@ def describe_missing_fields(stored: TypeConfiguration) -> str:
 
 
 def _make_schema(stored: TypeConfiguration, commands: CommandKnowledge | None) -> dict[str, Any] | None:
-    """Return a schema of the params that a type's URL or command needs; None if it needs none."""
+    """Return a schema of the placeholders (params) in a type's URL or command; None if it has none."""
     names: Sequence[str] = ()
     place = ""
     if template := _find_url(stored):
@@ -82,7 +82,7 @@ def _summarize(stored: TypeConfiguration) -> str:
 
 
 def _find_url(stored: TypeConfiguration) -> UrlTemplate | None:
-    """Return the URL of a type of the kind `http`; None for other kinds, and for one that cannot be read."""
+    """Return the URL template of a type of the kind `http`; None for other kinds, or if it is invalid."""
     if stored.content.get("kind") != "http":
         return None
     try:
@@ -97,7 +97,7 @@ def find_param_problem(
     payload: bytes,
     commands: CommandKnowledge | None = None,
 ) -> tuple[str, str] | None:
-    """Return where and why the task service would refuse a payload; None if it would not, or if unknown.
+    """Return the wrong param, and why the service would refuse the payload; None if it would not, or unknown.
 
     The service would archive a task whose payload does not fill the URL or the command of its type.
     """

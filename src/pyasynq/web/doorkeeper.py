@@ -82,7 +82,7 @@ class Doorkeeper:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a read-only function whose response is not a page.
 
-        `is_open` admits users who must sign in.
+        `is_open` also admits users who have not signed in.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -104,8 +104,8 @@ class Doorkeeper:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a form that changes something.
 
-        `is_open` admits users who must sign in. `takes_unknown_sessions` admits users of whose sessions it is
-        not known whether they were ended, because Redis is away.
+        `is_open` also admits users who have not signed in. `takes_unknown_sessions` also admits sessions that
+        may have been ended, because Redis cannot be asked.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -128,7 +128,10 @@ class Doorkeeper:
         return endpoint
 
     async def admit(self, request: Request) -> PageRequest:
-        """Authenticate a request; return it with its user, or `_NOT_SIGNED_IN`."""
+        """Authenticate a request; return it with its user, or `_NOT_SIGNED_IN`.
+
+        If the request may change something, pages show no stale answers for some seconds.
+        """
         if request.method not in SAFE_METHODS:
             self.target.expect_change()
         session = self.settings.sessions.find(request)

@@ -55,7 +55,7 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def symbol(self) -> str:
-        """Symbol that belongs to the tone."""
+        """Name of the symbol that belongs to the color tone."""
         return {"good": "completed", "bad": "danger", "warn": "warning"}.get(self.tone, "info")
 
 

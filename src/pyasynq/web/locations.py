@@ -90,7 +90,10 @@ class Links:
         return self.path + _query_text(self.query)
 
     def back(self, address: str) -> str:
-        """Return the address of one of our pages, as named in a form; the overview for any other text."""
+        """Return the address of one of our pages, as named in a form; the overview for any other text.
+
+        So a form cannot redirect to another site (open redirect).
+        """
         path = address.partition("?")[0]
         is_own = (
             address.startswith("/")

@@ -45,13 +45,13 @@ class PageRequest:
     now: datetime
     session: LoginSession | None = None
     session_error: RedisError | None = None
-    """Why it is not known whether the session was ended; then the user may only sign out."""
+    """Error of the check whether the session was ended; if there is one, the user may only sign out."""
     parameters: dict[str, str] | None = None
     """Path parameters by name, such as the queue; None means the path parameters of `request`."""
 
     @property
     def form_key(self) -> str:
-        """Key to which the tokens of this viewer's forms are bound."""
+        """Key to which the CSRF tokens of this viewer's forms are bound: the session's id, or the user."""
         return self.session.id if self.session else f"{self.user.login}:{self.user.name}"
 
     @property
@@ -70,7 +70,7 @@ class PageRequest:
             raise self.session_error
 
     async def is_session_over(self) -> bool:
-        """Return whether the session has ended since the start of a stream; False while Redis is away."""
+        """Return whether the session has ended since a stream began; False if Redis cannot be asked."""
         if self.session is None:
             return False
         if self.settings.sessions.find(self.request) is None:
@@ -82,7 +82,7 @@ class PageRequest:
             return False
 
     async def note_refusal(self, why: str, queue: str = "") -> None:
-        """Record in the audit that this request was refused before it called a method of the operator."""
+        """Record in the audit log that this request was refused before it called a method of the operator."""
         request = f"{self.request.method} {self.links.path}"
         await self.operator.note_refused_request(request, why, queues=(queue,) if queue else ())
 

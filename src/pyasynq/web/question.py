@@ -1,4 +1,4 @@
-"""Confirmation forms, which ask before an action and record a reason in the audit."""
+"""Confirmation forms, which ask before an action, and for a reason that the audit log records."""
 
 from __future__ import annotations
 

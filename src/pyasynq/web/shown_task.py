@@ -26,7 +26,7 @@ _LONGEST_HEX: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class StateLook:
-    """Appearance of a task state: symbol, tone and word."""
+    """Appearance of a task state: symbol, color tone and word."""
 
     state: TaskState
     word: str

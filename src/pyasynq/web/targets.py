@@ -36,7 +36,7 @@ _PATIENCE: Final = 0.03
 _LONGEST_STALE: Final = 30.0
 """Seconds for which an answer may be shown after it is no longer fresh."""
 _LONGEST_CHANGE: Final = 5.0
-"""Seconds that a request to change something normally takes at most."""
+"""Seconds that a change normally takes at most; answers that began before its end are not shown stale."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Answer:
     def may_be_shown_stale(self, changed: float) -> bool:
         """Return whether this answer may be shown after it expired (stale-while-revalidate).
 
-        It has no error, began after the last change at `changed`, and expired a short time ago.
+        It has no error, began after the last change had ended (`changed`), and expired at most 30 s ago.
         """
         is_recent = self.began >= changed and time.monotonic() < self.fresh_until + _LONGEST_STALE
         return is_recent and not self.future.cancelled() and self.future.exception() is None
@@ -76,7 +76,7 @@ class Target:
         self._metrics: dict[asyncio.AbstractEventLoop, QueueMetrics] = {}
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
         self._changed = 0.0
-        """Monotonic time at which the last change ended; in the future while a change may be in progress."""
+        """Monotonic time at which the last change has ended at the latest, by `_LONGEST_CHANGE`."""
         self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
         self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
         """The last examination by the doctor, by permissions."""
@@ -215,7 +215,7 @@ class Target:
             return None
 
     def counts(self, user: User) -> dict[str, tuple[str, str]]:
-        """Return the navigation counts that pages have stored: text and tone by name."""
+        """Return the navigation counts that pages have stored: text and color tone by name."""
         return self._counts.get(access_key(user), {})
 
     def note_count(self, user: User, name: str, text: str, tone: str = "") -> None:

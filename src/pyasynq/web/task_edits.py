@@ -93,7 +93,7 @@ async def _replace_payload(ask: PageRequest, fields: dict[str, str], typed: str,
 
 
 def _tag_of(task: TaskInfo) -> str:
-    """Return a tag of the payload that a form shows, by which a change meanwhile is noticed."""
+    """Return a hash of the payload that a form shows, to detect a change by others (optimistic locking)."""
     return hashlib.sha256(task.payload).hexdigest()[:24]
 
 

@@ -243,5 +243,9 @@ def totals_by_type(series: Iterable[AttemptSeries]) -> dict[str, AttemptCounts]:
 
 
 def busiest(names: Iterable[tuple[str, int]]) -> list[str]:
-    """Return the names of the busiest queues: sorted by today's attempts, descending."""
+    """Return the names of the queues with the most attempts today, as many as a chart shows.
+
+    Args:
+        names: names of queues with their numbers of attempts today.
+    """
     return [name for name, _ in sorted(names, key=lambda pair: -pair[1])][:_MOST_QUEUES]

@@ -29,7 +29,7 @@ class StrictRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReasonRequest(StrictRequest, kw_only=True):
-    """A body with a reason."""
+    """Base of request bodies with a reason for the audit log."""
 
     reason: _Reason = ""
 
@@ -87,19 +87,19 @@ class CancelTaskRequest(ReasonRequest):
 
 
 class TasksRequest(ReasonRequest):
-    """Ids of tasks of the queue."""
+    """Ids of tasks, all of the queue in the path."""
 
     ids: _Ids
 
 
 class ArchiveTasksRequest(TasksRequest):
-    """Ids of tasks of the queue to archive."""
+    """Ids of the tasks to archive, all of the queue in the path."""
 
     trim: Annotated[bool, Meta(description="Let older archived tasks make room.")] = False
 
 
 class CancelTasksRequest(TasksRequest):
-    """Ids of running tasks of the queue."""
+    """Ids of the running tasks to cancel, all of the queue in the path."""
 
     outcome: _Outcome = "retry"
 
@@ -127,7 +127,7 @@ class WaitObjectiveRequest(ReasonRequest):
 
 
 class ActOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """Options of an operation; each act ignores the options of other acts."""
+    """Options of a bulk operation; each kind of operation (`act`) ignores the options of the others."""
 
     process_at: _Moment | None = None
     spread: Annotated[float, Meta(ge=0, le=10**9, description="Seconds over which tasks become due.")] = 0.0
@@ -142,7 +142,7 @@ class ActOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
 
 
 class ServersRequest(ReasonRequest):
-    """Servers to ask: all of a version of the application, of pyasynq, or of both; or some by their ids."""
+    """Servers to quiet or stop: all of a version of the application, of pyasynq or of both; or some by id."""
 
     version: Annotated[str, Meta(description="Version of the application.", max_length=100)] = ""
     engine_version: Annotated[str, Meta(description="Version of pyasynq.", max_length=100)] = ""
@@ -153,7 +153,7 @@ class ServersRequest(ReasonRequest):
 
 
 class OperationRequest(ReasonRequest):
-    """Request for an operation on many tasks, given by ids or by a query."""
+    """Request for a bulk operation on tasks, which are given by ids or by a query."""
 
     act: Literal["run", "archive", "delete", "cancel", "reschedule", "edit", "move", "enqueue_again"]
     query: Annotated[str, Meta(description="Query that finds the tasks.")] = ""
@@ -189,14 +189,14 @@ class RepairRequest(ReasonRequest):
 
 
 class MarkRequest(StrictRequest):
-    """Request to mark a time in all charts."""
+    """Request to mark a time in all charts (annotation)."""
 
     text: Annotated[str, Meta(min_length=1, max_length=200)]
     at: _Moment | None = None
 
 
 class ViewRequest(StrictRequest):
-    """Request to save a search under a name."""
+    """Request to save a search or a task list under a name (saved view)."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     query: str = ""

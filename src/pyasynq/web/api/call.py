@@ -85,13 +85,13 @@ class ApiCall:
         return self.ask.request.headers.get(name, "")
 
     def address(self, *names: str) -> str:
-        """Return the URL of a path below `/api/v1`, relative to the request's URL; a name is a segment."""
+        """Return the URL of a path below `/api/v1`, relative to the request's; an argument is one segment."""
         return "../" * (self.depth - 1) + "/".join(
             quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names
         )
 
     def check_unchanged(self, tag: str) -> None:
-        """Compare the header `If-Match` with the entity tag of the stored record.
+        """Compare the header `If-Match`, if sent, with the entity tag of the record (optimistic locking).
 
         Raises:
             ProblemError: the tags differ: someone else has changed the record.
@@ -119,7 +119,7 @@ def encode_answer(value: Any) -> bytes:
 
 
 def make_tag(content: bytes) -> str:
-    """Return the entity tag of some content."""
+    """Return the entity tag (ETag) of some content: a hash."""
     return f'"{hashlib.sha256(content).hexdigest()[:24]}"'
 
 

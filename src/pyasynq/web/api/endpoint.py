@@ -164,7 +164,7 @@ def _answer_json(
 
 
 async def _write_lines(lines: AsyncGenerator[str]) -> AsyncIterator[bytes]:
-    """Yield lines; if an error occurs after the first line, the last line is its problem."""
+    """Yield the lines as bytes; if an error occurs, end with a line that holds its problem details."""
     try:
         async with aclosing(lines):
             async for line in lines:

@@ -30,7 +30,7 @@ def read_key(request: Request) -> str:
 
 
 def check_fingerprint(task: Task, info: TaskInfo) -> None:
-    """Compare a new task with the task that the same key enqueued before.
+    """Compare the fingerprint of a task with that of the stored task with the same idempotency key.
 
     Raises:
         ProblemError: the earlier request was a different one.

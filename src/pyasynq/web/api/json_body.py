@@ -122,7 +122,7 @@ def _explain(text: str, kind: Any) -> ProblemError:
 
 
 def _find_fields(kind: Any, place: str) -> list[str]:
-    """Return the names of the possible fields of the object at a place."""
+    """Return the possible field names of the object at a path in the body, such as `options`."""
     structs = _find_structs(kind)
     for name in re.findall(r"[A-Za-z_]\w*", place):
         structs = [

@@ -67,7 +67,7 @@ _EXAMPLES: Final = {
     "delivery": "1b0d7a6e2c94f385",
     "command": "5f0c92d1e7a4b386",
 }
-"""Example values of path parameters, for readers and for Schemathesis, whose database has the first two."""
+"""Example values of path parameters. The Schemathesis tests also use them: their Redis has the first two."""
 _HEADERS: Final = {
     "If-Match": "ETag of what was read; 412 if it has changed.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues one task within a day, "

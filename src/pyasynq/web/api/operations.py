@@ -1,4 +1,4 @@
-"""Handlers of operations on many tasks, and of the audit."""
+"""Handlers of bulk operations (on many tasks), and of the audit log."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _read_options(body: OperationRequest) -> OperationOptions:
 
 
 async def handle_list_audit(call: ApiCall) -> Listing:
-    """Return a page of the audit, newest first."""
+    """Return a page of the audit log, newest first."""
     return _list_entries(
         await call.operator.audit(_read_filters(call), cursor=call["cursor"], limit=call["limit"])
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PathRoute(Protocol):
-    """A route of a table."""
+    """Interface of a route in a `PathTable`: its HTTP method and its path."""
 
     @property
     def method(self) -> str:

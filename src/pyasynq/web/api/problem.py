@@ -118,7 +118,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 
 
 def to_problem(error: Exception) -> ProblemError:
-    """Return the problem for an error. An unexpected one is logged under a number that the problem shows."""
+    """Return the problem for an error; log an unexpected one under a reference number that it shows."""
     if isinstance(error, ProblemError):
         return error
     if not isinstance(error, errors.PyasynqError):

@@ -218,7 +218,7 @@ COMPONENTS: Final = {
     "TaskType": TYPES,
     "TypeCounts": TYPE_COUNTS,
 }
-"""Views by the names of their schemas in the OpenAPI document."""
+"""Views (descriptions of records), by the names of their schemas in the OpenAPI document."""
 
 
 def encode_record(view: View, record: Record) -> dict[str, Any]:
@@ -336,5 +336,5 @@ def describe_damage(finding: Finding) -> Record:
 
 
 def describe_completion(completion: Completion) -> Record:
-    """Return the record of a completion of a query."""
+    """Return the record of a completion of a query (autocomplete)."""
     return {"insert": completion.insert, "label": completion.label, "detail": completion.detail}

@@ -31,7 +31,7 @@ _ACTS: Final = {
     "delete_tasks": Act.DELETE,
     "cancel_tasks": Act.CANCEL,
 }
-"""Verbs that are allowed in the same task states as an act of operations: the act by verb."""
+"""Kind of bulk operation (`Act`) by verb, for verbs that are allowed in the same task states as it."""
 _NEEDS_NO_QUEUE: Final = frozenset({"enqueue", "set_queue_limits", "set_wait_objective"})
 
 

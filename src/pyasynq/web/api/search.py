@@ -62,7 +62,7 @@ async def handle_explain(call: ApiCall) -> Record:
 
 
 async def handle_complete(call: ApiCall) -> Listing:
-    """Return completions of a query that is being written."""
+    """Return completions of a query that is being written (autocomplete)."""
     caret = len(call["q"]) if call["caret"] is None else call["caret"]
     found = await call.operator.complete_query(call["q"], min(caret, len(call["q"])))
     return Listing([describe_completion(one) for one in found])

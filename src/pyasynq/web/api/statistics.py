@@ -30,12 +30,12 @@ async def handle_get_me(call: ApiCall) -> Record:
 
 
 async def handle_list_latency(call: ApiCall) -> Listing:
-    """Return wait and run times of tasks, by queue and type."""
+    """Return attempt counts, and percentiles of wait and run times, by queue and task type."""
     return Listing(describe_series(await _read_series(call)))
 
 
 async def handle_list_series(call: ApiCall) -> Listing:
-    """Return time series of attempts by queue, type and outcome."""
+    """Return time series of attempt counts and of percentiles of wait and run times, by queue and type."""
     found = await _read_series(call)
     if sum(len(series.points) for series in found) > _MOST_POINTS:
         raise wrong_value("since", "Ask for a shorter time, a larger step, or fewer queues.")

@@ -54,7 +54,7 @@ async def answer_resume_queue(ask: ApiRequest) -> Response:
 
 
 async def answer_run_task(ask: ApiRequest) -> Response:
-    """Run a task now, whatever its state is."""
+    """Run a task now; the state in the path is not checked."""
     with _explain_missing_queue():
         await ask.operator.run_task(ask.queue, ask.names["task"], reason=_REASON)
     return _answer_done()
@@ -160,7 +160,7 @@ async def _change_batch(
 
 @contextmanager
 def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[None]:
-    """Raise asynqmon's error if a queue is missing in the block; `{}` in the text is the queue's name."""
+    """Turn `QueueNotFoundError` in a `with` block into asynqmon's error; `{}` in `text` is the queue."""
     try:
         yield
     except QueueNotFoundError as error:

@@ -39,7 +39,7 @@ _QUERIES: Final[Mapping[str, str]] = {
 _HOUR: Final = 3_600
 _DAY: Final = 24 * _HOUR
 _STEPS: Final = ((6 * _HOUR, 10), (_DAY, 60), (8 * _DAY, 180), (30 * _DAY, 600))
-"""Pairs of the longest time span of a chart and the seconds between two of its points."""
+"""Pairs of seconds: the longest time span of a chart, and its `step` (resolution) in the Prometheus query."""
 _MOST_POINTS: Final = 3_000
 _PATIENCE: Final = 10.0
 _LARGEST_REPLY: Final = 50_000_000

@@ -32,14 +32,14 @@ async def answer_list_queues(ask: ApiRequest) -> Response:
 
 
 async def answer_get_queue(ask: ApiRequest) -> Response:
-    """Return the task counts of a queue, and its processed tasks of ten days."""
+    """Return the task counts of a queue, and how many tasks it processed on each of the last ten days."""
     snapshot = await _snapshot(ask)
     history = await ask.operator.history(ask.queue, _DAYS)
     return json_answer({"current": snapshot, "history": shapes.describe_daily_statistics(history)})
 
 
 async def answer_list_queue_statistics(ask: ApiRequest) -> Response:
-    """Return the processed tasks of each queue on 90 days."""
+    """Return how many tasks each queue processed on each of the last 90 days."""
     names = await ask.operator.queues()
     statistics = {
         name: shapes.describe_daily_statistics(await ask.operator.history(name, _MOST_DAYS)) for name in names

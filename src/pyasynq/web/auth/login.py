@@ -89,7 +89,7 @@ async def sign_in(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def note_failed_login(ask: PageRequest, why: str, *, login: str, name: str = "") -> None:
-    """Record a failed sign-in in the audit."""
+    """Record a failed sign-in in the audit log; `login` is the kind of login, such as `password`."""
     user = User(name, login=login, address=client_address(ask.request))
     request = f"{ask.request.method} {ask.links.path}"
     await ask.target.operator(user).note_refused_request(request, why)

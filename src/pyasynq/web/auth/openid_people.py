@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq.web.auth.sessions import LoginSession, Sessions
 
 OPENID_LOGIN: Final = "oidc"
-"""Way of authentication of these people, as recorded in the audit."""
+"""Authentication method of these people, as recorded in the audit log."""
 
 
 class OpenIdPeople:

@@ -37,7 +37,7 @@ _FRESH_SECONDS: Final = 3_600
 """Seconds for which the discovery document and the keys are cached."""
 _MINUTE: Final = 60.0
 _DISCOVERIES: Final = 10
-"""Maximum number of attempts to read the discovery document in a minute, while the provider is away."""
+"""Maximum number of attempts a minute to read the discovery document, while the provider is unreachable."""
 _KEY_REFRESHES: Final = 5
 """Maximum number of times in a minute that the keys are read again because of an unknown key id."""
 _DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
@@ -95,7 +95,7 @@ class OpenIdProvider:
         """Return the address at the provider where a sign-in begins.
 
         Raises:
-            SignInError: the provider is away, or its discovery document is wrong.
+            SignInError: the provider cannot be reached, or its discovery document is wrong.
         """
         provider = await self._discover()
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
@@ -116,7 +116,7 @@ class OpenIdProvider:
     async def fetch_person(
         self, query: Mapping[str, str], callback: str, *, nonce: str, verifier: str
     ) -> SignedInPerson:
-        """Return the person for whom the provider has sent a browser to the callback with this query.
+        """Exchange the authorization code in the callback's query for tokens, and return the person.
 
         Raises:
             SignInError: the provider has refused, or what it sends is not valid.
@@ -139,7 +139,7 @@ class OpenIdProvider:
         return SignedInPerson(self._read_name(claims), self._read_groups(info))
 
     async def end_session_url(self, callback: str) -> str:
-        """Return the address that ends the session at the provider; empty if it has none, or is away."""
+        """Return the URL that ends the session at the provider; empty if it has none or is unreachable."""
         try:
             provider = await self._discover()
         except SignInError:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyasynq.web.auth.secret import SigningSecret
 
 IDLE_SECONDS: Final = 12 * 3_600
-"""Seconds without a request after which a session ends."""
+"""Seconds without a request after which a session ends (idle timeout)."""
 LONGEST_SECONDS: Final = 7 * 86_400
-"""Longest life of a session, in seconds: a week."""
+"""Longest life of a session, in seconds (absolute timeout): a week."""
 RENEW_SECONDS: Final = 600
 """Seconds since the last request after which the cookie is written again."""
 _ID_BYTES: Final = 32

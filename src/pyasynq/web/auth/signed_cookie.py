@@ -67,7 +67,7 @@ class SignedCookie(Generic[_ContentT]):
         return len(self._encode(content)) <= self._longest
 
     def read(self, request: Request) -> _ContentT | None:
-        """Return the content of a request's cookie, also after its end; None without one that is signed."""
+        """Return the content of a request's cookie, even if expired; None if missing or not signed by us."""
         text = request.cookies.get(self._get_name(request), "")
         return self._decode(text) if 0 < len(text) <= self._longest else None
 

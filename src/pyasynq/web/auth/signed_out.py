@@ -1,4 +1,4 @@
-"""Check of sessions against the ended sessions in Redis, with a short memory in this process."""
+"""Check of sessions against the ended sessions in Redis; valid ones are cached in this process for 5 s."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class SignedOutSessions:
     """Ended sessions in one Redis.
 
     Args:
-        operator: returns the operator of the running loop.
+        operator: function that returns the operator of the running loop.
     """
 
     def __init__(self, operator: Callable[[], Operator]) -> None:
         self._operator = operator
         self._verdicts: OrderedDict[str, float] = OrderedDict()
-        """Monotonic time until which each session counts as valid; the oldest verdict first."""
+        """Monotonic time until which each session counts as valid; the oldest entry first."""
         self._is_warned = False
 
     async def has(self, session: LoginSession) -> bool:

@@ -148,7 +148,10 @@ class Channels:
     viewers: int = 0
 
     def find(self, key: Hashable, make: Callable[[], Channel]) -> Channel:
-        """Return the channel for a page, its query, and the viewer's preferences and permissions."""
+        """Return the channel of a page, its query, and the viewer's preferences and permissions.
+
+        It is made if there is none; channels without viewers are dropped.
+        """
         for unused in [one for one, channel in self.open.items() if channel.is_idle]:
             del self.open[unused]
         if key not in self.open:

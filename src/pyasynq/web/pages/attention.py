@@ -39,7 +39,7 @@ _LOOKS: Final = (
     (_MIDDLING, "warn", "warning", "Warning"),
     (0, "", "info", "Note"),
 )
-"""Tone, symbol and word by minimum severity."""
+"""Minimum severity, color tone, symbol and word of each level, the most severe first."""
 _DONE: Final = {
     "resume_queue": "The queue is running again.",
     "set_queue_limits": "The stored limits were removed.",

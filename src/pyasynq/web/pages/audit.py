@@ -1,4 +1,4 @@
-"""The page of the audit: calls of users, including refused ones."""
+"""The page of the audit log: calls of users, including refused ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIELDS: Final = ("user", "verb", "queue", "text")
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """View model of an audit entry in the list."""
+    """View model of an audit log entry in the list."""
 
     key: str
     at: datetime
@@ -45,7 +45,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditView:
-    """View model of the audit page."""
+    """View model of the audit log's page."""
 
     rows: tuple[AuditRow, ...]
     summary: str

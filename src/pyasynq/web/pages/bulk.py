@@ -42,7 +42,7 @@ ACTS: Final = (
     Act.EDIT,
     Act.ENQUEUE_AGAIN,
 )
-"""Acts that a page offers for all tasks that match."""
+"""Bulk actions that a page offers for all tasks that match."""
 _LABELS: Final = {
     Act.RUN: "Run now",
     Act.RESCHEDULE: "Run, spread over time",
@@ -70,9 +70,9 @@ _ASKED: Final[Mapping[Act, tuple[OptionField, ...]]] = {
         OptionField("timeout", "Timeout", "Longest run of an attempt, such as 90, 15m or 1h30m."),
     ),
 }
-"""Options that an act requires before its preview, by act."""
+"""Options that a bulk action requires before its preview, by action."""
 SELECTION_ACTS: Final = frozenset({Act.MOVE.value, Act.EDIT.value})
-"""Acts that require options before they can change the checked tasks of a list."""
+"""Bulk actions that require options before they can change the checked tasks of a list."""
 _OUTCOMES: Final = (("retry", "it is retried"), ("archive", "it is archived"), ("delete", "it is deleted"))
 _MOST_COUNTS: Final = 12
 _MOST_NAMES: Final = 500
@@ -119,15 +119,15 @@ class BulkView:
     can_undo: bool
     needs_reason: bool
     number_label: str
-    """Label of the field for the number of tasks, which confirms the act; empty if there is none."""
+    """Label of the field for the number of tasks, which confirms the action; empty if there is none."""
     is_number_needed: bool
     ids: tuple[str, ...]
     outcomes: tuple[tuple[str, str], ...]
     has_rate: bool
     spread: str
-    """Minutes over which the tasks are spread; empty if the act spreads nothing."""
+    """Minutes over which the tasks' due times are spread; empty if the action spreads nothing."""
     spread_href: str
-    """Address of the same preview for tasks that run spread over time."""
+    """Address of the preview that runs the tasks spread over time, not at once; empty if not offered."""
     asked: tuple[tuple[str, str, str], ...]
     """Name, label and text of each option that was given before the preview."""
     fields: Mapping[str, str]
@@ -137,7 +137,7 @@ class BulkView:
 
 @dataclass(frozen=True, slots=True)
 class BulkOptionsView:
-    """View model of the form that asks for the options of an act."""
+    """View model of the form that asks for the options of a bulk action."""
 
     heading: str
     act: str
@@ -151,13 +151,13 @@ class BulkOptionsView:
 
 
 async def bulk_page(ask: PageRequest) -> Page:
-    """Return the preview of an act on all tasks that match a query, or a form for the options it needs."""
+    """Return the preview of a bulk action on the tasks that match a query, or a form for its options."""
     targets = Targets(query=ask.query.get("q", "").strip()[:_LONGEST])
     return await _ask_or_preview(ask, _act(ask.query.get("act", "")), targets, ask.query)
 
 
 async def selection_page(ask: PageRequest, act: Act, fields: Mapping[str, str]) -> Page:
-    """Return the same as `bulk_page` for the checked tasks of a list."""
+    """Return the preview of a bulk action on the checked tasks of a list, or a form for its options."""
     return await _ask_or_preview(ask, act, targets_of(selected_keys(fields)), fields)
 
 
@@ -202,7 +202,7 @@ async def preview_page(
     fields: Mapping[str, str],
     error: InvalidOptionError | None = None,
 ) -> Page:
-    """Return the preview of an act, with a confirmation form."""
+    """Return the preview of a bulk action, with a confirmation form."""
     asked = {one.name: fields.get(one.name, "") for one in _ASKED.get(act, ())}
     options = _read_options(ask, act, fields if error is None else asked)
     preview = await ask.operator.preview_operation(act, targets, options)
@@ -211,7 +211,7 @@ async def preview_page(
 
 
 async def start_bulk(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Start the operation, and wait up to a second for its end."""
+    """Start the bulk operation that the form describes, and wait up to a second for its end."""
     began = time.perf_counter()
     act, targets = _act(fields.get("act", "")), _read_targets(fields)
     number = fields.get("confirm", "").replace(",", "").strip()
@@ -249,7 +249,7 @@ def _from_root(ask: PageRequest, address: str) -> str:
 def act_choices(
     ask: PageRequest, queue: str = "", state: TaskState | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the acts that a form offers for all tasks that match: name and label.
+    """Return the bulk actions that a form offers for all tasks that match: name and label.
 
     Args:
         ask: the request of the page with the form.
@@ -262,7 +262,7 @@ def act_choices(
 
 
 def targets_of(keys: Sequence[str]) -> Targets:
-    """Return the tasks of the checked boxes of a list, by their keys."""
+    """Return the targets of a bulk action: the tasks with these keys, as checked in a list."""
     ids: dict[str, list[str]] = {}
     for key in keys:
         queue, task_id = from_task_key(key)
@@ -304,7 +304,7 @@ def _read_options(ask: PageRequest, act: Act, fields: Mapping[str, str]) -> Oper
 
 
 def _read_edits(act: Act, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options that an act asks for before its preview. Raises `InvalidOptionError`."""
+    """Return the options that a bulk action requires before its preview. Raises `InvalidOptionError`."""
     found: dict[str, Any] = {}
     for one in _ASKED.get(act, ()):
         text = fields.get(one.name, "").strip()

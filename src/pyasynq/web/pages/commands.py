@@ -26,7 +26,7 @@ _SECONDS: Final = 1.0
 
 
 class CommandLook(NamedTuple):
-    """Appearance of a command's state: word, symbol and tone."""
+    """Appearance of a command's state: word, symbol and color tone."""
 
     word: str
     symbol: str

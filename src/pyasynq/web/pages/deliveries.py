@@ -33,7 +33,7 @@ _LONGEST_URL: Final = 1_000
 
 
 class DeliveryState(NamedTuple):
-    """Appearance of a host's state: word, symbol and tone."""
+    """Appearance of a host's state: word, symbol and color tone."""
 
     word: str
     symbol: str
@@ -97,7 +97,7 @@ class DeliveryTypeRow:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeView:
-    """View model of the newest request of a type whose attempt failed."""
+    """View model of a task type's newest failed HTTP request to a host, with the response."""
 
     key: str
     type: str

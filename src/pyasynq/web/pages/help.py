@@ -1,4 +1,4 @@
-"""Help page: keys, the query language, and links to the documentation."""
+"""Help page: keyboard shortcuts, the query language, and links to the documentation."""
 
 from __future__ import annotations
 

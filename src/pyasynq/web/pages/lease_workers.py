@@ -23,7 +23,7 @@ _LOOKS: Final = {
     "waiting": ("Waits for tasks", "pending", ""),
     "away": ("Away", "lost", "warn"),
 }
-"""Word, symbol and tone of each state."""
+"""Word, symbol and color tone of each state."""
 _UNKNOWN: Final = ("Unknown", "info", "")
 _SECONDS: Final = 2.0
 

@@ -1,4 +1,4 @@
-"""The pages of operations on many tasks: progress, and actions such as pause and undo."""
+"""The pages of bulk operations (on many tasks): progress, and actions such as pause and undo."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ async def give_order(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 def _done_sentence(order: str, ended: OperationInfo) -> str:
-    """Return the notice for an order that finds its operation completed."""
+    """Return the notice for a pressed button (`order`) whose operation ended before the answer."""
     if order != "undo":
         return "It is done."
     return f"{counted(ended.done, 'task')} {'is' if ended.done == 1 else 'are'} back."
@@ -216,7 +216,7 @@ def operation_title(info: OperationInfo) -> str:
 
 
 def act_title(act: Act, tasks: str) -> str:
-    """Return a title for an act on some tasks: `Enqueue 3 tasks again`."""
+    """Return a title for a bulk action on some tasks: `Enqueue 3 tasks again`."""
     return _TITLES[act].format(tasks)
 
 

@@ -54,7 +54,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """View model of a row: number of servers with the same engine version."""
+    """View model of a row: servers with the same engine version, their running tasks and slots."""
 
     engine: str
     servers: int

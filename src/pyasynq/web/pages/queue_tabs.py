@@ -53,7 +53,7 @@ class TasksTab:
     older: str
     verbs: tuple[VerbButton, ...]
     acts: tuple[tuple[str, str], ...]
-    """Acts for all tasks of the state: name and label."""
+    """Bulk actions for all tasks of the state: name and label."""
     filter: str
     views: tuple[ViewLink, ...]
     save_href: str
@@ -207,7 +207,7 @@ _SELECTION_VERBS: Final = (VerbButton(Act.MOVE.value, "Move…"), VerbButton(Act
 def selection_verbs(
     ask: PageRequest, queue: str = "", state: TaskState | None = None
 ) -> tuple[VerbButton, ...]:
-    """Return the buttons of acts that ask for options before they are done to the checked tasks.
+    """Return the buttons of bulk actions that require options before they change the checked tasks.
 
     Args:
         ask: the request of the page with the list.
@@ -335,7 +335,7 @@ def merge_errors(ask: PageRequest, reports: Sequence[ErrorReport]) -> tuple[Erro
 
 
 def first_words(signature: str) -> str:
-    """Return the longest part of a signature without placeholders: every error of the group contains it."""
+    """Return the longest part of an error signature without placeholders, to search for the same errors."""
     parts = [part.strip() for part in signature.replace("<", "\x00").replace(">", "\x00").split("\x00")[::2]]
     return max(parts, key=len, default="")[:100]
 

@@ -44,7 +44,7 @@ _NO_CAPACITY: Final = QueueCapacity(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class QueueHealth:
-    """Health of a queue in one word, worst first."""
+    """Health of a queue in one word, such as `Failing` or `Idle`, with symbol and color tone."""
 
     word: str
     symbol: str
@@ -202,9 +202,9 @@ async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:
 
 
 async def read_capacities(ask: PageRequest) -> Mapping[str, QueueCapacity]:
-    """Return the servers and slots of each queue that a live server takes from; cached for a few seconds.
+    """Return the number of live servers and of their slots, by queue; cached for a few seconds.
 
-    They are cached by themselves, because hundreds of servers may name the same thousand queues each.
+    The counts have a cache entry of their own: hundreds of servers may name the same thousand queues each.
     """
     return await ask.target.recent(ask.user, "capacities", partial(_count_capacities, ask))
 

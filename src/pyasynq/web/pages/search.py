@@ -84,7 +84,7 @@ class SearchView:
     examples: tuple[Example, ...]
     verbs: tuple[VerbButton, ...]
     acts: tuple[tuple[str, str], ...]
-    """Acts for all matching tasks: name and label."""
+    """Bulk actions for all matching tasks: name and label."""
     mark: str
     command: str
     """Command line of the same search, to copy."""

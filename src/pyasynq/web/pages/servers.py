@@ -57,7 +57,7 @@ class ReleaseRow:
     busy: int
     slots: int
     newest: datetime | None
-    """Start of the server that started last."""
+    """Start time of the server that started last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def _server_row(ask: PageRequest, server: ServerInfo) -> ServerRow:
 
 
 def _describe_state(server: ServerInfo) -> tuple[str, str, str]:
-    """Return the state of a server in words, its symbol and its tone."""
+    """Return the state of a server in words, its symbol and its color tone."""
     if server.status != "active":
         return visible(server.status).capitalize(), "paused", "warn"
     return (

@@ -27,7 +27,7 @@ _LOOKS: Final = {
     "closed": ("Closed", "paused", ""),
     "lost": ("Lost", "lost", "bad"),
 }
-"""Word, symbol and tone of each state."""
+"""Word, symbol and color tone of each state."""
 _UNKNOWN: Final = ("Unknown", "info", "")
 _SECONDS: Final = 2.0
 
@@ -89,7 +89,7 @@ async def service_doors_page(ask: PageRequest) -> Page:
 
 
 async def _read_functions(ask: PageRequest, doors: Sequence[ServiceDoor]) -> list[FunctionRow]:
-    """Return the task types that lease workers run, and further functions that gateway connections accept."""
+    """Return the task types that remote workers run, and other functions that gateway connections accept."""
     workers: Counter[str] = Counter()
     for door in doors:
         workers.update(door.functions)

@@ -38,7 +38,7 @@ _MOST_MILLISECONDS: Final = 253_402_300_799_000
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """View model of a change of the configuration, from the audit."""
+    """View model of a change of the configuration, from the audit log."""
 
     at: datetime
     who: str
@@ -69,7 +69,7 @@ class TaskTypeView:
     schema: str
     changed_at: datetime | None
     changes: tuple[TypeChange, ...] | None
-    """Changes from the audit; None for a user who may not read the audit."""
+    """Changes from the audit log; None for a user who may not read the audit log."""
     changes_href: str
     versions: tuple[tuple[datetime, str], ...]
     """Time of each earlier version, and address of the form with its fields; empty for users who may not
@@ -201,7 +201,7 @@ def to_version_time(version: int) -> datetime | None:
 
 
 async def last_change(ask: PageRequest, name: str) -> str:
-    """Return the author of the last change of a type, if the user may read the audit: `by mira`."""
+    """Return the author of the last change of a type, if the user may read the audit log: `by mira`."""
     ask.target.forget(ask.user, ("type changes", name))
     changes = await _read_changes(ask, name)
     return f"by {changes[0].who}" if changes else ""
