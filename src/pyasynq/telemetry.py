@@ -21,7 +21,7 @@ ATTEMPT_SECONDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Histogram of attempt durations.
+    """Histogram of attempt durations, or of the times for which tasks were pending before their attempts.
 
     Attributes:
         counts: one number for each bound of `ATTEMPT_SECONDS`, and one for longer durations.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A task that a server is running, as the server's last record tells it (every 5 s)."""
+    """A task that a server is running, by the server's last heartbeat record (written every 5 s)."""
 
     task_id: str
     task_type: str
@@ -75,7 +75,7 @@ class ServerRequestResult:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A live server, as its last record tells it (every 5 s, valid for 10 s)."""
+    """A live server, by its last heartbeat record (written every 5 s, valid for 10 s)."""
 
     id: str
     host: str

@@ -39,7 +39,7 @@ class ScanNumber(NamedTuple):
     source: int | str
     """Tested number: a protobuf field of the message by its number, or a value in JSON by its name.
 
-    If the field holds bytes, their number is tested.
+    For a field of bytes, the length is tested.
     """
     low: str
     """The lowest number, included; empty means unbounded."""

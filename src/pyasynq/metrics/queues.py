@@ -197,7 +197,7 @@ def _add(values: Values, name: str, labels: tuple[str, ...], value: float) -> No
 
 
 def _count_servers(servers: Iterable[ServerInfo]) -> dict[str, tuple[int, int]]:
-    """Return the number of servers and of their slots, by queue."""
+    """Return the number of active servers (not quieted) and of their slots, by queue."""
     found: dict[str, tuple[int, int]] = {}
     for server in servers:
         if server.status != "active":

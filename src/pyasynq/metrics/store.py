@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_TYPES: Final = 200
 MAX_QUEUES: Final = 1_000
 OTHER: Final = "_other"
-"""Label value under which all values beyond the limits are counted."""
+"""Label value under which all values beyond the limits are counted (cardinality limit)."""
 _EXEMPLAR: Final = "exemplar"
 _CAPPED: Final = "pyasynq_labels_capped_total"
 _LONGEST_VALUE: Final = 200
@@ -171,7 +171,10 @@ class MetricStore:
         self._new_exemplars[family.name, key] = exemplar
 
     def _find_histogram(self, family: Family, labels: Sequence[str]) -> tuple[list[float], list[float]]:
-        """Return the mutable bucket counts of a histogram, and the counts added since `take_rows`."""
+        """Return the mutable numbers of a histogram: in all, and since `take_rows`. Make missing ones.
+
+        Each list has the count of each bucket, then the sum.
+        """
         values = self._histograms.setdefault(family.name, {})
         key = self._cap(family, labels, values)
         if key not in values:

@@ -257,7 +257,7 @@ QUESTIONS: Final[dict[str, Callable[[PageRequest], Awaitable[Page]]]] = {
     "/attention/snooze": attention.snooze_question,
     "/attention/act": attention.act_question,
 }
-"""Confirmation pages by action."""
+"""Functions that return confirmation pages, by the path of the route."""
 
 FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Response]]]] = {
     "/queues/{queue}/pause": _pause,
@@ -278,4 +278,4 @@ FORMS: Final[dict[str, Callable[[PageRequest, dict[str, str]], Awaitable[Respons
     "/attention/unsnooze": attention.unsnooze,
     "/attention/act": attention.act,
 }
-"""Handlers of forms by action."""
+"""Functions that handle submitted forms, by the path of the route."""

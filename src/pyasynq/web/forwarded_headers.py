@@ -26,7 +26,7 @@ _WITH_PORT: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+):[0-9
 
 
 class ForwardedHeaders:
-    """Reads `X-Forwarded-Proto`, `-Host`, `-Prefix` and `-For` of requests that come from a trusted proxy.
+    """ASGI middleware for `X-Forwarded-Proto`, `-Host`, `-Prefix` and `-For`, as trusted proxies send them.
 
     The headers of all other requests, and values that cannot be right, are ignored. The last of several
     values counts: a proxy adds its own at the end, and earlier ones may be forged.
@@ -51,7 +51,7 @@ class ForwardedHeaders:
             raise InvalidOptionError("trusted_proxies", str, remedy) from None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, as the browser has sent it."""
+        """Pass a request on to `app`, with the scheme, host, prefix and client from a trusted proxy."""
         client = scope.get("client")
         if scope["type"] == "http" and client and is_in_networks(client[0], self._networks):
             scope = read_forwarded(scope, self._networks)
@@ -92,7 +92,10 @@ def _add_prefix(scope: Scope, prefix: str) -> Scope:
 
 
 def _find_client(values: Sequence[str], networks: Sequence[ProxyNetwork]) -> str:
-    """Return the last address of `X-Forwarded-For` that is not a trusted proxy's; empty without one."""
+    """Return the client's address in `X-Forwarded-For`: the last one that is not a trusted proxy's.
+
+    If all are addresses of trusted proxies, it is the first of them; without an address it is empty.
+    """
     found = ""
     for text in reversed([one.strip() for value in values for one in value.split(",")]):
         match = _WITH_PORT.fullmatch(text)

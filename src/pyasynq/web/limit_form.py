@@ -32,7 +32,10 @@ _MOST = 1e15
 
 
 async def change_limits(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Return a preview of new limits; store them after a confirmation, if no one else has changed them."""
+    """Return a preview of new limits; store them after a confirmation by a compare-and-set.
+
+    If someone else has changed the limits since the preview, return a new preview.
+    """
     name = ask.name("queue")
     ask.require("set_queue_limits", name)
     wanted = _read_limits(fields)

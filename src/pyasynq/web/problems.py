@@ -75,7 +75,7 @@ def _known_trouble(ask: PageRequest, error: errors.PyasynqError) -> tuple[int, T
 
 
 def _gone(ask: PageRequest, error: errors.PyasynqError) -> Trouble:
-    """Return the page for a queue, task or other object that does not exist, or was deleted."""
+    """Return the error page's view model for a task or other object that does not exist, or was deleted."""
     to = ask.links.to
     match error:
         case errors.TaskNotFoundError():

@@ -125,7 +125,7 @@ class Moments:
         return f"{local:%H:%M}" if is_today else f"{local:%d %b %H:%M}".lstrip("0")
 
     def age(self, moment: datetime | None) -> str:
-        """Format the age of a time as an HTML element, without the word "ago"."""
+        """Format the age of a time as text, without the word "ago": `34 s`."""
         return (
             formats.NOT_KNOWN
             if moment is None

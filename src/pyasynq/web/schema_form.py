@@ -184,7 +184,7 @@ def read_json(text: str) -> Any:
 
 
 def check_value(schema: object, value: object) -> list[tuple[tuple[str, ...], str]]:
-    """Return the violations of a schema, each as path and sentence; unknown keywords allow anything."""
+    """Return the first violations of a schema, each as path and sentence; unknown keywords allow anything."""
     root = schema if isinstance(schema, dict) else {}
     found = []
     for problem in _check(root, root, value, (), 0):

@@ -92,7 +92,7 @@ class TaskRow:
     """Duration of the last attempt, as text."""
     when: datetime | None
     note: str
-    """Remark on the task: that it is orphaned, or its progress."""
+    """Remark on the task: that it is orphaned, or has crashed its worker; empty for none."""
 
 
 def task_row(task: TaskInfo, links: Links) -> TaskRow:

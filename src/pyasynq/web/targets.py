@@ -34,7 +34,7 @@ _LONGEST_AGE: Final = 60.0
 _PATIENCE: Final = 0.03
 """Seconds for which a viewer waits for a new answer while an old one can be shown."""
 _LONGEST_STALE: Final = 30.0
-"""Seconds for which an answer may be shown after it is no longer fresh."""
+"""Seconds for which an answer may be shown after it has expired (stale-while-revalidate)."""
 _LONGEST_CHANGE: Final = 5.0
 """Seconds that a change normally takes at most; answers that began before its end are not shown stale."""
 
@@ -130,16 +130,16 @@ class Target:
     async def recent(
         self, user: User, question: Hashable, ask: Callable[[], Awaitable[_T]], seconds: float = 2.0
     ) -> _T:
-        """Return a cached answer, at most a few seconds old, which users with equal permissions share.
+        """Return a cached answer, or a new one if it has expired; users with equal permissions share it.
 
         If a new answer takes longer than 30 ms, return the last one instead (stale-while-revalidate, RFC
-        5861), unless it is 30 seconds too old, or a user of this dashboard has changed something since.
+        5861), unless it expired 30 seconds ago, or a user of this dashboard has changed something since.
 
         Args:
             user: user whose permissions decide about the answer.
             question: cache key of the answer.
             ask: computes a new answer; it runs once for all concurrent callers (single flight).
-            seconds: lifetime of the answer; longer if computing it took long.
+            seconds: lifetime of the answer; longer, up to a minute, if computing it took long.
         """
         known = self._find_answer((asyncio.get_running_loop(), access_key(user), question), ask, seconds)
         result: _T

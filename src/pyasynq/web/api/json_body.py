@@ -27,10 +27,10 @@ _UNKNOWN: Final = re.compile(r"unknown field `(.{1,100})`")
 
 
 async def read_content(request: Request, largest: int) -> bytes:
-    """Return the body of a request.
+    """Return the body of a request, of at most `largest` bytes.
 
     Raises:
-        ProblemError: it has more bytes than allowed, arrived too slowly, or its client disconnected.
+        ProblemError: it has more bytes, arrived too slowly, or its client disconnected.
     """
     # Refused before it is read; the header may lie, so what is read is counted too.
     _check_size(parse_whole_number(request.headers.get("content-length", "")) or 0, largest)

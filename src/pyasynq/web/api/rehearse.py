@@ -112,7 +112,7 @@ async def rehearse_deletion_of_view(call: ApiCall) -> Record:
 
 
 async def rehearse_servers(call: ApiCall, name: str) -> Listing:
-    """Predict which servers would be asked (dry run)."""
+    """Predict which servers would be quieted or stopped (dry run)."""
     call.ask.require_somewhere(name)
     chosen = await fleet.find_asked_servers(call)
     for server in chosen:

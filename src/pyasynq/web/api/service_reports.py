@@ -44,7 +44,7 @@ async def handle_get_command(call: ApiCall) -> Record:
 
 
 async def handle_kill_command(call: ApiCall) -> Record:
-    """Cancel the task of a running command, which kills its processes."""
+    """Request the cancellation of a running command's task, which kills the command's processes."""
     command, body = await _find_command(call), call.body
     require_running(command)
     return describe_cancel(

@@ -174,7 +174,7 @@ async def handle_archive_tasks(call: ApiCall) -> Listing:
 
 
 async def handle_delete_tasks(call: ApiCall) -> Listing:
-    """Delete the tasks with these ids; an operation does the same with undo."""
+    """Delete the tasks with these ids for good; a bulk operation can delete them with undo."""
     return await _change_some(call, call.operator.delete_tasks)
 
 

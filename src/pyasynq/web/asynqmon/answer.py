@@ -80,7 +80,7 @@ class ApiRequest:
     def page(self) -> tuple[int, int]:
         """Return number and size of the requested page.
 
-        A text that is not a number is ignored. A size below 1 means the maximum size of a page.
+        A text that is not a number is ignored. A size below 1 means the first page, of the maximum size.
         """
         page, size = max(self._read_number("page", 1), 1), self._read_number("size", _DEFAULT_SIZE)
         return (page, min(size, _LARGEST_SIZE)) if size > 0 else (1, _LARGEST_SIZE)
@@ -119,7 +119,7 @@ def error_answer(status: int, text: str) -> Response:
 
 
 def answer_error(error: Exception) -> Response:
-    """Return the response to an error of the operator: 403 if a permission is missing, else 500."""
+    """Return the response to an error: its status if an `ApiError`, 403 for a missing permission, else 500."""
     if isinstance(error, ApiError):
         return error_answer(error.status, error.text)
     status = 403 if isinstance(error, errors.PermissionDeniedError) else 500

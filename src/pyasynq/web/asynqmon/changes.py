@@ -82,7 +82,7 @@ async def answer_run_all(ask: ApiRequest) -> Response:
 
 
 async def answer_archive_all(ask: ApiRequest) -> Response:
-    """Archive all tasks of a state or a group; older archived tasks make room."""
+    """Archive all tasks of a state or a group; evict older archived tasks if the archive is full."""
     with _explain_missing_queue(_explain_missing_tasks(ask.state)):
         result = await ask.operator.archive_all_tasks(
             ask.queue, ask.state, group=ask.group, trim=True, reason=_REASON
@@ -103,7 +103,7 @@ async def answer_run_batch(ask: ApiRequest) -> Response:
 
 
 async def answer_archive_batch(ask: ApiRequest) -> Response:
-    """Archive the tasks with these ids; older archived tasks make room."""
+    """Archive the tasks with these ids; evict older archived tasks if the archive is full."""
     change = partial(ask.operator.archive_tasks, trim=True)
     return await _change_batch(ask, change, "archived_ids", "error_ids")
 
@@ -114,7 +114,7 @@ async def answer_delete_batch(ask: ApiRequest) -> Response:
 
 
 async def answer_cancel_task(ask: ApiRequest) -> Response:
-    """Request the cancellation of a task; a task that is not running is left alone without an error."""
+    """Request the cancellation of a task; change nothing, without an error, if it is not running."""
     await _cancel(ask, [ask.names["task"]])
     return _answer_done()
 

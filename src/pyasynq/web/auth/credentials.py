@@ -80,7 +80,7 @@ class CredentialsFile:
         return found if found is not None and is_right else None
 
     def check_token(self, token: str, today: date | None = None) -> Credential | None:
-        """Return the user of a bearer token; None if it is unknown or has expired."""
+        """Return the credential of a bearer token; None if the token is unknown or has expired."""
         self._load()
         found = self._tokens.get(hash_token(token))
         if found is None or (found.expires and found.expires < (today or datetime.now(UTC).date())):

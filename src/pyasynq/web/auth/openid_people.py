@@ -48,7 +48,7 @@ class OpenIdPeople:
         """Return a new session for a person.
 
         Raises:
-            SignInError: none of the groups has a role, or too many have.
+            SignInError: none of the groups has a role, or too many have one for a cookie.
         """
         if self._groups.find(groups) is None:
             text = f"You are signed in as {visible(name)}, and none of your groups may use this dashboard."

@@ -48,16 +48,16 @@ class _PendingContent(CookieContent, frozen=True):
 
     @property
     def expires_at(self) -> int:
-        """Last Unix second at which the provider's answer is taken."""
+        """Last Unix second at which the provider's answer is accepted."""
         return self.began + PENDING_SECONDS
 
 
 class PendingLogins:
-    """Begins sign-ins, and takes each one once. The cookie binds a sign-in to its browser.
+    """Begins sign-ins, and accepts each one once. The cookie binds a sign-in to its browser.
 
     Args:
         secret: signs the cookies, and derives nonces and verifiers.
-        fingerprint: provider and client; a sign-in with others is not taken.
+        fingerprint: provider and client; a sign-in that began with others is not accepted.
         clock: Unix time.
     """
 

@@ -18,7 +18,7 @@ class RateLimit:
     Args:
         tries: number of attempts allowed in the period.
         seconds: length of the period.
-        clock: seconds that never go back.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(self, tries: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class RateLimit:
         self._times: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
     def allow(self, key: Hashable) -> bool:
-        """Count an attempt, and return whether it is allowed."""
+        """Return whether an attempt is allowed, and count it if so; a refused attempt does not count."""
         times = self._keep_recent(key)
         if len(times) >= self._tries:
             return False

@@ -24,14 +24,14 @@ IDLE_SECONDS: Final = 12 * 3_600
 LONGEST_SECONDS: Final = 7 * 86_400
 """Longest life of a session, in seconds (absolute timeout): a week."""
 RENEW_SECONDS: Final = 600
-"""Seconds since the last request after which the cookie is written again."""
+"""Seconds after the cookie was written from which the next request writes it again (sliding expiration)."""
 _ID_BYTES: Final = 32
 _MOST_ENDED: Final = 10_000
 _LONGEST_COOKIE: Final = 3_500
 
 
 class LoginSession(CookieContent, frozen=True):
-    """Content of the session cookie. Each request looks the role up again, so a change holds at once."""
+    """Content of the session cookie, without the role: each request looks it up, as it may have changed."""
 
     id: str
     name: str
@@ -77,7 +77,10 @@ class Sessions:
         return self._cookie.fits(session)
 
     def find(self, request: Request) -> LoginSession | None:
-        """Return the session in a request's cookie; None if it is forged, expired, or was ended."""
+        """Return the session in a request's cookie; None if it is forged, expired, or was ended here.
+
+        `SignedOutSessions` knows the sessions that were ended in other processes.
+        """
         session = self._cookie.read(request)
         if session is None or session.id in self._ended or session.is_over(self._clock()):
             return None

@@ -39,8 +39,8 @@ class SignedOutSessions:
     async def has(self, session: LoginSession) -> bool:
         """Return whether a session was ended in any process; asks Redis at most every 5 s.
 
-        Without the right to ask, or if the key is damaged, only this process knows ended sessions. Otherwise
-        no user could sign in to examine the damage.
+        If the user of Redis may not ask, or the key is damaged, the session counts as valid: otherwise no
+        user could sign in to examine the damage. This process still refuses sessions that ended here.
 
         Raises:
             RedisError: Redis cannot be reached, so it is not known.
@@ -61,7 +61,7 @@ class SignedOutSessions:
         return False
 
     async def add(self, session: LoginSession) -> None:
-        """Record that a session has ended.
+        """Record in Redis that a session has ended.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.

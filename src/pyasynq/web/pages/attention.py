@@ -214,7 +214,7 @@ async def snooze_question(ask: PageRequest) -> Page:
 
 
 async def act_question(ask: PageRequest) -> Page:
-    """Return the confirmation form for the action of a finding, unless another page has such a form."""
+    """Return the confirmation form for the action of a finding."""
     finding, back = await _find(ask, ask.query.get("finding", "")), ask.query.get("back", "/attention")
     label = finding.action.label.partition(";")[0]
     _require_act(ask, finding)

@@ -229,7 +229,7 @@ def _failures(bars: Sequence[Sequence[int]]) -> tuple[float, ...]:
 def _top_rows(
     ask: PageRequest, infos: Iterable[QueueInfo], capacities: Mapping[str, QueueCapacity], field: str
 ) -> tuple[QueueRow, ...]:
-    """Return the rows of the queues with the highest values of a field. Only these become rows."""
+    """Return the rows of the queues with the highest values of a field, the highest first."""
     return tuple(queue_rows(ask, heapq.nlargest(_LISTED, infos, attrgetter(field)), capacities))
 
 

@@ -28,7 +28,7 @@ _FORMS = (
 
 
 async def palette_response(ask: PageRequest) -> Response:
-    """Answer `/palette.json`: commands whose names contain the text."""
+    """Answer `/palette.json`: the entries whose names contain the typed text."""
     text = ask.query.get("q", "").strip().lower()[:200]
     root = ask.links.to()
     configured = [one.name for one in await read_configured_types(ask)]

@@ -91,7 +91,7 @@ class TaskTypeView:
     locked: str
     """Reason why the configuration cannot be edited here; empty if it can."""
     call: str
-    """The configuration as a call of the API of the task service."""
+    """The `curl` command that stores the configuration by the task service's API; empty for an odd name."""
     toml: str
     """The configuration as a table of the service's file."""
 
@@ -201,14 +201,14 @@ def to_version_time(version: int) -> datetime | None:
 
 
 async def last_change(ask: PageRequest, name: str) -> str:
-    """Return the author of the last change of a type, if the user may read the audit log: `by mira`."""
+    """Return the author of a type's last change: `by mira`; empty if the user may not read the audit log."""
     ask.target.forget(ask.user, ("type changes", name))
     changes = await _read_changes(ask, name)
     return f"by {changes[0].who}" if changes else ""
 
 
 async def _read_changes(ask: PageRequest, name: str) -> tuple[TypeChange, ...] | None:
-    """Return the newest changes of a type; cached for some seconds."""
+    """Return the newest changes of a type, cached for some seconds; None if the user may not read them."""
     if not ask.may("audit", name):
         return None
 
@@ -230,7 +230,7 @@ async def _read_changes(ask: PageRequest, name: str) -> tuple[TypeChange, ...] |
 
 
 async def _read_versions(ask: PageRequest, stored: TypeConfiguration) -> tuple[tuple[datetime, str], ...]:
-    """Return the earlier versions that can be restored, the newest first."""
+    """Return time and form address of each earlier version that can be restored, the newest first."""
     found = await ask.target.recent(
         ask.user,
         ("type versions", stored.name),
@@ -270,7 +270,7 @@ def _figures(ask: PageRequest, name: str, info: QueueInfo | None) -> tuple[tuple
 
 
 def write_call(stored: TypeConfiguration) -> str:
-    """Return a configuration as a call of the task service's API, which stores it."""
+    """Return the `curl` command that stores a configuration by the service's API; empty for an odd name."""
     content = {key: value for key, value in stored.content.items() if key != "name"}
     body = json.dumps(content, ensure_ascii=False)
     return visible_lines(

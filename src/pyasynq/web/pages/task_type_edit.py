@@ -217,7 +217,9 @@ async def _find_question(
     *,
     is_sure: bool,
 ) -> Page | None:
-    """Return the confirmation page before a configuration is stored; None if none is needed.
+    """Return the page to show before a configuration is stored; None if it may be stored now.
+
+    It asks for a confirmation, shows an edit conflict, or says that nothing differs or the name is taken.
 
     Raises:
         InvalidOptionError: the stored configuration cannot be edited here.

@@ -63,7 +63,7 @@ class TypeSummary:
 
     @property
     def where(self) -> str:
-        """Names of the queues."""
+        """Names of the first three queues, as text."""
         return some(self.queues, 3)
 
 

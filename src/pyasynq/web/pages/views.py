@@ -147,7 +147,7 @@ async def delete_view(ask: PageRequest, _: dict[str, str]) -> Response:
 
 
 async def view_links(ask: PageRequest, page: str, queue: str = "") -> tuple[ViewLink, ...]:
-    """Return the first views of a page as links."""
+    """Return the first saved views of a page (search, or a queue) as links."""
     views = await ask.target.recent(ask.user, _question(ask), ask.operator.views, _SECONDS)
     found = [one for one in views if ((one.page == QUEUE) == (page == QUEUE)) and one.queue == queue]
     return tuple(ViewLink(visible(one.name), _href(ask, one)) for one in found[:_MOST_LINKS])
