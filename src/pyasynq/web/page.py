@@ -45,7 +45,7 @@ class PageRequest:
     now: datetime
     session: LoginSession | None = None
     session_error: RedisError | None = None
-    """Error of the check whether the session was ended; if there is one, the user may only sign out."""
+    """Redis' error if it is unknown whether the session was ended; the user may then only sign out."""
     parameters: dict[str, str] | None = None
     """Path parameters by name, such as the queue; None means the path parameters of `request`."""
 

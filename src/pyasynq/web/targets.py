@@ -76,7 +76,7 @@ class Target:
         self._metrics: dict[asyncio.AbstractEventLoop, QueueMetrics] = {}
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
         self._changed = 0.0
-        """Monotonic time at which the last change has ended at the latest, by `_LONGEST_CHANGE`."""
+        """Monotonic time by which the last change should have ended: its begin, plus `_LONGEST_CHANGE`."""
         self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
         self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
         """The last examination by the doctor, by permissions."""

@@ -98,8 +98,9 @@ def _tag_of(task: TaskInfo) -> str:
 
 
 async def _check_payload(ask: PageRequest, queue: str, task_id: str, typed: str) -> None:
-    """Check a new JSON payload against the published schema of the type, if the old payload is JSON.
+    """Check that a new payload fits the published schema of the type.
 
+    Without a schema it must be JSON if the old payload is JSON.
     A user who may not edit passes this check: the operator then refuses the edit, and audits that.
 
     Raises:

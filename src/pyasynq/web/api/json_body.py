@@ -61,7 +61,7 @@ def decode_body(request: Request, content: bytes, kind: Any) -> Any:
     """Return the body of a request, decoded as a type; an empty body is an empty object.
 
     Raises:
-        ProblemError: it is not JSON, or not of that type.
+        ProblemError: it is not JSON, is compressed, or is not of that type.
     """
     if content and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise ProblemError(

@@ -119,7 +119,7 @@ def error_answer(status: int, text: str) -> Response:
 
 
 def answer_error(error: Exception) -> Response:
-    """Return the response to an error: its status if an `ApiError`, 403 for a missing permission, else 500."""
+    """Return the response to an error: an `ApiError`'s own status, 403 for a missing permission, else 500."""
     if isinstance(error, ApiError):
         return error_answer(error.status, error.text)
     status = 403 if isinstance(error, errors.PermissionDeniedError) else 500

@@ -69,7 +69,7 @@ async def answer_get_metrics(ask: ApiRequest) -> Response:
 
 
 async def _fetch(address: str, parameters: dict[str, Any]) -> Any:
-    """Return the answer of Prometheus, or the error of the request."""
+    """Return the JSON answer of Prometheus, or (without raising it) the exception of the request."""
     url = f"{address.rstrip('/')}/api/v1/query_range?{urlencode(parameters)}"
     try:
         return json.loads(await asyncio.to_thread(_read, url))

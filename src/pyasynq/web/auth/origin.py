@@ -36,7 +36,7 @@ def names_origin(request: Request) -> bool:
 
 
 def form_token(secret: SigningSecret, key: str) -> str:
-    """Return a CSRF token for one session; each differs, against BREACH (an attack on compressed pages)."""
+    """Return a CSRF token for one session, different at each call as protection from the BREACH attack."""
     nonce = secrets.token_urlsafe(_NONCE_BYTES)
     return f"{nonce}.{secret.sign(_PURPOSE, _encode_signed_text(nonce, key))}"
 

@@ -1,4 +1,4 @@
-"""Check of sessions against the ended sessions in Redis; valid ones are cached in this process for 5 s."""
+"""Check of sessions against the ended sessions in Redis; a session found valid is cached for 5 s."""
 
 from __future__ import annotations
 

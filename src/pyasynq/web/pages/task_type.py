@@ -91,7 +91,7 @@ class TaskTypeView:
     locked: str
     """Reason why the configuration cannot be edited here; empty if it can."""
     call: str
-    """The `curl` command that stores the configuration by the task service's API; empty for an odd name."""
+    """The `curl` command that stores the configuration; empty if its name has special characters."""
     toml: str
     """The configuration as a table of the service's file."""
 
@@ -270,7 +270,10 @@ def _figures(ask: PageRequest, name: str, info: QueueInfo | None) -> tuple[tuple
 
 
 def write_call(stored: TypeConfiguration) -> str:
-    """Return the `curl` command that stores a configuration by the service's API; empty for an odd name."""
+    """Return the `curl` command that stores a configuration by the task service's API.
+
+    It is empty if the name of the type has special characters.
+    """
     content = {key: value for key, value in stored.content.items() if key != "name"}
     body = json.dumps(content, ensure_ascii=False)
     return visible_lines(
