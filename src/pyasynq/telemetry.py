@@ -168,7 +168,7 @@ class AttemptSeries:
 
     @property
     def total(self) -> AttemptCounts:
-        """The sum of all points."""
+        """Sum of the counts of all points."""
         return sum_counts(point.counts for point in self.points)
 
 

@@ -144,7 +144,7 @@ def error_rate(processed: int, failed: int) -> float | None:
 
 
 def describe_rate(limits: QueueLimits) -> str | None:
-    """Return a rate as the flags of workers write it: `50/s+10`."""
+    """Return a rate in the notation of the command line's options: `50/s+10`; None without a rate."""
     if limits.rate is None:
         return None
     period = {1.0: "s", 60.0: "m", 3_600.0: "h"}.get(limits.period, f"{limits.period:g}s")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address belongs to this machine; a path of a Unix socket does."""
+    """Return whether an address is a loopback address, or `localhost`."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -31,9 +31,9 @@ class QueueInfo:
     """Number of tasks that wait in groups."""
     groups: int
     processed: int
-    """Attempts ended today (UTC), failed ones included."""
+    """Number of attempts that ended today (UTC), failed ones included."""
     failed: int
-    """Attempts failed today (UTC)."""
+    """Number of attempts that failed today (UTC)."""
     processed_total: int
     failed_total: int
     latency: timedelta
@@ -118,5 +118,5 @@ class DailyStatistics:
     queue: str
     day: date
     processed: int
-    """Attempts ended, failed ones included."""
+    """Number of attempts that ended, failed ones included."""
     failed: int

@@ -59,7 +59,7 @@ class TypeStatistics:
 
     @property
     def total(self) -> int:
-        """The tasks of this type in all states."""
+        """Number of tasks of this type in all states."""
         return sum(self.counts.values())
 
 

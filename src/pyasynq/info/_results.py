@@ -63,7 +63,7 @@ class TaskResults(TupleSequence[TaskResult]):
 
     results: tuple[TaskResult, ...]
     trimmed: int = 0
-    """Archived tasks deleted because the archive was too large or they were too old."""
+    """Number of archived tasks deleted because the archive was too large or they were too old."""
 
     @property
     def done(self) -> int:
@@ -88,4 +88,4 @@ class BulkResult:
     skipped: int
     """Number of tasks that had left the state before their turn."""
     trimmed: int = 0
-    """Archived tasks deleted because the archive was too large or they were too old."""
+    """Number of archived tasks deleted because the archive was too large or they were too old."""

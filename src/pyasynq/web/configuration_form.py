@@ -30,7 +30,7 @@ other."""
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationField:
-    """A field of the form."""
+    """A field of the form that edits the configuration of a task type."""
 
     name: str
     label: str
@@ -80,7 +80,7 @@ FORM_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field whose values differ."""
+    """A field whose value differs between the compared configurations."""
 
     label: str
     texts: tuple[str, ...]

@@ -56,7 +56,7 @@ def describe_configured_type(
 
 
 def describe_missing_fields(stored: TypeConfiguration) -> str:
-    """Return what to write as the payload of a type whose fields are not known."""
+    """Return a hint about what to write as the payload of a type whose fields are not known."""
     return _HINTS.get(str(stored.content.get("kind")), _ANY_JSON)
 
 

@@ -44,7 +44,7 @@ class NavigationGroup:
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
-    """A sentence at the top of a page, with one action. A signed cookie carries it to the page."""
+    """A sentence at the top of a page, with at most one action. A signed cookie carries it to the page."""
 
     tone: str
     text: str

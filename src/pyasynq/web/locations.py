@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SPECIAL: Final = re.compile(rb"[^a-zA-Z0-9\-_.:@]")
 _ESCAPED_BYTE: Final = re.compile("~([0-9A-F]{2})")
 UNKNOWN_PATH: Final = "/{path:path}"
-"""Route of all paths that match no other route."""
+"""Route of all paths that match no other route (catch-all)."""
 _ROOT: Final = "/"
 
 

@@ -57,7 +57,7 @@ LIVE_PAGES: dict[str, PageFunction] = {
     "/operations/{operation}": operation_page,
     "/doctor": doctor_page,
 }
-"""Pages whose cells and rows are updated live, by path."""
+"""Functions of the pages whose cells and rows are updated live, by path."""
 
 STILL_PAGES: dict[str, PageFunction] = {
     "/schedules/{entry}": schedule_page,

@@ -178,7 +178,7 @@ class Target:
             answer.last = None
 
     def expect_change(self) -> None:
-        """Show no stale answers from before or during a change that a request makes."""
+        """Show no more stale answers from before the change that a request is about to make."""
         self._changed = time.monotonic() + _LONGEST_CHANGE
 
     def forget(self, user: User, question: Hashable) -> None:

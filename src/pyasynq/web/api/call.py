@@ -1,4 +1,4 @@
-"""One call of the API: path names, parameters and body; and the answers of handlers."""
+"""One call of the API: path parameters, query parameters and body; and the answers of handlers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Streamed answer in JSON lines."""
+    """Streamed answer in JSON lines (NDJSON)."""
 
     lines: AsyncGenerator[str]
 
@@ -53,7 +53,7 @@ class ApiCall:
 
     ask: PageRequest
     names: Mapping[str, str]
-    """Names in the path, such as `queue`."""
+    """Path parameters, by name such as `queue`."""
     values: Mapping[str, Any]
     """Query parameters, by name."""
     body: Any

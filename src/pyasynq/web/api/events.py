@@ -1,4 +1,4 @@
-"""Handler of live events: lines of JSON, as they are published."""
+"""Handler of live events: a stream of JSON lines (NDJSON), as they are published."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REST_SECONDS: Final = 15.0
 
 
 async def handle_follow(call: ApiCall) -> Lines:
-    """Send the events of some queues as they are published."""
+    """Stream the events of some queues as they are published."""
     for queue in call["queue"]:
         call.ask.require("follow", queue)
     channels = call.ask.target.channels()

@@ -1,4 +1,4 @@
-"""Handlers of servers, schedules, task types, live events, Redis, attention and the doctor."""
+"""Handlers of servers, schedules, task types, Redis, attention and the doctor."""
 
 from __future__ import annotations
 

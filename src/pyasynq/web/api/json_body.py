@@ -98,7 +98,7 @@ def decode_text(content: bytes, kind: Any) -> Any:
 
 @cache
 def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of a type; to make one takes longer than to decode a task."""
+    """Return the cached decoder of a type: to make one takes longer than to decode a task."""
     return msgspec.json.Decoder(kind)
 
 

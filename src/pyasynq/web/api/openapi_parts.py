@@ -53,7 +53,7 @@ def describe_problems(problems: Mapping[str, str]) -> dict[str, Any]:
 
 
 def describe_path_names(path: str, examples: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Describe the names in a path as OpenAPI parameters."""
+    """Describe the path parameters of a path template in OpenAPI."""
     return [
         {
             "name": name,
@@ -67,7 +67,7 @@ def describe_path_names(path: str, examples: Mapping[str, str]) -> list[dict[str
 
 
 def describe_queries(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    """Describe query parameters as OpenAPI parameters."""
+    """Describe query parameters in OpenAPI."""
     return [
         {
             "name": one.name,

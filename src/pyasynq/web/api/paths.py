@@ -1,4 +1,4 @@
-"""Table of paths: finds the route of a request by its undecoded path, and the names in it."""
+"""Table of paths: finds the route of a request by its undecoded path, and its path parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PathRoute(Protocol):
 
     @property
     def path(self) -> str:
-        """Path with names in braces: `/queues/{queue}:pause`."""
+        """Path template, with path parameters in braces: `/queues/{queue}:pause`."""
 
 
 _R = TypeVar("_R", bound=PathRoute)
@@ -36,7 +36,7 @@ _SEGMENT: Final = re.compile(r"\{(\w+)\}")
 class _Matcher(NamedTuple, Generic[_R]):
     pattern: re.Pattern[str]
     routes: dict[str, _R]
-    """Routes of the path, by method."""
+    """Routes of the path, by HTTP method."""
 
 
 class PathTable(Generic[_R]):
@@ -53,10 +53,10 @@ class PathTable(Generic[_R]):
         self._plain = {
             path: routes for path, (pattern, routes) in self._matchers.items() if not pattern.groups
         }
-        """Routes of paths without names, which need no search."""
+        """Routes of paths without path parameters, which need no search."""
 
     def find(self, method: str, path: str) -> tuple[_R, dict[str, str]]:
-        """Return the route of a request, and the names in its path.
+        """Return the route of a request, and its decoded path parameters by name.
 
         Raises:
             ProblemError: there is no such path, or it has other methods.
@@ -72,7 +72,7 @@ class PathTable(Generic[_R]):
         )
 
     def _match(self, path: str) -> tuple[dict[str, _R], dict[str, str]]:
-        """Return the routes of a path by method, and the names in it."""
+        """Return the routes of a path by HTTP method, and its decoded path parameters by name."""
         if path in self._plain:
             return self._plain[path], {}
         for pattern, routes in self._matchers.values():

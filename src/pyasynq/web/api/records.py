@@ -278,7 +278,7 @@ def describe_type_counts(counts: TypeStatistics) -> Record:
 
 
 def describe_task_result(result: TaskResult) -> Record:
-    """Return the record of the result for one of several tasks."""
+    """Return the record of the result that an operation on several tasks had for one of them."""
     state = None if result.state is None else str(result.state)
     return {"id": result.task_id, "done": result.done, "reason": str(result), "state": state}
 

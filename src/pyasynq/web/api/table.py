@@ -51,7 +51,7 @@ class ProgramRoute:
 
     method: str
     path: str
-    """Path below `/api/v1`; a name in braces is one segment."""
+    """Path template below `/api/v1`; a path parameter (in braces) is one segment."""
     verb: str
     """Method of `Operator` that the route calls; empty for none."""
     answer: Answer

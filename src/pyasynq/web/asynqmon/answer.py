@@ -55,7 +55,7 @@ class ApiRequest:
     recent: Recent
     """Function that returns an answer cached for a few seconds; users with equal permissions share it."""
     names: dict[str, str] = field(default_factory=dict)
-    """Segments of the path: `queue`, `task`, `group`, `state`, `entry`."""
+    """Path parameters by name: `queue`, `task`, `group`, `state`, `entry`."""
 
     @property
     def limits(self) -> TextLimits:

@@ -109,7 +109,7 @@ ROUTES: Final = (
     ApiRoute("GET", "/redis_info", redis.answer_get_redis_info, "redis_texts"),
     ApiRoute("GET", "/metrics", prometheus.answer_get_metrics, ""),
 )
-"""All routes. A name in a path is one segment; the first route that fits answers."""
+"""All routes. A path parameter is one segment; the first route that matches answers."""
 
 _STATE_IN_PATH: Final = re.compile(r"/(\w+)_tasks")
 
@@ -187,7 +187,7 @@ def _suspect_other_site(request: Request, *, has_session: bool) -> str:
 
 
 def _find(method: str, path: str) -> tuple[ApiRoute | None, dict[str, str], bool]:
-    """Return the route of a request, the names in its path, and whether another method would have a route."""
+    """Return the route of a request, its path parameters, and whether the path has a route of any method."""
     is_known = False
     for route, pattern in _MATCHERS:
         found = pattern.fullmatch(path)

@@ -35,7 +35,7 @@ class TextLimits(NamedTuple):
 
 
 def describe_queue_snapshot(info: QueueInfo, memory: int) -> dict[str, Any]:
-    """Return the task counts and state of a queue, and the last estimate of its memory."""
+    """Return the task counts and state of a queue, and the last estimate of its memory in bytes."""
     return {
         "queue": info.queue,
         "memory_usage_bytes": memory,

@@ -191,7 +191,7 @@ def parse_proxy_networks(networks: Iterable[str]) -> list[ProxyNetwork]:
 
 
 def is_in_networks(address: str, networks: Iterable[ProxyNetwork], *, strict: bool = False) -> bool:
-    """Return whether an address is in one of some networks; IPv4 may be written as IPv6.
+    """Return whether an address is in one of some networks; an IPv4-mapped IPv6 address counts as IPv4.
 
     Raises:
         ValueError: with `strict`, for a text that is not an address.

@@ -18,7 +18,7 @@ _NONCE_BYTES: Final = 9
 
 
 def is_same_origin(request: Request) -> bool:
-    """Return whether the browser says that our own page made the request.
+    """Return whether our own page may have made the request: the browser says so, or says nothing.
 
     A request without `Sec-Fetch-Site` and `Origin` comes from an old browser or a program; only the token in
     the form decides.

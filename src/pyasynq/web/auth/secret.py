@@ -19,7 +19,7 @@ _GENERATED_BYTES: Final = 32
 
 
 class SigningSecret:
-    """Signs data and derives keys; the first of several secrets signs, all of them verify.
+    """Signs data and derives keys; the first of several secrets signs, all of them verify (key rotation).
 
     Args:
         text: one secret or several with commas between; `file:/path` reads them from a file. None takes

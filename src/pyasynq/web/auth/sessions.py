@@ -87,7 +87,7 @@ class Sessions:
         return session
 
     def renew(self, session: LoginSession) -> LoginSession | None:
-        """Return the session with the present time, or None if its cookie is recent enough."""
+        """Return the session for a cookie written now; None if the present cookie is recent enough."""
         now = int(self._clock())
         is_old = now - session.seen > RENEW_SECONDS
         return msgspec.structs.replace(session, seen=now) if is_old else None

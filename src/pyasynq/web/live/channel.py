@@ -32,7 +32,7 @@ class Rendering:
     rows: dict[str, dict[str, str]]
     signatures: dict[str, dict[str, str]]
     is_stale: bool = False
-    """Whether Redis did not answer, so that all other fields are from the previous rendering."""
+    """Whether rendering failed, such as without Redis; title, cells and rows are the previous ones then."""
     problem: str = ""
 
 

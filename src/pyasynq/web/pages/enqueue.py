@@ -78,7 +78,7 @@ class EnqueueView:
     has_fields: bool
     """Whether the type has a schema with fields."""
     hint: str
-    """What to write as JSON or text."""
+    """Hint below the payload field: what to write as JSON or text."""
     payload: str
     options: tuple[OptionField, ...]
     has_options: bool
@@ -295,7 +295,7 @@ async def _find_configured(ask: PageRequest, name: str) -> TypeConfiguration | N
 
 
 async def _describe_payload(ask: PageRequest, name: str, mode: str, *, has_fields: bool) -> str:
-    """Return what to write as the payload of a type."""
+    """Return the hint below the payload field: what to write as the payload of a type."""
     if mode == "text":
         return "Sent as it is, in UTF-8."
     if not name or has_fields:

@@ -81,7 +81,7 @@ async def lease_workers_page(ask: PageRequest) -> Page:
 
 
 async def read_lease_workers(ask: PageRequest) -> Sequence[LeaseWorker]:
-    """Return the workers that lease from the task service; cached for a few seconds."""
+    """Return the remote workers that lease tasks from the task service; cached for a few seconds."""
     return await ask.target.recent(ask.user, "lease workers", ask.operator.lease_workers, _SECONDS)
 
 

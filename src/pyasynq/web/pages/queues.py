@@ -71,7 +71,7 @@ class QueueRow:
 
     @property
     def processed(self) -> int:
-        """Attempts that ended today."""
+        """Number of attempts that ended today (UTC)."""
         return self.info.processed
 
 

@@ -56,7 +56,7 @@ class TaskTypeRow:
 
     @property
     def load(self) -> str:
-        """Running tasks, and the maximum number of them."""
+        """Number of running tasks, and its limit if there is one, as text: `3 / 10`."""
         return formats.number(self.running) + (f" / {self.max_run:,}" if self.max_run else "")
 
 

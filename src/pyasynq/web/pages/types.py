@@ -58,7 +58,7 @@ class TypeSummary:
 
     @property
     def total(self) -> int:
-        """Tasks in all states."""
+        """Number of tasks in all states."""
         return sum(self.counts)
 
     @property
