@@ -30,7 +30,7 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """Return the seconds to wait after one more failure."""
+        """Count one more failure, and return the seconds to wait before the next try."""
         pause = jittered_pause(self._failures, shortest=self._shortest, longest=self._longest)
         self._failures += 1
         return pause

@@ -28,7 +28,12 @@ _VARIABLE_PARTS: Final = tuple(
 
 
 def poison_error(losses: int, *, has_lapsed: bool = False) -> str:
-    """Return the error of a task that is archived because workers crashed with it, or let its lease lapse."""
+    """Return the error text of a task that is archived as poison.
+
+    Args:
+        losses: number of crashes of its worker or, with `has_lapsed`, of leases that lapsed.
+        has_lapsed: whether leases are counted, not crashes.
+    """
     times = "once" if losses == 1 else f"{losses} times"
     if has_lapsed:
         return f"poison: its lease ended {times} without a sign of its worker"

@@ -12,20 +12,20 @@ EXIT_CLEAN: Final = 0
 EXIT_START_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_UNFINISHED: Final = 3
-"""Something did not end in time; interrupted tasks are back in their queues."""
+"""Exit code if something did not end in time; interrupted tasks are back in their queues."""
 EXIT_OVERDUE: Final = 4
-"""Handlers that cannot be stopped hold the slots of the worker."""
+"""Exit code of a worker whose slots are held by handlers that cannot be stopped."""
 EXIT_GAVE_UP: Final = 5
-"""A supervisor stopped restarting its workers."""
+"""Exit code of a supervisor that gave up because its workers kept dying."""
 EXIT_ABORTED: Final = 130
-"""The code that a shell reports for a program ended by INT."""
+"""Exit code after Ctrl-C: the one that a shell reports for a program ended by INT."""
 
 EXIT_FAILED: Final = 1
 EXIT_NO_MATCH: Final = 3
 """Exit code if nothing matches and the user asked to fail in that case (`--fail-empty`)."""
 EXIT_REFUSED: Final = 4
-"""The user did not confirm the change, or lacks the permission."""
+"""Exit code if the user did not confirm the change, or lacks the permission."""
 EXIT_UNREACHABLE: Final = 5
-"""Redis cannot be reached."""
+"""Exit code if Redis cannot be reached."""
 EXIT_PARTLY: Final = 6
 """Exit code if only a part of the requested changes was made."""

@@ -20,7 +20,7 @@ _EXTRAS: Final = {
 
 
 def explain_missing(error: ModuleNotFoundError, extra: str = "") -> ModuleNotFoundError:
-    """Return an error that names the extra of the missing package; the same error for any other package.
+    """Return an error that names the extra to install; `error` itself if no extra has the package.
 
     Args:
         error: the error of the import.

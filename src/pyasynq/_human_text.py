@@ -49,7 +49,7 @@ def duration(seconds: float) -> str:
 
 
 def some(names: Any, most: int) -> str:
-    """Return the first names, escaped, and the number of further names."""
+    """List the first `most` names, escaped, and the number of the others: `a, b and 3 more`."""
     listed = list(names)
     shown = ", ".join(visible(name) for name in listed[:most])
     return f"{shown} and {len(listed) - most:,} more" if len(listed) > most else shown
@@ -66,7 +66,7 @@ def shorten_middle(text: str, limit: int = 16_384) -> str:
 
 
 def shorten_end(text: str, limit: int = 2_048) -> str:
-    """Return the first characters of a text, at most about `limit`, and the number of the rest."""
+    """Cut a text to its first `limit` characters, and append the number of characters left out."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... ({counted(len(text) - limit, 'character')} left out)"

@@ -99,7 +99,7 @@ def read_ordered(option: str, text: str) -> dict[str, QueueFields]:
 
 
 def show_queues(queues: object) -> str:
-    """Return `critical=6 (max_run 3), default=1`."""
+    """Return queues with their weights and limits as text: `critical=6 (max_run 3), default=1`."""
     if not isinstance(queues, Mapping):
         return str(queues)
     shown = []
@@ -118,7 +118,11 @@ def _check(option: str, name: str, fields: Mapping[str, Any]) -> None:
 
 
 def _parts(option: str, text: str, example: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each name and the text behind its `=`; None where there is none."""
+    """Yield the name of each queue, and the text after its `=`, or None without a `=`.
+
+    Raises:
+        InvalidOptionError: for an empty or repeated name; the message shows the `example`.
+    """
     names = set()
     for part in text.split(","):
         name, separator, value = (piece.strip() for piece in part.partition("="))

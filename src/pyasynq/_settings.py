@@ -112,7 +112,7 @@ def setting(
 
 
 def settings_of(kind: Any) -> Iterator[tuple[Field[Any], Setting]]:
-    """Yield the fields of a dataclass that are settings, with their descriptions."""
+    """Yield the fields of the dataclass `kind` that are settings, with their descriptions."""
     for one in fields(kind):
         if _KEY in one.metadata:
             yield one, one.metadata[_KEY]

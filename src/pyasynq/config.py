@@ -340,7 +340,7 @@ class SchedulerConfig:
     forward_queues: Sequence[str] = ()
     """Queues whose due tasks the scheduler moves to pending; without it, only running workers do that.
 
-    A scaler that has stopped all workers then sees these tasks.
+    An autoscaler that has stopped all workers then sees these tasks.
     """
     shutdown_timeout: Duration = 8.0
     """Time that a shutdown waits for hooks and middleware; then it cancels them and reports which hung."""
@@ -382,7 +382,7 @@ def _zone(name: str) -> tzinfo:
 
 
 def check_queues(queues: object) -> dict[str, Queue]:
-    """Return names and settings of queues.
+    """Check the option `queues`; return the settings of each queue by its name.
 
     Raises:
         InvalidOptionError: for invalid names and settings.

@@ -36,11 +36,11 @@ class CancelReason(enum.StrEnum):
     DEADLINE = "deadline"
     """The task's `deadline` has passed."""
     CANCEL = "cancel"
-    """An inspector, a dashboard or a command asked for it."""
+    """The cancellation was requested by an inspector, a dashboard or a command."""
     SHUTDOWN = "shutdown"
-    """The worker ends; the task goes back to its queue."""
+    """The worker is shut down; the task goes back to its queue."""
     LEASE_LOST = "lease lost"
-    """The task may belong to another worker by now."""
+    """The lease has lapsed or is lost: the task may belong to another worker by now."""
 
 
 def cancel_reason(cause: BaseException | None) -> CancelReason | None:

@@ -81,7 +81,7 @@ class Retry(ControlFlow):
 
 
 class Archive(ControlFlow):
-    """Failed for good: archive the task now, even if retries are left.
+    """Failed for good: move the task to the archive (dead letter queue) now, even if retries are left.
 
     Args:
         reason: becomes the task's error.

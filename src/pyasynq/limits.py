@@ -98,7 +98,7 @@ class Queue:
     tokens gained in a tenth of a second, so that starts are spread evenly.
     """
     ordered: bool = False
-    """Run the tasks strictly one after the other, in the order they became pending.
+    """Whether the tasks run strictly one after the other (FIFO), in the order they became pending.
 
     From then on the queue is ordered for all servers, also those without this setting, until an inspector
     ends it.

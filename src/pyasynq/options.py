@@ -62,7 +62,7 @@ class EnqueueOptions(TypedDict, total=False):
     unique: Duration
     """Longest time, at least 1 s, for which the queue refuses equal tasks while this task is unfinished.
 
-    Tasks are equal if they have the same type and payload.
+    This is deduplication by a lock. Tasks are equal if they have the same type and payload.
     """
     until: Until
     """Release of the lock of a `unique` task: at its success (the default, as in Asynq), when an attempt
@@ -86,15 +86,16 @@ class EnqueueOptions(TypedDict, total=False):
     once_for: Duration
     """Time, at least 1 s, within which a task with this `task_id` is enqueued at most once, however it ends.
 
-    A repeat returns the existing task, or reports `IGNORED` if that one is gone."""
+    This makes the id an idempotency key. A repeat returns the existing task, or reports `IGNORED` if that one
+    is gone."""
     on_finished: HasCallback
     """A task of the app, or a `Callback`, that is enqueued when this task has ended, in any way."""
     durable: bool | int
-    """Wait until this many replicas (True: 1) have the task too; raise `NotDurableError` if too few do."""
+    """Number of replicas (True: 1) that must have the task before the call returns, else `NotDurableError`."""
     headers: Mapping[str, str]
     """Text stored with the task by name, such as a trace id or a tenant; 65,536 bytes together at most."""
     front: bool
-    """Take this task before those that wait in its queue; an ordered queue refuses it."""
+    """Whether the task goes to the front of its queue, before all that wait; an ordered queue refuses it."""
     group: str
     """Name of a group, whose tasks a server's aggregator combines.
 

@@ -132,8 +132,8 @@ class Scheduler(Runnable):
                 unless `task_id` is given.
             payload: only with a type.
             misfire: what to do with ticks that became due while no scheduler ran or could reach Redis: `skip`
-                them (those up to a minute late are fired if this scheduler was running), fire the last one
-                `once`, or fire `all`.
+                them (the last one is still fired up to a minute late, also after a restart), fire only the
+                last one (`once`), or fire `all`.
             **options: see `EnqueueOptions`; they override the task's own, one by one.
 
         Returns:

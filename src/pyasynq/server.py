@@ -115,7 +115,7 @@ class Server:
         self._owns_process = False
         self._started_at = 0.0
         self.related_events: tuple[Events, ...] = ()
-        """Events of what runs alongside: of the scheduler of `App.server(with_scheduler=True)`."""
+        """Events of the scheduler that runs with this server, by `App.server(with_scheduler=True)`."""
         self.ending = False
         """Whether the server was told to close; written and read by its event loop."""
         self.exit_code = EXIT_CLEAN
@@ -207,7 +207,7 @@ class Server:
         return self._engine
 
     async def _catch_up(self, engine: Engine) -> None:
-        """Apply requests that came while the server started."""
+        """Stop taking tasks, or shut down and raise, if that was requested while the server started."""
         if self._state is ServerState.STOPPED:
             engine.stop_taking()
         elif self._state is ServerState.CLOSED:

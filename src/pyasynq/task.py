@@ -135,7 +135,7 @@ class AttemptInfo:
     server_id: str
     """The server that ran the attempt; `"unknown"` for a Go server that crashed."""
     outcome: str
-    """`"retried"`, `"snoozed"`, `"archived"` or `"crashed"`."""
+    """Outcome of the attempt: `"retried"`, `"snoozed"`, `"archived"` or `"crashed"`."""
     error: str
     """The beginning of its error, at most 200 bytes; empty for none."""
 

@@ -106,7 +106,7 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
 
 
 def _nothing() -> None:
-    """Mark a provider without a replacement; never called."""
+    """Stand for a missing replacement of a provider (null object); never called."""
 
 
 class Providers:
@@ -125,7 +125,7 @@ class Providers:
         """Dependencies of the worker by provider, also those that are being made."""
 
     def is_needed(self, function: Callable[..., Any], wanted: Iterable[Dependency]) -> bool:
-        """Return whether one of these dependencies, or what it needs itself, is made by this function."""
+        """Return whether any of these dependencies needs this provider function, directly or indirectly."""
         return any(
             function in (one.provider, self.overrides.get(one.provider))
             or self.is_needed(function, _inspect(one.provider).needs.values())

@@ -95,7 +95,7 @@ class DeclaredQueues:
         return self.limited({name: self._weights.get(name, 1) for name in names})
 
     def limited(self, queues: Mapping[str, int | Queue]) -> dict[str, int | Queue]:
-        """Return the queues with their weights and the declared limits; a `Queue` is not changed."""
+        """Return queues with weight and declared limits; one given as a `Queue` is returned unchanged."""
         return {
             name: Queue(priority=one, **self._fields[name])
             if not isinstance(one, Queue) and name in self._fields

@@ -103,7 +103,8 @@ class OutageLog:
     def _is_late(self, service: str) -> bool:
         """Return whether the failure may belong to a round that began in an outage that is over.
 
-        Each service has at most one such round, so a further failure counts as a new outage.
+        Each service has at most one such round. So this is True only once for a service: its next failure
+        counts as a new outage.
         """
         if self._began is not None or time.monotonic() >= self._late_until or service in self._late:
             return False

@@ -40,7 +40,7 @@ OWN_SLACK_SECONDS = 5
 
 
 CONFIRMED_BEGIN = "+"
-"""Suffix of a token whose server records in Redis that a handler starts, if one crash archives its task."""
+"""Token suffix: its server records in Redis each start of a handler whose task one crash archives."""
 
 
 RAN_ALONE = "!"
@@ -223,7 +223,10 @@ def list_expired(
 
 
 def list_unleased(queue: str) -> Plan[list[ExpiredTask]]:
-    """Return the active tasks without a lease; recover only tasks that a second check also returns."""
+    """Return the active tasks that have no lease now.
+
+    A live worker may just be renewing it: the caller recovers only tasks that a second check returns too.
+    """
     return [task for task in (yield from _scan_active(queue, "")) if task.lease_score is None]
 
 

@@ -70,9 +70,9 @@ def deliver_endings(queue: str, endings: Sequence[StoredEnding], *, now: Instant
 
 
 def list_endings(queue: str, *, seconds: float, most: int = MAX_TASKS) -> Plan[list[StoredEnding]]:
-    """Return outbox entries that are at least this many seconds old, by Redis' clock.
+    """Return about `most` outbox entries that are at least this many seconds old, by Redis' clock.
 
-    About `most` at a time. Entries whose time cannot be read count as old.
+    All of them if there are fewer. Entries whose time cannot be read count as old.
     """
     key = queue_keys(queue).outbox
     now_seconds, microseconds = yield CommandCall(("TIME",), key, Replay.SAFE)

@@ -133,7 +133,7 @@ class ConsumerSink:
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
         self.taking = True
         self.give_back_at = math.inf
-        """Infinity: every attempt starts when it is taken, so none is put back unstarted."""
+        """Monotonic time from which unstarted attempts are put back: never, since all start when taken."""
         self.held = SlotTable()
         """The attempts that callers have and have not settled."""
         self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None

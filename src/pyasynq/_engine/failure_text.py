@@ -229,5 +229,5 @@ def _shorten(trace: bytes, limit: int) -> bytes:
 
 
 def _drop_halves(encoded: bytes) -> bytes:
-    """Drop halves of characters that cutting left at either end."""
+    """Drop incomplete UTF-8 characters that a cut has left at either end."""
     return encoded.decode("utf-8", "ignore").encode()

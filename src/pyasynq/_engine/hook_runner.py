@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 100
 """Maximum number of hooks that run at once."""
 _WAITING: Final = 10_000
-"""Limit of waiting hook calls; further ones are dropped, with a warning at most once a minute."""
+"""Maximum number of waiting hook calls; more are dropped, with a warning at most once a minute."""
 _TELL_AGAIN_SECONDS: Final = 60.0
 _CANCEL_SECONDS: Final = 0.5
 """Seconds that cancelled hooks have to clean up."""

@@ -62,7 +62,7 @@ class EngineSettings:
     The delay is longer than an idle Go server's poll interval, 1.5 s.
     """
     forward_gap: float = 0.25
-    """Seconds within which changes of delayed tasks are handled in one round of the forwarder."""
+    """Shortest time in seconds between two rounds of the forwarder, so that many changes cause one round."""
     aggregation_interval: float = 7.0
     """Longest interval in seconds between checks of groups; shorter grace periods shorten it."""
     aggregations: int = 3
@@ -89,9 +89,9 @@ class EngineSettings:
     prefetch_span: float = 0.02
     """Seconds within which a prefetched task should get a slot; this bounds how many are prefetched."""
     prefetch_patience: float = 0.05
-    """Longest wait of a task for a slot; then all waiting tasks are put back."""
+    """Longest wait of a prefetched task for a slot, in seconds; then all waiting tasks are put back."""
     prefetch_bytes: int = 4_194_304
-    """Size of waiting tasks' messages above which no more are prefetched."""
+    """Total bytes of the messages of prefetched tasks above which no more tasks are prefetched."""
 
     @property
     def tolerated_outage(self) -> float:

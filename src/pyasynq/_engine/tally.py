@@ -72,8 +72,8 @@ class Cell:
     durations as attempts ended.
 
     Attributes:
-        succeeded: how many attempts succeeded.
-        measure_at: the number of the next success that is measured.
+        succeeded: how many attempts succeeded and keep nothing (fast path); counted by the runner.
+        measure_at: the number of the next one of these that is measured.
     """
 
     __slots__ = ("_counted", "_gaps", "_run", "_vector", "_waited", "measure_at", "succeeded")
@@ -96,13 +96,16 @@ class Cell:
         self.measure_at = self.succeeded + (1 if self.succeeded < _ALL_MEASURED else next(self._gaps))
 
     def end(self, attempt: Measured, now: float, place: int, *, timed_out: bool) -> None:
-        """Count and measure an attempt that did not simply succeed."""
+        """Count and measure an attempt that failed, or whose task is kept.
+
+        `place` is the position of its outcome in the vector.
+        """
         self._vector[place] += 1
         self._vector[_TIMED_OUT] += timed_out
         self._add(now - attempt.started, attempt.waited, 1)
 
     def note(self, place: int) -> None:
-        """Count a recovered or poison task, whose attempt ran in another process."""
+        """Count a recovered or poison task, whose attempt ran in another process; `place` as in `end`."""
         self._vector[place] += 1
 
     def finish(self) -> list[int]:

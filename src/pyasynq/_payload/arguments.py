@@ -33,7 +33,7 @@ _REFUSED_KINDS = {
 
 
 _Shape: TypeAlias = tuple[tuple[str, ...], tuple[type, ...]]
-"""The names of arguments in their order, and the types of the values."""
+"""Shape of a call or payload: the arguments' names in their order, and the types of their values."""
 _Conversion: TypeAlias = "tuple[str, Callable[[Any], Any]]"
 """An argument's name, and the function that converts its value."""
 

@@ -57,7 +57,7 @@ _OF_ITEMS: Final[Mapping[Any, Callable[[Converter], Converter]]] = {
     frozenset: partial(set_of, make=frozenset),
     collections.abc.Set: partial(set_of, make=frozenset),
 }
-"""Makers of converters for types with one kind of items."""
+"""By container type: function that makes its converter from the converter of its items."""
 _MAPPINGS: Final = {dict, collections.abc.Mapping, collections.abc.MutableMapping}
 _SCALAR_MODULES: Final = frozenset({"ipaddress", "zoneinfo"})
 """Modules whose types `imported_scalars` knows."""

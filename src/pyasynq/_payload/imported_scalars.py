@@ -1,4 +1,4 @@
-"""Scalars of standard modules that only some programs import: addresses of networks, and time zones.
+"""Scalars of standard modules that only some programs import: IP addresses and networks, and time zones.
 
 A type of such a module can only be met when the program has imported it.
 """

@@ -37,13 +37,13 @@ class Replay(enum.Enum):
     """Whether a driver may resend a call when the connection broke after it had been sent (idempotence)."""
 
     SAFE = "safe"
-    """Yes: running it twice has the same effect as running it once."""
+    """The call may be resent: running it twice has the same effect as running it once."""
 
     BY_TOKEN = "by_token"  # noqa: S105 - not a password
-    """Yes, with ARGV[1] set to 1: the script recognises by id or token what its first run did."""
+    """The call may be resent with ARGV[1] set to 1: the script finds by id or token what its first run did."""
 
     NEVER = "never"
-    """No: `ReplyLostError` is thrown into the plan."""
+    """The call is never resent: `ReplyLostError` is thrown into the plan."""
 
 
 class ScriptCall(NamedTuple):

@@ -50,7 +50,7 @@ class RedisTarget:
         must_be_primary: whether to refuse a server that says it is a replica.
         reads_replica: whether connections lead to replicas.
         sends_readonly: whether connections tell a node of a cluster that it may answer reads as a replica.
-        found_as: address of the target that led to this one, if there is one.
+        found_as: address of the Sentinels, cluster or primary that led to this server; None if none did.
     """
 
     scheme: str = "redis"

@@ -47,7 +47,7 @@ _IDLE_SECONDS: Final = 0.1
 
 _FORWARD_SECONDS: Final = 5.0
 _LEAST_FORWARD_SECONDS: Final = 0.25
-"""Shortest pause of the forwarder, whatever is due next."""
+"""Shortest pause of the forwarder in seconds, whatever is due next."""
 _FORGET_INTERVAL: Final = 86_400.0
 
 

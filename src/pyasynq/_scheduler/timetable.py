@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from pyasynq.config import Misfire
 
 LATENESS: Final = timedelta(seconds=60)
-"""Age up to which a tick is fired although missed ones are skipped: after an outage, pause or restart."""
+"""Age up to which the last missed tick is fired although missed ones are skipped (`misfire="skip"`).
+
+Ticks are missed by an outage of Redis, a paused process, or a restart of the scheduler.
+"""
 
 _SLACK: Final = timedelta(seconds=TICK_SLACK_SECONDS)
 _SECOND: Final = timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Bytes of completion callbacks: the hash field `x:finished`, and entries of the outbox of a queue."""
+"""Bytes of completion callbacks: the hash field `x:finished`, and entries of a transactional outbox."""
 
 from __future__ import annotations
 

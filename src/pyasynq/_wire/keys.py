@@ -252,7 +252,7 @@ def api_key_bucket_key(key_id: str) -> str:
 
 
 def host_gate_key(host: str) -> str:
-    """Return the key of the gate of a host that is called: a hash with the fields `full_at` and `closed`."""
+    """Return the key of a host's gate (rate limit and throttling): a hash with `full_at` and `closed`."""
     return f"{HOST_GATE_PREFIX}{{{host}}}"
 
 

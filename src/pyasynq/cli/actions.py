@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 TYPED_FROM: Final = 1_000
-"""Changes of more tasks than this are confirmed by typing their number."""
+"""Number of tasks above which a change is confirmed by typing the number."""
 
 
 class DurationType(click.ParamType[float]):

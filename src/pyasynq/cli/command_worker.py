@@ -51,7 +51,7 @@ class CommandWorker:
         """Commands that run; each removes itself."""
         self._poll: asyncio.Task[ServiceAnswer] | None = None
         self._answer_comes = asyncio.Event()
-        """Whether an answer to the poll arrives right now; then it is not cancelled."""
+        """Event that is set while the answer to the long poll is received; then the poll is not cancelled."""
         self._changed = asyncio.Event()
         """Event that is set when a command has ended, or the worker has to end."""
         self._is_draining = False
@@ -208,6 +208,6 @@ class CommandWorker:
             _log.error("an attempt was not settled; its task comes back", exc_info=task.exception())
 
     def _stop_poll(self) -> None:
-        """Cancel the waiting poll, unless its answer has begun to arrive: then no task is lost."""
+        """Cancel the long poll, unless its answer has begun to arrive: tasks in it would be lost."""
         if self._poll is not None and not self._answer_comes.is_set():
             self._poll.cancel()

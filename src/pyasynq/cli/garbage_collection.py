@@ -7,11 +7,14 @@ import gc
 from typing import Final
 
 _THRESHOLD: Final = (20_000, 10, 10)
-"""Requests, tasks and imports make few cycles: the default of 700 objects would collect too often."""
+"""Thresholds of the garbage collector for long-running programs, as `gc.set_threshold` takes them.
+
+Requests, tasks and imports make few cycles: the default of 700 objects would collect too often.
+"""
 
 
 _SHORT_COMMAND_THRESHOLD: Final = (100_000, 10, 10)
-"""A short command ends before it makes as many objects; their memory is at most about 10 MB."""
+"""Thresholds for a short command, which ends before it makes as many objects (about 10 MB)."""
 
 
 def collect_less_often() -> None:

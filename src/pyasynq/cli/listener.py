@@ -11,7 +11,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError
 
 _BACKLOG: Final = 2_048
-"""Number of connections that wait to be accepted, as uvicorn has it; the kernel's limit may be lower."""
+"""Listen backlog: most connections that wait to be accepted, as in uvicorn; the kernel may allow fewer."""
 
 
 def open_listener(host: str, port: int) -> socket.socket:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 _THREAD_SECONDS: Final = 0.5
-"""Maximum seconds until threads end after the worker."""
+"""Maximum seconds that other threads get to end after the worker has ended."""
 _EXIT_MARGIN: Final = 0.8
 """Seconds that the interpreter has to end after the timeouts of a shutdown.
 

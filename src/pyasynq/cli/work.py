@@ -24,7 +24,7 @@ _SERVICE_VARIABLE: Final = "PYASYNQ_SERVICE"
 _ADDRESS: Final = "http://task-queue:8080"
 _USAGE: Final = "pyasynq work QUEUE... -- COMMAND ARG..."
 _COMMAND: Final = "pyasynq.work.command"
-"""Name of the words after `--` in the context of click."""
+"""Key under which `click.Context.meta` has the words after `--`."""
 _MOST_QUEUES: Final = 100
 _SHORTEST_LEASE: Final = 3.0
 _LONGEST_LEASE: Final = 43_200.0

@@ -42,7 +42,7 @@ def worker(reference: str, modules: tuple[str, ...], **typed: Any) -> None:
 
     MODULE:APP names the app, as in myapp.tasks:app; each further MODULE is imported because it declares
     tasks. TERM or Ctrl-C stop it gracefully, TSTP makes it take no more tasks; with --processes HUP
-    replaces the processes one after the other.
+    replaces the processes one after the other (rolling restart).
 
     Each setting is a flag, an environment variable such as PYASYNQ_CONCURRENCY, a line of a file, or an
     argument of App(worker=WorkerConfig(...)). The first of these that is given wins.

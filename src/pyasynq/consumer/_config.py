@@ -38,7 +38,7 @@ class ConsumerConfig:
     strict_priority: bool = False
     """Take from a queue only while all queues of higher priority are empty."""
     concurrency: int = 100
-    """Number of attempts held at once; above it, takes wait until one is settled."""
+    """Maximum number of attempts held at once; further takes wait until one is settled."""
     max_lease: Duration = 43_200.0
     """Longest lease that may be requested."""
     retry_delay: RetryDelay | Duration = default_retry_delay

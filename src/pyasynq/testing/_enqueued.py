@@ -220,7 +220,10 @@ def process_time(now: datetime, process_at: datetime | None, process_in: Duratio
 
 
 def complaint(wanted: TaskFilter, tasks: Sequence[Enqueued], headline: str, already: Iterable[str]) -> str:
-    """Return the message of a failed assertion: the filter, and the most similar tasks."""
+    """Return the message of a failed assertion: the headline, and the most similar tasks.
+
+    `already` describes attempts that have run before.
+    """
     lines = [headline]
     near = sorted(
         ((wanted.differences(task), task) for task in tasks if wanted.type in {None, task.type}),

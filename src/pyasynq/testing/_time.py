@@ -163,6 +163,12 @@ def make_due_plans(
 
     Work is a due task, an expired completed task, an expired lease, a stale aggregation, or the end of a
     pause.
+
+    Args:
+        queues: names of the queues.
+        now: the current Unix second.
+        own_slack: seconds after the end of a lease at which a pyasynq worker's task is recovered.
+        foreign_slack: the same for the task of a worker in Go.
     """
     return [plan for queue in queues for plan in _make_due_plans(queue, now, own_slack, foreign_slack)]
 

@@ -10,7 +10,7 @@ from pyasynq._wire.keys import queue_keys
 
 
 def find_ticks_after(queue: str, moment: int) -> Plan[dict[bytes, bytes]]:
-    """Return the fields of a queue's `x:ticks` that lie after this Unix time, with their values."""
+    """Return the fields of a queue's hash `x:ticks` whose tick is after this Unix time, with their values."""
     ticks = queue_keys(queue).ticks
     found: dict[bytes, bytes] = {}
     cursor = b"0"

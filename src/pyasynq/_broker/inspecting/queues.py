@@ -131,8 +131,8 @@ def count_tasks(
 
     With `now=None`, today is taken from this host's clock.
 
-    In a queue of more than 1,000 groups, each call counts `group_pages` of them; `group_counts` remembers the
-    rest.
+    In a queue of more than 1,000 groups, each call counts the tasks of `group_pages` pages of 500 groups;
+    `group_counts` keeps the counts of the others.
     """
     keys = queue_keys(queue)
     asked_at = now or SYSTEM_CLOCK.now()

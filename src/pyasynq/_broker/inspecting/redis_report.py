@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Place
 
 SLOW_MILLISECONDS: Final = 10
-"""Scripts that took longer are reported, if Redis has noted them (`slowlog-log-slower-than`)."""
+"""Milliseconds above which a script in Redis' slow log is reported.
+
+The log only has scripts above `slowlog-log-slower-than`.
+"""
 _SLOW_SECONDS: Final = 86_400
 _MOST_CLIENTS: Final = 2_000
 """Number of connections above which they are not listed: 1,000 take Redis more than a millisecond."""

@@ -87,7 +87,7 @@ def _complete(queue: str, entries: Sequence[SchedulerEntryInfo]) -> Plan[list[Sc
 def sort_entries(
     entries: Sequence[SchedulerEntryInfo], completed: Iterable[Sequence[SchedulerEntryInfo]]
 ) -> list[SchedulerEntryInfo]:
-    """Return the entries completed with their pauses, in the order of `entries`."""
+    """Return `completed`, the entries of each queue with their pauses, in the order of `entries`."""
     by_key = {(entry.scheduler_id, entry.id): entry for some in completed for entry in some}
     return [by_key[entry.scheduler_id, entry.id] for entry in entries]
 

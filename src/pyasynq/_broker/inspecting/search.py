@@ -32,7 +32,7 @@ class _Matcher(NamedTuple):
     """Conditions of a search; None matches everything.
 
     Attributes:
-        type: the whole name.
+        type: name of the task type, compared as a whole.
         payload: bytes that the payload contains.
         error: text that the last error contains.
         before: the task has been in its state since this time or longer.

@@ -113,7 +113,7 @@ def archive_step(
     now: Instant,
     hints: Hints = NO_HINTS,
 ) -> Plan[Stepped]:
-    """Archive tasks, and make room for them.
+    """Archive tasks, and delete old archived tasks beyond the limits, as an idempotent step.
 
     The result is `unplaced` if the hints do not lead to a pending task.
     """
@@ -257,7 +257,7 @@ def take_step(
 
 
 def stepped(mark: int, done: int = 0, refused: Sequence[bytes] = ()) -> Stepped:
-    """Decode the reply of a step."""
+    """Decode the mark of a step and its reply: number of tasks done, and the refused ids with reasons."""
     if mark in _UNDONE:
         return Stepped(lost=mark == _LOST, unplaced=mark == _UNPLACED)
     return Stepped(done, decode_refusals(refused), repeated=mark == _REPEATED)

@@ -49,7 +49,10 @@ def write_audit(entry: bytes, *, intent: str = "") -> Plan[str]:
 
 
 def write_refusal(entry: bytes, who: str) -> Plan[int]:
-    """Record a refused call of this user and address; return how many others its newest entry counts."""
+    """Record a refused call of `who`, a user and address, as an entry or by counting it in the newest one.
+
+    Return the number of further refused calls that the newest entry of `who` counts.
+    """
     args = (REFUSED_LENGTH, REFUSED_PER_MINUTE, who, entry)
     # A resent call counts twice: a number that is one too high does no harm.
     more: int = yield ScriptCall(AUDIT_REFUSE, (REFUSED_KEY,), args, Replay.SAFE)

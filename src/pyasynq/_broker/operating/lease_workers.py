@@ -1,4 +1,4 @@
-"""Leases that remote workers, which lease tasks from the task service, have reported."""
+"""Check of tasks that remote workers are reported to have leased: which leases are still valid."""
 
 from __future__ import annotations
 

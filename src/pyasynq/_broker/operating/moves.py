@@ -113,7 +113,7 @@ def release_step(step: ActStep, target: str, fates: Mapping[str, str]) -> Plan[S
 
 
 def forget_taken(operation: str, source: str, ids: Sequence[str]) -> Plan[None]:
-    """Delete the records that tasks were removed from their source queue; they have been released."""
+    """Delete the notes that tasks were removed from their source queue: their copies have been released."""
     ledger = queue_keys(source).step(operation)
     yield CommandCall(("HDEL", ledger, *(_TAKEN + task_id for task_id in ids)), ledger, Replay.SAFE)
 

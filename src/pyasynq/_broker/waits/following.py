@@ -72,7 +72,11 @@ class Follower:
         """Whether there is more to read at once."""
 
     def plans(self, now: float) -> list[Plan[Any]]:
-        """Return the plans that read the streams next; `now` is monotonic time in seconds."""
+        """Return the plans that read the streams next, whose answers go to `take`.
+
+        A follower of all queues also searches for new queues from time to time; `now` is monotonic time in
+        seconds.
+        """
         self._asked = list(self._marks)
         plans: list[Plan[Any]] = [read_events(queue, mark) for queue, mark in self._marks.items()]
         if self._follows_all and now >= self._look_for_queues_at:

@@ -45,7 +45,7 @@ class HandlerThreads:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._idle = 0
-        """Threads that wait for a job, minus the jobs that wait for one of them."""
+        """Number of threads that wait for a job, minus the number of jobs that wait for a thread."""
         self._alive = 0
         self._started = 0
         """Number of threads started, for their names. Written by the loop only."""

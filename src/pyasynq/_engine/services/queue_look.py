@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _REGISTER_SECONDS: Final = 60.0
 """Seconds between registrations of all queue names, in case a client died before it registered one."""
 _RETRY_SECONDS: Final = 1.0
-"""Interval for retrying unreachable queues."""
+"""Seconds between two attempts to read unreachable queues."""
 
 
 class QueueLook(Service):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Statistician(Service):
-    """Adds what the tally has counted to the statistics in Redis, one call for each queue with news.
+    """Adds what the tally has counted to the statistics in Redis, one call for each queue with new counts.
 
     A round follows each heartbeat, so that renewals go first and nothing is written while they fail. Counts
     that Redis has not received are kept for the next round. A call whose reply was lost is not repeated:

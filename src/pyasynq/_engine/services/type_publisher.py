@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq.task_types import TaskTypeInfo
 
 _RENEW_SECONDS: Final = 3_600.0
-"""Interval for renewing the types, which expire after 30 days."""
+"""Seconds between two renewals of the types, which expire after 30 days."""
 
 
 class TypePublisher(Service):

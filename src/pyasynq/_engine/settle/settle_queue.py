@@ -283,7 +283,7 @@ class SettleQueue:
         self._events.emit(LeaseLost(attempt.queue, attempt.id))
 
     def _take_done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
-        """Return attempts that succeeded and keep nothing as a batch.
+        """Return attempts that succeeded and keep nothing as a batch, and count them as in flight.
 
         None if one has lost its lease: then they join the other new outcomes, which are checked one by one.
         """

@@ -22,7 +22,7 @@ LONG_LIFE: Final = 60.0
 """Seconds of life after which a child counts as started successfully."""
 DEATHS_WINDOW: Final = 60.0
 MOST_DEATHS: Final = 5
-"""The supervisor gives up after this many deaths in `DEATHS_WINDOW` seconds, if every child died in them."""
+"""Number of deaths in `DEATHS_WINDOW` seconds at which the supervisor gives up, if each child has died."""
 
 PATIENCE: Final = 9.0
 """Seconds from TERM to KILL, without the margin, of a child that has not reported its timeouts."""

@@ -47,7 +47,7 @@ _PULSE_SECONDS: Final = 1.0
 _ASK_AGAIN: Final = 0.5
 _EXIT_ORPHANED: Final = 1
 _ROWS_AT_ONCE: Final = 200
-"""Rows of metrics in one message: it then fits into the buffer of the socket."""
+"""Maximum number of rows of metrics in one message, so that it fits into the buffer of the socket."""
 
 ExemplarRow: TypeAlias = "tuple[float, float, str, str]"
 """Exemplar of a histogram, for JSON: value, Unix time, trace id and span id."""

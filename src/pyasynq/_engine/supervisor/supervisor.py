@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 _ACTIVE: Final = "active"
 _LOOK_SECONDS: Final = 1.0
-"""Interval for checks of memory and limits."""
+"""Longest seconds between two checks of the children's memory and limits, or requests for metrics."""
 _PAUSE_SECONDS: Final = 5.0
 """Seconds by which a check is late if this process was stopped or the host was suspended."""
 _INIT: Final = 1

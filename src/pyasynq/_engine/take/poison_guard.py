@@ -30,7 +30,7 @@ class PoisonGuard:
     In a silence nothing else is taken: running attempts end, and then the suspect is taken. The bucket
     gains 0.1 s of silence each second, and a silence uses it up. So other tasks keep 90 % of the worker's
     time. When the bucket is empty, the silence ends: other tasks run alongside the suspect, and a crash
-    proves nothing. Each crash without proof doubles the seconds to save for the next silence, up to 10.
+    proves nothing. Each crash without proof doubles the silence to save for the next time, up to 10 s.
 
     The bucket begins to fill after a random delay, so that workers that start together are not silent
     together. `draw`, between 0 and 1, is the part of the seconds in which the shortest silence is saved.

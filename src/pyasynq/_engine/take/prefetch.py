@@ -113,7 +113,7 @@ class Prefetch:
         self.unlearnt, self._seconds = 0, 0.0
 
     def forget(self) -> None:
-        """Reset the moving average of durations: tasks count as long, until about 100 of them were short."""
+        """Reset the moving average of durations: tasks count as long until about 100 short ones have ended."""
         self._mean = _LONGEST
         self.unlearnt, self._seconds = 0, 0.0
 

@@ -39,7 +39,7 @@ _AT_ONCE: Final = 4
 _FIRST_LOOK: Final = 0.001
 """Shortest delay of the other servers, in seconds."""
 _LAST_LOOK: Final = 0.25
-"""Longest delay, in seconds."""
+"""Longest delay of the other servers, in seconds."""
 _LAST_LOOK_A_SERVER: Final = 0.01
 """Seconds that each idle server adds to the longest delay, up to `_LAST_LOOK`."""
 
@@ -114,9 +114,9 @@ class Watch(enum.Enum):
 
     NOTHING = "nothing"
     TASKS = "tasks"
-    """A new task, or a pause."""
+    """Redis reports a new task or a pause."""
     HOLDERS = "holders"
-    """A change of the tasks that hold others back, of a pause, or of the stored settings."""
+    """Redis reports a change of the tasks that hold others back, of a pause, or of stored limits."""
 
 
 class Key(enum.Enum):

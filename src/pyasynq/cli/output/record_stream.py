@@ -77,7 +77,7 @@ class RecordStream:
         self.add(())
 
     def add(self, records: Sequence[Record]) -> None:
-        """Print records, or buffer them until the columns are known; without records, flush the due ones."""
+        """Print records, or buffer them until `begin`; without records, print buffered ones that are due."""
         self._held += records
         if self._held and self._is_due():
             self._print()
