@@ -91,7 +91,7 @@ class EnqueueOptions(TypedDict, total=False):
     on_finished: HasCallback
     """A task of the app, or a `Callback`, that is enqueued when this task has ended, in any way."""
     durable: bool | int
-    """Number of replicas (True: 1) that must have the task before the call returns, else `NotDurableError`."""
+    """Number of replicas (True: 1) that must have the task when the call returns; else `NotDurableError`."""
     headers: Mapping[str, str]
     """Text stored with the task by name, such as a trace id or a tenant; 65,536 bytes together at most."""
     front: bool

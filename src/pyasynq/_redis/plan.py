@@ -40,7 +40,7 @@ class Replay(enum.Enum):
     """The call may be resent: running it twice has the same effect as running it once."""
 
     BY_TOKEN = "by_token"  # noqa: S105 - not a password
-    """The call may be resent with ARGV[1] set to 1: the script finds by id or token what its first run did."""
+    """The call may be resent with ARGV[1] set to 1: the script recognises its first run by id or token."""
 
     NEVER = "never"
     """The call is never resent: `ReplyLostError` is thrown into the plan."""

@@ -27,7 +27,7 @@ class TaskField(StrEnum):
     CRASHES = "x:crashes"
     """Number of consecutive attempts that died with their worker."""
     BEGUN = "x:begun"
-    """Token of the attempt whose handler's start is recorded, or which no longer runs alone in its process."""
+    """Token of the attempt whose handler start is recorded, or which no longer runs alone in its process."""
     EXTENDED = "x:extended"
     """Token of the attempt whose lease a remote worker has extended, which proves that it lives."""
     LAPSES = "x:lapses"

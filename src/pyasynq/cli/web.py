@@ -293,7 +293,7 @@ def _choose_authenticators(options: dict[str, Any], openid: OpenIdConnect | None
 
 @contextlib.contextmanager
 def _generate_password() -> Iterator[str]:
-    """Yield a credentials file with one administrator, and print the password, derived from the signing secret."""
+    """Yield a credentials file with one administrator; print the password, made of the signing secret."""
     import tempfile  # noqa: PLC0415 - in containers only
 
     from pyasynq.web.auth.credentials import password_line  # noqa: PLC0415 - as above

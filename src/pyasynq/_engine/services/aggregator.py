@@ -58,8 +58,8 @@ class Aggregator(Service):
     """Checks groups when the next one is due, or every few seconds; aggregates three of them in parallel.
 
     Each aggregator also has one reserved slot, so that one whose calls hang does not block the others.
-    Each round renews the deadlines of the sets in work and only talks to Redis. A group has one set at a
-    time.
+    A round only calls Redis: it renews the deadlines of the sets in work, and makes new sets. Aggregations
+    run in asyncio tasks of their own. A group has one set at a time.
 
     Attributes:
         taking: False when no more aggregations start; running ones continue. Written by the engine.

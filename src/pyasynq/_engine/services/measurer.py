@@ -40,7 +40,7 @@ class Measurer(Service):
         self._slots = slots
         self._vectors: dict[str, TypeCounts] = {}
         self._elapsed = 0.0
-        """Seconds that the running attempts had run at the last measurement."""
+        """Total seconds that the running attempts had run at the last measurement."""
         self._due = float("inf")
         """Monotonic time at which the next round should begin."""
         tally.hand_to(self._receive)

@@ -42,7 +42,7 @@ class NodeSender(Sender):
 
     @property
     def patience(self) -> float:
-        """Seconds that a round waits for an answer."""
+        """Seconds that a round waits for an answer: four times the mean, within limits; 0 after a failure."""
         if self.is_failing:
             return 0.0
         return min(max(_SHORTEST_PATIENCE, _PATIENCE_FACTOR * self.mean_seconds), _LONGEST_PATIENCE)
@@ -66,7 +66,7 @@ class _Wait:
             self._finish()
 
     async def late(self) -> set[str]:
-        """Return the nodes that have not answered in time."""
+        """Wait for the answers; return the nodes that have not answered in time."""
         if self._awaited:
             await self._end
         self._timer.cancel()
@@ -81,9 +81,9 @@ class NodeSenders:
     """Sends parcels to the nodes of a cluster in parallel. Used by the event loop only.
 
     A round waits for all nodes that answer in their usual time, so that one order of queues holds for all. It
-    does not wait for a slower or failed node. The queues of such a node are skipped until it has answered,
-    and other queues may use the slots that its calls were to fill. If its tasks arrive when no slot is left,
-    they are put back to the front of their queue.
+    does not wait for a slower or failed node. The queues of such a node are skipped until it has answered, or
+    after a failure until its back-off ends. Meanwhile other queues may use the slots that its calls were to
+    fill. If its tasks arrive when no slot is left, they are put back to the front of their queue.
 
     Args:
         service: the processor.
@@ -152,13 +152,13 @@ class NodeSenders:
             self._return(node)
 
     def _leave(self, node: str) -> None:
-        """Send no further calls to a slow or failed node until it has answered."""
+        """Send no more calls to a node until it has answered, or after a failure until its back-off ends."""
         known = self._parts.board.known
         self._left[node] = frozenset(queue for queue in known if self._find_node(queue) == node)
         self._arrange()
 
     def _return(self, node: str) -> None:
-        """Send calls to a node again, after it has answered."""
+        """Send calls to a node again, after it has answered or its back-off has ended."""
         if self._left.pop(node, None) is not None:
             self._arrange()
             self._service.wake()

@@ -42,7 +42,7 @@ class OutboxRelay(Service):
         """Undelivered ends by queue; written by the settle queue and the rounds, on the event loop."""
 
     def take(self, queue: str, endings: Sequence[StoredEnding]) -> None:
-        """Accept ends of tasks that have just been settled."""
+        """Accept ends of tasks that have just been settled; if too many wait, leave them to the outbox."""
         waiting = sum(map(len, self._in_hand.values()))
         if waiting + len(endings) <= _MOST_IN_HAND:
             self._in_hand.setdefault(queue, []).extend(endings)

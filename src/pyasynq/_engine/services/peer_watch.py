@@ -21,7 +21,8 @@ class PeerWatch(Service):
     """Service that counts the servers, and reports servers that ignore queue limits and order.
 
     It has a round at the start and with each heartbeat. It reads the records of servers only if a queue has a
-    limit or an order. The program and the queues of a server never change, so each record is read once.
+    limit or an order. A server never changes its program, nor a Go server its queues. So each record is read
+    once.
     """
 
     name = "peer_watch"

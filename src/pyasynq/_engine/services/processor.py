@@ -108,7 +108,10 @@ class Processor(Service):
             self._start_side()
 
     async def leave(self) -> None:
-        """Write the remaining outcomes. The syncer retries once what Redis does not accept now."""
+        """Put tasks back that have not started, and write the remaining outcomes.
+
+        The syncer retries once what Redis does not accept now.
+        """
         await self._wait_for_side()
         if batches := self._parts.settles.take_fresh():
             await self._sender.send(Parcel(batches))

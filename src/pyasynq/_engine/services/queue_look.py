@@ -39,8 +39,8 @@ class QueueLook(Service):
 
     A look takes one pipeline while queues stay empty or stay in use. It is the fallback for lost reports of
     changed keys (CLIENT TRACKING): changes already reported cost nothing here. A queue that cannot be read
-    does not fail the round: other services call their scripts for it, and report the error. The service also
-    registers queues, and forgets removed ones when all their attempts have ended.
+    does not fail the round unless all are unreachable: other services call their scripts for it, and report
+    the error. The service also registers queues, and forgets removed ones when all their attempts have ended.
 
     Args:
         queues: returns the names of the queues to read.
@@ -129,7 +129,10 @@ class QueueLook(Service):
             self._on_find()
 
     def _watch_moved(self, queues: Sequence[ServedQueue]) -> bool:
-        """Watch queues again that moved to this node; the old node reports nothing more."""
+        """Have queues that moved to this node watched again, as the old node reports nothing more.
+
+        Return whether there are any.
+        """
         is_found = False
         for queue in queues:
             if queue.name not in self._readers:

@@ -82,7 +82,7 @@ class SettleQueue:
 
     @property
     def fresh(self) -> int:
-        """Number of outcomes that have not been sent."""
+        """Number of new outcomes that have not been sent, without those that are held back."""
         return len(self._fresh) + sum([len(attempts) for attempts in self._done.values()])
 
     @property
@@ -110,7 +110,10 @@ class SettleQueue:
             self.on_put()
 
     def put(self, attempt: Attempt, decision: Decision, record: SettleRecord = NOTHING) -> None:
-        """Accept the decision about the task of an attempt, and its record."""
+        """Accept the decision about the task of an attempt, and its record.
+
+        Nothing is written for an attempt that is let go: it is closed at once, and reported as lost.
+        """
         action = decision.action
         if action == "let go":
             self._drop(attempt)
@@ -185,8 +188,8 @@ class SettleQueue:
         """Process the reply to a batch: remove its attempts, or keep its outcomes for the syncer.
 
         `blamed` means that it was sent alone and that Redis answered another call right after it.
-        Return the error if outcomes are kept for the syncer; None if another outcome is written in their
-        place.
+        Return the error if outcomes are kept for the syncer; None if they are written, or if another outcome
+        is to be written in their place.
         """
         self._in_flight -= len(batch.attempts)
         if isinstance(result, Exception):

@@ -96,7 +96,7 @@ class Child:
             self.vitals.note_queues(fields["queues"], fields["unreachable"])
 
     def say(self, word: bytes) -> None:
-        """Send the child a command; if the child has just died, nothing happens."""
+        """Send the child a command, which is dropped if the child has died or does not read."""
         try:
             self._socket.send(word + b"\n")
         except OSError:

@@ -144,7 +144,8 @@ class Fleet:
 
     Attributes:
         stage: state of the fleet.
-        exit_code: exit code of the supervisor so far: the highest of the children's.
+        exit_code: exit code of the supervisor so far: the reason why it gave up, else the highest of the
+            children's, where a killed child with tasks counts as 3.
     """
 
     def __init__(self, processes: int, *, burst: bool = False, limits: Limits = NO_LIMITS) -> None:

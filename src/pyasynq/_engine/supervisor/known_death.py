@@ -46,8 +46,8 @@ async def recover_known_death(
 ) -> int:
     """Put back, or archive as poison, the tasks that a dead process had; return how many.
 
-    It retries for a minute while Redis is unreachable. If it is cancelled, some tasks may already be
-    recovered.
+    It also removes the record of the dead server. It retries for a minute while Redis is unreachable. If
+    it is cancelled, some tasks may already be recovered.
 
     Args:
         facts: reported by the process at its start.

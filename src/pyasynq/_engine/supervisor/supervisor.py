@@ -54,7 +54,7 @@ _MOST_DEATHS_TOLD: Final = 1_000
 _LONGEST_RECOVERY: Final = 5.0
 """Seconds that the supervisor's exit waits for tasks to be recovered; then their leases must lapse."""
 _LEAST_RECOVERY: Final = 0.4
-"""Seconds for recovering tasks at the end, if children had to be killed after TERM: the end is overdue."""
+"""Least seconds for recovering tasks at the end, even if killing children after TERM made it late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ class Supervisor:
     def run(self) -> int:
         """Run as the main program of this process, and return its exit code.
 
-        0: all done; 3, 4: the highest code of the children; 5: they keep dying; 130: a second SIGINT.
+        0: all done; 2: wrong usage; 3, 4: the highest code of the children; 5: they keep dying; 130: a second
+        SIGINT.
 
         Raises:
             ConfigurationError: on Windows, and if probes cannot be answered.

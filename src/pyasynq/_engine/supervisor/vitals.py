@@ -59,22 +59,25 @@ class Vitals:
         self.beat_at = time.monotonic()
 
     def is_live(self, now: float) -> bool:
-        """Whether event loop and lease-renewing thread run (liveness); True before their first sign."""
+        """Return whether event loop and renewing thread run (liveness); True before their first sign."""
         return self.beat_at is None or now - self.beat_at <= SILENCE
 
     def is_ready(self, now: float) -> bool:
-        """Whether the worker takes tasks, and can ask at least one of its queues (readiness)."""
+        """Return whether the worker takes tasks, and can ask at least one of its queues (readiness)."""
         alive = self.beat_at is not None and self.is_live(now)
         return alive and self.state == _ACTIVE and self.reachable > 0
 
 
 def is_live(workers: Iterable[Vitals], now: float) -> bool:
-    """Whether all workers are live. Ended workers do not count: they are being replaced."""
+    """Return whether all workers are live. Ended workers do not count: they are being replaced."""
     return all(worker.is_live(now) for worker in workers)
 
 
 def answer(path: str, workers: Iterable[Vitals], now: float) -> Answer:
-    """Return the HTTP response to a probe: `/live` or `/ready`; 503 if the workers are not."""
+    """Return the HTTP response to a probe.
+
+    200 at `/live` if all workers are live, at `/ready` if any is ready; otherwise 503. 404 at other paths.
+    """
     workers = list(workers)
     if path == "/live":
         well = is_live(workers, now)

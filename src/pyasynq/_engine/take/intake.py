@@ -293,7 +293,8 @@ class Intake:
         """Return the suspect whose solo run is to end, with the call that records this; empty for none.
 
         A solo run (a silence of the poison guard) ends when its time is used up and slots are free. The call
-        records this on the task first: a later crash then does not prove that the suspect caused it.
+        records this on the task first: a later crash then does not prove that the suspect caused it. If the
+        suspect's queue is in a back-off, the silence ends at once without that call.
         """
         alone = self._suspects.alone
         if alone is None or self.capacity.room <= 0:
@@ -363,7 +364,7 @@ class Intake:
         return Ask(queue, want, limit, token, queue.state.changes, now, plan)
 
     def answered(self, ask: Ask, answer: Dequeued) -> None:
-        """Start the tasks of a dequeue answer, and record what it says about the queue."""
+        """Accept the tasks of a dequeue answer for `deliver`, and record what it says about the queue."""
         parts = self._parts
         was_free = self._release(ask)
         self._plenty = len(answer.tasks) == ask.limit
@@ -412,7 +413,7 @@ class Intake:
         return [(call, find_dequeued(call.queue.name, token=call.token)) for call in calls]
 
     def found(self, call: Ask, tasks: Sequence[DequeuedTask]) -> None:
-        """Start the tasks that a dequeue call took before its reply was lost, as far as there is room.
+        """Accept the tasks that a dequeue call took before its reply was lost, as far as there is room.
 
         The others are put back in front of their queue. All are put back if half of their lease has passed,
         or if nothing may be taken from the queue now.

@@ -31,8 +31,8 @@ class Prefetch:
 
     Exponential moving averages of task duration and of the gap between ends size the buffer. The buffer is
     small enough that each task gets a slot within a short time, at the recent rate of free slots. Long tasks
-    are not prefetched at all. If tasks wait longer than estimated, they are put back, and the averages are
-    learned again.
+    are not prefetched at all. If tasks wait longer than estimated, they are put back, and the average
+    duration is learned again.
 
     Weighted fair queueing: each task taken costs its queue 1/weight; the cheapest queue goes next.
     Tasks of one queue keep their order. https://en.wikipedia.org/wiki/Weighted_fair_queueing
@@ -113,7 +113,7 @@ class Prefetch:
         self.unlearnt, self._seconds = 0, 0.0
 
     def forget(self) -> None:
-        """Reset the moving average of durations: tasks count as long until about 100 short ones have ended."""
+        """Reset the moving average of durations: tasks count as long until about 100 short ones ended."""
         self._mean = _LONGEST
         self.unlearnt, self._seconds = 0, 0.0
 

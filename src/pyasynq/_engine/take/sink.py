@@ -230,7 +230,10 @@ class Slots:
                 self._runner.start(attempt)
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Return the waiting attempts to put back; start cancelled ones without a slot, so that they end."""
+        """Return the waiting attempts to put back; start cancelled ones without a slot, so that they end.
+
+        Without a queue, none is put back unless one has waited too long or taking has ended.
+        """
         if queue is not None:
             waiting = self._prefetch.take_queue(queue)
         else:
