@@ -95,6 +95,8 @@ class Aggregation:
     async def run(self) -> AggregationEnding | None:
         """Aggregate the set; return how that ended, or None if no member could be decoded.
 
+        Members that cannot be decoded are archived unchanged (quarantine).
+
         Raises:
             PyasynqError: when Redis refuses, or the aggregate task cannot be enqueued.
             Exception: what the function raised. The set stays in each of these cases.

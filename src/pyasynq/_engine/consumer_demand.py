@@ -149,7 +149,10 @@ class ConsumerSink:
         return not self.held
 
     def capacity(self, reserved: int) -> Capacity:
-        """Return the number of tasks to take now; calls in flight may bring `reserved` tasks."""
+        """Return the number of tasks to take now, 0 without a pending take.
+
+        Calls in flight may bring `reserved` tasks, which already have their slots.
+        """
         return Capacity(self._parts.config.concurrency - len(self.held) - reserved if self._takes else 0)
 
     def wants(self, room: int, suspected: Iterable[ServedQueue]) -> Sequence[Take]:
@@ -304,11 +307,17 @@ class ConsumerSink:
                 raise build_verdict_error(earlier, attempt.queue, attempt.id)
 
     def put_back(self, attempts: Iterable[Attempt]) -> list[asyncio.Future[bool | Exception]]:
-        """Put back the attempts that are not settled; return futures of their confirmation."""
+        """Put back the attempts that are not settled; return futures of their confirmation.
+
+        A cancelled attempt is settled as its cause says: it failed after a timeout, for example.
+        """
         return [self._end(one, build_cause_ending(one)) for one in attempts if one.phase is Phase.RUNNING]
 
     def fail(self, attempt: Attempt, error: Exception) -> list[asyncio.Future[bool | Exception]]:
-        """Fail an unsettled attempt with an error; return as `put_back` does."""
+        """Fail an unsettled attempt with an error, or as the cause of its cancellation says.
+
+        Return a future of its confirmation in a list; an empty list for a settled attempt.
+        """
         if attempt.phase is not Phase.RUNNING:
             return []
         cause = None if isinstance(attempt.cause, ServerStopping) else attempt.cause

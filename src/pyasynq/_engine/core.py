@@ -463,7 +463,7 @@ class EngineCore:
             )
 
     async def write_result(self, task: RunningTask, data: bytes) -> None:
-        """Store a handler's result, if its attempt still owns the task."""
+        """Store a handler's result; raise LeaseExpiredError if its attempt does not own the task any more."""
         check_result_size(data, self._config.max_result)
         attempt = self._roster.get(task.queue, task.id)
         if attempt is not task:

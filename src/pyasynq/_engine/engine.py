@@ -152,7 +152,7 @@ class Engine(EngineCore):
         return EXIT_UNFINISHED if self.put_back else EXIT_CLEAN
 
     def end_process(self, code: int) -> None:
-        """Put running tasks back, and end the process.
+        """Put running tasks back, and end the process; do nothing before the services have started.
 
         Called from a thread: the event loop may be blocked.
         """
@@ -192,12 +192,11 @@ class Engine(EngineCore):
             await asyncio.wait({asyncio.ensure_future(self._children.end_calls())}, timeout=left())
 
     async def give_back(self, left: TimeLeft) -> bool:
-        """Put back tasks whose handlers still run; return whether there are any. Then stop all services.
+        """Put back the tasks whose handlers still run, and stop all services; return whether there are any.
 
-        `left` returns the seconds that remain.
-
-        The process must end right after this call. A server inside another program cannot end the process:
-        its tasks are recovered when their leases lapse, after the handlers or the program have ended.
+        The process must end right after this call. A server inside another program cannot end the process: it
+        abandons these tasks. They are recovered when their leases lapse, after the handlers or the program
+        have ended. `left` returns the seconds that remain.
         """
         # The roster is in the order in which tasks were taken, so they go back in that order.
         left_over = [one for one in self._roster if one in self._runner.running]

@@ -151,7 +151,7 @@ def format_text(error: BaseException) -> str:
 
 
 def own_traceback(error: BaseException) -> TracebackType | None:
-    """Return an error's traceback for a log.
+    """Return an error's traceback for a log, without frames of pyasynq around the user's.
 
     None if the handler ran in another process, so that the traceback has no line of it.
     """

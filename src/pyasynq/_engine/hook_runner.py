@@ -197,7 +197,10 @@ async def run_hook(
     threads: HandlerThreads,
     on_failure: Callable[[BaseException], object] | None = None,
 ) -> None:
-    """Call a hook, a coroutine function or a plain one, for 5 seconds at most; log what it raises."""
+    """Call a hook, a coroutine function or a plain one, for 5 seconds at most; log what it raises.
+
+    Then `on_failure` gets the error too.
+    """
     limit = asyncio.timeout(HOOK_SECONDS)
     try:
         async with limit:

@@ -192,7 +192,10 @@ class Tally:
 
 
 def fold_types(cells: Mapping[str, Cell]) -> TypeCounts:
-    """Return the vectors of a queue: of the 50 types with the most outcomes, and `_other` for the rest."""
+    """Return the vectors of a queue: of the 50 types with the most outcomes, and `_other` for the rest.
+
+    Types with a long name, or without one, belong to the rest.
+    """
     counts: TypeCounts = {}
     vectors = [(task_type, cell.finish()) for task_type, cell in cells.items()]
     for task_type, vector in sorted(vectors, key=lambda item: -sum(item[1][: len(COUNTERS)])):

@@ -50,7 +50,10 @@ class _ChangeListener:
         self._known: set[str] = set()
 
     async def arm(self, keys: Collection[str]) -> bool:
-        """Request a push at the next change of each key; return whether Redis has confirmed that in time."""
+        """Request a push at the next change of each key; return whether Redis has confirmed that in time.
+
+        While an earlier request is unconfirmed, request nothing, and return False.
+        """
         if self._arming is not None and self._arming.done():
             self._arming = None
         if self._arming is not None or not self._watcher.supported:

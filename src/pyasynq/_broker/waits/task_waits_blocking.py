@@ -145,7 +145,10 @@ class _WaitingThread:
         return self._successor.setdefault("next", _WaitingThread(self._driver))
 
     def perform(self, call: _Call, seconds: float | None) -> Any:
-        """Pass a call to the event loop; block at most `seconds`; return its result, or raise its error."""
+        """Pass a call to the event loop, and block until it ends; return its result, or raise its error.
+
+        The loop limits it to `seconds`; if the loop hangs, two timeouts of the driver later it is given up.
+        """
         try:
             self._calls[call] = None
             if not self._is_starting:

@@ -73,7 +73,10 @@ class WatchedTask:
         self.trouble: Exception | None = None
 
     def note_check(self, seen: TaskCheck, began: float) -> None:
-        """Record a check that began at this monotonic time; end the waits if the task has ended."""
+        """Record a check that began at this monotonic time; end the waits if the task has ended.
+
+        Waits for its result also end if the task has no retention, so that no result can come.
+        """
         self.trouble = None
         if seen.info is not None:
             self.retention = seen.info.retention.total_seconds()

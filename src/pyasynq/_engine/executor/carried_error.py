@@ -1,8 +1,8 @@
 """Errors as JSON, sent from a child process to its worker.
 
 Pickle is not used, because unpickling can run any code. An error is restored as its own class only if the
-worker has already imported that class. Its constructor is not called, and it gets only the arguments and
-attributes that JSON supports.
+worker has already imported that class. Its constructor is not called, unless it is a builtin class. It gets
+only the arguments and attributes that JSON supports.
 """
 
 from __future__ import annotations
