@@ -1,4 +1,4 @@
-"""Signals of a server: TERM and INT shut down, TSTP stops taking tasks, a second INT exits at once."""
+"""Signals of a server: TERM and INT shut down, TSTP stops taking tasks, a second INT aborts at once."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class Stoppable(Protocol):
 class SignalWatch:
     """Installs the signal handlers while the server runs, and restores the earlier ones after it.
 
-    The handlers are Python's, not the event loop's: they run even while a task's handler blocks the loop, so
-    that a second INT always ends the process. In process 1 of a container, TERM and INT work only because of
-    them, since the kernel ignores signals without a handler there.
+    The handlers are Python's, not the event loop's: they run even while a task's handler blocks the loop.
+    So a second INT always ends the process, or raises `KeyboardInterrupt` if the process belongs to another
+    program. In process 1 of a container, TERM and INT work only because of them, since the kernel ignores
+    signals without a handler there.
     Once a second it checks whether other code has installed a handler, and installs its own again. If the
     process belongs to another program, that other handler is called as well.
     """

@@ -205,7 +205,10 @@ def release_sets(
     *,
     now: Instant | None = None,
 ) -> Plan[Reclaimed]:
-    """Put the members of these sets of one queue back into their groups at once; return how many."""
+    """Put the members of these sets of one queue back into their groups at once; return how many.
+
+    The same happens to all other stale sets of the queue, which are counted too.
+    """
     # Deadlines are rounded up to the next second, so this one has passed already.
     yield from renew_sets(queue, sets, timeout=-1, now=now)
     return (yield from reclaim_stale_sets(queue, now=now))

@@ -187,7 +187,7 @@ def queue_names() -> Plan[list[str]]:
 
 
 def require_queue(queue: str) -> Plan[None]:
-    """Raise `QueueNotFoundError` for an unknown queue, or `InvalidOptionError`."""
+    """Raise `QueueNotFoundError` for an unknown queue, and `InvalidOptionError` for an invalid name."""
     check_name("queue", queue)
     if not (yield CommandCall(("SISMEMBER", ALL_QUEUES, queue), ALL_QUEUES, Replay.SAFE)):
         raise QueueNotFoundError(queue)

@@ -32,7 +32,7 @@ def write_server_state(
     ttl: int = SERVER_RECORD_SECONDS,
     now: Instant | None = None,
 ) -> Plan[None]:
-    """Write a server's record; it expires after `ttl` seconds unless written again."""
+    """Write the records of a server and its running tasks; they expire after `ttl` seconds unless renewed."""
     server = server_key(info.host, info.pid, info.server_id)
     running = workers_key(info.host, info.pid, info.server_id)
     for index, key in ((SERVERS_KEY, server), (WORKERS_KEY, running)):
@@ -54,7 +54,7 @@ def clear_server_state(host: str, pid: int, server_id: str) -> Plan[None]:
 
 
 def list_servers(now: Instant | None = None) -> Plan[list[LiveServer]]:
-    """Return the servers whose heartbeat has not lapsed; remove the others from the index.
+    """Return the servers whose heartbeat has not lapsed, with their running tasks.
 
     Records that cannot be decoded are skipped.
     """

@@ -73,7 +73,7 @@ def whole_second(score: bytes) -> int | None:
 
 
 def check_task_id(task_id: str, message: bytes) -> None:
-    """Raise `UndecodableMessageError` for an id that is not UTF-8, which no record could name."""
+    """Raise `UndecodableMessageError` for an id that is not UTF-8: a server's record could not hold it."""
     if not task_id.isascii():
         try:
             task_id.encode()

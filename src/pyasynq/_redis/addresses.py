@@ -1,4 +1,4 @@
-"""The part of a URL between `//` and the path, where it may name several hosts."""
+"""The authority of a URL, which may name several hosts: the part between `//` and the path."""
 
 from __future__ import annotations
 

@@ -46,8 +46,7 @@ class BlockingPool:
     """Connections to one server, one for each exchange in progress, in any thread.
 
     A signal handler may raise an exception between any two steps, or use the pool itself. So there is no
-    lock:
-    each exchange enters the queue itself, and its own `finally` takes it out again.
+    lock: each exchange enters the queue itself, and its own `finally` takes it out again.
     """
 
     def __init__(self, endpoint: RedisEndpoint, state: DriverState) -> None:

@@ -185,7 +185,10 @@ class EntriesHeartbeat(CallingService):
         self._forget_at = -math.inf
 
     async def round(self) -> float:
-        """Write all entries; they expire after two intervals."""
+        """Write the records of all entries, which expire after two intervals, and wake the ticker.
+
+        Delete the histories of removed entries, and once a day the ticks that no scheduler needs.
+        """
         parts, self.asked_at = self._parts, time.monotonic()
         entries = list(parts.book)
         failure = await parts.begin(entries)

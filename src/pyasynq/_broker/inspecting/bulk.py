@@ -84,7 +84,7 @@ def delete_all(queue: str, state: str, *, group: str, progress: Progress | None)
 def act_on_all(
     queue: str, state: TaskState, act: ActPlan, *, group: str = "", progress: Progress | None = None
 ) -> Plan[BulkResult]:
-    """Apply an action to all tasks of a state, or of a group, up to 1,000 in one call; return how many.
+    """Apply an action to all tasks of a state, or of a group, in steps of 1,000; return how many.
 
     It ends after as many tasks as there were at its start; tasks that join meanwhile may be among them. Ids
     without a task are dropped. An exception from `progress` ends it between two calls.

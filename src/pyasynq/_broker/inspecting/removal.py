@@ -48,7 +48,7 @@ def remove_queue(queue: str, *, force: bool, progress: Progress | None) -> Plan[
 
     Locks, counters, groups and pyasynq's own keys are deleted too, found by a scan of all keys of the
     database in steps of 1,000. A task that is enqueued meanwhile is never deleted without `force`, and keeps
-    its queue.
+    its queue. Completion callbacks of the deleted tasks are enqueued.
 
     Raises:
         QueueNotEmptyError: when it has tasks, or with `force`, when more came while it was emptied.

@@ -56,7 +56,10 @@ def take_operation(operation: str, owner: str, *, now: Instant | None) -> Plan[i
 def advance_operation(
     operation: str, fence: int, fields: Mapping[str, Argument], *, state: str = "", now: Instant | None
 ) -> Plan[str]:
-    """Store the progress of an operation; return its current state, or `LOST`."""
+    """Store the progress of an operation and renew its lease; return its current state, or `LOST`.
+
+    `state` is the final state that it has reached; empty while it runs.
+    """
     pairs: list[Argument] = [part for pair in fields.items() for part in pair]
     args: tuple[Argument, ...] = (
         fence,
@@ -96,14 +99,14 @@ def read_operation_tasks(operation: str, parts: int) -> Plan[list[bytes]]:
 
 
 def forget_tasks(operation: str, parts: int) -> Plan[None]:
-    """Delete the tasks of an operation that has ended; its numbers stay."""
+    """Delete the stored list of tasks of an ended operation; the tasks themselves and its counts stay."""
     if parts:
         key = operation_key(operation)
         yield CommandCall(("HDEL", key, *(f"{_TASKS}{part}" for part in range(parts))), key, Replay.SAFE)
 
 
 def read_operation(operation: str) -> Plan[dict[str, bytes]]:
-    """Return the fields of an operation except its tasks; none if there is no such operation."""
+    """Return the fields of an operation except its list of tasks; no fields if there is no such operation."""
     key = operation_key(operation)
     values = yield CommandCall(("HMGET", key, *_FIELDS), key, Replay.SAFE)
     return {name: value for name, value in zip(_FIELDS, values, strict=True) if value is not None}
