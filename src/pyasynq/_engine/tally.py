@@ -134,7 +134,7 @@ class Cell:
 
 
 class TypeCells(dict[str, Cell]):
-    """The cells of one queue by task type."""
+    """Counters (`Cell`) of one queue by task type; a missing one is made when it is read."""
 
     def __missing__(self, task_type: str) -> Cell:
         cell = self[task_type] = Cell()

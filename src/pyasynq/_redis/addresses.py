@@ -24,7 +24,7 @@ class Authority(NamedTuple):
 
 
 def split_authority(url: str) -> tuple[str, str]:
-    """Return the part between `//` and the path, and everything after it.
+    """Return the authority of a URL (the part between `//` and the path), and everything after it.
 
     `urllib` expects a single host there, and refuses several IPv6 addresses in brackets.
     """

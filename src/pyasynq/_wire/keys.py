@@ -37,23 +37,23 @@ CANCEL_CHANNEL = "asynq:cancel"
 """Publish/subscribe channel; a message is the id of the task to cancel."""
 
 MARKS_KEY = "asynq:x:marks"
-"""Sorted set of pyasynq's own: marks in charts as JSON, scored with the Unix second that they are for."""
+"""Sorted set: marks in charts as JSON, scored with the Unix second that they are for."""
 TASK_TYPES_KEY = "asynq:x:types"
-"""Hash of ours, by task type: Unix second of its last announcement, a space, and its description."""
+"""Hash, by task type: Unix second of its last announcement, a space, and its description."""
 CONFIGURATIONS_KEY = "asynq:x:conf"
-"""Hash of ours, by task type: the version of its configuration, a space, and JSON."""
+"""Hash, by task type: the version of its configuration, a space, and JSON."""
 API_KEYS_KEY = "asynq:x:apikeys"
-"""Hash of ours, by id: the record of an API key as JSON, with digests of its secrets."""
+"""Hash, by id: the record of an API key as JSON, with digests of its secrets."""
 HOST_GATE_PREFIX = "asynq:x:gate:"
 """Prefix of the keys of `host_gate_key`."""
 LEASE_WORKERS_KEY = "asynq:x:leaseworkers"
-"""Hash of ours, by worker and instance of the task service: Unix second of the report, a space, JSON."""
+"""Hash, by worker and instance of the task service: Unix second of the report, a space, JSON."""
 COMMANDS_KEY = "asynq:x:commands"
-"""Hash of ours, by slot and instance of the task service: second of a command's report, a space, JSON."""
+"""Hash, by slot and instance of the task service: second of a command's report, a space, JSON."""
 DOORS_KEY = "asynq:x:doors"
-"""Hash of ours, by protocol and instance of the task service: Unix second of the report, a space, JSON."""
+"""Hash, by protocol and instance of the task service: Unix second of the report, a space, JSON."""
 DELIVERIES_KEY = "asynq:x:deliveries"
-"""Hash of ours, by host, queue and instance of the task service: second of the report, a space, JSON."""
+"""Hash, by host, queue and instance of the task service: second of the report, a space, JSON."""
 
 LIST_PREFIX = "asynq:x:list:"
 """Prefix of the keys of `shard_keys`."""
@@ -283,9 +283,12 @@ class ListKeys(NamedTuple):
     replies: str
     """List of the workers' replies about entries, as JSON."""
     alive_prefix: str
-    """Prefix of strings: how many entries the worker takes at once; it lives as long as the key."""
+    """Prefix of strings, one for each worker: how many entries it takes at once.
+
+    A worker counts as live while its key exists (heartbeat).
+    """
     held_prefix: str
-    """Prefix of lists: the entries that the worker has taken."""
+    """Prefix of lists, one for each worker: the entries that it has taken."""
 
 
 def shard_keys(task_type: str, shard: int | str) -> ListKeys:

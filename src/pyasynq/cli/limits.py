@@ -72,7 +72,7 @@ class RateType(click.ParamType[Any]):
     name = "rate|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return number, period in seconds and burst; None means no rate limit."""
+        """Return number, period in seconds and burst; all three are None for no rate limit."""
         if value == _NONE:
             return (None, None, None)
         found = _RATE.fullmatch(str(value))

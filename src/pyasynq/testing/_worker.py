@@ -273,7 +273,7 @@ class HandWorker(Engine):
         return [queue for queue in self._intake.board.queues if queue.state.phase is QueuePhase.RATE]
 
     def hold_leases(self, seconds: float) -> None:
-        """Renew the leases of running tasks, before virtual time moves by `seconds`. Callable from any thread."""
+        """Renew the leases of running tasks, before virtual time moves by `seconds`. Thread-safe."""
         now = self._clock.now()
         queues: dict[str, list[Claim]] = {}
         for attempt in self._roster.snapshot():

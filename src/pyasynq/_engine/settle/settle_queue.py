@@ -206,7 +206,7 @@ class SettleQueue:
         return None
 
     def _process_error(self, entries: Sequence[Entry], error: Exception, *, blamed: bool) -> bool:
-        """Process an error for outcomes; return whether they are kept for the syncer."""
+        """Handle an error of writing outcomes, `blamed` as in `confirm`; return whether they are kept."""
         self.last_error = error
         if len(entries) == 1 and is_final(error):
             self._refuse(entries[0], error)

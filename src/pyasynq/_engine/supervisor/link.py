@@ -168,7 +168,7 @@ class SupervisorLink:
         self._send_or_drop(_BEAT)
 
     def _pulse(self) -> None:
-        """Report each second that threads get the interpreter's lock, even if Redis or the loop hangs."""
+        """Send a pulse each second: it shows that threads get the GIL, even if Redis or the loop hangs."""
         while not self._orphaned:
             self._send_or_drop(_PULSE)
             time.sleep(_PULSE_SECONDS)

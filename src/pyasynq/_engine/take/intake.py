@@ -72,7 +72,7 @@ class Intake:
         self._reserved = 0
         """Number of tasks requested by calls without an answer."""
         self._may_wait = False
-        """Whether tasks may be taken before they can start; False until an answer has shown that they may."""
+        """Whether tasks may be prefetched (taken before they can start); False until a reply shows that."""
         self._overlap_from: int | None = None
         """Number of free slots from which calls may overlap; None if they may not.
 
