@@ -81,7 +81,7 @@ class Semaphore:
         self._max_tokens = max_tokens
         self._clock = clock
         self._deadlines: WeakKeyDictionary[RunningTask, int] = WeakKeyDictionary()
-        """Unix seconds until which attempts of this process hold their tokens."""
+        """Unix second at which the token of each attempt of this process expires."""
         self._driver = BlockingDriver(
             parse_redis_url(url), client_name=client_name, timeout=seconds, clock=clock
         )

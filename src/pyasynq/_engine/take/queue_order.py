@@ -24,7 +24,7 @@ class WeightedOrder:
         self.weigh(weights)
 
     def weigh(self, weights: Mapping[str, int]) -> None:
-        """Share tasks out by these weights from now on; queues that are still served keep their balances."""
+        """Share slots out by these weights from now on; queues that are still served keep their balances."""
         self._weights = dict(weights)
         self._balance = {queue: self._balance.get(queue, 0.0) for queue in weights}
 
