@@ -328,7 +328,7 @@ async def test_a_spike_of_failures_is_found_and_a_pause_cures_it(
         finding = await viewer.find("fail_spike")
         assert (
             "30% of the attempts of report in default failed in the last 10 min (30), "
-            "and 2% in the two hours before." == finding.sentence
+            "and 2% in the 110 min before." == finding.sentence
         )
         assert ("report", 1) == (finding.subject, await viewer.count(finding.query))
         await viewer.act(finding, reason="look at it first")

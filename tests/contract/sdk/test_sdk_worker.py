@@ -362,7 +362,10 @@ async def test_operators_see_the_team_and_the_types_that_it_serves(redis_url: st
         ),
         Operator(redis_url, ADMIN) as operator,
     ):
-        [server] = await operator.servers()
+        # The worker writes its record after its start.
+        while not (servers := await operator.servers()):  # noqa: ASYNC110 - a record has no event
+            await asyncio.sleep(0.01)
+        [server] = servers
         assert ("starmap", {"dump": 1, "deliver": 1}) == (server.team, dict(server.queues))
         types = {one.type: one for one in await operator.task_types()}
     assert ("dump", "Dump the features of a data set.", "2026.11") == (

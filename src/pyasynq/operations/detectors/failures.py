@@ -119,7 +119,7 @@ def find_failure_spikes(
                 one.queue,
                 4,
                 f"{now:.0%} of the attempts of {visible(task_type)} in {visible(one.queue)} failed in the "
-                f"last 10 min ({activity.recent.failed:,}), and {before:.0%} in the two hours before.",
+                f"last 10 min ({activity.recent.failed:,}), and {before:.0%} in the 110 min before.",
                 build_pause_action(one.queue),
                 query_of(one.queue, "state:retry,archived", f"type:{quote_value(task_type)}", "failed:<10m"),
                 subject=task_type,
