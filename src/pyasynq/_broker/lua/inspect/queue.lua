@@ -19,7 +19,7 @@
 -- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
 -- Returns: tasks in the six states, tasks in groups (-1 if there are more than 1,000 of them), tasks in sets of groups, groups, the four counters, number of scheduled and retry tasks that are due, paused, milliseconds until the pause ends (negative if it is not to end by itself), latency in microseconds, and concurrency, rate, period, burst and ordered as they are stored
--- Uses: aggregation_set_keys
+-- Uses: aggregation_set_keys, count_grouped
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, processed_today,
   failed_today, processed, failed, paused, limits = unpack(KEYS)
@@ -43,14 +43,8 @@ if waiting > 0 then
     latency = math.max(now_seconds * 1000000 + now_microseconds - since / 1000, 0)
   end
 end
-local grouped, staged, number = 0, 0, redis.call('SCARD', groups)
-if number > 1000 then
-  grouped = -1
-elseif number > 0 then
-  for _, name in ipairs(redis.call('SMEMBERS', groups)) do
-    grouped = grouped + redis.call('ZCARD', group_prefix .. name)
-  end
-end
+local grouped, number = count_grouped(groups, group_prefix, 1000)
+local staged = 0
 -- There are few sets: each server aggregates only a few at a time.
 for _, set in ipairs(aggregation_set_keys(aggregation_sets, group_prefix, 1000)) do
   staged = staged + redis.call('ZCARD', set)

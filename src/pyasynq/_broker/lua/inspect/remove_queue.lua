@@ -15,7 +15,7 @@
 -- ARGV[1] group_prefix: prefix of group keys, before the name
 -- ARGV[2...] leftover: each further key to delete
 -- Returns: number of active tasks, number of all tasks, and number of groups if they were not read because there are more than 1,000, else 0; nothing was deleted unless the last two are 0
--- Uses: aggregation_set_keys
+-- Uses: aggregation_set_keys, count_grouped
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, lease, paused, processed,
   failed = unpack(KEYS)
@@ -26,12 +26,9 @@ local tasks = running + redis.call('LLEN', pending)
 for _, key in ipairs({ scheduled, retry, archived, completed }) do
   tasks = tasks + redis.call('ZCARD', key)
 end
-local unseen = redis.call('SCARD', groups)
-if unseen <= 1000 then
-  unseen = 0
-  for _, name in ipairs(redis.call('SMEMBERS', groups)) do
-    tasks = tasks + redis.call('ZCARD', group_prefix .. name)
-  end
+local grouped, unseen = count_grouped(groups, group_prefix, 1000)
+if grouped ~= -1 then
+  tasks, unseen = tasks + grouped, 0
 end
 for _, key in ipairs(aggregation_set_keys(aggregation_sets, group_prefix, 1000)) do
   tasks = tasks + redis.call('ZCARD', key)

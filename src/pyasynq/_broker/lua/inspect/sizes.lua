@@ -11,6 +11,7 @@
 -- ARGV[2] most: largest number of groups to count
 -- ARGV[3...] state, group, low, high: for each collection, with its lowest and highest score; without a group, aggregating tasks of all groups count, whatever their scores
 -- Returns: number of tasks, and number of those within the scores: for each collection; -1 and the number of groups if these are more than `most`
+-- Uses: count_grouped
 
 local pending, active, scheduled, retry, archived, completed, groups = unpack(KEYS)
 local group_prefix, most = unpack(ARGV, 1, 2)
@@ -30,13 +31,9 @@ for at = 3, #ARGV, 4 do
       within = redis.call('ZCOUNT', set, low, high)
     end
   else
-    size, within = -1, redis.call('SCARD', groups)
-    if within <= tonumber(most) then
-      size, within = 0, nil
-      for _, name in ipairs(redis.call('SMEMBERS', groups)) do
-        size = size + redis.call('ZCARD', group_prefix .. name)
-      end
-    end
+    local number
+    size, number = count_grouped(groups, group_prefix, tonumber(most))
+    within = size == -1 and number
   end
   counts[#counts + 1] = size
   counts[#counts + 1] = within or size
