@@ -156,11 +156,16 @@ def test_redis_reads_numbers_of_several_bytes(
         assert expected == ids(page(perform, "archived", scan_filter=wanted))
 
 
-NUMBERS = (0, 1, 127, 128, 16_383, 16_384, 2**21, 2**28 - 1, 2**28, 2**34, 2**35 - 1, 2**35, 2**42, 2**56 - 1)
+NUMBERS = (
+    *(0, 1, 127, 128, 16_383, 16_384, 2**21, 2**28 - 1, 2**28, 2**34, 2**35 - 1, 2**35, 2**42),
+    *(2**53 - 1, 2**53, 2**56 - 1),
+)
 TAILS = (
     *(b"", b"\xca\x3e\x03abc\x30\x07", b"\x32\x81\x01x", b"\x30\x80\x80\x00", b"\x30\x80", b"\xb2", b"\x08"),
     # A tag may take as many bytes as a number.
-    *(b"\x80\x01\x05", b"\x80\x81\x01\x05", b"\x80\x81\x81\x81\x81\x01\x05"),
+    *(b"\x80\x01\x05", b"\x80\x81\x01\x05", b"\x80\x81\x81\x81\x81\x01\x05", b"\x80" * 7 + b"\x10\x05"),
+    # A small number may take ten bytes, and a broken one hundreds.
+    *(b"\x30\x87" + b"\x80" * 8 + b"\x00", b"\x30" + b"\xff" * 200 + b"\x01"),
 )
 
 
@@ -172,8 +177,6 @@ def reference_number(message: bytes, wanted: int) -> int | None:
         nonlocal at
         number = shift = 0
         while True:
-            if shift > 49:
-                raise IndexError
             number |= (message[at] & 127) << shift
             shift += 7
             at += 1
@@ -182,10 +185,11 @@ def reference_number(message: bytes, wanted: int) -> int | None:
 
     try:
         while at < len(message):
-            field, kind = divmod(read(), 8)
-            if kind not in {0, 2}:
-                return None
+            tag = read()
+            field, kind = divmod(tag, 8)
             value = read()
+            if kind not in {0, 2} or max(tag, value) >= 2**53:
+                return None
             found = value if field == wanted else found
             at += value if kind == 2 else 0
     except IndexError:

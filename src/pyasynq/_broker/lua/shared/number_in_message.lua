@@ -22,7 +22,7 @@ local function number_in_message(message, wanted)
       if tag then
         value, at = read_varint(message, at)
       end
-      if not value then
+      if not value or tag >= 2 ^ 53 or value >= 2 ^ 53 then
         return nil
       end
     end

@@ -1,10 +1,10 @@
 -- Return the variable-length number of a protobuf message at a position, and the position behind it; nil for one
--- that is cut off, or that a script cannot read exactly.
+-- that is cut off. A number from 2^53 on is not exact.
 local function read_varint(message, at)
   local value, factor = 0, 1
   repeat
     local part = message:byte(at)
-    if not part or factor > 2 ^ 49 then
+    if not part then
       return nil
     end
     at = at + 1
