@@ -43,10 +43,16 @@ def chunks(
     most: int = MAX_TASKS,
     width: int = 1,
     size_of: Callable[[_T], int] | None = None,
+    most_size: int = MAX_BYTES,
 ) -> Iterator[Sequence[_T]]:
-    """Cut items into slices of at most `most` items and, if sizes are known, 4 MB; an item is never cut.
+    """Cut items into slices; an item is never cut.
 
-    `width` is the number of arguments for one item; a slice has no more items than one call takes.
+    Args:
+        items: what to cut.
+        most: maximum number of items of a slice; a slice has no more than one call takes, either.
+        width: number of arguments for one item.
+        size_of: size of an item, such as its bytes or tasks; None if only the number counts.
+        most_size: maximum sum of sizes of a slice; a larger item is alone in its slice.
     """
     most = min(most, MAX_ARGUMENTS // width)
     if size_of is None:
@@ -56,7 +62,7 @@ def chunks(
     first = size = 0
     for position, item in enumerate(items):
         item_size = size_of(item)
-        if position > first and (position - first == most or size + item_size > MAX_BYTES):
+        if position > first and (position - first == most or size + item_size > most_size):
             yield items[first:position]
             first, size = position, 0
         size += item_size

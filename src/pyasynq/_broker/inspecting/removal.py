@@ -23,7 +23,7 @@ from pyasynq.errors import QueueBusyError, QueueNotEmptyError, RedisError
 from pyasynq.task import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyasynq._broker.inspecting.actions import Moved
     from pyasynq._broker.inspecting.bulk import Progress
@@ -106,7 +106,8 @@ def _delete_tasks(keys: QueueKeys, progress: Progress | None) -> Plan[int]:
         tell = progress and functools.partial(_report, progress, before, total)
         deleted += (yield from act_on_collection(keys, collection, state, delete, tell)).done
         before += size
-    for names in _pack(few):
+    most = _GROUPED_AT_ONCE
+    for names in chunks(tuple(few), most=most, size_of=few.__getitem__, most_size=most):
         ids = yield from list_grouped(keys.queue, names)
         deleted += (yield from delete(ids, TaskState.AGGREGATING.value)).done
         before += sum(few[name] for name in names)
@@ -121,20 +122,6 @@ def list_grouped(queue: str, names: Sequence[bytes]) -> Plan[list[str]]:
     args: tuple[Argument, ...] = (keys.group_prefix, keys.task_prefix, _GROUPED_AT_ONCE, *names)
     ids = yield ScriptCall(INSPECT_LIST_GROUPED, (keys.groups,), args, Replay.SAFE)
     return [decode_name(task_id) for task_id in ids]
-
-
-def _pack(groups: Mapping[bytes, int]) -> Iterator[list[bytes]]:
-    """Cut groups, given with their sizes, into lists of groups with few enough tasks for one call."""
-    names: list[bytes] = []
-    tasks = 0
-    for name, size in groups.items():
-        if names and (tasks + size > _GROUPED_AT_ONCE or len(names) == _GROUPED_AT_ONCE):
-            yield names
-            names, tasks = [], 0
-        names.append(name)
-        tasks += size
-    if names:
-        yield names
 
 
 def _report(progress: Progress, before: int, total: int, seen: int, _of: int) -> None:

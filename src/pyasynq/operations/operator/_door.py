@@ -16,7 +16,7 @@ from pyasynq.inspector._base import MOST_PLANS
 from pyasynq.operations.operation_record import decode_operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from pyasynq._broker.inspecting.actions import ArchiveLimits
@@ -57,7 +57,8 @@ class Door(Inspector):
         check_whole("scan", scan, 1)
         sizes = await self.state_counts(queues, inspecting.reports.parse_error_state(state))
         reports: dict[str, ErrorReport] = {}
-        for part in _cut_by_tasks({queue: min(size or 0, scan) for queue, size in sizes.items()}):
+        read = {queue: min(size or 0, scan) for queue, size in sizes.items()}
+        for part in chunks(tuple(read), most=MOST_PLANS, size_of=read.__getitem__, most_size=_MOST_READ):
             plans = [
                 inspecting.reports.error_report(
                     *(queue, state), scan=scan, since=since, until=until, now=self._now(), size=sizes[queue]
@@ -125,17 +126,3 @@ class Door(Inspector):
     def limits(self) -> ArchiveLimits:
         """Return the size and age limits that archives have."""
         return self._limits()
-
-
-def _cut_by_tasks(numbers: Mapping[str, int]) -> Iterator[list[str]]:
-    """Split queues into parts for one pipeline: up to 200 queues, or 2,000 tasks unless one has more."""
-    part: list[str] = []
-    tasks = 0
-    for queue, number in numbers.items():
-        if part and (len(part) == MOST_PLANS or tasks + number > _MOST_READ):
-            yield part
-            part, tasks = [], 0
-        part.append(queue)
-        tasks += number
-    if part:
-        yield part
