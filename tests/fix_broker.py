@@ -75,12 +75,12 @@ class BlockingPerformer:
             assert not isinstance(call, DurableCall)  # only drivers know these calls
             if not isinstance(call, ScriptCall):
                 return self._exchange(call, *call.command)
-            text, sha = call.script.form(self._flags)
+            form = call.script.form(self._flags)
             arguments = (len(call.keys), *call.keys, *call.args)
             try:
-                return self._exchange(call, "EVALSHA", sha, *arguments)
+                return self._exchange(call, "EVALSHA", form.sha, *arguments)
             except NoScriptError:
-                return self._exchange(call, "EVAL", text, *arguments)
+                return self._exchange(call, "EVAL", form.text, *arguments)
         except ResponseError as error:
             raise translate(reply_error(error), "this call") from error
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 def form(text: str) -> ScriptForm:
     """Make the form of a text."""
-    return ScriptForm(text.encode(), hashlib.sha1(text.encode()).hexdigest())
+    return ScriptForm(text.encode())
 
 
 def lua(body: str) -> Script:

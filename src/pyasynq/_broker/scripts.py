@@ -9,55 +9,62 @@ that may run at `maxmemory` begin their writes with a command that frees memory.
 from __future__ import annotations
 
 import functools
-import hashlib
-import pkgutil
+import os
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from pyasynq._redis.script import Script, ScriptForm
 
-_FLAGS: Final = ("#!lua flags=allow-oom\n", "#!lua flags=no-writes\n")
+if TYPE_CHECKING:
+    from importlib.abc import ResourceLoader
+
+_FOLDER: Final = os.path.join(os.path.dirname(__file__), "lua")  # noqa: PTH118, PTH120 - loaders take text
+_FLAGS: Final = (b"#!lua flags=allow-oom\n", b"#!lua flags=no-writes\n")
 """First lines of scripts that may run at `maxmemory`; a script that only reads may do so too."""
-_USES: Final = re.compile(r"^-- Uses: (.+)$", re.MULTILINE)
+_USES: Final = re.compile(rb"^-- Uses: (.+)$", re.MULTILINE)
+
+
+class _Source(NamedTuple):
+    """A file of `lua/`: its flags line, or nothing if it has none, and the rest."""
+
+    flags: bytes
+    body: bytes
 
 
 @functools.cache
-def _read(name: str) -> str:
-    # importlib.resources takes as long to import as all scripts to read.
-    text = pkgutil.get_data(__package__, f"lua/{name}.lua")
-    if text is None:  # only with a loader that cannot read files
-        raise FileNotFoundError(f"{name}.lua")
-    return text.decode()
+def _read(name: str) -> _Source:
+    # importlib.resources and pkgutil take longer than the loader, which also reads from a zip file.
+    text = cast("ResourceLoader", __spec__.loader).get_data(f"{_FOLDER}/{name}.lua")
+    flags = next((line for line in _FLAGS if text.startswith(line)), b"")
+    return _Source(flags, text.removeprefix(flags))
 
 
-def _form(text: str) -> ScriptForm:
-    encoded = text.encode()
-    return ScriptForm(encoded, hashlib.sha1(encoded, usedforsecurity=False).hexdigest())
-
-
-def _collect_fragments(source: str, found: dict[str, str]) -> None:
-    uses = _USES.search(source)
-    for name in uses[1].split(", ") if uses else ():
+def _collect_fragments(body: bytes, found: dict[str, bytes]) -> None:
+    uses = _USES.search(body)
+    for name in uses[1].decode().split(", ") if uses else ():
         if name not in found:
-            fragment = _read(f"shared/{name}")
+            fragment = _read(f"shared/{name}").body
             # Lua knows a local function only below its definition.
             _collect_fragments(fragment, found)
             found[name] = fragment
 
 
+def _forms(flags: bytes, *pieces: bytes) -> tuple[ScriptForm, ScriptForm]:
+    plain = ScriptForm(*pieces)
+    return (ScriptForm(flags, *pieces) if flags else plain), plain
+
+
 @functools.cache
 def load_script(name: str) -> Script:
     """Return the script `lua/<name>.lua`, preceded by the fragments of its `-- Uses:` line, recursively."""
-    source = _read(name)
-    flags = next((line for line in _FLAGS if source.startswith(line)), "")
-    found: dict[str, str] = {}
-    _collect_fragments(source, found)
-    fragments = found.values()
-    body = "".join([*fragments, source.removeprefix(flags)])
-    return Script(name, bool(flags), _form(flags + body), _form(body), only_reads="no-writes" in flags)
+    flags, body = _read(name)
+    found: dict[str, bytes] = {}
+    _collect_fragments(body, found)
+    forms = _forms(flags, *found.values(), body)
+    return Script(name, bool(flags), *forms, only_reads=b"no-writes" in flags)
 
 
-_STEP: Final = """
+_STEP: Final = b"""
 end
 local lifetime = table.remove(ARGV)
 local number = table.remove(ARGV)
@@ -73,20 +80,12 @@ def as_step(script: Script) -> Script:
     the queue. (In a cluster the driver appends one more key.) It takes two more arguments, after the script's
     arguments: the number of the step, and the seconds for which the ledger is kept.
     """
-    source = _read(script.name)
-    flags = next((line for line in _FLAGS if source.startswith(line)), "")
-    found: dict[str, str] = {}
-    _collect_fragments(source, found)
-    body = "".join(
-        [
-            *found.values(),
-            _read("shared/take_step"),
-            "local function act()\n",
-            source.removeprefix(flags),
-            _STEP,
-        ]
-    )
-    return Script(script.name, script.drains, _form(flags + body), _form(body))
+    flags, body = _read(script.name)
+    found: dict[str, bytes] = {}
+    _collect_fragments(body, found)
+    take_step = _read("shared/take_step").body
+    forms = _forms(flags, *found.values(), take_step, b"local function act()\n", body, _STEP)
+    return Script(script.name, script.drains, *forms)
 
 
 TASK_ENQUEUE: Final = load_script("task/enqueue")

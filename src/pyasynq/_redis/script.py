@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import NamedTuple
 
 
-class ScriptForm(NamedTuple):
-    """One text of a script and its SHA-1 in hex, by which EVALSHA names it."""
+class ScriptForm:
+    """One text of a script, in the pieces that it shares with other scripts.
 
-    text: bytes
-    sha: str
+    Attributes:
+        sha: SHA-1 of the text in hex, by which EVALSHA names the script.
+    """
+
+    __slots__ = ("_pieces", "sha")
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+        self.sha = hashlib.sha1(b"".join(pieces), usedforsecurity=False).hexdigest()
+
+    @property
+    def text(self) -> bytes:
+        """Put the pieces together: a text is sent once to each server, and all texts would take 1 MB."""
+        return b"".join(self._pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._clock import SYSTEM_CLOCK
@@ -24,14 +23,10 @@ Answer: TypeAlias = "Received | list[Any] | str | ReplyError | PyasynqError | No
 GREETING: Answer = [b"OK", b"# Server\r\nredis_version:7.0.15\r\n"]
 
 
-def _form(text: bytes) -> ScriptForm:
-    return ScriptForm(text, hashlib.sha1(text).hexdigest())
-
-
 def script(name: str = "test/one") -> Script:
     """Make a script whose text is its name."""
     body = f"-- {name}\n".encode()
-    return Script(name, True, _form(b"#!lua flags=allow-oom\n" + body), _form(body))
+    return Script(name, True, ScriptForm(b"#!lua flags=allow-oom\n", body), ScriptForm(body))
 
 
 ONE = script()
