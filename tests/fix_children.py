@@ -43,7 +43,7 @@ def serve(redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyP
             yield running
             await child_tasks.app.close()
         left = [
-            one.pid for one in psutil.Process().children() if "children.program" in " ".join(one.cmdline())
+            one.pid for one in psutil.Process().children() if "executor.program" in " ".join(one.cmdline())
         ]
         assert [] == left, "children have outlived their worker"
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, TypeVar
 from pyasynq._call_shape import first_doc_line
 from pyasynq._checks import check_name
 from pyasynq._engine.executor.order import Program
-from pyasynq._engine.executor.pool import in_child
 from pyasynq._engine.handlers.middleware import check_middleware, missing_route, wrap_route
 from pyasynq._engine.handlers.routes import HandlerRules, Route, is_coroutine_handler
 from pyasynq.errors import ConfigurationError, describe_value
@@ -179,6 +178,8 @@ class Mux:
 
 
 def _in_child(pattern: str, route: Route) -> Route:
+    from pyasynq._engine.executor.pool import in_child  # noqa: PLC0415 - few handlers need it
+
     function = route.call
     program = Program(f"the handler for {pattern!r}", function, lambda found: found is function, dict)
     return replace(route, call=in_child(program, route), plain=False, program=program)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq import PayloadDecodingError, RemoteError, ServerConfig, TaskState, context, testing
+from pyasynq import Mux, PayloadDecodingError, RemoteError, ServerConfig, TaskState, context, testing
 from pyasynq.events import LeaseLost, Outcome, TaskFinished
 from tests import child_tasks as work
 from tests.child_tasks import CardDeclinedError
@@ -204,6 +204,22 @@ async def test_handlers_of_a_mux_run_in_children_too(redis_url: str, serve: Serv
     assert "the result was dropped: the handler of 'mux:odd' returned dict" in odd.last_error
 
 
+@run_async
+async def test_a_handler_added_while_its_server_runs_has_a_child_too(redis_url: str, serve: Serve) -> None:
+    """A server builds its pool of children for the first such task, not at its start."""
+    mux = Mux()
+    async with serve(mux=mux) as running:
+        engine = running.server._engine
+        assert engine is not None
+        assert engine._children is None
+        mux.handle("late", work.plain_handler, executor="process")
+        await running.client.enqueue("late", b"", task_id="late", retention=60)
+        info = await looked_up(redis_url, running, "late")
+
+    assert info.result is not None
+    assert os.getpid() != int(info.result.split()[0])
+
+
 @pytest.mark.long
 @run_async
 async def test_middleware_runs_in_the_worker_around_the_call(
@@ -311,5 +327,4 @@ async def test_nothing_is_started_before_it_is_needed(serve: Serve) -> None:
         await running.next_round("processor")
         engine = running.server._engine
         assert engine is not None
-        assert engine._children is not None
-        assert [] == engine._children._idle
+        assert engine._children is None

@@ -198,6 +198,7 @@ async def test_the_backoff_of_a_group_that_is_gone_is_forgotten(
     async with aggregating(redis_url, later) as running:
         assert running.server._engine is not None
         aggregator = running.server._engine._aggregator
+        assert aggregator is not None
         for group in ("there", "gone"):
             aggregator._backoffs["default", group] = Backoff(1.0, 2.0)
         async with asyncio.timeout(10):

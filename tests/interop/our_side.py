@@ -271,6 +271,7 @@ class OurSide:
     def _aggregate(self, refuse: bool) -> None:
         self._refuse = refuse
         aggregator = self._grouping.engine._aggregator
+        assert aggregator is not None
 
         async def look() -> None:
             await aggregator.round()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._background.code_places import THREAD_PLACE, find_thread_place
 from pyasynq._background.time_limits import report_place
 from pyasynq._engine.core import CLIENT_NAME, EngineCore
-from pyasynq._engine.executor.pool import Children, current_children
+from pyasynq._engine.executor.order import current_children
 from pyasynq._engine.handlers.group_routes import GroupRoutes
 from pyasynq._engine.handlers.routes import HasHooks, describe_routes
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
@@ -19,7 +19,6 @@ from pyasynq._engine.lease.lease_errors import ServerStopping
 from pyasynq._engine.run.attempt import Phase
 from pyasynq._engine.run.outcome import REQUEUE
 from pyasynq._engine.run.runner import Runner
-from pyasynq._engine.services.aggregator import Aggregator
 from pyasynq._engine.services.health_check import HealthCheck
 from pyasynq._engine.services.type_publisher import TypePublisher
 from pyasynq._engine.take.sink import Slots
@@ -34,8 +33,10 @@ if TYPE_CHECKING:
     from pyasynq._background.time_limits import TimeLeft
     from pyasynq._clock import Clock
     from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.executor.pool import Children
     from pyasynq._engine.handlers.routes import Router
     from pyasynq._engine.run.attempt import Attempt
+    from pyasynq._engine.services.aggregator import Aggregator
     from pyasynq._engine.settings import EngineSettings
     from pyasynq._engine.supervisor.death_notes import DeathEvent
     from pyasynq._redis.url import RedisTarget
@@ -51,7 +52,10 @@ class Engine(EngineCore):
         task_state: the value that the lifespan yielded.
         finished: done when the server should shut itself down: burst, max_tasks, or stuck handlers.
         put_back: number of unfinished tasks that went back to their queues at shutdown.
+        has_children: whether handlers with `executor="process"` run in child processes, or in this one.
     """
+
+    has_children = True
 
     def __init__(
         self,
@@ -73,8 +77,8 @@ class Engine(EngineCore):
         self.stuck = False
         self.put_back = 0
         self._threads = HandlerThreads()
-        self._children: Children | None = Children(config, settings, clock, self._redis_time)
-        self._children.on_killed = self._report_killed
+        self._children: Children | None = None
+        self._aggregator: Aggregator | None = None
         self._closing_children: asyncio.Task[None] | None = None
         self._hooks: HookRunner | None = None
         if isinstance(router, HasHooks) and router.hooks.watch_attempts:
@@ -87,11 +91,20 @@ class Engine(EngineCore):
     def _make_sink(self, parts: Parts) -> Slots:
         context = contextvars.copy_context()
         context.run(current_threads.set, self._threads)
-        if self._children is not None:
-            context.run(current_children.set, self._children)
+        if self.has_children:
+            context.run(current_children.set, self._get_children)
         self._runner = Runner(parts, self._threads, context)
         self._slots = Slots(parts, self._runner)
         return self._slots
+
+    def _get_children(self) -> Children:
+        if self._children is None:
+            # Most workers have no such handler; the declaration of one has loaded the module.
+            from pyasynq._engine.executor.pool import Children  # noqa: PLC0415
+
+            self._children = Children(self._config, self._settings, self._clock, self._redis_time)
+            self._children.on_killed = self._report_killed
+        return self._children
 
     def _slot_count(self) -> int:
         return self._config.concurrency
@@ -108,9 +121,13 @@ class Engine(EngineCore):
 
     def _senders(self) -> tuple[Service, ...]:
         group_routes = GroupRoutes(self._config, self._router)
+        if not group_routes:
+            return ()
+        from pyasynq._engine.services.aggregator import Aggregator  # noqa: PLC0415 - few servers have groups
+
         self._aggregator = Aggregator(self._parts, group_routes, self._threads)
         self._aggregator.on_stuck = self._give_up
-        return (self._aggregator,) if group_routes else ()
+        return (self._aggregator,)
 
     def call_hooks(self, event: DeathEvent) -> None:
         """Count a task that the supervisor has recovered from a dead worker, and call the hooks for it."""
@@ -122,7 +139,7 @@ class Engine(EngineCore):
     def stop_taking(self) -> None:
         """Take no more tasks, and aggregate no more groups; running ones continue."""
         super().stop_taking()
-        if self.ready:
+        if self._aggregator is not None:
             self._aggregator.taking = False
 
     def close_when_idle(self) -> None:
@@ -168,7 +185,7 @@ class Engine(EngineCore):
         self.ready = False
         if self._runner.running:
             self._events.emit(ShutdownWaiting(len(self._runner.running), self._shutdown_timeout))
-        aggregating = asyncio.ensure_future(self._aggregator.wait_until_idle(self._shutdown_timeout))
+        aggregating = asyncio.ensure_future(self._finish_aggregations())
         if not await self._runner.running.wait_until_idle(self._shutdown_timeout):
             self._settles.hold_requeues()
             await self._cancel_running(left)
@@ -178,6 +195,10 @@ class Engine(EngineCore):
             self._closing_children = asyncio.ensure_future(self._children.close())
         # The heartbeat renews the leases of threads that keep running, and the syncer writes their outcomes.
         await self._stop_services(left, keep=self._lasting)
+
+    async def _finish_aggregations(self) -> None:
+        if self._aggregator is not None:
+            await self._aggregator.wait_until_idle(self._shutdown_timeout)
 
     async def _cancel_running(self, left: TimeLeft) -> None:
         now = self._clock.monotonic()

@@ -67,6 +67,7 @@ class HandWorker(Engine):
     """
 
     _clock: VirtualClock
+    has_children = False  # the test's patches and breakpoints are in this process
 
     def __init__(
         self,
@@ -92,8 +93,6 @@ class HandWorker(Engine):
         )
         self._driver = DirectDriver(target, client_name=_CLIENT_NAME, clock=clock, on_warning=self._warn)
         self._threads = threads
-        # Handlers stay in this process, where the test's patches and breakpoints are.
-        self._children = None
         if self._hooks is not None:
             self._hooks.threads, self._hooks.on_failure = threads, recorder.hook_failed
         self._recorder = recorder
@@ -115,8 +114,8 @@ class HandWorker(Engine):
         # Recovery waits for a while after a start of Redis; the faked uptime avoids this wait.
         services = {one.name: one for one in self._build(facts._replace(uptime_seconds=_UP_FOR_LONG))}
         self._sweepers: list[Service] = [services[name] for name in ("recoverer", "janitor")]
-        self._aggregates = self._aggregator.name in services
-        self._aggregator.interval = math.inf
+        if self._aggregator is not None:
+            self._aggregator.interval = math.inf
         self._groups_due = math.inf
         self._slots.on_end = self._ended.set
         self._give_up_at = time.monotonic() + self.patience
@@ -225,7 +224,7 @@ class HandWorker(Engine):
                 attempt.cancel(attempt.build_timeout_error(), monotonic=virtual)
 
     async def _aggregate(self) -> None:
-        if not self._aggregates:
+        if self._aggregator is None:
             return
         while not self._must_stop:
             before = self._recorder.count
@@ -248,7 +247,7 @@ class HandWorker(Engine):
         times: list[float] = [
             one for one in require_results(await self._driver.run_batch(plans)) if one is not None
         ]
-        if self._aggregates:
+        if self._aggregator is not None:
             times.append(self._groups_due)
         if self.schedules is not None:
             times.append(self.schedules.next_due)
@@ -308,7 +307,8 @@ class HandWorker(Engine):
         for attempt in list(self._runner.running):
             attempt.cancel(ServerStopping(), monotonic=now)
         await self._runner.running.wait_until_idle(_CLEAN_UP_SECONDS)
-        await self._aggregator.leave()
+        if self._aggregator is not None:
+            await self._aggregator.leave()
         await self._processor.leave()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,11 @@ from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from pyasynq._engine.executor.pool import Children
+
+current_children: ContextVar[Callable[[], Children]] = ContextVar("pyasynq.children")
+"""Returns the child processes of the server whose handler runs here; unset if it runs handlers itself."""
 
 
 @dataclass(frozen=True, slots=True)

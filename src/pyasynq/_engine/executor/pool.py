@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pyasynq._checks import parse_seconds
@@ -13,6 +12,7 @@ from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import revive
 from pyasynq._engine.executor.child import ExecutorChild
 from pyasynq._engine.executor.frames import MessageFrame
+from pyasynq._engine.executor.order import current_children
 from pyasynq._engine.handlers.threads import in_thread
 from pyasynq._engine.lease.roster import SlotTable
 from pyasynq.context import current_task
@@ -35,9 +35,6 @@ _T = TypeVar("_T")
 _log = logging.getLogger("pyasynq")
 _KILL_SECONDS: Final = 5.0
 """Seconds to wait for the end of killed processes; one blocked in the kernel may take longer."""
-
-current_children: ContextVar[Children] = ContextVar("pyasynq.children")
-"""The child processes of the server whose handler runs here; unset if handlers run in this process."""
 
 
 class Children:
@@ -252,7 +249,7 @@ def in_child(program: Program, here: Route) -> Callable[[Task], Awaitable[Handle
     )
 
     async def call(task: Task) -> HandlerReturn:
-        children = current_children.get(None)
-        return await (call_here(task) if children is None else children.call(program, task))
+        get_children = current_children.get(None)
+        return await (call_here(task) if get_children is None else get_children().call(program, task))
 
     return call
