@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
@@ -374,6 +373,8 @@ def check_misfire(misfire: object) -> None:
 
 
 def _zone(name: str) -> tzinfo:
+    import zoneinfo  # noqa: PLC0415 - few programs name a time zone
+
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

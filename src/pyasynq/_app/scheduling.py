@@ -10,7 +10,6 @@ from pyasynq._app.declaration import UnknownAnnotationError
 from pyasynq._app.sending import Sending
 from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.enqueueing.chunks import with_options
-from pyasynq._cron import parse_cron
 from pyasynq.config import SchedulerConfig, check_misfire
 from pyasynq.errors import ArgumentsError
 from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
@@ -55,8 +54,7 @@ def schedule_task(spec: str, task: Task, misfire: Misfire) -> DeclaredSchedule:
     Raises:
         CronError: for an expression that cannot be read.
     """
-    parse_cron(spec)
-    check_misfire(misfire)
+    _check_schedule(spec, misfire)
     return DeclaredSchedule(spec, lambda: task, task.options, misfire)
 
 
@@ -67,8 +65,7 @@ def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> 
         CronError: for an expression that cannot be read.
         ArgumentsError: for a handler that cannot be called without arguments.
     """
-    parse_cron(spec)
-    check_misfire(misfire)
+    _check_schedule(spec, misfire)
     try:
         with suppress(UnknownAnnotationError):  # the module may define the name further down
             task.task()
@@ -76,6 +73,13 @@ def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> 
         remedy = f"a tick has no arguments: give them, as in app.schedule({spec!r}, handler.task(...))"
         raise ArgumentsError(f"{error}; {remedy}", error.argument) from None
     return DeclaredSchedule(spec, task.task, task.declared_options, misfire)
+
+
+def _check_schedule(spec: str, misfire: Misfire) -> None:
+    from pyasynq._cron import parse_cron  # noqa: PLC0415 - few programs have schedules
+
+    parse_cron(spec)
+    check_misfire(misfire)
 
 
 class Scheduling(Sending):

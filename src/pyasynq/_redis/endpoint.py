@@ -19,7 +19,6 @@ from pyasynq._redis.cluster.slot_map import get_cluster_map
 from pyasynq._redis.sentinel.primary_watch import get_watch, perform, perform_async
 from pyasynq._redis.session import Send
 from pyasynq._redis.url import parse_redis_url
-from pyasynq.embedded import open_embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +139,8 @@ class RedisEndpoint:
         """Return the target with its address; start the embedded server if the target is one."""
         if self._target.embedded is None:
             return self._target
+        from pyasynq.embedded import open_embedded  # noqa: PLC0415 - most programs have a server of their own
+
         with self._guard():
             server = self._server
             if server is None:
