@@ -334,7 +334,7 @@ class EngineCore:
         return tally
 
     def _make_counters(self, parts: Parts) -> tuple[Service, ...]:
-        """Make the services that report the tally's counts, in the order in which they read them."""
+        """Make the services that publish counts of ended attempts, for metrics and statistics."""
         if parts.tally is None:
             return ()
         measurer = Measurer(parts, parts.tally, self._slot_count())
@@ -420,7 +420,7 @@ class EngineCore:
         self._beat_driver.close()
 
     def time_left(self) -> TimeLeft:
-        """Return the time limit of a shutdown that begins now."""
+        """Start the countdown of a shutdown that begins now; return what tells the seconds left."""
         return TimeLeft(shutdown_limit(self._config) + self._settings.shutdown_margin)
 
     async def _stop_services(self, left: TimeLeft, *, keep: int = 0) -> None:

@@ -51,7 +51,7 @@ class RemoteFailure(NamedTuple):
 
 
 def note_elsewhere(error: BaseException, elsewhere: RemoteFailure) -> None:
-    """Attach an error's text form in another process to it."""
+    """Attach to an error the text and traceback that it had in a child process (remote traceback)."""
     vars(error)[_ELSEWHERE] = elsewhere
     if elsewhere.trace:
         error.add_note(f"In the child process:\n{elsewhere.trace.decode().rstrip()}")

@@ -130,7 +130,7 @@ class Doorkeeper:
     async def admit(self, request: Request) -> PageRequest:
         """Authenticate a request; return it with its user, or `_NOT_SIGNED_IN`.
 
-        If the request may change something, pages show no stale answers for some seconds.
+        If the request may change something, pages show no stale cached answers for some seconds.
         """
         if request.method not in SAFE_METHODS:
             self.target.expect_change()

@@ -49,6 +49,12 @@ class _Answer:
     fresh_until: float = 0.0
     future: asyncio.Future[Any] = field(init=False)
 
+    def is_shared(self, now: float) -> bool:
+        """Return whether all callers get this answer now: it is being computed, or it is fresh."""
+        # `Target.close` cancels answers that are being computed.
+        is_pending = not self.future.done()
+        return is_pending or (not self.future.cancelled() and now <= self.fresh_until)
+
     def may_be_shown_stale(self, changed: float) -> bool:
         """Return whether this answer may be shown after it expired (stale-while-revalidate).
 
@@ -62,7 +68,7 @@ class Target:
     """One Redis instance of the dashboard, with its connections and its cache.
 
     Args:
-        name: name in addresses; empty for the only instance.
+        name: first segment of the path in the dashboard's URLs; empty for the only instance.
         source: URL or address of Redis, as for `Client`.
         settings: settings of the dashboard.
     """
@@ -157,10 +163,10 @@ class Target:
         """Return the cached answer, or begin a new one if there is none or it is no longer fresh."""
         known = self._answers.get(key)
         now = time.monotonic()
-        if known is not None and (not known.future.done() or now <= known.fresh_until):
+        if known is not None and known.is_shared(now):
             return known
         answer = self._answers[key] = _Answer(now, known)
-        answer.future = asyncio.ensure_future(self._ask(answer, ask, seconds))
+        answer.future = self.start(self._ask(answer, ask, seconds))
         # A waiting viewer gets the exception; without one, asyncio would report it as never retrieved.
         answer.future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._answers.move_to_end(key)

@@ -96,6 +96,19 @@ async def test_an_old_answer_is_shown_while_a_new_one_takes_long(clock: Clock, t
     assert "new" == await target.recent(USER, "queues", source.ask)
 
 
+async def test_closing_ends_the_computation_of_an_answer_without_a_viewer(
+    clock: Clock, target: Target
+) -> None:
+    """A later viewer gets a new answer."""
+    source = Source()
+    await _answer(target, source, "old")
+    clock.now += 10
+    assert "old" == await target.recent(USER, "queues", source.ask)
+    await target.close()
+    assert source.pending[-1].cancelled()
+    assert "new" == await _answer(target, source, "new")
+
+
 def _grow_old(clock: Clock, target: Target) -> None:
     clock.now += 33
 

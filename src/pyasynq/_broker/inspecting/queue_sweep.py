@@ -111,8 +111,8 @@ class QueueSweep:
     def next_plans(self, now: Instant, group_counts: GroupCounts) -> dict[str, Plan[QueueInfo]]:
         """Return plans that describe the next queues, at most 200, by queue name; an empty dict at the end.
 
-        Queues of a node that cannot be reached are skipped, and recorded as unreadable. Several parts may be
-        read concurrently; their outcomes go to `take` in any order.
+        Queues of a node that cannot be reached are skipped, and recorded as unreadable. The plans of several
+        calls may be performed concurrently; their outcomes go to `take` in any order.
         """
         part: list[str] = []
         while self._next < len(self._names) and len(part) < MOST_QUEUES:

@@ -115,7 +115,8 @@ def archive_step(
 ) -> Plan[Stepped]:
     """Archive tasks, and delete old archived tasks beyond the limits, as an idempotent step.
 
-    The result is `unplaced` if the hints do not lead to a pending task.
+    The result is `unplaced` if a pending task is not at the place in its list that the hints give.
+    Then nothing was archived, and the step may be made again.
     """
     keys = queue_keys(queue)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, from_state)
@@ -134,7 +135,7 @@ def delete_step(
 ) -> Plan[Stepped]:
     """Delete tasks for good, with the locks that they own.
 
-    The result may be `unplaced`, as that of `archive_step`.
+    The result is `unplaced` if a pending task is not at the place that the hints give, as in `archive_step`.
     """
     keys = queue_keys(queue)
     head = (FIRST_SEND, keys.task_prefix, keys.group_prefix, from_state, 0)
@@ -152,7 +153,7 @@ def set_aside_step(
 ) -> Plan[Stepped]:
     """Delete tasks so that `undo_step` can restore them within a day.
 
-    The result may be `unplaced`, as that of `archive_step`.
+    The result is `unplaced` if a pending task is not at the place that the hints give, as in `archive_step`.
     """
     keys = queue_keys(queue)
     gone = keys.gone(step.operation)

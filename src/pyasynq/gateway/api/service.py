@@ -213,7 +213,7 @@ class TaskService:
         )
 
     def _find_refusal(self, path: str) -> Response | None:
-        """Return the answer to a request that arrives during overload; None to process the request."""
+        """Return the response that rejects a request at overload (load shedding); None to process it."""
         try:
             self._gate.check(is_urgent=path.startswith(_ACTS))
         except ProblemError as problem:

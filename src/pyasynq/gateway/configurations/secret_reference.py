@@ -48,7 +48,7 @@ class SecretReference:
 
 
 def parse_secret_reference(path: str, value: object) -> SecretReference:
-    """Parse a reference to a secret.
+    """Parse a reference to a secret: `env:NAME` or `file:/path`.
 
     Raises:
         InvalidOptionError: for anything else; the message does not repeat the text, which may be a secret.
