@@ -19,9 +19,9 @@ from pyasynq.web.fleet_actions import (
     server_question,
     version_question,
 )
-from pyasynq.web.frame import Notice
 from pyasynq.web.limit_form import change_limits
 from pyasynq.web.locations import from_task_key
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages import api_keys, attention, task_type_edit
 from pyasynq.web.pages.bulk import (

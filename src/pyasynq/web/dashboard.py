@@ -20,7 +20,7 @@ from pyasynq.web.auth.secret import SigningSecret
 from pyasynq.web.auth.sessions import Sessions
 from pyasynq.web.doorkeeper import Doorkeeper
 from pyasynq.web.forwarded_headers import ForwardedHeaders
-from pyasynq.web.respond import make_notice_cookie
+from pyasynq.web.notice import make_notice_cookie
 from pyasynq.web.routes import target_routes
 from pyasynq.web.security_headers import SecurityHeaders
 from pyasynq.web.settings import Environment, Settings, check_prometheus, name_targets

@@ -10,7 +10,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, ScheduleNotFoundError, ServerNotFoundError
 from pyasynq.info import RequestStatus
 from pyasynq.operations import choose_servers
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_servers
 from pyasynq.web.question import REQUEST_KEY, Question, read_reason, read_request_key

@@ -6,13 +6,13 @@ import importlib.metadata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from markupsafe import Markup
 
 from pyasynq.web import formats
 from pyasynq.web.assets import load_assets
 
 if TYPE_CHECKING:
+    from pyasynq.web.notice import Notice
     from pyasynq.web.page import Page, PageRequest
 
 VERSION: Final = importlib.metadata.version("pyasynq")
@@ -41,22 +41,6 @@ class NavigationGroup:
 
     heading: str
     items: tuple[NavigationItem, ...]
-
-
-class Notice(msgspec.Struct, frozen=True, array_like=True):
-    """A sentence at the top of a page, with at most one action. A signed cookie carries it to the page."""
-
-    tone: str
-    text: str
-    href: str = ""
-    """Address of the action; the action's form has no further field."""
-    action: str = ""
-    is_form: bool = False
-
-    @property
-    def symbol(self) -> str:
-        """Name of the symbol that belongs to the color tone."""
-        return {"good": "completed", "bad": "danger", "warn": "warning"}.get(self.tone, "info")
 
 
 @dataclass(frozen=True, slots=True)

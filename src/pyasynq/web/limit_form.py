@@ -10,7 +10,7 @@ from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, QueueLimitsChangedError
 from pyasynq.limits import QueueLimits, check_max_run, check_rate
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import page_response, redirect

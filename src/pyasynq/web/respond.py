@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pyasynq.task import EnqueueStatus
-from pyasynq.web.auth.signed_cookie import SignedCookie
-from pyasynq.web.frame import Notice, build_frame
+from pyasynq.web.frame import build_frame
+from pyasynq.web.notice import Notice
 from pyasynq.web.rendering import Moments, RenderedParts, render_template
 
 if TYPE_CHECKING:
@@ -20,27 +20,11 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from pyasynq.web.auth.secret import SigningSecret
     from pyasynq.web.page import Page, PageRequest
 
 _LEVEL: Final = 5
 _LEAST_COMPRESSED: Final = 1_000
 _GZIP_WINDOW: Final = 31
-_NOTICE_SECONDS: Final = 60
-_LONGEST_NOTICE: Final = 3_500
-"""Maximum number of characters of the cookie of a notice."""
-
-
-def make_notice_cookie(secret: SigningSecret) -> SignedCookie[Notice]:
-    """Return the cookie that carries a notice to the next page (flash message)."""
-    return SignedCookie(
-        secret,
-        Notice,
-        purpose="web notice",
-        longest=_LONGEST_NOTICE,
-        suffix="-note",
-        max_age=_NOTICE_SECONDS,
-    )
 
 
 def page_response(ask: PageRequest, page: Page, began: float) -> Response:

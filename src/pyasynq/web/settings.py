@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq.web.auth.sessions import Sessions
     from pyasynq.web.auth.signed_cookie import SignedCookie
     from pyasynq.web.configured_types import CommandKnowledge
-    from pyasynq.web.frame import Notice
+    from pyasynq.web.notice import Notice
 
 COLORS: Final = ("red", "amber", "green", "blue", "none")
 

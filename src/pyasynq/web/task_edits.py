@@ -10,7 +10,7 @@ from pyasynq.errors import InvalidOptionError, PayloadChangedError
 from pyasynq.operations import Withheld
 from pyasynq.task import TaskState
 from pyasynq.web.enqueue_options import read_moment
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.question import Question, QuestionField, read_reason
 from pyasynq.web.respond import page_response, redirect

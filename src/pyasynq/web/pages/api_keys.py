@@ -11,7 +11,7 @@ from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.errors import ApiKeyNotFoundError, InvalidOptionError
 from pyasynq.operations import SCOPES
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 from pyasynq.web.pages.queues import QueueHealth

@@ -12,7 +12,7 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.operations import Act
 from pyasynq.operations.permissions import Permission
 from pyasynq.web import formats
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import redirect

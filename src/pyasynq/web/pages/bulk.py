@@ -13,8 +13,8 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.operations import Act, OperationOptions, Targets
 from pyasynq.operations.operation import STATES_OF_ACT
 from pyasynq.web.enqueue_options import OptionField, read_count, read_duration
-from pyasynq.web.frame import Notice
 from pyasynq.web.locations import from_task_key, to_task_key
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.operations import act_title
 from pyasynq.web.pages.queues import read_queues

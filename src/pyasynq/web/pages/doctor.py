@@ -11,7 +11,7 @@ from pyasynq._visible_text import visible
 from pyasynq.doctor import FindingKind, Severity
 from pyasynq.errors import InvalidOptionError
 from pyasynq.web.examinations import ExaminationRun
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.question import Question, read_reason
 from pyasynq.web.respond import redirect

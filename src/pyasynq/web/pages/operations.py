@@ -9,7 +9,7 @@ from pyasynq._human_text import counted, some
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError
 from pyasynq.operations import Act, OperationState
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.respond import redirect
 from pyasynq.web.shown_task import short_id

@@ -9,8 +9,8 @@ from zoneinfo import available_timezones
 
 from starlette.responses import Response
 
-from pyasynq.web.frame import Notice
 from pyasynq.web.locations import to_segment
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.preferences import (
     DENSITIES,

@@ -22,8 +22,8 @@ from pyasynq.web.configuration_form import (
     select_fields,
     write_form,
 )
-from pyasynq.web.frame import Notice
 from pyasynq.web.limit_form import describe_effect
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_queues
 from pyasynq.web.pages.task_type import explain_lock, last_change, missing_type_page

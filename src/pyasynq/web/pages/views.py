@@ -11,7 +11,7 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError
 from pyasynq.operations.permissions import Permission
 from pyasynq.task import TaskState
-from pyasynq.web.frame import Notice
+from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.respond import redirect
 
