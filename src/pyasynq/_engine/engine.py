@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyasynq._background.code_places import THREAD_PLACE, find_thread_place
 from pyasynq._background.time_limits import report_place
 from pyasynq._engine.core import CLIENT_NAME, EngineCore
-from pyasynq._engine.executor.order import current_children
+from pyasynq._engine.executor.order import call_in_child
 from pyasynq._engine.handlers.group_routes import GroupRoutes
 from pyasynq._engine.handlers.routes import HasHooks, describe_routes
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
@@ -27,12 +27,13 @@ from pyasynq._redis.driver import BlockingDriver
 from pyasynq.events import AttemptAbandoned, Outcome, ShutdownHung, ShutdownWaiting, TasksPutBack, WorkerDied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from pyasynq._background.service import Service
     from pyasynq._background.time_limits import TimeLeft
     from pyasynq._clock import Clock
     from pyasynq._engine.engine_parts import Parts
+    from pyasynq._engine.executor.order import Program
     from pyasynq._engine.executor.pool import Children
     from pyasynq._engine.handlers.routes import Router
     from pyasynq._engine.run.attempt import Attempt
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyasynq.config import ServerConfig
     from pyasynq.events import Events
     from pyasynq.info import ServerAction
+    from pyasynq.task import Task
 
 
 class Engine(EngineCore):
@@ -92,19 +94,19 @@ class Engine(EngineCore):
         context = contextvars.copy_context()
         context.run(current_threads.set, self._threads)
         if self.has_children:
-            context.run(current_children.set, self._get_children)
+            context.run(call_in_child.set, self._call_in_child)
         self._runner = Runner(parts, self._threads, context)
         self._slots = Slots(parts, self._runner)
         return self._slots
 
-    def _get_children(self) -> Children:
+    def _call_in_child(self, program: Program, task: Task) -> Coroutine[Any, Any, object]:
         if self._children is None:
             # Most workers have no such handler; the declaration of one has loaded the module.
             from pyasynq._engine.executor.pool import Children  # noqa: PLC0415
 
             self._children = Children(self._config, self._settings, self._clock, self._redis_time)
             self._children.on_killed = self._report_killed
-        return self._children
+        return self._children.call(program, task)
 
     def _slot_count(self) -> int:
         return self._config.concurrency

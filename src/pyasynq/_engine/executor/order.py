@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from pyasynq._engine.executor.pool import Children
-
-current_children: ContextVar[Callable[[], Children]] = ContextVar("pyasynq.children")
-"""Returns the child processes of the server whose handler runs here; unset if it runs handlers itself."""
+    from pyasynq.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,10 @@ class Program:
                 "and wrap nothing around its declaration"
             )
         return f"{module}:{name}"
+
+
+call_in_child: ContextVar[Callable[[Program, Task], Awaitable[Any]]] = ContextVar("pyasynq.call_in_child")
+"""Runs a task in a child process of the server whose handler runs here; unset if it has no children."""
 
 
 def find_handler(reference: str) -> object:

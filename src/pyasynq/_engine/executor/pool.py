@@ -12,7 +12,7 @@ from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_error import revive
 from pyasynq._engine.executor.child import ExecutorChild
 from pyasynq._engine.executor.frames import MessageFrame
-from pyasynq._engine.executor.order import current_children
+from pyasynq._engine.executor.order import call_in_child
 from pyasynq._engine.handlers.threads import in_thread
 from pyasynq._engine.lease.roster import SlotTable
 from pyasynq.context import current_task
@@ -249,7 +249,9 @@ def in_child(program: Program, here: Route) -> Callable[[Task], Awaitable[Handle
     )
 
     async def call(task: Task) -> HandlerReturn:
-        get_children = current_children.get(None)
-        return await (call_here(task) if get_children is None else get_children().call(program, task))
+        call_child = call_in_child.get(None)
+        result: HandlerReturn
+        result = await (call_here(task) if call_child is None else call_child(program, task))
+        return result
 
     return call
