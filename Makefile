@@ -232,6 +232,9 @@ api-check: .schemathesis/ready ## hand /api/v1 and /v1 what their OpenAPI docume
 dashboard-bars: $(STAMP) ## measure the dashboard with a million tasks: page times, weight, viewers, streams [BARS_ARGS="--tasks 100000 --page servers"]
 	@$(PYTHON) -m tests.dashboard_bars $(BARS_ARGS)
 
+paint-times: $(VENV)/browser ## measure paints and interactions of the dashboard in a browser at a fourth of the CPU's speed
+	@$(PYTHON) -m tests.browser.paint_times
+
 page-deletion: $(STAMP) ## delete 100,000 tasks from the dashboard, kill it halfway, go on in another process, undo [TASKS=100000]
 	@$(PYTHON) -m tests.page_deletion $(if $(TASKS),--tasks $(TASKS))
 

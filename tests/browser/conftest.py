@@ -91,9 +91,9 @@ def serve(app: Any, port: int = 0) -> Iterator[str]:
         thread.join()
 
 
-@pytest.fixture(scope="session")
-def valkey() -> Iterator[str]:
-    """The URL of a Redis with the data of a shop."""
+@contextmanager
+def shop_server() -> Iterator[str]:
+    """Run a Redis with the data of a shop and of a task service; give its URL."""
     with EmbeddedServer() as server:
         fill_shop(connect(server.url), server.url, scale=40)
         fill_statistics(server.url)
@@ -104,6 +104,13 @@ def valkey() -> Iterator[str]:
         announce_doors(server.url)
         announce_lease_workers(server.url, held=first_active(connect(server.url), "shipping-labels"))
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[str]:
+    """The URL of a Redis with the data of a shop."""
+    with shop_server() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

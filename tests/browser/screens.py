@@ -14,22 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from playwright.sync_api import sync_playwright
 
-from pyasynq.embedded import EmbeddedServer
 from pyasynq.web import CredentialsFile, OpenIdConnect, dashboard
 from pyasynq.web.auth.credentials import password_line
-from tests.browser.conftest import CHROMIUM, FLAGS, connect, serve
+from tests.browser.conftest import CHROMIUM, FLAGS, serve, shop_server
 from tests.browser.pages import PAGES, THEMES, WIDTHS, go
-from tests.shop import fill_shop
-from tests.shop_service import (
-    SHOP_COMMANDS,
-    announce_commands,
-    announce_deliveries,
-    announce_doors,
-    announce_lease_workers,
-    configure_service,
-    first_active,
-)
-from tests.shop_statistics import fill_statistics, start_operations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,21 +33,13 @@ LOGIN: Final = "login"
 def main(folder: Path, names: list[str]) -> None:
     """Take the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    with EmbeddedServer() as server, tempfile.TemporaryDirectory() as private:
-        fill_shop(connect(server.url), server.url, scale=40)
-        fill_statistics(server.url)
-        start_operations(server.url)
-        configure_service(server.url)
-        announce_commands(server.url, SHOP_COMMANDS)
-        announce_deliveries(server.url)
-        announce_doors(server.url)
-        announce_lease_workers(server.url, held=first_active(connect(server.url), "shipping-labels"))
-        site = dashboard(server.url, title="shop", environment=("production", "red"))
+    with shop_server() as url, tempfile.TemporaryDirectory() as private:
+        site = dashboard(url, title="shop", environment=("production", "red"))
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             made = _take_pictures(browser, site, folder, [name for name in names if name != LOGIN])
             if LOGIN in names:
-                made += _take_pictures(browser, _make_guarded(server.url, Path(private)), folder, [LOGIN])
+                made += _take_pictures(browser, _make_guarded(url, Path(private)), folder, [LOGIN])
             browser.close()
     figures = "\n".join(
         f'<figure><img src="{file}" alt=""><figcaption>{file}</figcaption></figure>' for file in made
