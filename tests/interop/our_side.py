@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -235,6 +236,10 @@ class OurSide:
 
     def _new_client(self) -> None:
         self._client.close()
+        # `close` waits 0.1 s for the registration of a queue name, which takes longer on a busy machine.
+        for thread in threading.enumerate():
+            if thread.name == "pyasynq registration of queues":
+                thread.join()
         self._client = Client(self._url, timeout=PATIENCE)
 
     def _enqueue(self, task_type: str, payload: bytes | None, options: dict[str, Any]) -> Any:
