@@ -247,6 +247,9 @@ journeys: $(VENV)/browser ## record journeys through the dashboard with pictures
 metrics-check: $(STAMP) ## ask a real Prometheus every expression of dashboards and rules; test each alert (needs prometheus)
 	@$(PYTHON) -m pytest -q -rfEs tests/monitoring $(PYTEST_ARGS)
 
+proxies: $(STAMP) ## crawl the dashboard behind a real nginx with the configurations of docs/dashboard.md (needs nginx)
+	@$(PYTHON) -m pytest -q -rfEs tests/proxies $(PYTEST_ARGS)
+
 fuzz: $(STAMP) ## hostile bytes and nonsense, this many minutes for each fuzzer; with Atheris, if it is installed [MINUTES=10 JOBS=2 SEED=1]
 	@$(PYTHON) -m tests.fuzz.run --minutes $(or $(MINUTES),10) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOCAL = ("127.0.0.1", 50_000)
 ABROAD = ("203.0.113.9", 50_000)
 _FIELD = re.compile(r'name="csrf" value="([^"]*)"')
-_LINK = re.compile(r'(?:href|action)="([^"#]*)"')
+_LINK = re.compile(r'(?:href|action|src)="([^"#]*)"')
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from contextlib import contextmanager
 from functools import cache
@@ -20,9 +19,10 @@ from starlette.routing import Mount
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from pyasynq.web import Everyone, dashboard
+from tests.link_crawl import Crawl
 from tests.run_async import run_async
 from tests.shop import fill_shop
-from tests.visiting import heading_of, links_of, send_form, visiting
+from tests.visiting import heading_of, send_form, visiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,31 +98,6 @@ def behind_a_telling_proxy(site: Dashboard) -> Any:
     return app
 
 
-class Crawl:
-    """Addresses of a site below the prefix, each kind of page once."""
-
-    def __init__(self) -> None:
-        self.start = f"http://localhost{PREFIX}/"
-        self.todo = [self.start]
-        self.seen: set[str] = set()
-
-    def read(self, address: str, response: httpx.Response) -> None:
-        """Check an answer and note its links."""
-        assert response.status_code == 200, address
-        if "text/html" not in response.headers["content-type"]:
-            return
-        for link in links_of(response.text):
-            whole = urljoin(address, link)
-            if whole.startswith("data:"):
-                continue
-            assert whole.startswith(self.start), f"{link} on {address}"
-            shape = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", whole.partition("?")[0])
-            is_form = shape.endswith(("/act", "/bulk", "/examine", "/logout", "/resume", "/limits"))
-            if shape not in self.seen and not is_form:
-                self.seen.add(shape)
-                self.todo.append(whole)
-
-
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "mount", [in_fastapi, in_starlette, in_django, behind_a_stripping_proxy, behind_a_telling_proxy]
@@ -134,7 +109,7 @@ def test_every_link_holds_under_a_prefix(shop: str, mount: Callable[[Dashboard],
     async def crawl() -> None:
         site = dashboard(shop, auth=Everyone("admin"))
         async with visiting(site, host=mount(site)) as visitor:
-            walk = Crawl()
+            walk = Crawl(f"http://localhost{PREFIX}/")
             while walk.todo:
                 address = walk.todo.pop()
                 walk.read(address, await visitor.get(address))
@@ -146,7 +121,7 @@ def test_every_link_holds_under_a_prefix(shop: str, mount: Callable[[Dashboard],
 def test_every_link_holds_in_flask_where_changes_are_polled(shop: str) -> None:
     """WSGI has no streams: the address of the stream says so, and the snapshot answers."""
     with in_flask(dashboard(shop, auth=Everyone("admin"))) as visitor:
-        walk = Crawl()
+        walk = Crawl(f"http://localhost{PREFIX}/")
         while walk.todo:
             address = walk.todo.pop()
             walk.read(address, visitor.get(address))
