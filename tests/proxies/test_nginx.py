@@ -129,7 +129,7 @@ def front(
     with ExitStack() as stack:
         serve = (sys.executable, "-m", *DASHBOARDS[request.param], "--port", str(port))
         stack.enter_context(running(*serve, redis_url=redis_url))
-        wait_until(lambda: listens(port), "the dashboard listens")
+        wait_until(lambda: listens(port), "the dashboard listens", seconds=2 * PATIENCE)
         stack.enter_context(running(nginx, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"))
         wait_until(lambda: listens(plain), "nginx listens")
         yield Front(plain, tls, certificates.authority)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import httpx
 import pytest
 
+from pyasynq import web
 from pyasynq.task import TaskState
 from pyasynq.web.page_table import LIVE_PAGES, STILL_PAGES
+from tests.caching_browser import CachingBrowser
 from tests.factories import Tasks
 from tests.run_async import run_async
 from tests.shop import fill_shop
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.single_server("one database for all queues")
 
+MODULES = {path.name for path in Path(web.__file__).with_name("static").glob("*.js")}
 PAGES = {
     "": "Overview",
     "attention": "Attention",
@@ -181,26 +185,26 @@ def test_the_first_visit_is_light(shop: str) -> None:
     @run_async
     async def weigh() -> None:
         async with visiting(shop) as visitor:
-            total = 0
-            page = await visitor.get("")
-            total += int(page.headers["content-length"])
-            [version] = set(re.findall(r"static/([0-9a-f]+)/", page.text))
-            for name in (
-                "dashboard.css",
-                "main.js",
-                "html.js",
-                "times.js",
-                "live.js",
-                "table.js",
-                "dialog.js",
-                "keys.js",
-                "query.js",
-                "palette.js",
-            ):
-                asset = await visitor.get(f"static/{version}/{name}")
-                assert "public, max-age=31536000, immutable" == asset.headers["cache-control"]
-                total += int(asset.headers["content-length"])
-            assert total < 45_000
+            browser = CachingBrowser(visitor)
+            assert 0 < await browser.visit("") <= 45_000
+            names = {path.rpartition("/")[2] for path in browser.loaded}
+            assert {"", "dashboard.css", *MODULES} == names
+
+    weigh()
+
+
+def test_the_second_visit_loads_the_page_alone(shop: str) -> None:
+    """The styles and modules are immutable: a browser keeps them, also for the other pages."""
+
+    @run_async
+    async def weigh() -> None:
+        async with visiting(shop) as visitor:
+            browser = CachingBrowser(visitor)
+            await browser.visit("")
+            assert 0 < await browser.visit("") <= 20_000
+            assert ["/"] == list(browser.loaded)
+            assert 0 < await browser.visit("queues") <= 20_000
+            assert ["/queues"] == list(browser.loaded)
 
     weigh()
 
