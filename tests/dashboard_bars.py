@@ -13,50 +13,83 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
-import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 import httpx
 import psutil
 import redis
 
+from pyasynq._wire.keys import queue_keys
 from pyasynq.embedded import EmbeddedServer
+from pyasynq.operations import Targets, User
+from pyasynq.operations.sync import Operator
+from pyasynq.web.locations import to_segment
+from tests.caching_browser import CachingBrowser
 from tests.operators_world import fill
 from tests.ports import free_port
+from tests.shop import announce_schedules
+from tests.shop_service import (
+    SHOP_COMMANDS,
+    announce_commands,
+    announce_deliveries,
+    announce_doors,
+    announce_lease_workers,
+    configure_service,
+)
 from tests.steady_load import count_processed, count_waiting, measure_capacity, steady_load
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 PAGES: Final = (
     "",
     "?range=24h",
+    "attention",
     "queues",
     "queues?sort=-archived&page=3",
     "queues/{deep}?state=archived",
     "queues/{deep}?tab=types",
     "queues/{deep}?tab=errors",
+    "queues/{deep}?tab=groups",
     "queues/{deep}?tab=history",
     "queues/{deep}?tab=limits",
     "queues/{deep}?tab=consumers",
+    "queues/{deep}/tasks/{task}",
+    "queues/{deep}/pause",
     "tasks",
     "tasks?q=queue:{deep}+state:archived",
+    "bulk?act=delete&q=queue:{deep}+state:retry",
+    "enqueue",
+    "enqueue?type=email:bulk",
+    "views",
+    "views/new?q=state:archived",
     "errors",
     "types",
     "types/email:bulk",
     "servers",
+    "servers/server-1",
     "schedules",
+    "schedules/entry-cart.remind",
     "task-types",
+    "task-types/payments",
+    "task-types/payments/edit",
+    "deliveries",
+    "deliveries/billing.example",
+    "commands",
+    "commands/run-of-dumps",
+    "doors",
     "workers",
     "keys",
     "operations",
+    "operations/{operation}",
     "doctor",
     "audit",
     "redis",
@@ -64,7 +97,11 @@ PAGES: Final = (
     "help",
 )
 _PAGE_BAR: Final = 0.080
-_WEIGHT_BAR: Final = 45_000
+_MANY_TASKS: Final = 10_000_000
+_PAGE_BAR_OF_MANY: Final = 0.150
+"""Seconds for a page from `_MANY_TASKS` on."""
+_WEIGHT_BARS: Final = {"first visit": 45_000, "second visit": 20_000}
+"""Bytes, compressed."""
 _STREAM_BAR: Final = 120 * 2**20
 _REDIS_BAR: Final = 0.02
 _CPU_BAR: Final = 0.25
@@ -73,7 +110,12 @@ _BACKLOG_SECONDS: Final = 1.0
 """How much the backlog may differ at two moments, as a number of seconds of the load."""
 _SLOW: Final = 50_000
 """Microseconds of Redis for one call."""
+_LONGEST_LINE: Final = 2**24
+"""Bytes of a line of a stream: an event of all rows is one."""
 _VIEWERS: Final = 100
+_STREAMS: Final = 500
+_EVENT_SECONDS: Final = 30.0
+"""Within this many seconds each stream has to bring its first event."""
 
 
 class Seen(NamedTuple):
@@ -126,8 +168,11 @@ def main(arguments: Sequence[str]) -> int:
         print(
             f"{world.tasks:,} tasks in {len(world.queues):,} queues after {world.seconds:.0f} s", flush=True
         )
+        places = _add_records(server.url, client, world.queues[-1])
+        addresses = {page: page.format(**places) for page in pages}
         with _serving(server.url) as (address, process):
-            asyncio.run(_time_pages(report, address, process, pages, given.rounds, world.queues[-1]))
+            bar = _PAGE_BAR_OF_MANY if given.tasks >= _MANY_TASKS else _PAGE_BAR
+            asyncio.run(_time_pages(report, address, process, addresses, given.rounds, bar))
             if not given.page:
                 asyncio.run(_measure(report, given, client, address, process))
                 asyncio.run(_watch_loaded(report, given.seconds, server.url, client, address, process))
@@ -141,6 +186,29 @@ def _choose_pages(wanted: Sequence[str]) -> tuple[str, ...]:
         for page in PAGES
         if not wanted or any(page == one or ("*" in one and fnmatchcase(page, one)) for one in wanted)
     )
+
+
+def _add_records(url: str, client: redis.Redis, deep: str) -> dict[str, str]:
+    """Add what the world has none of: records of a task service, schedules, a view and an operation.
+
+    Return the names in the addresses of pages: the deep queue, a task in its archive, and the operation.
+    """
+    configure_service(url)
+    announce_lease_workers(url)
+    announce_deliveries(url)
+    announce_commands(url, SHOP_COMMANDS)
+    announce_doors(url)
+    announce_schedules(client)
+    oldest: Any = client.zrange(queue_keys(deep).archived, 0, 0)
+    task_id = oldest[0].decode()
+    with Operator(url, User.with_role("mira", "admin")) as operator:
+        operator.save_view("failures", "search", "state:archived")
+        started = operator.start_operation("run", Targets(ids={deep: [task_id]}), reason="a measurement")
+    return {
+        "deep": to_segment(deep),
+        "task": to_segment(task_id),
+        "operation": to_segment(started.operation),
+    }
 
 
 @contextmanager
@@ -174,31 +242,29 @@ async def _measure(
     await _watch(report, given.seconds, client, address, process, viewers=0)
     await _watch(report, given.seconds, client, address, process, viewers=_VIEWERS)
     before = process.memory_info().rss
-    async with _viewers(address, 500):
+    async with _viewers(address, _STREAMS) as streams:
         await asyncio.sleep(5)
-        report.add("memory with 500 streams", process.memory_info().rss / 2**20, _STREAM_BAR / 2**20, "MiB")
+        memory = process.memory_info().rss
+        report.add(f"memory with {_STREAMS} streams", memory / 2**20, _STREAM_BAR / 2**20, "MiB")
         print(f"  before them it was {before / 2**20:.0f} MiB")
+        report.add(f"of {_STREAMS} streams, without an event", await _count_silent(streams), 0, "")
 
 
 async def _weigh(report: Report, visitor: httpx.AsyncClient) -> None:
-    """Add up everything that the first visit loads, compressed."""
-    page = await visitor.get("")
-    total = int(page.headers["content-length"])
-    todo = re.findall(r'(?:href|src)="(\./static/[^"]+)"', page.text)
-    seen: set[str] = set()
-    while todo:
-        address = todo.pop()
-        if address in seen:
-            continue
-        seen.add(address)
-        asset = await visitor.get(address)
-        total += int(asset.headers["content-length"])
-        todo += [urljoin(address, name) for name in re.findall(r'from "(\./[a-z]+\.js)"', asset.text)]
-    report.add("first visit", total / 1_000, _WEIGHT_BAR / 1_000, "kB")
+    """Add up everything that a browser loads for the overview, compressed: at first, and with its cache."""
+    browser = CachingBrowser(visitor)
+    for name, bar in _WEIGHT_BARS.items():
+        report.add(name, await browser.visit("") / 1_000, bar / 1_000, "kB")
+        print(f"  {len(browser.loaded)} bodies")
 
 
 async def _time_pages(
-    report: Report, address: str, process: psutil.Process, pages: Sequence[str], rounds: int, deep: str
+    report: Report,
+    address: str,
+    process: psutil.Process,
+    pages: Mapping[str, str],
+    rounds: int,
+    bar: float,
 ) -> None:
     """Request each page several times, in turn, so that answers cached for all pages expire in between.
 
@@ -210,14 +276,14 @@ async def _time_pages(
         for _ in range(rounds):
             for page, measured in times.items():
                 before, began = _cpu_seconds(process), time.perf_counter()
-                response = await visitor.get(page.format(deep=quote(deep, safe="")))
+                response = await visitor.get(pages[page])
                 measured.append(time.perf_counter() - began)
                 work[page] += _cpu_seconds(process) - before
                 assert response.status_code == 200, page
     for page, measured in times.items():
         ordered = sorted(measured)
         p95 = ordered[math.ceil(len(ordered) * 0.95) - 1]
-        report.add(f"/{page}", p95 * 1_000, _PAGE_BAR * 1_000, "ms")
+        report.add(f"/{page}", p95 * 1_000, bar * 1_000, "ms")
         first, median, cpu = measured[0], ordered[len(ordered) // 2], work[page] / rounds
         print(
             f"  first {first * 1e3:.0f} ms, median {median * 1e3:.0f} ms, CPU {cpu * 1e3:.0f} ms on average"
@@ -269,7 +335,7 @@ async def _look(
     seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
 ) -> Seen:
     """Return the work of Redis and of the dashboard's process for each second, while viewers watch."""
-    async with _viewers(address, viewers) as heard:
+    async with _viewers(address, viewers) as streams:
         await asyncio.sleep(5)
         # The last command before the measured time, and the first one after it, is the INFO.
         tasks = count_processed(client)
@@ -277,7 +343,7 @@ async def _look(
         await asyncio.sleep(seconds)
         after, later, took = _redis_work(client), _cpu_seconds(process), time.monotonic() - began
         tasks = count_processed(client) - tasks
-    assert sum(heard) >= viewers, "the viewers saw nothing"
+        assert not await _count_silent(streams), "viewers saw nothing"
     return Seen(
         after[0] - before[0],
         (after[1] - before[1]) / took,
@@ -291,20 +357,34 @@ def _redis_work(client: redis.Redis) -> tuple[int, float]:
     return int(info["total_commands_processed"]), info["used_cpu_user"] + info["used_cpu_sys"]
 
 
+class _Stream:
+    """The stream of a viewer: the status of its answer, and the number of its events so far."""
+
+    def __init__(self) -> None:
+        self.status = ""
+        self.events = 0
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        """Read until the server ends the stream."""
+        self.status = (await reader.readline()).decode().strip()
+        while line := await reader.readline():
+            self.events += line.startswith(b"event: ")
+
+
 @asynccontextmanager
-async def _viewers(address: str, count: int) -> AsyncIterator[list[int]]:
+async def _viewers(address: str, count: int) -> AsyncIterator[list[_Stream]]:
     """Hold streams of live pages open: the overview, the queues, the servers, and single queues."""
     pages = ("/", "/queues", "/servers", "/queues/queue-00001", "/queues/queue-00002")
     host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
+    streams = [_Stream() for _ in range(count)]
     readers = []
-    heard: list[int] = []
-    for number in range(count):
-        reader, writer = await asyncio.open_connection(host, int(port))
+    for number, stream in enumerate(streams):
+        reader, writer = await asyncio.open_connection(host, int(port), limit=_LONGEST_LINE)
         page = quote(pages[number % len(pages)], safe="")
         writer.write(f"GET /live?page={page} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        readers.append((asyncio.create_task(_read_all(reader, heard)), writer))
+        readers.append((asyncio.create_task(stream.read(reader)), writer))
     try:
-        yield heard
+        yield streams
     finally:
         for task, writer in readers:
             task.cancel()
@@ -312,9 +392,17 @@ async def _viewers(address: str, count: int) -> AsyncIterator[list[int]]:
         await asyncio.gather(*(task for task, _ in readers), return_exceptions=True)
 
 
-async def _read_all(reader: asyncio.StreamReader, heard: list[int]) -> None:
-    while data := await reader.read(65_536):
-        heard.append(data.count(b"event: "))
+async def _count_silent(streams: Sequence[_Stream]) -> int:
+    """Return how many streams are not answered by 200, or bring no event in time."""
+    deadline = time.monotonic() + _EVENT_SECONDS
+    while True:
+        silent = [one for one in streams if not one.events or one.status != "HTTP/1.1 200 OK"]
+        if not silent or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(0.1)
+    for status, number in Counter(one.status or "no answer" for one in silent).items():
+        print(f"  {number} without an event: {status}")
+    return len(silent)
 
 
 if __name__ == "__main__":
