@@ -203,7 +203,9 @@ class Loss(NamedTuple):
     begin: Callable[[], object]
     end: Callable[[], object]
     keys: tuple[str, ...] = ()
-    """Those of `SHARED_KEYS` that are unavailable too."""
+    """Members of `SHARED_KEYS` that are unavailable too."""
+    is_reported: bool = True
+    """Whether `/ready` names the queues; it does not name queues that can be read, but not used."""
 
 
 def queues_of_nodes(cluster: Cluster) -> dict[Node, list[str]]:
@@ -247,7 +249,7 @@ def loss_of_queue(how: str, admin: redis.Redis) -> Loss:
         rules = ["resetkeys", "~asynq:[a-z]*", *(f"~asynq:{{{queue}}}*" for queue in others)]
         return Loss(how, frozenset({lost}), partial(set_keys, *rules), partial(set_keys, "allkeys"))
     spoil = partial(admin.set, pending, "of the wrong type")
-    return Loss(how, frozenset({lost}), spoil, partial(admin.delete, pending))
+    return Loss(how, frozenset({lost}), spoil, partial(admin.delete, pending), is_reported=False)
 
 
 class Records:
@@ -307,6 +309,8 @@ class Measurement:
         self._worker_command = ("-m", "pyasynq", "worker", f"{MODULE}:app", "--queues", weights)
         self._worker = python(*self._worker_command, "--health-port", str(port), "--with-scheduler")
         self.probe = Probe(port)
+        while {one["queue"] for one in self._records("tick", 0.0, queues)} != {*queues}:
+            time.sleep(0.1)
         self.producers = Producers(queues)
 
     def close(self) -> None:
@@ -321,7 +325,7 @@ class Measurement:
         """Start a second worker, and wait until it holds tasks of every queue."""
         begun = time.time()
         victim = python(*self._worker_command, "--concurrency", "200", **{VICTIM: "1"})
-        while {one["queue"] for one in self._held(begun, self.queues)} != {*self.queues}:
+        while {one["queue"] for one in self._records("held", begun, self.queues)} != {*self.queues}:
             for queue in self.queues:
                 # What was lost before may not be ready yet.
                 with suppress(RedisError):
@@ -329,8 +333,8 @@ class Measurement:
             time.sleep(0.5)
         return victim
 
-    def _held(self, since: float, queues: Collection[str]) -> list[dict[str, Any]]:
-        return Records(self._folder).of("held", queues, since, math.inf)
+    def _records(self, kind: str, since: float, queues: Collection[str]) -> list[dict[str, Any]]:
+        return Records(self._folder).of(kind, queues, since, math.inf)
 
     def lose(self, loss: Loss) -> None:
         """Inject a fault for a while; compare the other queues with before, and print the figures."""
@@ -374,9 +378,10 @@ class Measurement:
         dead = sum(one.path == "/live" and one.status != 200 for one in answers)
         self._bars.tell(f"{loss.name}: answers of /live other than 200", dead, most=0)
         late = [one for one in answers if one.path == "/ready" and one.at > since + NOTICE_SECONDS]
-        right = sum(one.unreachable == loss.queues for one in late)
+        expected = loss.queues if loss.is_reported else frozenset()
+        right = sum(one.unreachable == expected for one in late)
         share = 100 * right / len(late) if late else math.nan
-        self._bars.tell(f"{loss.name}: answers of /ready that name its queues", share, "%", least=100)
+        self._bars.tell(f"{loss.name}: answers of /ready with the right queues", share, "%", least=100)
         print(f"{loss.name}: statuses of /ready {sorted({one.status for one in late})}", flush=True)
 
 
