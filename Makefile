@@ -111,6 +111,11 @@ fix: $(STAMP) ## format and repair what ruff can repair
 bench: $(STAMP) ## measure pyasynq against its peers on one Redis (12 minutes) [BENCH_ARGS="--only drain --peers go"]
 	@$(PYTHON) -m bench.run $(BENCH_ARGS)
 
+bench-bars: $(STAMP) ## compare costs and delays with their bars, all or one of: suspects waiting_takes idle_queues lost_primaries delays [ONLY=suspects BARS_ARGS=1]
+	@for name in $(or $(ONLY),suspects waiting_takes idle_queues lost_primaries delays); do \
+		printf '\n=== %s\n' "$$name"; $(PYTHON) -m bench.$$name $(BARS_ARGS) || failed="$$failed $$name"; done; \
+		if [ -n "$$failed" ]; then echo "These missed a bar:$$failed" >&2; exit 1; fi
+
 bench-service: $(STAMP) ## measure the task service next to a bare application (2 minutes) [SECONDS=5]
 	@$(PYTHON) -m bench.service $(SECONDS)
 

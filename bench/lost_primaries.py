@@ -6,15 +6,16 @@ of three without replicas in turn. `type` and `acl` take one queue of a single s
 type, or the Redis user may not use its keys. At the start of each fault a second worker is killed in the
 middle of its tasks.
 
-One line for each fault tells, for the other queues: the lowest share of the usual rate of enqueues and of
-runs, how late due tasks and ticks came, how many ticks there were, how long orphans waited, and what the
-probes said.
+For each fault, which keys of all queues the lost primary holds, and bars for the other queues: the lowest
+share of the usual rate of enqueues, runs and ticks, how late due tasks came, and how many orphans started
+again, and when. Besides, what the probes said, and how late ticks came. The exit code is 1 if one is missed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import subprocess
@@ -24,17 +25,19 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
 from contextlib import closing, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from bench.bars import Bars
 from pyasynq import App, EmbeddedServer, RedisError, context
+from pyasynq._wire.keys import ALL_QUEUES, SCHEDULERS_KEY, SERVERS_KEY, WORKERS_KEY
 from pyasynq.sync import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import redis
 
@@ -48,13 +51,23 @@ PAUSE: Final = 0.02
 """Seconds between two enqueues of a producer."""
 DELAY: Final = 3.0
 """Seconds until every fifth task is due."""
-HELD: Final = 4
-"""Number of running tasks of each worker that is killed."""
 PRIMARY_WAYS: Final = ("stop", "kill")
 QUEUE_WAYS: Final = ("type", "acl")
 SINGLE_QUEUES: Final = ("q1", "q2", "q3", "q4")
 USUAL_SECONDS: Final = 20.0
+SETTLE_SECONDS: Final = 5.0
+"""Seconds after a fault in which orphans may still start."""
 PROBES: Final = ("/live", "/ready")
+SHARED_KEYS: Final = (ALL_QUEUES, SERVERS_KEY, WORKERS_KEY, SCHEDULERS_KEY)
+NOTICE_SECONDS: Final = 10.0
+"""Seconds from a fault after which `/ready` must name the queues, as docs/workers.md promises."""
+TICK_SECONDS: Final = 1.0
+RATE_BAR: Final = 90.0
+"""Percent of the usual rates that the other queues must keep."""
+ORPHAN_BAR: Final = 40.0
+"""Seconds from the death of a worker until its tasks must have started again."""
+DUE_BAR: Final = 6.0
+"""Seconds by which due tasks may start late."""
 URL: Final = "LOST_PRIMARIES_URL"
 RECORDS: Final = "LOST_PRIMARIES_RECORDS"
 QUEUES: Final = "LOST_PRIMARIES_QUEUES"
@@ -79,7 +92,7 @@ async def note(due: float) -> None:
 async def hold() -> None:
     """Wait until killed; in any process that is not the victim, return at once."""
     is_victim = VICTIM in os.environ
-    record("held" if is_victim else "recovered", queue=context().queue)
+    record("held" if is_victim else "recovered", queue=context().queue, task=context().task_id)
     if is_victim:
         await asyncio.sleep(3_600)
 
@@ -87,7 +100,7 @@ async def hold() -> None:
 @app.task("tick")
 async def tick() -> None:
     """Record a tick."""
-    record("tick", queue=context().queue, late=time.time() % 1.0)
+    record("tick", queue=context().queue)
 
 
 for _queue in filter(None, os.environ.get(QUEUES, "").split(",")):
@@ -140,30 +153,41 @@ class Producers:
             thread.join()
 
 
+class Answer(NamedTuple):
+    """Answer to a probe: its time, path and status, and the queues that it calls unreachable."""
+
+    at: float
+    path: str
+    status: int
+    unreachable: frozenset[str]
+
+
 class Probe:
     """Thread that asks a worker for its health twice a second."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._closing = threading.Event()
-        self.answers: list[tuple[float, str, int]] = []
-        """Time, path and status of each answer; appended by the thread, read after `close`."""
+        self.answers: list[Answer] = []
+        """Appended by the thread, read by the measurement."""
         self._thread = threading.Thread(target=self._ask)
         self._thread.start()
 
     def _ask(self) -> None:
         while not self._closing.wait(0.5):
-            for path in PROBES:
-                self.answers.append((time.time(), path, self._status(path)))
+            self.answers += [Answer(time.time(), path, *self._get(path)) for path in PROBES]
 
-    def _status(self, path: str) -> int:
+    def _get(self, path: str) -> tuple[int, frozenset[str]]:
+        """Return the status, 0 if there is no answer, and the queues that the answer calls unreachable."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=2) as reply:
-                return int(reply.status)
+                status, body = reply.status, reply.read()
         except urllib.error.HTTPError as error:
-            return error.code
+            status, body = error.code, error.read()
         except OSError:
-            return 0
+            return 0, frozenset()
+        workers = json.loads(body)["workers"]
+        return status, frozenset(queue for worker in workers for queue in worker["unreachable_queues"])
 
     def close(self) -> None:
         """End the thread."""
@@ -178,6 +202,10 @@ class Loss(NamedTuple):
     queues: frozenset[str]
     begin: Callable[[], object]
     end: Callable[[], object]
+    keys: tuple[str, ...] = ()
+    """Members of `SHARED_KEYS` that are unavailable too."""
+    is_reported: bool = True
+    """Whether `/ready` names the queues; it does not name queues that can be read, but not used."""
 
 
 def queues_of_nodes(cluster: Cluster) -> dict[Node, list[str]]:
@@ -194,15 +222,19 @@ def queues_of_nodes(cluster: Cluster) -> dict[Node, list[str]]:
     return names
 
 
-def losses_of_primaries(how: str, queues: dict[Node, list[str]]) -> Iterator[Loss]:
+def losses_of_primaries(how: str, cluster: Cluster, queues: dict[Node, list[str]]) -> Iterator[Loss]:
     """Yield a fault for each primary; `how` is one of `PRIMARY_WAYS`."""
+    from redis.crc import key_slot  # noqa: PLC0415 - as above
+
+    owners = {key: cluster.owner(key_slot(key.encode())) for key in SHARED_KEYS}
     for node, names in queues.items():
-        lost = frozenset(names)
+        name, lost = f"{how} {node.address[1]}", frozenset(names)
+        keys = tuple(key for key, owner in owners.items() if owner is node)
         if how == "stop":
             stop, go_on = partial(node.signal, signal.SIGSTOP), partial(node.signal, signal.SIGCONT)
-            yield Loss(f"{how} {node.address[1]}", lost, stop, go_on)
+            yield Loss(name, lost, stop, go_on, keys)
         else:
-            yield Loss(f"{how} {node.address[1]}", lost, node.kill, node.start)
+            yield Loss(name, lost, node.kill, node.start, keys)
 
 
 def loss_of_queue(how: str, admin: redis.Redis) -> Loss:
@@ -217,23 +249,57 @@ def loss_of_queue(how: str, admin: redis.Redis) -> Loss:
         rules = ["resetkeys", "~asynq:[a-z]*", *(f"~asynq:{{{queue}}}*" for queue in others)]
         return Loss(how, frozenset({lost}), partial(set_keys, *rules), partial(set_keys, "allkeys"))
     spoil = partial(admin.set, pending, "of the wrong type")
-    return Loss(how, frozenset({lost}), spoil, partial(admin.delete, pending))
+    return Loss(how, frozenset({lost}), spoil, partial(admin.delete, pending), is_reported=False)
 
 
-def read_records(folder: Path) -> list[dict[str, Any]]:
-    """Return all records."""
-    lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
-    return [json.loads(line) for line in lines]
+class Records:
+    """Records of all processes."""
+
+    def __init__(self, folder: Path) -> None:
+        lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+        self._records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    def of(self, kind: str, queues: Collection[str], since: float, until: float) -> list[dict[str, Any]]:
+        """Return the records of a kind, of these queues and a period."""
+        return [
+            one
+            for one in self._records
+            if one["kind"] == kind and one["queue"] in queues and since <= one["at"] < until
+        ]
+
+    def lowest_share(
+        self, kind: str, queues: Collection[str], usual: tuple[float, float], now: tuple[float, float]
+    ) -> float:
+        """Return the rate of records in a period in percent of a usual period: that of the slowest queue."""
+
+        def rate(queue: str, since: float, until: float) -> float:
+            return len(self.of(kind, {queue}, since, until)) / (until - since)
+
+        return min(
+            100 * rate(queue, *now) / usual_rate if (usual_rate := rate(queue, *usual)) else 0.0
+            for queue in queues
+        )
+
+    def latest_run(self, queues: Collection[str], since: float, until: float) -> float:
+        """Return by how many seconds the latest run of a period was late; not a number if there was none."""
+        return max((one["late"] for one in self.of("ran", queues, since, until)), default=math.nan)
+
+    def latest_tick(self, queues: Collection[str], since: float, until: float) -> float:
+        """Return by how many seconds the latest tick of a period was late, by the one before it."""
+        times = [[float(one["at"]) for one in self.of("tick", {queue}, since, until)] for queue in queues]
+        gaps = [after - before for at in times for before, after in pairwise([since, *sorted(at), until])]
+        return max(gaps) - TICK_SECONDS
 
 
 class Measurement:
     """Measurement of fault isolation: queues under load, some of which are made unavailable for a while."""
 
-    def __init__(self, url: str, queues: Sequence[str], folder: Path, seconds: float) -> None:
+    def __init__(self, url: str, queues: Sequence[str], folder: Path, seconds: float, bars: Bars) -> None:
         from tests.ports import free_ports  # noqa: PLC0415 - workers and producers do without it
 
         self._folder = folder
         self._seconds = seconds
+        self._bars = bars
         self._client = Client(url)
         self.queues = queues
         os.environ.update({URL: url, RECORDS: str(folder)})
@@ -243,6 +309,8 @@ class Measurement:
         self._worker_command = ("-m", "pyasynq", "worker", f"{MODULE}:app", "--queues", weights)
         self._worker = python(*self._worker_command, "--health-port", str(port), "--with-scheduler")
         self.probe = Probe(port)
+        while {one["queue"] for one in self._records("tick", 0.0, queues)} != {*queues}:
+            time.sleep(0.1)
         self.producers = Producers(queues)
 
     def close(self) -> None:
@@ -255,9 +323,9 @@ class Measurement:
 
     def hold_tasks(self) -> subprocess.Popen[bytes]:
         """Start a second worker, and wait until it holds tasks of every queue."""
+        begun = time.time()
         victim = python(*self._worker_command, "--concurrency", "200", **{VICTIM: "1"})
-        before = self._count("held")
-        while len(self._count("held") - before) < len(self.queues):
+        while {one["queue"] for one in self._records("held", begun, self.queues)} != {*self.queues}:
             for queue in self.queues:
                 # What was lost before may not be ready yet.
                 with suppress(RedisError):
@@ -265,71 +333,60 @@ class Measurement:
             time.sleep(0.5)
         return victim
 
-    def _count(self, kind: str) -> Counter[str]:
-        return Counter(one["queue"] for one in read_records(self._folder) if one["kind"] == kind)
+    def _records(self, kind: str, since: float, queues: Collection[str]) -> list[dict[str, Any]]:
+        return Records(self._folder).of(kind, queues, since, math.inf)
 
-    def lose(self, loss: Loss) -> str:
-        """Inject a fault for a while; return a line that compares the other queues with before."""
+    def lose(self, loss: Loss) -> None:
+        """Inject a fault for a while; compare the other queues with before, and print the figures."""
         usual_from = time.time()
         time.sleep(USUAL_SECONDS)
         victim = self.hold_tasks()
-        usual_until = lost_at = time.time()
+        lost_at = time.time()
         loss.begin()
         victim.kill()
         victim.wait()
         time.sleep(self._seconds)
         back_at = time.time()
         loss.end()
-        time.sleep(5)
-        return self._line(loss, (usual_from, usual_until), (lost_at, back_at))
+        time.sleep(SETTLE_SECONDS)
+        print(f"\n{loss.name}: holds {', '.join(loss.keys) or 'no key of all queues'}", flush=True)
+        self._judge(loss, (usual_from, lost_at), (lost_at, back_at))
 
-    def _line(self, loss: Loss, usual: tuple[float, float], lost: tuple[float, float]) -> str:
-        records = read_records(self._folder)
-        others = set(self.queues) - loss.queues
-
-        def rate(kind: str, queue: str, when: tuple[float, float]) -> float:
-            number = sum(
-                one["kind"] == kind and one["queue"] == queue and when[0] <= one["at"] < when[1]
-                for one in records
-            )
-            return float(number / (when[1] - when[0]))
-
-        def late(kind: str) -> float:
-            return max(
-                (
-                    one["late"]
-                    for one in records
-                    if one["kind"] == kind and one["queue"] in others and lost[0] <= one["at"] < lost[1]
-                ),
-                default=0.0,
-            )
-
-        held = [one for one in records if one["kind"] == "recovered" and one["queue"] in others]
-        orphans = [one["at"] - lost[0] for one in held if lost[0] <= one["at"] < lost[1] + 5]
-        ticks = [rate("tick", queue, lost) for queue in others]
-        kept = {
-            kind: min(rate(kind, queue, lost) / (rate(kind, queue, usual) or 1) for queue in others)
-            for kind in ("enqueued", "ran")
+    def _judge(self, loss: Loss, usual: tuple[float, float], lost: tuple[float, float]) -> None:
+        """Compare the period of a fault with the usual one before it."""
+        records, others = Records(self._folder), set(self.queues) - loss.queues
+        for kind, name in (("enqueued", "enqueues"), ("ran", "runs"), ("tick", "ticks")):
+            share = records.lowest_share(kind, others, usual, lost)
+            self._bars.tell(f"{loss.name}: {name}, of the usual rate", share, "%", least=RATE_BAR)
+        latest = records.latest_run(others, *lost)
+        self._bars.tell(f"{loss.name}: due tasks, longest delay", latest, "s", most=DUE_BAR)
+        print(f"{loss.name}: ticks, longest delay {records.latest_tick(others, *lost):.2f} s", flush=True)
+        orphans = {one["task"] for one in records.of("held", others, *usual)}
+        back = {
+            one["task"]: one["at"] - lost[0]
+            for one in records.of("recovered", others, lost[0], lost[1] + SETTLE_SECONDS)
+            if one["task"] in orphans
         }
-        probes = {
-            path: sorted(
-                {
-                    status
-                    for at, asked, status in self.probe.answers
-                    if asked == path and lost[0] < at < lost[1]
-                }
-            )
-            for path in PROBES
-        }
-        return (
-            f"{loss.name}: enqueues {kept['enqueued']:.0%}, runs {kept['ran']:.0%} of usual; "
-            f"due tasks at most {late('ran'):.1f} s late, ticks {min(ticks):.2f} a second; "
-            f"{len(orphans)} orphans back after at most {max(orphans, default=0):.1f} s; probes {probes}"
-        )
+        self._bars.tell(f"{loss.name}: orphans back, of {len(orphans)}", len(back), least=len(orphans))
+        longest = max(back.values(), default=math.nan)
+        self._bars.tell(f"{loss.name}: orphans, longest until back", longest, "s", most=ORPHAN_BAR)
+        self._judge_probes(loss, *lost)
+
+    def _judge_probes(self, loss: Loss, since: float, until: float) -> None:
+        """Check that the worker was live, and that its readiness named the lost queues."""
+        answers = [one for one in self.probe.answers if since < one.at < until]
+        dead = sum(one.path == "/live" and one.status != 200 for one in answers)
+        self._bars.tell(f"{loss.name}: answers of /live other than 200", dead, most=0)
+        late = [one for one in answers if one.path == "/ready" and one.at > since + NOTICE_SECONDS]
+        expected = loss.queues if loss.is_reported else frozenset()
+        right = sum(one.unreachable == expected for one in late)
+        share = 100 * right / len(late) if late else math.nan
+        self._bars.tell(f"{loss.name}: answers of /ready with the right queues", share, "%", least=100)
+        print(f"{loss.name}: statuses of /ready {sorted({one.status for one in late})}", flush=True)
 
 
-def lose_primaries(how: str, seconds: float) -> None:
-    """Measure the loss of each primary of a cluster in turn; print a line for each."""
+def lose_primaries(how: str, seconds: float, bars: Bars) -> None:
+    """Measure the loss of each primary of a cluster in turn."""
     from tests.fix_cluster import Cluster  # noqa: PLC0415 - workers and producers do without it
 
     with tempfile.TemporaryDirectory() as folder, Cluster() as cluster:
@@ -337,13 +394,13 @@ def lose_primaries(how: str, seconds: float) -> None:
             node.client.config_set("cluster-require-full-coverage", "no")
         queues = queues_of_nodes(cluster)
         names = [name for found in queues.values() for name in found]
-        with closing(Measurement(cluster.url, names, Path(folder), seconds)) as measurement:
-            for loss in losses_of_primaries(how, queues):
-                print(measurement.lose(loss), flush=True)
+        with closing(Measurement(cluster.url, names, Path(folder), seconds, bars)) as measurement:
+            for loss in losses_of_primaries(how, cluster, queues):
+                measurement.lose(loss)
 
 
-def lose_queue(how: str, seconds: float) -> None:
-    """Measure the loss of one queue of a single server; print a line."""
+def lose_queue(how: str, seconds: float, bars: Bars) -> None:
+    """Measure the loss of one queue of a single server."""
     import redis  # noqa: PLC0415 - workers and producers do without it
 
     with tempfile.TemporaryDirectory() as folder, EmbeddedServer() as server:
@@ -354,20 +411,22 @@ def lose_queue(how: str, seconds: float) -> None:
             )
         with (
             redis.Redis(unix_socket_path=path, username="admin") as admin,
-            closing(Measurement(server.url, SINGLE_QUEUES, Path(folder), seconds)) as measurement,
+            closing(Measurement(server.url, SINGLE_QUEUES, Path(folder), seconds, bars)) as measurement,
         ):
-            print(measurement.lose(loss_of_queue(how, admin)), flush=True)
+            measurement.lose(loss_of_queue(how, admin))
 
 
-def main() -> None:
-    """Measure each way of losing queues, and print a line for each fault."""
+def main() -> int:
+    """Measure each way of losing queues, and return the exit code."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 45.0
+    bars = Bars()
     for how in sys.argv[2:] or [*PRIMARY_WAYS, *QUEUE_WAYS]:
-        (lose_queue if how in QUEUE_WAYS else lose_primaries)(how, seconds)
+        (lose_queue if how in QUEUE_WAYS else lose_primaries)(how, seconds, bars)
+    return bars.exit_code
 
 
 if sys.argv[1:2] == ["produce"]:
     if __name__ == "__main__":
         asyncio.run(produce(sys.argv[2]))
 elif __name__ == "__main__":
-    main()
+    sys.exit(main())

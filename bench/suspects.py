@@ -2,7 +2,8 @@
 
 Suspects are tasks whose workers died twice. Here they are long, but harmless, and 1,000 short tasks wait
 behind them. Each line: the seconds until the last short task has ended (median of the rounds), and the ratio
-to rounds without suspects. One embedded server, one worker with 20 slots.
+to rounds without suspects. One embedded server, one worker with 20 slots. The exit code is 1 if a bar is
+missed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 
 import redis
 
+from bench.bars import Bars
 from pyasynq import Client, EmbeddedServer, Mux, Server, ServerConfig, Task
 from pyasynq._wire.keys import queue_keys
 
@@ -25,6 +27,8 @@ LONG_SECONDS: Final = 3_600.0
 CRASHES: Final = 2
 SLOTS: Final = 20
 SUSPECTS: Final = (0, 12, 100)
+MOST_TIMES: Final = {12: 2.0, 100: 3.0}
+"""Upper bounds of the ratio to the time without suspects, by their number."""
 
 
 async def measure(url: str, suspects: int) -> float:
@@ -61,8 +65,8 @@ async def measure(url: str, suspects: int) -> float:
     return seconds
 
 
-async def main() -> None:
-    """Run the measurements in turns, and print a table."""
+async def main() -> int:
+    """Run the measurements in turns, print a table and the bars, and return the exit code."""
     logging.disable()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     found: dict[int, list[float]] = {suspects: [] for suspects in SUSPECTS}
@@ -75,7 +79,13 @@ async def main() -> None:
     for suspects, seconds in found.items():
         middle = statistics.median(seconds)
         print(f"| {suspects} | {middle:.2f} | {middle / usual:.2f} | {max(seconds):.2f} |")
+    print()
+    bars = Bars()
+    for suspects, most in MOST_TIMES.items():
+        times = statistics.median(found[suspects]) / usual
+        bars.tell(f"{suspects} suspects, of the usual time", times, "x", most=most)
+    return bars.exit_code
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(asyncio.run(main()))

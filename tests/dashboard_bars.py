@@ -18,7 +18,6 @@ import sys
 import time
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
@@ -27,6 +26,7 @@ import httpx
 import psutil
 import redis
 
+from bench.bars import Bars
 from pyasynq._wire.keys import queue_keys
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.operations import Targets, User
@@ -127,22 +127,6 @@ class Seen(NamedTuple):
     tasks: float
 
 
-@dataclass
-class Report:
-    """What was measured, and which bars were missed."""
-
-    lines: list[str] = field(default_factory=list)
-    missed: list[str] = field(default_factory=list)
-
-    def add(self, name: str, value: float, bar: float, unit: str) -> None:
-        """Record a value and its limit."""
-        verdict = "" if value <= bar else "  MISSED"
-        self.lines.append(f"{name:<44} {value:>12,.1f} {unit:<4} bar {bar:,.1f}{verdict}")
-        if verdict:
-            self.missed.append(name)
-        print(self.lines[-1], flush=True)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
@@ -161,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     pages = _choose_pages(given.page)
     if not pages:
         parser.error(f"no page is called {given.page[0]}; the pages are {', '.join(map(repr, PAGES))}")
-    report = Report()
+    bars = Bars()
     with EmbeddedServer() as server:
         client = redis.Redis(unix_socket_path=server.url.removeprefix("unix://").partition("?")[0])
         world = fill(client, queues=given.queues, tasks=given.tasks, deep=0.5)
@@ -172,11 +156,11 @@ def main(arguments: Sequence[str]) -> int:
         addresses = {page: page.format(**places) for page in pages}
         with _serving(server.url) as (address, process):
             bar = _PAGE_BAR_OF_MANY if given.tasks >= _MANY_TASKS else _PAGE_BAR
-            asyncio.run(_time_pages(report, address, process, addresses, given.rounds, bar))
+            asyncio.run(_time_pages(bars, address, process, addresses, given.rounds, bar))
             if not given.page:
-                asyncio.run(_measure(report, given, client, address, process))
-                asyncio.run(_watch_loaded(report, given.seconds, server.url, client, address, process))
-    return 1 if report.missed else 0
+                asyncio.run(_measure(bars, given, client, address, process))
+                asyncio.run(_watch_loaded(bars, given.seconds, server.url, client, address, process))
+    return bars.exit_code
 
 
 def _choose_pages(wanted: Sequence[str]) -> tuple[str, ...]:
@@ -231,35 +215,35 @@ def _serving(url: str) -> Iterator[tuple[str, psutil.Process]]:
 
 
 async def _measure(
-    report: Report,
+    bars: Bars,
     given: argparse.Namespace,
     client: redis.Redis,
     address: str,
     process: psutil.Process,
 ) -> None:
     async with httpx.AsyncClient(base_url=address, timeout=60) as visitor:
-        await _weigh(report, visitor)
-    await _watch(report, given.seconds, client, address, process, viewers=0)
-    await _watch(report, given.seconds, client, address, process, viewers=_VIEWERS)
+        await _weigh(bars, visitor)
+    await _watch(bars, given.seconds, client, address, process, viewers=0)
+    await _watch(bars, given.seconds, client, address, process, viewers=_VIEWERS)
     before = process.memory_info().rss
     async with _viewers(address, _STREAMS) as streams:
         await asyncio.sleep(5)
         memory = process.memory_info().rss
-        report.add(f"memory with {_STREAMS} streams", memory / 2**20, _STREAM_BAR / 2**20, "MiB")
+        bars.tell(f"memory with {_STREAMS} streams", memory / 2**20, "MiB", most=_STREAM_BAR / 2**20)
         print(f"  before them it was {before / 2**20:.0f} MiB")
-        report.add(f"of {_STREAMS} streams, without an event", await _count_silent(streams), 0, "")
+        bars.tell(f"of {_STREAMS} streams, without an event", await _count_silent(streams), most=0)
 
 
-async def _weigh(report: Report, visitor: httpx.AsyncClient) -> None:
+async def _weigh(bars: Bars, visitor: httpx.AsyncClient) -> None:
     """Add up everything that a browser loads for the overview, compressed: at first, and with its cache."""
     browser = CachingBrowser(visitor)
     for name, bar in _WEIGHT_BARS.items():
-        report.add(name, await browser.visit("") / 1_000, bar / 1_000, "kB")
+        bars.tell(name, await browser.visit("") / 1_000, "kB", most=bar / 1_000)
         print(f"  {len(browser.loaded)} bodies")
 
 
 async def _time_pages(
-    report: Report,
+    bars: Bars,
     address: str,
     process: psutil.Process,
     pages: Mapping[str, str],
@@ -283,7 +267,7 @@ async def _time_pages(
     for page, measured in times.items():
         ordered = sorted(measured)
         p95 = ordered[math.ceil(len(ordered) * 0.95) - 1]
-        report.add(f"/{page}", p95 * 1_000, bar * 1_000, "ms")
+        bars.tell(f"/{page}", p95 * 1_000, "ms", most=bar * 1_000)
         first, median, cpu = measured[0], ordered[len(ordered) // 2], work[page] / rounds
         print(
             f"  first {first * 1e3:.0f} ms, median {median * 1e3:.0f} ms, CPU {cpu * 1e3:.0f} ms on average"
@@ -297,20 +281,20 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 async def _watch(
-    report: Report, seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
+    bars: Bars, seconds: int, client: redis.Redis, address: str, process: psutil.Process, viewers: int
 ) -> None:
     """Compare the work of Redis and of the process on an idle Redis, without and with viewers."""
     seen = await _look(seconds, client, address, process, viewers)
     if viewers:
-        report.add(f"Redis with {viewers} viewers", 100 * seen.redis, _REDIS_BAR * 100, "%")
-        report.add(f"one core with {viewers} viewers", 100 * seen.process, _CPU_BAR * 100, "%")
+        bars.tell(f"Redis with {viewers} viewers", 100 * seen.redis, "%", most=_REDIS_BAR * 100)
+        bars.tell(f"one core with {viewers} viewers", 100 * seen.process, "%", most=_CPU_BAR * 100)
     else:
         # The INFO of the measurement is a command too.
-        report.add("commands without viewers", seen.commands - 1, 0, "")
+        bars.tell("commands without viewers", seen.commands - 1, most=0)
 
 
 async def _watch_loaded(
-    report: Report, seconds: int, url: str, client: redis.Redis, address: str, process: psutil.Process
+    bars: Bars, seconds: int, url: str, client: redis.Redis, address: str, process: psutil.Process
 ) -> None:
     """Compare without and with viewers while workers have half as many tasks as they can do."""
     rate = measure_capacity(url, client) / 2
@@ -321,14 +305,19 @@ async def _watch_loaded(
         waiting = count_waiting(client)
         watched = await _look(seconds, client, address, process, _VIEWERS)
         grown, slow = count_waiting(client) - waiting, client.slowlog_len()
-    report.add(
-        f"Redis with {_VIEWERS} viewers, loaded", 100 * (watched.redis - alone.redis), 100 * _REDIS_BAR, "%"
+    bars.tell(
+        f"Redis with {_VIEWERS} viewers, loaded",
+        100 * (watched.redis - alone.redis),
+        "%",
+        most=100 * _REDIS_BAR,
     )
     print(f"  {rate:,.0f} tasks a second; Redis {100 * alone.redis:.1f} % without viewers")
-    report.add(f"one core with {_VIEWERS} viewers, loaded", 100 * watched.process, 100 * _CPU_BAR, "%")
-    report.add("fewer tasks done with viewers", 100 * (1 - watched.tasks / alone.tasks), 100 * _LOSS_BAR, "%")
-    report.add("growth of the backlog", grown, rate * _BACKLOG_SECONDS, "")
-    report.add("calls over 50 ms", slow, 0, "")
+    bars.tell(f"one core with {_VIEWERS} viewers, loaded", 100 * watched.process, "%", most=100 * _CPU_BAR)
+    bars.tell(
+        "fewer tasks done with viewers", 100 * (1 - watched.tasks / alone.tasks), "%", most=100 * _LOSS_BAR
+    )
+    bars.tell("growth of the backlog", grown, most=rate * _BACKLOG_SECONDS)
+    bars.tell("calls over 50 ms", slow, most=0)
 
 
 async def _look(

@@ -82,8 +82,10 @@ async def _holding(scene: Scene, samples: int) -> AsyncIterator[list[subprocess.
             victim.wait()
 
 
-def _rescuer(scene: Scene, samples: int) -> AbstractAsyncContextManager[Server]:
-    return scene.worker(queues={f"dead{number}": 1 for number in range(samples)})
+def _rescuer(scene: Scene, samples: int, idle: int = 0) -> AbstractAsyncContextManager[Server]:
+    """Run a worker of the queues of killed workers, and of this many other queues."""
+    dead, others = (f"dead{number}" for number in range(samples)), (f"idle{number}" for number in range(idle))
+    return scene.worker(queues=dict.fromkeys([*dead, *others], 1))
 
 
 async def _end_all(scene: Scene, samples: int, since: list[float]) -> list[float]:
@@ -96,9 +98,9 @@ async def _end_all(scene: Scene, samples: int, since: list[float]) -> list[float
     return delays
 
 
-async def killed(scene: Scene, samples: int) -> list[float]:
-    """Return the seconds until the tasks of killed workers start at other workers."""
-    async with _holding(scene, samples) as victims, _rescuer(scene, samples):
+async def killed(scene: Scene, samples: int, idle: int = 0) -> list[float]:
+    """Return the seconds until the tasks of killed workers start at a worker that also has idle queues."""
+    async with _holding(scene, samples) as victims, _rescuer(scene, samples, idle):
         since = []
         for victim in victims:
             victim.kill()

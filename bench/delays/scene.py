@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pyasynq import Client, Inspector, Mux, Server, ServerConfig, Task
 from pyasynq._redis.url import parse_redis_url
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 RETRY_DELAY: Final = 1.0
+ROUND_TRIP: Final = 0.1
+"""Seconds that a round trip may take on a busy machine."""
+WHOLE_SECONDS: Final = 1.0
+"""Seconds by which Asynq's whole seconds delay due tasks."""
 _PIECE: Final = 65_536
 _REPORTS: Final = (b">2\r\n$10\r\ninvalidate", b"*3\r\n$7\r\nmessage", b">3\r\n$7\r\nmessage")
 """First bytes of notifications: changes of watched keys, and published messages."""
@@ -93,6 +97,14 @@ class Scene:
 
 
 Sample: TypeAlias = "Callable[[Scene], Awaitable[float]]"
+
+
+class Delay(NamedTuple):
+    """A kind of delay: its name, its bar in seconds, and what measures a sample of it."""
+
+    name: str
+    bar: float
+    measure: Sample
 
 
 class Proxy:

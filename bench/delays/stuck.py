@@ -19,6 +19,8 @@ LIMIT: Final = 2.0
 """Seconds of `overdue_limit`, which is 10 minutes by default."""
 SHUTDOWN: Final = 0.5
 """Seconds that the worker gives its tasks when it drains."""
+END_BAR: Final = SHUTDOWN + 1.0 + 2.0 + 1.0
+"""Seconds until its end: with `cancel_timeout`, 2 s for a task that hangs, and 1 s to notice it and exit."""
 
 
 class _Reports(logging.Handler):

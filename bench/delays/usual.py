@@ -7,13 +7,15 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from bench.delays.scene import RETRY_DELAY
+from bench.delays.scene import RETRY_DELAY, ROUND_TRIP, WHOLE_SECONDS, Delay
 from pyasynq import Scheduler, SchedulerConfig
 
 if TYPE_CHECKING:
-    from bench.delays.scene import Sample, Scene
+    from bench.delays.scene import Scene
 
 GROUP_SIZE: Final = 5
+CANCEL_TIMEOUT: Final = 0.5
+"""Seconds between the shutdown timeout of a worker and its end at the latest."""
 
 
 async def wake_up(scene: Scene) -> float:
@@ -113,7 +115,7 @@ async def limit_raised(scene: Scene) -> float:
 
 async def handed_over(scene: Scene) -> float:
     """Return the seconds from a worker's shutdown timeout until another worker runs its unfinished task."""
-    async with scene.worker(concurrency=1, shutdown_timeout=0.5, cancel_timeout=0.5):
+    async with scene.worker(concurrency=1, shutdown_timeout=0.5, cancel_timeout=CANCEL_TIMEOUT):
         info = await scene.client.enqueue("hang")
         await scene.next()
         begun = time.time()
@@ -136,15 +138,15 @@ async def aggregated(scene: Scene) -> float:
     return called - begun
 
 
-AT_A_WORKER: Final[dict[str, Sample]] = {
-    "a new task, an idle worker": wake_up,
-    "a scheduled task, after its time": scheduled,
-    "a retry, after its delay": retried,
-    "a tick of a schedule": ticked,
-    "a pause: the last start after it": paused,
-    "a cancellation": cancelled,
-    "a timeout of 1 s, after it": timed_out,
-    "a wait for a result, after the handler's call": result_returned,
-    "a stored limit is raised: the next start": limit_raised,
-}
-"""Samples measured with one running worker, by name."""
+AT_A_WORKER: Final = (
+    Delay("a new task, an idle worker", ROUND_TRIP, wake_up),
+    Delay("a scheduled task, after its time", WHOLE_SECONDS + ROUND_TRIP, scheduled),
+    Delay("a retry, after its delay", WHOLE_SECONDS + ROUND_TRIP, retried),
+    Delay("a tick of a schedule", ROUND_TRIP, ticked),
+    Delay("a pause: the last start after it", 0.05, paused),
+    Delay("a cancellation", ROUND_TRIP, cancelled),
+    Delay("a timeout of 1 s, after it", 0.25 + ROUND_TRIP, timed_out),
+    Delay("a wait for a result, after the handler's call", ROUND_TRIP, result_returned),
+    Delay("a stored limit is raised: the next start", 5.0, limit_raised),
+)
+"""Delays at one running worker."""

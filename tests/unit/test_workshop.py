@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from tests.moments.moments import MOMENTS
 from tests.operators_scale import Figures, Work, format_row
 from tools.size_report import (
+    ENGINE_PATH,
     PACKAGE,
     Size,
     Structure,
@@ -25,6 +26,8 @@ from tools.size_report import (
 )
 
 MOST_REPEATED_NAMES = 18
+MOST_ENGINE_MODULES = 14
+MOST_ENGINE_CLASSES = 30
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PINS = [
@@ -146,10 +149,18 @@ def structure() -> Structure:
         return examine(read_modules(PACKAGE))
 
 
-def test_the_size_report_knows_the_path_of_a_task(structure: Structure) -> None:
-    """Its modules exist; without them the figure would shrink by itself."""
+@pytest.mark.parametrize("path", ENGINE_PATH)
+def test_the_size_report_knows_the_path_of_a_task(path: str) -> None:
+    """Without these modules the figures of the next test would shrink by themselves."""
+    assert (PACKAGE / path).exists()
+
+
+def test_a_task_passes_few_modules_and_classes_of_the_engine(structure: Structure) -> None:
+    """A reader can follow a task from dequeue to settle."""
     modules, classes = structure.path
-    assert 0 < modules < classes
+
+    assert MOST_ENGINE_MODULES >= modules
+    assert MOST_ENGINE_CLASSES >= classes
 
 
 def test_no_module_imports_one_that_imports_it(structure: Structure) -> None:
