@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from tests.shop_statistics import fill_statistics, start_operations
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, Request, Response
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -47,6 +48,8 @@ FLAGS = [
         "disable-sync",
     )
 ]
+ABORTED = "net::ERR_ABORTED"
+"""What Chromium says of a request that it does not need any more."""
 AXE = Path(__file__).parents[2] / ".browser" / "node_modules" / "axe-core" / "axe.min.js"
 
 
@@ -131,7 +134,10 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def window(browser: Browser, site: Site, **options: Any) -> Iterator[BrowserContext]:
-    """Open a window that can reach the dashboard alone; what a page complains about fails the test."""
+    """Open a window that can reach the dashboard alone.
+
+    The test fails if a page complains, or if a resource of a page, such as its styles, does not arrive.
+    """
     context = browser.new_context(base_url=site.address, **options)
     troubles: list[str] = []
 
@@ -143,12 +149,24 @@ def window(browser: Browser, site: Site, **options: Any) -> Iterator[BrowserCont
             one.abort()
 
     def note(kind: str, text: str) -> None:
-        # That a page answers 404 is what some tests want to see.
+        # `note_response` and `note_failure` say which resource it was.
         if kind in {"error", "warning"} and not text.startswith("Failed to load resource"):
             troubles.append(text)
 
+    def note_response(response: Response) -> None:
+        # A page that is not found is a page, and some tests want to see it.
+        if response.status >= HTTPStatus.BAD_REQUEST and not response.request.is_navigation_request():
+            troubles.append(f"{response.status} {response.url}")
+
+    def note_failure(request: Request) -> None:
+        # The browser aborts the requests of a page that it leaves, such as the stream of live updates.
+        if request.failure != ABORTED:
+            troubles.append(f"{request.failure} {request.url}")
+
     context.route("**/*", route)
     context.on("console", lambda message: note(message.type, message.text))
+    context.on("response", note_response)
+    context.on("requestfailed", note_failure)
     context.on("weberror", lambda error: troubles.append(str(error.error)))
     yield context
     context.close()

@@ -21,7 +21,9 @@ PAGES = {
     "queue-history": "queues/shipping-labels?tab=history",
     "queue-consumers": "queues/emails?tab=consumers",
     "queue-empty": "queues/newsletter?state=pending",
-    "task": "task",
+    "task": "",
+    "task-delete": "",
+    "task-edit": "",
     "search": "tasks?q=state:retry,archived error:504",
     "search-none": "tasks?q=error:teapot state:archived",
     "search-wrong": "tasks?q=enqueued:<1h",
@@ -48,15 +50,18 @@ PAGES = {
     "workers-none": "workers?f=nothing",
     "keys": "keys",
     "key-new": "keys/new",
+    "key-rotate": "",
+    "key-delete": "",
     "servers": "servers",
     "server": "servers/server-1",
     "schedules": "schedules",
     "schedule": "schedules/entry-cart.remind",
     "operations": "operations",
-    "operation": "operation",
+    "operation": "",
     "bulk": "bulk?act=delete&q=queue:shipping-labels state:archived",
     "bulk-move": "bulk?act=move&q=queue:shipping-labels state:archived",
     "doctor": "doctor",
+    "doctor-repair": "",
     "audit": "audit",
     "redis": "redis",
     "settings": "settings",
@@ -65,11 +70,25 @@ PAGES = {
     "enqueue-json": "enqueue",
     "enqueue-request": "enqueue?type=invoices&queue=invoices",
     "pause": "queues/emails/pause",
+    "delete-queue": "queues/emails/delete",
     "stop-server": "servers/server-1/stop_server",
+    "stop-version": "server-versions/stop_servers?version=2026.11.2&engine_version=0.1.0",
     "run-schedule": "schedules/entry-cart.remind/run_schedule",
     "snooze": 'attention/snooze?finding=["no_consumers","exports",""]',
+    "act": 'attention/act?finding=["paused_long","images",""]',
     "not-found": "queues/shiping-labels",
 }
+"""Addresses of the pages by name; empty for a page whose address has an id of the shop, see `LINKS`."""
+LINKS: Final = {
+    "task": ("queue", "tbody tr:nth-child(4) th a", "/queues/{queue}/tasks/{task}"),
+    "task-delete": ("task", 'a[href$="/delete_task"]', "/queues/{queue}/tasks/{task}/{verb}"),
+    "task-edit": ("task", 'a[href$="/edit_payload"]', "/queues/{queue}/tasks/{task}/{verb}"),
+    "operation": ("operations", "tbody tr th a", "/operations/{operation}"),
+    "key-rotate": ("keys", 'a[href$="/rotate"]', "/keys/{key}/{verb}"),
+    "key-delete": ("keys", 'a[href$="/delete"]', "/keys/{key}/{verb}"),
+    "doctor-repair": ("doctor", 'a[href*="/repair?"]', "/doctor/repair"),
+}
+"""The page with a link to a page without an address in `PAGES`, the link's selector, and its route."""
 WIDTHS: Final = (320, 768, 1440)
 THEMES: Final = ("light", "dark")
 
@@ -87,12 +106,12 @@ def chosen(variable: str, values: tuple[str, ...]) -> tuple[str, ...]:
 
 def go(page: Page, name: str) -> None:
     """Go to a page by its name."""
-    if name == "task":
-        page.goto("queues/shipping-labels?state=archived")
-        page.goto(str(page.locator("tbody tr th a").nth(3).get_attribute("href")).replace("../", ""))
-    elif name == "operation":
-        page.goto("operations")
-        page.goto(str(page.locator("tbody tr th a").first.get_attribute("href")))
+    if name in LINKS:
+        before, link, _ = LINKS[name]
+        go(page, before)
+        if before == "doctor" and not page.locator(link).count():
+            page.get_by_role("button", name="Examine now").click()
+        page.goto(str(page.locator(link).first.evaluate("link => link.href")))
     else:
         page.goto(PAGES[name])
     page.wait_for_load_state("load")

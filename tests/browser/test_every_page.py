@@ -43,7 +43,7 @@ def test_a_page_fits_its_window_and_axe_finds_no_violation(
     if scripts == "off":
         # axe is a script itself: it judges a page whose own modules did not arrive.
         with window(browser, site, **options) as context:
-            context.route("**/static/**/*.js", lambda route: route.abort())
+            context.route("**/static/**/*.js", lambda route: route.abort("aborted"))
             page = context.new_page()
             go(page, name)
             assert [] == violations(page)

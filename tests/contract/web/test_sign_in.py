@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from starlette.requests import Request
 
 from pyasynq.operations import User
-from pyasynq.web import CredentialsFile, Everyone, TrustedProxy
+from pyasynq.web import CredentialsFile, Everyone, TrustedProxy, dashboard
+from pyasynq.web.auth import credentials
 from pyasynq.web.auth.credentials import password_line
 from tests.people_file import PASSWORD, write_people
 from tests.run_async import run_async
-from tests.visiting import ABROAD, form_token, heading_of, send_form, visiting
+from tests.visiting import ABROAD, form_token, heading_of, send_form, stream_scope, visiting
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
-    from starlette.requests import Request
+
+    from pyasynq.web.auth.sessions import LoginSession
 
 
 @pytest.fixture
@@ -94,6 +97,58 @@ async def test_failed_sign_ins_are_in_the_audit(redis_url: str, people: Path) ->
     assert {(name, "password", ABROAD[0], "POST /login") for name in ("mira", "")} == set(found)
     assert "hunter2" not in answer.text
     assert "guess" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["mira", "nobody"])
+@run_async
+async def test_an_unknown_name_takes_the_work_of_a_wrong_password(
+    redis_url: str, people: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """One hash with the same cost, so that the time of the answer does not tell which names exist."""
+    auth = CredentialsFile(people)
+    costs: list[int] = []
+    hash_password = credentials.hash_password
+
+    def count(password: str, salt: bytes | None = None, cost: int = 0) -> str:
+        costs.append(cost)
+        return hash_password(password, salt, cost)
+
+    monkeypatch.setattr(credentials, "hash_password", count)
+    async with visiting(redis_url, auth=auth, client=ABROAD) as visitor:
+        answer = await send_form(visitor, "login", {"name": name, "password": "guess"})
+    assert (401, [15]) == (answer.status_code, costs)
+
+
+@run_async
+async def test_a_sign_in_adopts_no_session_that_was_there_before(redis_url: str, people: Path) -> None:
+    """Neither the person's own former session, another person's valid one, nor a made-up one (fixation)."""
+    with people.open("a") as file:
+        file.write(password_line("eve", "viewer", "*", "hers") + "\n")
+    site = dashboard(redis_url, auth=CredentialsFile(people))
+
+    def session_of(visitor: httpx.AsyncClient) -> LoginSession:
+        header = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
+        headers = [(b"host", b"localhost"), (b"cookie", header.encode())]
+        found = site.settings.sessions.find(Request({**stream_scope("/", ""), "headers": headers}))
+        assert found is not None
+        return found
+
+    async with visiting(site, client=ABROAD) as visitor:
+        answer = await send_form(visitor, "login", {"name": "eve", "password": "hers"})
+        assert 303 == answer.status_code
+        [(name, planted)] = visitor.cookies.items()
+        seen = {session_of(visitor).id}
+        for before in (planted, planted, "A" + planted[1:], None):
+            if before is not None:
+                visitor.cookies.clear()
+                visitor.cookies.set(name, before, domain="localhost.local", path="/")
+            assert 303 == (await sign_in(visitor)).status_code
+            assert 1 == len(visitor.cookies)
+            session = session_of(visitor)
+            assert "mira" == session.name
+            assert session.id not in seen
+            seen.add(session.id)
+            assert "operator" in (await visitor.get("settings")).text
 
 
 @run_async
