@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pyasynq.web.live.channel import Rendering
-    from pyasynq.web.page import PageFunction, PageRequest
+    from pyasynq.web.page import PageRequest
+    from pyasynq.web.page_table import LivePage
 
 MOST_STREAMS: Final = 500
 """Maximum number of streams of one process; further viewers poll."""
@@ -41,7 +42,7 @@ async def live_stream(ask: PageRequest) -> Response:
         )
     page, inner = found
     key = (inner.links.path, tuple(sorted(inner.query.items())), inner.preferences, access_key(ask.user))
-    channel = channels.find(key, lambda: Channel(partial(render_now, page, inner)))
+    channel = channels.find(key, lambda: Channel(partial(render_now, page.function, inner), page.interval))
     return StreamingResponse(
         _stream_events(ask, channels, channel),
         media_type="text/event-stream",
@@ -54,7 +55,8 @@ async def live_snapshot(ask: PageRequest) -> Response:
     found = _find_page(ask)
     if found is None:
         return JSONResponse({"error": "there is no such live page"}, 404)
-    rendering = await render_now(*found)
+    page, inner = found
+    rendering = await render_now(page.function, inner)
     events = [{"event": name, "data": data} for name, data in changes(None, rendering)]
     return JSONResponse({"events": events})
 
@@ -83,9 +85,9 @@ async def _stream_events(ask: PageRequest, channels: Channels, channel: Channel)
         channels.viewers -= 1
 
 
-def _find_page(ask: PageRequest) -> tuple[PageFunction, PageRequest] | None:
+def _find_page(ask: PageRequest) -> tuple[LivePage, PageRequest] | None:
     path = ask.query.get("page", "")
-    for pattern, function in LIVE_PAGES.items():
+    for pattern, page in LIVE_PAGES.items():
         regex, _, _ = compile_path(pattern)
         if match := regex.match(path):
             query = {
@@ -93,5 +95,5 @@ def _find_page(ask: PageRequest) -> tuple[PageFunction, PageRequest] | None:
                 for name, value in ask.query.items()
                 if name.startswith(_QUERY_PREFIX)
             }
-            return function, ask.at(Links(path, query), match.groupdict())
+            return page, ask.at(Links(path, query), match.groupdict())
     return None
