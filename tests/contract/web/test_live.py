@@ -9,6 +9,7 @@ import pytest
 
 from pyasynq.task import TaskState
 from pyasynq.web import dashboard
+from pyasynq.web.live import endpoints
 from pyasynq.web.page_table import LIVE_PAGES
 from pyasynq.web.pages.task import task_page
 from pyasynq.web.rendering import row_signature
@@ -97,6 +98,21 @@ async def test_two_viewers_of_one_page_cost_one_rendering(redis_url: str, redis_
         assert (2, 1) == (channels.viewers, len(channels.open))
     assert 0 == channels.viewers
     assert all(one.is_idle and one._task is None for one in channels.open.values())
+    await site.aclose()
+
+
+@run_async
+async def test_a_stream_without_changes_is_never_silent_for_long(
+    redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies cut silent connections, and a browser cannot tell them from lost ones."""
+    monkeypatch.setattr(endpoints, "_ALIVE_SECONDS", 0.1)
+    Tasks(redis_client, "emails").pending("a")
+    site = dashboard(redis_url)
+    async with stream_of(site, "page=/queues/emails/tasks/a") as stream:
+        await stream.next("cells")
+        assert {} == await stream.next("alive")
+        assert {} == await stream.next("alive")
     await site.aclose()
 
 

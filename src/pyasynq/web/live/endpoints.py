@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 MOST_STREAMS: Final = 500
 """Maximum number of streams of one process; further viewers poll."""
-_COMMENT_SECONDS: Final = 15.0
+_ALIVE_SECONDS: Final = 15.0
+"""Maximum seconds between two events of a stream: proxies cut silent ones, and browsers give them up."""
 _CHECK_SECONDS: Final = 10.0
 """Seconds between two checks that the session is still valid."""
 _QUERY_PREFIX: Final = "p."
@@ -64,18 +65,21 @@ async def live_snapshot(ask: PageRequest) -> Response:
 async def _stream_events(ask: PageRequest, channels: Channels, channel: Channel) -> AsyncIterator[str]:
     channels.viewers += 1
     before: Rendering | None = None
-    checked = time.monotonic()
+    checked = sent = time.monotonic()
     try:
         async with channel.watched():
             yield "retry: 3000\n\n"
             while True:
-                rendering = await channel.after(before.number if before else -1, _COMMENT_SECONDS)
-                if rendering is None:
-                    yield ": still here\n\n"
-                else:
-                    for name, data in changes(before, rendering):
-                        yield event_text(name, data, f"{channel.epoch}-{rendering.number}")
-                    before = rendering
+                rendering = await channel.after(before.number if before else -1, _ALIVE_SECONDS)
+                events = changes(before, rendering) if rendering is not None else []
+                for name, data in events:
+                    yield event_text(name, data, f"{channel.epoch}-{rendering.number if rendering else 0}")
+                before = rendering or before
+                if events:
+                    sent = time.monotonic()
+                elif time.monotonic() - sent > _ALIVE_SECONDS:
+                    sent = time.monotonic()
+                    yield event_text("alive", {}, "")
                 if time.monotonic() - checked > _CHECK_SECONDS:
                     checked = time.monotonic()
                     if await ask.is_session_over():
