@@ -1,4 +1,4 @@
-"""Measurement of the dashboard against its limits: page times, weight, cost of viewers, memory of streams.
+"""Measurement of the dashboard: page times, weight, age of live pages, cost of viewers, memory of streams.
 
     python -m tests.dashboard_bars --queues 1000 --tasks 1000000
     python -m tests.dashboard_bars --page servers --page 'queues*'
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
+import random
 import re
 import subprocess
 import sys
@@ -28,6 +30,8 @@ import psutil
 import redis
 
 from pyasynq.embedded import EmbeddedServer
+from pyasynq.task import TaskState
+from tests.factories import Tasks
 from tests.operators_world import fill
 from tests.ports import free_port
 from tests.steady_load import count_processed, count_waiting, measure_capacity, steady_load
@@ -74,6 +78,9 @@ _BACKLOG_SECONDS: Final = 1.0
 _SLOW: Final = 50_000
 """Microseconds of Redis for one call."""
 _VIEWERS: Final = 100
+_LIST_AGE_BAR: Final = 2.5
+_TASK_AGE_BAR: Final = 1.0
+_CHANGES: Final = 15
 
 
 class Seen(NamedTuple):
@@ -171,6 +178,7 @@ async def _measure(
 ) -> None:
     async with httpx.AsyncClient(base_url=address, timeout=60) as visitor:
         await _weigh(report, visitor)
+        await _time_changes(report, visitor, client)
     await _watch(report, given.seconds, client, address, process, viewers=0)
     await _watch(report, given.seconds, client, address, process, viewers=_VIEWERS)
     before = process.memory_info().rss
@@ -195,6 +203,50 @@ async def _weigh(report: Report, visitor: httpx.AsyncClient) -> None:
         total += int(asset.headers["content-length"])
         todo += [urljoin(address, name) for name in re.findall(r'from "(\./[a-z]+\.js)"', asset.text)]
     report.add("first visit", total / 1_000, _WEIGHT_BAR / 1_000, "kB")
+
+
+async def _time_changes(report: Report, visitor: httpx.AsyncClient, client: redis.Redis) -> None:
+    """Measure the longest time from a change in Redis until a viewer of a list, or of the task, has it."""
+    tasks = Tasks(client, "changes")
+    tasks.pending("task")
+
+    def add(number: int) -> str:
+        tasks.pending(f"added-{number}")
+        return str(number + 2)
+
+    def move(number: int) -> str:
+        if number % 2:
+            client.zrem(tasks.keys.archived, "task")
+            tasks.pending("task")
+            return "Pending"
+        client.lrem(tasks.keys.pending, 1, "task")
+        client.hdel(tasks.keys.task("task"), "pending_since")
+        tasks.put(TaskState.ARCHIVED, "task")
+        return "Archived"
+
+    for name, page, cell, change, bar in (
+        ("change on a list", "/queues/changes", "state.pending", add, _LIST_AGE_BAR),
+        ("change on the page of a task", "/queues/changes/tasks/task", "task.state", move, _TASK_AGE_BAR),
+    ):
+        ages = []
+        async with visitor.stream("GET", "live", params={"page": page}) as response:
+            lines = response.aiter_lines()
+            await _await_cell(lines, cell, None)
+            for number in range(_CHANGES):
+                # Changes come at any moment between two renderings.
+                await asyncio.sleep(random.uniform(0, bar))
+                began = time.perf_counter()
+                await _await_cell(lines, cell, change(number))
+                ages.append(time.perf_counter() - began)
+        report.add(name, max(ages) * 1_000, bar * 1_000, "ms")
+
+
+async def _await_cell(lines: AsyncIterator[str], cell: str, text: str | None) -> None:
+    """Read a live stream until a cell has this text; None is any text."""
+    async for line in lines:
+        found = json.loads(line.removeprefix("data: ")).get(cell) if line.startswith("data: ") else None
+        if found is not None and text in {None, found}:
+            return
 
 
 async def _time_pages(

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import math
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -86,7 +85,7 @@ class Channel:
         return self.latest
 
     async def _run(self) -> None:
-        number, took = 0, math.inf
+        number, took = 0, 0.0
         while True:
             began = time.monotonic()
             number += 1
@@ -120,12 +119,12 @@ def choose_pause(interval: float, last: float, took: float, *, is_stale: bool) -
 
     Args:
         interval: minimum pause.
-        last: seconds that the previous rendering took; infinite if there was none.
+        last: seconds that the previous rendering took; 0 if there was none.
         took: seconds that this rendering took.
         is_stale: whether this rendering failed.
     """
     # A failed rendering has mostly waited: the page must recover soon after Redis has.
-    # A single slow rendering may have waited for Redis to restart; two have a cause that lasts.
+    # A single slow rendering may have connected, or waited for Redis to restart; two have a cause that lasts.
     pause = took if is_stale else min(last, took) * _LOAD_SHARE
     return min(max(interval, pause), _LONGEST_INTERVAL)
 
