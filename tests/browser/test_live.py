@@ -162,6 +162,21 @@ def test_a_row_that_was_held_back_is_shown_with_its_newest_numbers(
         assert "2" == page.locator('[data-k="q.labels.pending"]').inner_text()
 
 
+def test_a_list_that_was_empty_shows_its_first_row(
+    browser: Browser, tasks: Tasks, live_site: LiveSite
+) -> None:
+    """And loses the last one."""
+    with looking(browser, live_site) as page:
+        page.goto("queues/emails?state=pending")
+        await_state(page, "Live")
+        await_rows(page)
+        tasks.pending("first")
+        page.locator('[data-row="emails/first"]').wait_for()
+        await_state(page, "Live")
+        tasks.client.delete(tasks.keys.pending, tasks.keys.task("first"))
+        await_rows(page)
+
+
 def test_a_page_that_had_to_poll_returns_to_its_stream(
     browser: Browser, tasks: Tasks, live_site: LiveSite, network: tuple[Proxy, Site]
 ) -> None:

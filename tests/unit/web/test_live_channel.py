@@ -40,6 +40,13 @@ def test_pages_that_are_much_work_are_rendered_less_often(
     assert choose_pause(0.5, last, took, is_stale=is_stale) == pytest.approx(pause)
 
 
+def test_a_list_that_became_empty_loses_its_rows() -> None:
+    """Its page has no table for it any more."""
+    before = Rendering(1, "emails", {}, {"tasks": {"emails/a": "<tr>"}}, {"tasks": {"emails/a": "<tr>"}})
+    after = Rendering(2, "emails", {}, {}, {})
+    assert [("rows", {"table": "tasks", "order": [], "put": {}})] == changes(before, after)
+
+
 @pytest.mark.anyio
 async def test_a_page_that_cannot_be_rendered_says_so_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
     """An unexpected error is logged, and does not end the updates."""

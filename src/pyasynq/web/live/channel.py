@@ -139,6 +139,9 @@ def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[
     known = before.cells if before is not None else {}
     cells = {key: text for key, text in after.cells.items() if known.get(key) != text}
     rows = [event for name in after.rows if (event := _row_changes(name, before, after)) is not None]
+    gone = before.rows.keys() - after.rows.keys() if before is not None else set()
+    # A page has no table for a list that is empty.
+    rows += [{"table": name, "order": [], "put": {}} for name in sorted(gone)]
     events += [("rows", event) for event in rows]
     if cells:
         events.append(("cells", cells))

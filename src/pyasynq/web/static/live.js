@@ -131,21 +131,19 @@ const handlers = {
     for (const element of document.querySelectorAll("[data-k]")) {
       const text = cells[/** @type {HTMLElement} */ (element).dataset.k ?? ""];
       if (text === undefined || element.textContent === text) continue;
-      // The page's buttons depend on this text, and are not part of updates: reload.
-      if (element.hasAttribute("data-reload")) {
-        const dialog = document.querySelector("dialog[open]");
-        if (!dialog) { location.reload(); return; }
-        // Text that is typed in the dialog must not be lost.
-        dialog.addEventListener("close", () => { location.reload(); }, { once: true });
-        continue;
-      }
-      showText(element, text);
+      // The page's buttons depend on this text, and are not part of updates.
+      if (element.hasAttribute("data-reload")) reload();
+      else showText(element, text);
     }
     showState("live", "Live", "good");
   },
   rows(/** @type {RowChange} */ change) {
     const body = bodyOf(change.table);
-    if (!body) return;
+    if (!body) {
+      // The page has no table for a list that was empty.
+      if (change.order.length) reload();
+      return;
+    }
     const put = { ...waiting.get(change.table)?.put, ...change.put };
     const rows = new Map(rowsOf(body).map((row) => [row.dataset.row ?? "", row]));
     // A stream begins with all rows: those that are shown already are not changes.
@@ -168,6 +166,13 @@ const handlers = {
   },
   bye() { location.reload(); },
 };
+
+/** Loads the page again, once no dialog is open: text that is typed there must not be lost. */
+function reload() {
+  const dialog = document.querySelector("dialog[open]");
+  if (dialog) dialog.addEventListener("close", () => { location.reload(); }, { once: true });
+  else location.reload();
+}
 
 /**
  * Returns the body of a table, or a list whose entries are its rows.
