@@ -1,4 +1,4 @@
-"""Measurement of the dashboard against its limits: page times, weight, cost of viewers, memory of streams.
+"""Measurement of the dashboard: page times, weight, age of live pages, cost of viewers, memory of streams.
 
     python -m tests.dashboard_bars --queues 1000 --tasks 1000000
     python -m tests.dashboard_bars --page servers --page 'queues*'
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
+import random
 import subprocess
 import sys
 import time
@@ -31,8 +33,10 @@ from pyasynq._wire.keys import queue_keys
 from pyasynq.embedded import EmbeddedServer
 from pyasynq.operations import Targets, User
 from pyasynq.operations.sync import Operator
+from pyasynq.task import TaskState
 from pyasynq.web.locations import to_segment
 from tests.caching_browser import CachingBrowser
+from tests.factories import Tasks
 from tests.operators_world import fill
 from tests.ports import free_port
 from tests.shop import announce_schedules
@@ -116,6 +120,9 @@ _VIEWERS: Final = 100
 _STREAMS: Final = 500
 _EVENT_SECONDS: Final = 30.0
 """Within this many seconds each stream has to bring its first event."""
+_LIST_AGE_BAR: Final = 2.5
+_TASK_AGE_BAR: Final = 1.0
+_CHANGES: Final = 15
 
 
 class Seen(NamedTuple):
@@ -223,6 +230,7 @@ async def _measure(
 ) -> None:
     async with httpx.AsyncClient(base_url=address, timeout=60) as visitor:
         await _weigh(bars, visitor)
+        await _time_changes(bars, visitor, client)
     await _watch(bars, given.seconds, client, address, process, viewers=0)
     await _watch(bars, given.seconds, client, address, process, viewers=_VIEWERS)
     before = process.memory_info().rss
@@ -240,6 +248,50 @@ async def _weigh(bars: Bars, visitor: httpx.AsyncClient) -> None:
     for name, bar in _WEIGHT_BARS.items():
         bars.tell(name, await browser.visit("") / 1_000, "kB", most=bar / 1_000)
         print(f"  {len(browser.loaded)} bodies")
+
+
+async def _time_changes(bars: Bars, visitor: httpx.AsyncClient, client: redis.Redis) -> None:
+    """Measure the longest time from a change in Redis until a viewer of a list, or of the task, has it."""
+    tasks = Tasks(client, "changes")
+    tasks.pending("task")
+
+    def add(number: int) -> str:
+        tasks.pending(f"added-{number}")
+        return str(number + 2)
+
+    def move(number: int) -> str:
+        if number % 2:
+            client.zrem(tasks.keys.archived, "task")
+            tasks.pending("task")
+            return "Pending"
+        client.lrem(tasks.keys.pending, 1, "task")
+        client.hdel(tasks.keys.task("task"), "pending_since")
+        tasks.put(TaskState.ARCHIVED, "task")
+        return "Archived"
+
+    for name, page, cell, change, bar in (
+        ("change on a list", "/queues/changes", "state.pending", add, _LIST_AGE_BAR),
+        ("change on the page of a task", "/queues/changes/tasks/task", "task.state", move, _TASK_AGE_BAR),
+    ):
+        ages = []
+        async with visitor.stream("GET", "live", params={"page": page}) as response:
+            lines = response.aiter_lines()
+            await _await_cell(lines, cell, None)
+            for number in range(_CHANGES):
+                # Changes come at any moment between two renderings.
+                await asyncio.sleep(random.uniform(0, bar))
+                began = time.perf_counter()
+                await _await_cell(lines, cell, change(number))
+                ages.append(time.perf_counter() - began)
+        bars.tell(name, max(ages) * 1_000, "ms", most=bar * 1_000)
+
+
+async def _await_cell(lines: AsyncIterator[str], cell: str, text: str | None) -> None:
+    """Read a live stream until a cell has this text; None is any text."""
+    async for line in lines:
+        found = json.loads(line.removeprefix("data: ")).get(cell) if line.startswith("data: ") else None
+        if found is not None and text in {None, found}:
+            return
 
 
 async def _time_pages(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyasynq.web.pages.api_keys import api_keys_page, new_key_page
 from pyasynq.web.pages.attention import attention_page
@@ -35,29 +35,38 @@ from pyasynq.web.pages.views import new_view_page, views_page
 if TYPE_CHECKING:
     from pyasynq.web.page import PageFunction
 
-LIVE_PAGES: dict[str, PageFunction] = {
-    "/": overview_page,
-    "/attention": attention_page,
-    "/queues": queues_page,
-    "/queues/{queue}": queue_page,
-    "/queues/{queue}/tasks/{task}": task_page,
-    "/servers": servers_page,
-    "/servers/{server}": server_page,
-    "/schedules": schedules_page,
-    "/task-types": task_types_page,
-    "/task-types/{type}": task_type_page,
-    "/deliveries": deliveries_page,
-    "/deliveries/{host}": delivery_host_page,
-    "/commands": commands_page,
-    "/commands/{command}": command_page,
-    "/doors": service_doors_page,
-    "/workers": lease_workers_page,
-    "/keys": api_keys_page,
-    "/operations": operations_page,
-    "/operations/{operation}": operation_page,
-    "/doctor": doctor_page,
+
+class LivePage(NamedTuple):
+    """Page whose cells and rows are updated live."""
+
+    function: PageFunction
+    interval: float = 2.0
+    """Minimum seconds between two renderings; a viewer sees a change of Redis after this time at most."""
+
+
+LIVE_PAGES: Final[dict[str, LivePage]] = {
+    "/": LivePage(overview_page),
+    "/attention": LivePage(attention_page),
+    "/queues": LivePage(queues_page),
+    "/queues/{queue}": LivePage(queue_page),
+    "/queues/{queue}/tasks/{task}": LivePage(task_page, interval=0.5),
+    "/servers": LivePage(servers_page),
+    "/servers/{server}": LivePage(server_page),
+    "/schedules": LivePage(schedules_page),
+    "/task-types": LivePage(task_types_page),
+    "/task-types/{type}": LivePage(task_type_page),
+    "/deliveries": LivePage(deliveries_page),
+    "/deliveries/{host}": LivePage(delivery_host_page),
+    "/commands": LivePage(commands_page),
+    "/commands/{command}": LivePage(command_page),
+    "/doors": LivePage(service_doors_page),
+    "/workers": LivePage(lease_workers_page),
+    "/keys": LivePage(api_keys_page),
+    "/operations": LivePage(operations_page),
+    "/operations/{operation}": LivePage(operation_page),
+    "/doctor": LivePage(doctor_page),
 }
-"""Functions of the pages whose cells and rows are updated live, by path."""
+"""Pages whose cells and rows are updated live, by path."""
 
 STILL_PAGES: dict[str, PageFunction] = {
     "/schedules/{entry}": schedule_page,

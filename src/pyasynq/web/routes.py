@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 
 def target_routes(door: Doorkeeper) -> dict[str, Route]:
     """Return the routes of the dashboard of one Redis, by path and method."""
-    routes = {
-        path: Route(path, door.page(page), methods=["GET"])
-        for path, page in (LIVE_PAGES | STILL_PAGES).items()
-    }
+    pages = {path: live.function for path, live in LIVE_PAGES.items()} | STILL_PAGES
+    routes = {path: Route(path, door.page(page), methods=["GET"]) for path, page in pages.items()}
     for path, response in {
         "/queues/{queue}/tasks/{task}/data/{part}": task_data,
         "/tasks": search_response,

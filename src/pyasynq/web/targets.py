@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ _T = TypeVar("_T")
 _MOST_ANSWERS: Final = 500
 _DASHBOARD: Final = User("dashboard")
 _LOAD_SHARE: Final = 50
-"""Factor of caching: an answer that took 1 s is kept for 50 s, so it takes at most 2 % of Redis' time."""
+"""Factor of caching: answers that take 1 s are kept for 50 s, so they take at most 2 % of Redis' time."""
 _LONGEST_AGE: Final = 60.0
 _PATIENCE: Final = 0.03
 """Seconds for which a viewer waits for a new answer while an old one can be shown."""
@@ -46,6 +47,8 @@ class _Answer:
     began: float
     last: _Answer | None
     """The previous answer, until this one has been computed."""
+    took: float = math.inf
+    """Seconds that the newest answer took to compute; infinite before there was an answer."""
     fresh_until: float = 0.0
     future: asyncio.Future[Any] = field(init=False)
 
@@ -145,7 +148,7 @@ class Target:
             user: user whose permissions decide about the answer.
             question: cache key of the answer.
             ask: computes a new answer; it runs once for all concurrent callers (single flight).
-            seconds: lifetime of the answer; longer, up to a minute, if computing it took long.
+            seconds: lifetime of the answer; longer, up to a minute, if this answer and the last took long.
         """
         known = self._find_answer((asyncio.get_running_loop(), access_key(user), question), ask, seconds)
         result: _T
@@ -175,12 +178,21 @@ class Target:
         return answer
 
     async def _ask(self, answer: _Answer, ask: Callable[[], Awaitable[_T]], seconds: float) -> _T:
+        last_took = answer.last.took if answer.last is not None else math.inf
+        work = 0.0
         try:
-            return await ask()
+            result = await ask()
+            answer.took = time.monotonic() - answer.began
+            # A single slow answer has waited, such as for Redis to restart; two have a cause that lasts.
+            work = min(answer.took, last_took)
+            return result
+        except BaseException:
+            # Redis was mostly away meanwhile: the next answer must not be put off.
+            answer.took = last_took
+            raise
         finally:
-            now = time.monotonic()
-            age = max(seconds, (now - answer.began) * _LOAD_SHARE)
-            answer.fresh_until = now + min(age, _LONGEST_AGE)
+            age = max(seconds, work * _LOAD_SHARE)
+            answer.fresh_until = time.monotonic() + min(age, _LONGEST_AGE)
             answer.last = None
 
     def expect_change(self) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from pyasynq.task import TaskState
 from pyasynq.web import dashboard
-from pyasynq.web.live import channel
+from pyasynq.web.live import endpoints
+from pyasynq.web.page_table import LIVE_PAGES
+from pyasynq.web.pages.task import task_page
 from pyasynq.web.rendering import row_signature
 from tests.factories import Tasks
 from tests.live_stream import stream_of
@@ -25,7 +27,8 @@ pytestmark = pytest.mark.single_server("it restarts and watches one server")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Render every 20 ms."""
-    monkeypatch.setattr(channel, "RENDERING_INTERVAL", 0.02)
+    for path, page in LIVE_PAGES.items():
+        monkeypatch.setitem(LIVE_PAGES, path, page._replace(interval=0.02))
 
 
 @run_async
@@ -42,6 +45,26 @@ async def test_a_change_in_redis_reaches_the_viewer(redis_url: str, redis_client
         assert ["emails/a", "emails/b"] == sorted(rows["order"])
         assert ["emails/b"] == list(rows["put"])
         assert "2" == (await stream.next("cells"))["state.pending"]
+    await site.aclose()
+
+
+@run_async
+async def test_a_page_is_rendered_at_its_own_interval(
+    redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of a task reaches its page although all other pages are rendered once an hour."""
+    for path, page in LIVE_PAGES.items():
+        seconds = 0.02 if page.function is task_page else 3_600
+        monkeypatch.setitem(LIVE_PAGES, path, page._replace(interval=seconds))
+    made = Tasks(redis_client, "emails")
+    made.pending("a")
+    site = dashboard(redis_url)
+    async with stream_of(site, "page=/queues/emails/tasks/a") as stream:
+        assert "Pending" == (await stream.next("cells"))["task.state"]
+        made.client.lrem(made.keys.pending, 1, "a")
+        made.client.hdel(made.keys.task("a"), "pending_since")
+        made.put(TaskState.ARCHIVED, "a")
+        assert "Archived" == (await stream.next("cells"))["task.state"]
     await site.aclose()
 
 
@@ -75,6 +98,21 @@ async def test_two_viewers_of_one_page_cost_one_rendering(redis_url: str, redis_
         assert (2, 1) == (channels.viewers, len(channels.open))
     assert 0 == channels.viewers
     assert all(one.is_idle and one._task is None for one in channels.open.values())
+    await site.aclose()
+
+
+@run_async
+async def test_a_stream_without_changes_is_never_silent_for_long(
+    redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies cut silent connections, and a browser cannot tell them from lost ones."""
+    monkeypatch.setattr(endpoints, "_ALIVE_SECONDS", 0.1)
+    Tasks(redis_client, "emails").pending("a")
+    site = dashboard(redis_url)
+    async with stream_of(site, "page=/queues/emails/tasks/a") as stream:
+        await stream.next("cells")
+        assert {} == await stream.next("alive")
+        assert {} == await stream.next("alive")
     await site.aclose()
 
 

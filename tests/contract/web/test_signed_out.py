@@ -300,7 +300,7 @@ async def test_a_stream_ends_with_its_session(
 ) -> None:
     """Also when the session is ended at another process."""
     monkeypatch.setattr(endpoints, "_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(endpoints, "_COMMENT_SECONDS", 0.05)
+    monkeypatch.setattr(endpoints, "_ALIVE_SECONDS", 0.05)
     own = site(redis_url, people)
     async with visit(redis_url, people) as visitor:
         cookies = await sign_in(visitor)

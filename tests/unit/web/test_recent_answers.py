@@ -153,3 +153,40 @@ async def test_an_error_is_raised_although_an_old_answer_is_there(clock: Clock, 
     await source.answered.wait()
     with pytest.raises(ConnectionError):
         await target.recent(USER, "queues", source.ask)
+
+
+async def test_an_error_is_forgotten_soon_although_it_took_long(clock: Clock, target: Target) -> None:
+    """Redis was away for ten seconds; its answer is wanted as soon as it is back."""
+    source = Source()
+    viewer = asyncio.ensure_future(target.recent(USER, "queues", source.ask))
+    await source.asked.wait()
+    clock.now += 10
+    source.pending[-1].set_exception(ConnectionError("away"))
+    with pytest.raises(ConnectionError):
+        await viewer
+    clock.now += 2.1
+    assert "back" == await _answer(target, source, "back")
+
+
+async def _answer_slowly(clock: Clock, target: Target, source: Source, text: str) -> None:
+    """Answer after four seconds, and wait until the answer is stored."""
+    source.asked.clear()
+    viewer = asyncio.ensure_future(target.recent(USER, "queues", source.ask))
+    await source.asked.wait()
+    clock.now += 4
+    source.pending[-1].set_result(text)
+    await source.answered.wait()
+    await viewer
+
+
+async def test_one_slow_answer_among_fast_ones_is_kept_no_longer(clock: Clock, target: Target) -> None:
+    """It waited while Redis restarted; two slow answers in a row are work of Redis."""
+    source = Source()
+    await _answer(target, source, "fast")
+    clock.now += 60
+    await _answer_slowly(clock, target, source, "slow")
+    clock.now += 2.1
+    await _answer_slowly(clock, target, source, "slow again")
+    clock.now += 2.1
+    assert "slow again" == await target.recent(USER, "queues", source.ask)
+    assert 3 == len(source.pending)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -15,10 +16,10 @@ from pyasynq.errors import PyasynqError, RedisUnavailableError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 
-RENDERING_INTERVAL: Final = 2.0
-"""Minimum seconds between two renderings."""
+_log = logging.getLogger("pyasynq.web")
+
 _LOAD_SHARE: Final = 20
-"""Pause after a rendering, as a multiple of its duration: 1 s of work is followed by a pause of 20 s."""
+"""Pause after a rendering, as a multiple of its duration: pages that take 1 s pause for 20 s."""
 _LONGEST_INTERVAL: Final = 30.0
 
 
@@ -42,6 +43,8 @@ class Channel:
 
     render: Callable[[int], Awaitable[Rendering]]
     """Function that renders the page; its argument is the `number` of the new rendering."""
+    interval: float
+    """Minimum seconds between two renderings."""
     epoch: str = field(default_factory=lambda: secrets.token_hex(4))
     latest: Rendering | None = None
     _viewers: int = 0
@@ -82,15 +85,15 @@ class Channel:
         return self.latest
 
     async def _run(self) -> None:
-        number = 0
+        number, took = 0, 0.0
         while True:
             began = time.monotonic()
             number += 1
             self.latest = await self._render(number)
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
-            took = time.monotonic() - began
-            await asyncio.sleep(min(max(RENDERING_INTERVAL, took * _LOAD_SHARE), _LONGEST_INTERVAL))
+            last, took = took, time.monotonic() - began
+            await asyncio.sleep(choose_pause(self.interval, last, took, is_stale=self.latest.is_stale))
 
     async def _render(self, number: int) -> Rendering:
         try:
@@ -99,12 +102,31 @@ class Channel:
             problem = "Redis does not answer. The numbers below are the last ones known."
         except PyasynqError as error:
             problem = f"This page cannot be updated: {error}"
+        except Exception:  # noqa: BLE001 - logged, and shown to viewers
+            # Without this the rendering would end, and viewers would see old numbers as if they were current.
+            _log.exception("a live page could not be rendered")
+            problem = "This page cannot be updated, because of an error of the dashboard. Its log has more."
         before = self.latest
         if before is None:
             return Rendering(number, "", {}, {}, {}, is_stale=True, problem=problem)
         return Rendering(
             number, before.title, before.cells, before.rows, before.signatures, is_stale=True, problem=problem
         )
+
+
+def choose_pause(interval: float, last: float, took: float, *, is_stale: bool) -> float:
+    """Return the seconds until the next rendering, which is later if the last two were much work.
+
+    Args:
+        interval: minimum pause.
+        last: seconds that the previous rendering took; 0 if there was none.
+        took: seconds that this rendering took.
+        is_stale: whether this rendering failed.
+    """
+    # A failed rendering has mostly waited: the page must recover soon after Redis has.
+    # A single slow rendering may have connected, or waited for Redis to restart; two have a cause that lasts.
+    pause = took if is_stale else min(last, took) * _LOAD_SHARE
+    return min(max(interval, pause), _LONGEST_INTERVAL)
 
 
 def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[str, Any]]]:
@@ -117,6 +139,9 @@ def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[
     known = before.cells if before is not None else {}
     cells = {key: text for key, text in after.cells.items() if known.get(key) != text}
     rows = [event for name in after.rows if (event := _row_changes(name, before, after)) is not None]
+    gone = before.rows.keys() - after.rows.keys() if before is not None else set()
+    # A page has no table for a list that is empty.
+    rows += [{"table": name, "order": [], "put": {}} for name in sorted(gone)]
     events += [("rows", event) for event in rows]
     if cells:
         events.append(("cells", cells))

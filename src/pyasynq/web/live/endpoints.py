@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pyasynq.web.live.channel import Rendering
-    from pyasynq.web.page import PageFunction, PageRequest
+    from pyasynq.web.page import PageRequest
+    from pyasynq.web.page_table import LivePage
 
 MOST_STREAMS: Final = 500
 """Maximum number of streams of one process; further viewers poll."""
-_COMMENT_SECONDS: Final = 15.0
+_ALIVE_SECONDS: Final = 15.0
+"""Maximum seconds between two events of a stream: proxies cut silent ones, and browsers give them up."""
 _CHECK_SECONDS: Final = 10.0
 """Seconds between two checks that the session is still valid."""
 _QUERY_PREFIX: Final = "p."
@@ -41,7 +43,7 @@ async def live_stream(ask: PageRequest) -> Response:
         )
     page, inner = found
     key = (inner.links.path, tuple(sorted(inner.query.items())), inner.preferences, access_key(ask.user))
-    channel = channels.find(key, lambda: Channel(partial(render_now, page, inner)))
+    channel = channels.find(key, lambda: Channel(partial(render_now, page.function, inner), page.interval))
     return StreamingResponse(
         _stream_events(ask, channels, channel),
         media_type="text/event-stream",
@@ -54,7 +56,8 @@ async def live_snapshot(ask: PageRequest) -> Response:
     found = _find_page(ask)
     if found is None:
         return JSONResponse({"error": "there is no such live page"}, 404)
-    rendering = await render_now(*found)
+    page, inner = found
+    rendering = await render_now(page.function, inner)
     events = [{"event": name, "data": data} for name, data in changes(None, rendering)]
     return JSONResponse({"events": events})
 
@@ -62,18 +65,21 @@ async def live_snapshot(ask: PageRequest) -> Response:
 async def _stream_events(ask: PageRequest, channels: Channels, channel: Channel) -> AsyncIterator[str]:
     channels.viewers += 1
     before: Rendering | None = None
-    checked = time.monotonic()
+    checked = sent = time.monotonic()
     try:
         async with channel.watched():
             yield "retry: 3000\n\n"
             while True:
-                rendering = await channel.after(before.number if before else -1, _COMMENT_SECONDS)
-                if rendering is None:
-                    yield ": still here\n\n"
-                else:
-                    for name, data in changes(before, rendering):
-                        yield event_text(name, data, f"{channel.epoch}-{rendering.number}")
-                    before = rendering
+                rendering = await channel.after(before.number if before else -1, _ALIVE_SECONDS)
+                events = changes(before, rendering) if rendering is not None else []
+                for name, data in events:
+                    yield event_text(name, data, f"{channel.epoch}-{rendering.number if rendering else 0}")
+                before = rendering or before
+                if events:
+                    sent = time.monotonic()
+                elif time.monotonic() - sent > _ALIVE_SECONDS:
+                    sent = time.monotonic()
+                    yield event_text("alive", {}, "")
                 if time.monotonic() - checked > _CHECK_SECONDS:
                     checked = time.monotonic()
                     if await ask.is_session_over():
@@ -83,9 +89,9 @@ async def _stream_events(ask: PageRequest, channels: Channels, channel: Channel)
         channels.viewers -= 1
 
 
-def _find_page(ask: PageRequest) -> tuple[PageFunction, PageRequest] | None:
+def _find_page(ask: PageRequest) -> tuple[LivePage, PageRequest] | None:
     path = ask.query.get("page", "")
-    for pattern, function in LIVE_PAGES.items():
+    for pattern, page in LIVE_PAGES.items():
         regex, _, _ = compile_path(pattern)
         if match := regex.match(path):
             query = {
@@ -93,5 +99,5 @@ def _find_page(ask: PageRequest) -> tuple[PageFunction, PageRequest] | None:
                 for name, value in ask.query.items()
                 if name.startswith(_QUERY_PREFIX)
             }
-            return function, ask.at(Links(path, query), match.groupdict())
+            return page, ask.at(Links(path, query), match.groupdict())
     return None

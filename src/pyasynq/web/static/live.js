@@ -4,6 +4,12 @@ import { update as updateTimes } from "./times.js";
 
 const HIDDEN_PAUSE = 5_000, POLL = 10_000, FIRST_WAIT = 1_000, LONGEST_WAIT = 30_000;
 
+/** Milliseconds without an event after which a stream is given up; the server sends one every 15 s. */
+const LONGEST_SILENCE = 40_000;
+
+/** Where streams are blocked, one of this many polls is followed by an attempt to open a stream. */
+const POLLS_PER_STREAM = 6;
+
 /** Texts that are dimmed, because they mean zero or unknown. */
 const QUIET = new Set(["0", "0 %", "–"]);
 
@@ -12,9 +18,14 @@ const QUIET = new Set(["0", "0 %", "–"]);
 /** Row changes that are applied when the reader asks for them, by table. @type {Map<string, RowChange>} */
 const waiting = new Map();
 
+/** Newest texts of cells, for rows that are shown later than their cells change. @type {Map<string, string>} */
+const newest = new Map();
+
 /** @type {EventSource | null} */
 let source = null;
-let failures = 0;
+let failures = 0, polls = 0, heard = 0;
+/** Whether the last poll had no answer. */
+let isAway = false;
 /** @type {number | undefined} */
 let timer;
 
@@ -29,6 +40,9 @@ export function startLive() {
   });
   addEventListener("pagehide", disconnect);
   addEventListener("pageshow", (event) => { if (event.persisted && !source) connect(); });
+  addEventListener("online", () => { if (!document.hidden) connect(); });
+  // A computer that slept, or a network that drops packets, ends no connection.
+  setInterval(() => { if (source && Date.now() - heard > LONGEST_SILENCE) reconnect(); }, HIDDEN_PAUSE);
 }
 
 /** Applies the pending row changes. */
@@ -52,17 +66,24 @@ function connect() {
   disconnect();
   if (document.body.dataset.frozen) return;
   source = new EventSource(address());
-  source.addEventListener("open", () => { failures = 0; });
+  heard = Date.now();
   for (const [name, handler] of Object.entries(handlers)) {
-    source.addEventListener(name, (event) => handler(JSON.parse(/** @type {MessageEvent} */ (event).data)));
+    source.addEventListener(name, (event) => {
+      heard = Date.now();
+      failures = polls = 0;
+      handler(JSON.parse(/** @type {MessageEvent} */ (event).data));
+    });
   }
-  source.addEventListener("error", () => {
-    failures += 1;
-    disconnect();
-    if (failures > 2) { poll(); return; }
-    showState("warning", "Reconnecting", "warn");
-    timer = setTimeout(connect, Math.min(FIRST_WAIT * 2 ** failures, LONGEST_WAIT) * (0.5 + Math.random()));
-  });
+  source.addEventListener("error", reconnect);
+}
+
+/** Opens the stream again, after a pause that grows with the number of failures; polls after three. */
+function reconnect() {
+  failures += 1;
+  disconnect();
+  if (failures > 2) { poll(); return; }
+  showState("warning", "Reconnecting", "warn");
+  timer = setTimeout(connect, Math.min(FIRST_WAIT * 2 ** failures, LONGEST_WAIT) * (0.5 + Math.random()));
 }
 
 function disconnect() {
@@ -71,21 +92,29 @@ function disconnect() {
   source = null;
 }
 
-/** Polls the whole page every 10 s, where event streams are blocked. */
+/** Polls the whole page every 10 s, where event streams are blocked or the server is away. */
 async function poll() {
   clearTimeout(timer);
+  /** @type {() => void} */
+  let next = poll;
   if (!document.hidden && !document.body.dataset.frozen) {
     try {
       const response = await fetch(address().replace(/(^|\/)live\?/, "$1live.json?"), { headers: { accept: "application/json" } });
       if (response.status === 401) { location.reload(); return; }
       const { events } = await response.json();
+      if (source) return;
       for (const { event, data } of events) handlers[event]?.(data);
       showState("live", "Every 10 s", "good");
+      if (isAway) { isAway = false; connect(); return; }
+      polls += 1;
+      if (polls % POLLS_PER_STREAM === 1) next = connect;
     } catch {
+      if (source) return;
+      isAway = true;
       showState("warning", "No answer", "warn");
     }
   }
-  timer = setTimeout(poll, POLL * (0.9 + Math.random() * 0.2));
+  timer = setTimeout(next, POLL * (0.9 + Math.random() * 0.2));
 }
 
 /** Handlers by event name. @type {Record<string, (data: any) => void>} */
@@ -96,29 +125,32 @@ const handlers = {
     for (const button of document.querySelectorAll("[data-off]")) { button.removeAttribute("disabled"); button.removeAttribute("data-off"); }
     showState("live", "Live", "good");
   },
+  alive() { /* Hearing it is enough. */ },
   cells(/** @type {Record<string, string>} */ cells) {
+    for (const [key, text] of Object.entries(cells)) newest.set(key, text);
     for (const element of document.querySelectorAll("[data-k]")) {
       const text = cells[/** @type {HTMLElement} */ (element).dataset.k ?? ""];
       if (text === undefined || element.textContent === text) continue;
-      // The page's buttons depend on this text, and are not part of updates: reload.
-      if (element.hasAttribute("data-reload")) {
-        const dialog = document.querySelector("dialog[open]");
-        if (!dialog) { location.reload(); return; }
-        // Text that is typed in the dialog must not be lost.
-        dialog.addEventListener("close", () => { location.reload(); }, { once: true });
-        continue;
-      }
-      element.textContent = text;
-      element.classList.toggle("zero", QUIET.has(text));
+      // The page's buttons depend on this text, and are not part of updates.
+      if (element.hasAttribute("data-reload")) reload();
+      else showText(element, text);
     }
     showState("live", "Live", "good");
   },
   rows(/** @type {RowChange} */ change) {
     const body = bodyOf(change.table);
-    if (!body) return;
-    const earlier = waiting.get(change.table);
-    const whole = earlier ? { ...change, put: { ...earlier.put, ...change.put } } : change;
-    if (isBusy(body)) waiting.set(change.table, whole);
+    if (!body) {
+      // The page has no table for a list that was empty.
+      if (change.order.length) reload();
+      return;
+    }
+    const put = { ...waiting.get(change.table)?.put, ...change.put };
+    const rows = new Map(rowsOf(body).map((row) => [row.dataset.row ?? "", row]));
+    // A stream begins with all rows: those that are shown already are not changes.
+    for (const [key, html] of Object.entries(put)) if (isShown(rows.get(key), html)) delete put[key];
+    const whole = { ...change, put };
+    const isNothing = !Object.keys(put).length && change.order.join("\n") === [...rows.keys()].join("\n");
+    if (!isNothing && isBusy(body)) waiting.set(change.table, whole);
     else { waiting.delete(change.table); applyRows(whole); }
     showPill();
   },
@@ -134,6 +166,13 @@ const handlers = {
   },
   bye() { location.reload(); },
 };
+
+/** Loads the page again, once no dialog is open: text that is typed there must not be lost. */
+function reload() {
+  const dialog = document.querySelector("dialog[open]");
+  if (dialog) dialog.addEventListener("close", () => { location.reload(); }, { once: true });
+  else location.reload();
+}
 
 /**
  * Returns the body of a table, or a list whose entries are its rows.
@@ -156,6 +195,40 @@ function isBusy(body) {
   return body.matches(":hover") || body.contains(document.activeElement) || Boolean(body.querySelector("input:checked, tr.at"));
 }
 
+/**
+ * Whether a row is shown as this HTML says, except for ages and cells, which are updated in place.
+ * @param {HTMLElement | undefined} row
+ * @param {string} html
+ */
+function isShown(row, html) {
+  const made = rowFrom(html);
+  return Boolean(row && made && withoutCells(row).isEqualNode(withoutCells(made)));
+}
+
+/**
+ * Returns a copy of a row without selection, ages and texts of cells.
+ * @param {HTMLElement} row
+ * @returns {HTMLElement}
+ */
+function withoutCells(row) {
+  const copy = /** @type {HTMLElement} */ (row.cloneNode(true));
+  copy.removeAttribute("aria-selected");
+  copy.classList.remove("at");
+  if (!copy.classList.length) copy.removeAttribute("class");
+  for (const element of copy.querySelectorAll("time, [data-k]")) element.textContent = "";
+  for (const element of copy.querySelectorAll("[data-k]")) element.removeAttribute("class");
+  return copy;
+}
+
+/**
+ * @param {Element} element
+ * @param {string} text
+ */
+function showText(element, text) {
+  element.textContent = text;
+  element.classList.toggle("zero", QUIET.has(text));
+}
+
 /** @param {RowChange} change */
 function applyRows({ table, order, put }) {
   const body = bodyOf(table);
@@ -168,6 +241,10 @@ function applyRows({ table, order, put }) {
     const row = rowFrom(html);
     const old = rows.get(key);
     if (!row) continue;
+    for (const element of row.querySelectorAll("[data-k]")) {
+      const text = newest.get(/** @type {HTMLElement} */ (element).dataset.k ?? "");
+      if (text !== undefined && text !== element.textContent) showText(element, text);
+    }
     if (old) old.replaceWith(row);
     rows.set(key, row);
   }
