@@ -133,10 +133,13 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def window(browser: Browser, site: Site, **options: Any) -> Iterator[BrowserContext]:
+def window(
+    browser: Browser, site: Site, *, is_always_up: bool = True, **options: Any
+) -> Iterator[BrowserContext]:
     """Open a window that can reach the dashboard alone.
 
     The test fails if a page complains, or if a resource of a page, such as its styles, does not arrive.
+    A test that takes the dashboard away says so with `is_always_up`: then requests may fail.
     """
     context = browser.new_context(base_url=site.address, **options)
     troubles: list[str] = []
@@ -160,7 +163,7 @@ def window(browser: Browser, site: Site, **options: Any) -> Iterator[BrowserCont
 
     def note_failure(request: Request) -> None:
         # The browser aborts the requests of a page that it leaves, such as the stream of live updates.
-        if request.failure != ABORTED:
+        if is_always_up and request.failure != ABORTED:
             troubles.append(f"{request.failure} {request.url}")
 
     context.route("**/*", route)

@@ -73,7 +73,7 @@ def network(live_site: LiveSite) -> Iterator[tuple[Proxy, Site]]:
 @contextmanager
 def looking(browser: Browser, site: Site) -> Iterator[Page]:
     """Look at the archived tasks until the page is live; the clock of the page is the test's."""
-    with window(browser, site, **DESK) as context:
+    with window(browser, site, is_always_up=False, **DESK) as context:
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.clock.install()
