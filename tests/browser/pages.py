@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from tests.waiting import wait_until
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -111,6 +113,8 @@ def go(page: Page, name: str) -> None:
         go(page, before)
         if before == "doctor" and not page.locator(link).count():
             page.get_by_role("button", name="Examine now").click()
+            # Without scripts, the page shows what was found when it is loaded again.
+            wait_until(lambda: page.reload() and page.locator(link).count() > 0)
         page.goto(str(page.locator(link).first.evaluate("link => link.href")))
     else:
         page.goto(PAGES[name])
