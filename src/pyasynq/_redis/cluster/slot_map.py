@@ -87,7 +87,7 @@ class ClusterMap:
         return self._choose_replica(owner) if self.reads_replicas and owner is not None else owner
 
     def _choose_replica(self, primary: Address) -> Address | None:
-        """Return a replica of a primary, preferably not one marked as slow; None if there is no replica."""
+        """Return a replica of a primary, preferably not one marked as slow; None without a replica."""
         replicas = self._replicas.get(primary, ())
         return min(replicas, key=lambda node: self._late.get(node, 0.0), default=None)
 
@@ -208,7 +208,7 @@ class ClusterMap:
         return self._late.get(node, now) > now
 
     def any_primary(self) -> Address | None:
-        """Return a primary, or any node if replicas are read; a slow one only if there is no other."""
+        """Return a primary, or any node if replicas are read; a slow one only if all are slow."""
         nodes = sorted(self.serving) if self.reads_replicas else self.primaries
         return min(nodes, key=lambda node: self._late.get(node, 0.0), default=None)
 

@@ -71,7 +71,7 @@ class ServiceSite:
             await _nothing_here().response()(scope, receive, send)
 
     def _is_for_api(self, path: str) -> bool:
-        """Return whether the API answers a path: its own, or all if there is no dashboard.
+        """Return whether the API answers a path: its own, or all without a dashboard.
 
         If programs are not served, it answers only the probes.
         """
