@@ -292,7 +292,9 @@ def run(url: str, *arguments: str) -> str:
     """Return a command and what the terminal shows."""
     quoted = [f"'{one}'" if re.search(r"[\s>*]", one) else one for one in arguments]
     own = {"PYASYNQ_REDIS_URL": url, "TZ": "UTC", "NO_COLOR": "1", "LOGNAME": _USER}
-    with Terminal(*arguments, columns=_COLUMNS, lines=200, env=own) as terminal:
+    # Rows that are printed while a search still looks have other widths.
+    module = "tests.patient_search"
+    with Terminal(*arguments, columns=_COLUMNS, lines=200, env=own, module=module) as terminal:
         code = terminal.finish()
         # `attention` ends with 1 when something needs attention.
         if code not in {0, int(arguments[0] == "attention")}:

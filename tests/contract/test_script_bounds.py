@@ -17,7 +17,7 @@ from pyasynq._broker.operating.operations import (
     take_operation,
 )
 from pyasynq._broker.operating.periods import OPERATION_SECONDS
-from pyasynq._broker.scripts import INSPECT_READ_TASKS, INSPECT_WALK_LIST
+from pyasynq._broker.scripts import INSPECT_POISON, INSPECT_READ_TASKS, INSPECT_WALK_LIST
 from pyasynq._redis.plan import Replay, ScriptCall
 from pyasynq._wire.keys import operation_key
 from pyasynq.info import ScanFilter, TaskPage
@@ -75,6 +75,21 @@ def test_a_call_ends_when_it_has_read_as_many_bytes_as_it_may(
 
     assert 1 == perform(read_until(size))
     assert 2 == perform(read_until(size + 1))
+
+
+def test_the_last_poison_task_ends_a_call_for_it(perform: Perform, tasks: Tasks) -> None:
+    """Otherwise one call more would look behind it."""
+    for task_id in "ab":
+        tasks.put(TaskState.ARCHIVED, task_id, score=1_000, error_msg="poison: it crashed")
+
+    def find_poison(most: int) -> Plan[tuple[int, int]]:
+        args = (tasks.keys.task_prefix, 0, 100, most, MAX_READ, "poison")
+        reply = yield ScriptCall(INSPECT_POISON, (tasks.keys.archived,), args, Replay.SAFE)
+        looked_at, is_cut, *_ = reply
+        return looked_at, is_cut
+
+    assert (1, 1) == perform(find_poison(1))
+    assert (2, 0) == perform(find_poison(2))
 
 
 def test_scores_above_all_tasks_bound_an_empty_walk(perform: Perform, tasks: Tasks) -> None:
