@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from playwright.sync_api import TimeoutError as HasWaitedError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 QUEUE = "emails"
-DESK = {"viewport": {"width": 1440, "height": 900}}
+DESK: Final[dict[str, Any]] = {"viewport": {"width": 1440, "height": 900}}
 DONE = 204
 
 

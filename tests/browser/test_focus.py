@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.browser.pages import THEMES, go
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-DESK = {"viewport": {"width": 1280, "height": 900}}
+DESK: Final[dict[str, Any]] = {"viewport": {"width": 1280, "height": 900}}
 MOST_STOPS = 200
 FOCUSED = """() => {
     const one = document.activeElement;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 DOCS = Path(__file__).parents[2] / "docs"
-DESK = {"viewport": {"width": 1280, "height": 900}}
+DESK: Final[dict[str, Any]] = {"viewport": {"width": 1280, "height": 900}}
 MOST_TABS = 60
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.task import TaskState
 from tests.browser.conftest import Site, window
@@ -11,7 +11,7 @@ from tests.factories import Tasks
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-DESK = {"viewport": {"width": 1280, "height": 900}}
+DESK: Final[dict[str, Any]] = {"viewport": {"width": 1280, "height": 900}}
 
 
 def test_rows_are_chosen_and_run_by_keys(browser: Browser, site: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.fix_drivers import OwnServer
 
-DESK = {"viewport": {"width": 1280, "height": 900}}
+DESK: Final[dict[str, Any]] = {"viewport": {"width": 1280, "height": 900}}
 PATIENCE = 60_000
 """Limit of a wait in milliseconds: the machine may be busy."""
 _HIDE = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq.operations import User
 from pyasynq.operations.sync import Operator
@@ -12,8 +12,8 @@ from tests.browser.test_every_page import violations
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-PHONE = {"viewport": {"width": 320, "height": 800}}
-DESK = {"viewport": {"width": 1280, "height": 900}}
+PHONE: Final[dict[str, Any]] = {"viewport": {"width": 320, "height": 800}}
+DESK: Final[dict[str, Any]] = {"viewport": {"width": 1280, "height": 900}}
 
 
 def test_a_type_is_edited_past_a_mistake_and_a_change_of_someone_else(browser: Browser, site: Site) -> None:
