@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._broker.arguments import chunks
 from pyasynq._broker.scripts import EVENT_PUBLISH
+from pyasynq._checks import check_name
 from pyasynq._redis.plan import CommandCall, Plan, Replay, ScriptCall
 from pyasynq._wire.keys import queue_keys
+from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.events import Outcome
 from pyasynq.info import TaskEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyasynq._clock import Instant
 
@@ -32,8 +34,46 @@ KINDS: Final = frozenset(
 )
 """The possible values of an event's `kind`."""
 
+_ALWAYS_WANTED: Final = frozenset({DROPPED, MISSED})
+"""Kinds that pass every filter, because programs that count events must know about gaps."""
+
 _FIELD: Final = b"event"
 _BEGINNING: Final = "0-0"
+
+
+class EventFilter:
+    """Filter of events by kind and task type.
+
+    Args:
+        kinds: kinds of events to pass; empty for all.
+        types: task types to pass; empty for all.
+
+    Raises:
+        InvalidOptionError: for an unknown kind, an invalid type, or a text instead of a list.
+    """
+
+    def __init__(self, kinds: Collection[str], types: Collection[str]) -> None:
+        for name, texts in (("kinds", kinds), ("types", types)):
+            if isinstance(texts, str):
+                raise InvalidOptionError(name, texts, "give several in a list, one as in ['name']")
+        for kind in kinds:
+            if kind not in KINDS:
+                remedy = nearest(str(kind), KINDS) or f"; the kinds are {', '.join(sorted(KINDS))}"
+                raise InvalidOptionError("kinds", kind, f"there is no such event{remedy}")
+        self._kinds = frozenset(kinds)
+        self._types = frozenset(check_name("types", one) for one in types)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all events pass."""
+        return not self._kinds and not self._types
+
+    def match(self, event: TaskEvent) -> bool:
+        """Return whether an event passes; those of the kinds `dropped` and `missed` always do."""
+        if event.kind in _ALWAYS_WANTED:
+            return True
+        has_kind = not self._kinds or event.kind in self._kinds
+        return has_kind and (not self._types or event.type in self._types)
 
 
 def encode_event(kind: str, queue: str, at: Instant, **facts: str | float) -> bytes:
@@ -129,14 +169,16 @@ def read_events(queue: str, mark: StreamPosition | None) -> Plan[NewEvents]:
         events.append(TaskEvent(MISSED, queue, _decode_time(entries[0][0]), mark.position))
     for name, fields in entries:
         mark = StreamPosition(name.decode(), seen=True)
-        event = decode_event(queue, mark.position, _value(fields))
+        event = decode_entry(queue, name, fields)
         if event is not None:
             events.append(event)
     return NewEvents(events, mark, full)
 
 
-def _value(fields: Sequence[bytes]) -> bytes:
-    return fields[1] if len(fields) == 2 and fields[0] == _FIELD else b""
+def decode_entry(queue: str, name: bytes, fields: Sequence[bytes]) -> TaskEvent | None:
+    """Return the event in a stream entry with this id; None if it is not an event of ours."""
+    value = fields[1] if len(fields) == 2 and fields[0] == _FIELD else b""
+    return decode_event(queue, name.decode(), value)
 
 
 def _decode_time(name: bytes) -> datetime:

@@ -9,7 +9,7 @@ from pyasynq import _lazy_exports
 
 if TYPE_CHECKING:
     from ._cancellation import CancelResult, CancelStatus
-    from ._events import TaskEvent
+    from ._events import EventPage, TaskEvent
     from ._queues import DailyStatistics, GroupInfo, GroupPage, QueueInfo, QueueInfos
     from ._redis import ClusterNode, QueueLocation, RedisNode, RedisReport, RedisTexts, ReplicaState, SlowCall
     from ._reports import ErrorGroup, ErrorReport, TypeReport, TypeStatistics
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _EXPORTS_BY_MODULE: Final = {
     "_cancellation": "CancelResult CancelStatus",
-    "_events": "TaskEvent",
+    "_events": "EventPage TaskEvent",
     "_queues": "DailyStatistics GroupInfo GroupPage QueueInfo QueueInfos",
     "_redis": "ClusterNode QueueLocation RedisNode RedisReport RedisTexts ReplicaState SlowCall",
     "_reports": "ErrorGroup ErrorReport TypeReport TypeStatistics",
@@ -48,6 +48,7 @@ __all__ = [
     "EntryRun",
     "ErrorGroup",
     "ErrorReport",
+    "EventPage",
     "GroupInfo",
     "GroupPage",
     "QueueInfo",

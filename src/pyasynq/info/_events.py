@@ -1,4 +1,4 @@
-"""The description of an event of a task."""
+"""Events of tasks, and a page of them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ class TaskEvent:
     error: str = ""
     count: int = 1
     """Number of dropped events, of aggregated tasks, or of worker crashes, depending on the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """A page of kept events of tasks, newest first."""
+
+    events: tuple[TaskEvent, ...]
+    cursor: str
+    """Argument `cursor` of the next call; empty at the end."""
+    looked_at: int
+    """Number of examined events, including events that are left out."""

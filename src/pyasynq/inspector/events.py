@@ -1,12 +1,15 @@
-"""The inspector's method that follows events of tasks."""
+"""The inspector's methods about events of tasks."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from pyasynq._checks import parse_seconds
+from pyasynq._broker import inspecting
+from pyasynq._broker.queue_registry import queue_names
+from pyasynq._checks import check_name, check_whole, parse_seconds
 from pyasynq._clock import sleep_async
+from pyasynq.errors import InvalidOptionError
 
 from ._base import InspectorBase
 
@@ -14,11 +17,51 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pyasynq._broker.waits.following import AsyncEvents, Follower
+    from pyasynq.info import EventPage
     from pyasynq.options import Duration
 
 
 class EventInspector(InspectorBase):
-    """Follows the events of tasks."""
+    """Reads and follows the events of tasks."""
+
+    async def recent_events(
+        self,
+        *queues: str,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        cursor: str = "",
+        limit: int = 100,
+    ) -> EventPage:
+        """Return the newest kept events of tasks, newest first.
+
+        Workers and clients publish events only with `publish_events`; about the last 10,000 of each queue are
+        kept, until a day after the last one. Events of the kind `dropped` pass all filters.
+
+        Args:
+            queues: queues whose events to return; without them all queues. A queue need not exist.
+            kinds: kinds of events, as for `follow`; all kinds unless given.
+            types: task types; all unless given.
+            cursor: cursor of the page before, to continue with older events.
+            limit: most events to return, up to 500. With kinds or types, at least the newest 500 events of
+                each queue are examined; the page may then have fewer events, or none, and a cursor.
+
+        Raises:
+            InvalidOptionError: for an unknown kind, an invalid name, cursor or limit.
+            RedisError: Redis cannot be reached or refuses us.
+            ClientClosedError: the inspector has been closed.
+        """
+        from pyasynq._broker.task_events import EventFilter  # noqa: PLC0415 - most programs read no events
+
+        reading = inspecting.recent_events
+        wanted = EventFilter(kinds, types)
+        place = reading.parse_cursor(cursor)
+        check_whole("limit", limit, 1)
+        if limit > reading.MOST_EVENTS:
+            raise InvalidOptionError("limit", limit, f"must be at most {reading.MOST_EVENTS}")
+        names = [check_name("queue", queue) for queue in queues] or await self._run(queue_names())
+        count = limit + 1 if wanted.is_empty else reading.MOST_EVENTS
+        plans = [reading.read_stream_part(queue, place, count) for queue in names]
+        return reading.merge_parts(await self._run_in_parts(plans), wanted, limit)
 
     def follow(
         self,

@@ -230,6 +230,7 @@ _ROWS: Final = (
     _change("pause_schedule", Subject.ENTRY, Permission.SCHEDULES_PAUSE, "pause a schedule"),
     _change("resume_schedule", Subject.ENTRY, Permission.SCHEDULES_PAUSE, "resume a schedule"),
     _change("run_schedule", Subject.ENTRY, Permission.SCHEDULES_RUN, "enqueue the task of a schedule now"),
+    _view("recent_events", Subject.QUEUES, "show the newest events of tasks"),
     _view("follow", Subject.QUEUES, "follow the events of tasks live"),
     # Statistics
     _view("attempt_series", Subject.QUEUES, "show how attempts ended over time, by queue and type"),

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyasynq._backoff import jittered_pause
 from pyasynq._broker.queue_registry import queue_names
-from pyasynq._broker.task_events import (
-    DROPPED,
-    FIRST_MARK,
-    KINDS,
-    MISSED,
-    NewEvents,
-    StreamPosition,
-    read_events,
-)
+from pyasynq._broker.task_events import FIRST_MARK, EventFilter, NewEvents, StreamPosition, read_events
 from pyasynq._checks import check_name
-from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError, nearest
+from pyasynq.errors import InvalidOptionError, RedisTLSError, RedisUnavailableError, ReplyLostError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Sequence
@@ -47,16 +39,8 @@ class Follower:
         types: Collection[str],
         after: Mapping[str, str],
     ) -> None:
-        for name, texts in (("kinds", kinds), ("types", types)):
-            if isinstance(texts, str):
-                raise InvalidOptionError(name, texts, "give several in a list, one as in ['name']")
-        for kind in kinds:
-            if kind not in KINDS:
-                remedy = nearest(str(kind), KINDS) or f"; the kinds are {', '.join(sorted(KINDS))}"
-                raise InvalidOptionError("kinds", kind, f"there is no such event{remedy}")
+        self._filter = EventFilter(kinds, types)
         _check_is_mapping(after)
-        self._kinds = frozenset(kinds)
-        self._types = frozenset(check_name("types", one) for one in types)
         self._marks: dict[str, StreamPosition | None] = dict.fromkeys(
             check_name("queue", queue) for queue in queues
         )
@@ -106,7 +90,7 @@ class Follower:
         if len(answers) > len(self._asked) and not isinstance(answers[-1], Exception):
             self._add(answers[-1], now)
         self._quiet = 0 if events else self._quiet + 1
-        return [event for event in events if self._wants(event)]
+        return [event for event in events if self._filter.match(event)]
 
     def rest(self) -> float:
         """Return the seconds to pause before the next read."""
@@ -123,14 +107,6 @@ class Follower:
                 self.behind = True
         self._knows_all = True
         self._look_for_queues_at = now + _NEW_QUEUES_SECONDS
-
-    def _wants(self, event: TaskEvent) -> bool:
-        if event.kind in {MISSED, DROPPED}:
-            # Gaps pass every filter, because programs that count events must know about them.
-            return True
-        return (not self._kinds or event.kind in self._kinds) and (
-            not self._types or event.type in self._types
-        )
 
 
 def _check_is_mapping(after: object) -> None:

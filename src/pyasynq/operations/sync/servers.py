@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.info import (
         EntryPauseResult,
         EntryRun,
+        EventPage,
         QueueLocation,
         RedisReport,
         RedisTexts,
@@ -225,6 +226,22 @@ class ServerOperator(OperatorBase):
         """Return slot and nodes of each queue that the user sees; empty without a cluster."""
         names = self._inspector.queues() if queues is None else queues
         return self._inspector.queue_locations(names)
+
+    def recent_events(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        cursor: str = "",
+        limit: int = 100,
+    ) -> EventPage:
+        """Return the newest kept events of tasks, newest first, as `Inspector.recent_events`."""
+        if queues is not None and not queues:
+            return info.EventPage((), "", 0)  # the user sees none of them, and no argument would mean all
+        return self._inspector.recent_events(
+            *queues or (), kinds=kinds, types=types, cursor=cursor, limit=limit
+        )
 
     def follow(
         self,
