@@ -82,6 +82,8 @@ PAGES: Final = (
     "servers/server-1",
     "schedules",
     "schedules/entry-cart.remind",
+    "events",
+    "events?kinds=failed",
     "task-types",
     "task-types/payments",
     "task-types/payments/edit",

@@ -235,6 +235,7 @@ def arguments(verb: str, queue: str) -> tuple[tuple[Any, ...], dict[str, Any]] |
         "stop_server": (("only-" + queue,), {}),
         "task_types": ((), {}),
         "schedule_events": ((f"entry-of-{queue}",), {}),
+        "recent_events": ((), {}),
         "follow": ((), {"seconds": 0}),
         "redis_info": ((), {}),
         "redis_texts": ((), {}),

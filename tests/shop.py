@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyasynq._broker.servers import write_server_state
+from pyasynq._broker.task_events import encode_event
 from pyasynq._broker.task_types import publish_types
+from pyasynq._clock import Instant
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
 from pyasynq._wire.engine_text import encode_engine
@@ -110,9 +112,32 @@ def fill_shop(client: RedisClient, url: str, *, scale: int = 40, seed: int = 7) 
             type="email.digest",
         )
     client.set(queue_keys("images").paused, str(int(now.timestamp()) - 7_440))
+    publish_shop_events(client, dice, now)
     announce_servers(url, running)
     announce_schedules(client)
     announce_types(url)
+
+
+def publish_shop_events(client: RedisClient, dice: random.Random, now: datetime) -> None:
+    """Let two of the servers publish some events of three queues, the newest ones seconds ago."""
+    for queue in ("shipping-labels", "payments", "emails"):
+        key = queue_keys(queue).events
+        for number in range(40):
+            at = now - timedelta(seconds=(40 - number) * 3 + dice.random())
+            error = dice.choice(ERRORS.get(queue, ("",)))
+            kind = dice.choice(("enqueued", "started", "retried" if error else "succeeded", "succeeded"))
+            facts: dict[str, Any] = {"task_id": _id(dice), "type": dice.choice(TYPES[queue])}
+            if kind == "started":
+                facts["waited"] = dice.randrange(1, 900)
+            if kind in {"retried", "succeeded"}:
+                facts["seconds"] = round(30 * dice.random(), 3)
+            if kind != "enqueued":
+                facts["server"] = f"server-{dice.randrange(1, 3)}"
+            if kind == "retried":
+                facts |= {"error": error, "retried": dice.randrange(3), "max_retry": 25}
+            data = encode_event(kind, queue, Instant.from_datetime(at), **facts)
+            client.xadd(key, {"event": data}, id=f"{int(at.timestamp() * 1_000)}-{number}")
+        client.expire(key, 86_400)
 
 
 def _put(

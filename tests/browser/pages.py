@@ -58,6 +58,8 @@ PAGES = {
     "server": "servers/server-1",
     "schedules": "schedules",
     "schedule": "schedules/entry-cart.remind",
+    "events": "events",
+    "events-none": "events?type=nothing",
     "operations": "operations",
     "operation": "",
     "bulk": "bulk?act=delete&q=queue:shipping-labels state:archived",

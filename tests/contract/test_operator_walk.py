@@ -63,7 +63,7 @@ LEAST_ROLE = {
     **dict.fromkeys(("search", "explain_search", "complete_query", "walk_tasks", "find_tasks"), "viewer"),
     **dict.fromkeys(("preview_operation", "start_operation", "run_operation", "undo_operation"), "operator"),
     **dict.fromkeys(("pause_operation", "resume_operation", "stop_operation"), "operator"),
-    **dict.fromkeys(("schedule_events", "follow", "attempt_series", "marks"), "viewer"),
+    **dict.fromkeys(("schedule_events", "recent_events", "follow", "attempt_series", "marks"), "viewer"),
     **dict.fromkeys(("add_mark", "remove_mark"), "operator"),
     **dict.fromkeys(
         ("pause_queue", "resume_queue", "set_queue_limits", "enqueue", "edit_payload"), "operator"

@@ -90,6 +90,7 @@ _NAVIGATION: Final = (
             ("types", "Types", ("types",)),
             ("servers", "Servers", ("servers",)),
             ("schedules", "Schedules", ("schedules",)),
+            ("events", "Events", ("events",)),
         ),
     ),
     (

@@ -13,6 +13,7 @@ from pyasynq.web.pages.deliveries import deliveries_page, delivery_host_page
 from pyasynq.web.pages.doctor import doctor_page, repair_question
 from pyasynq.web.pages.enqueue import enqueue_page
 from pyasynq.web.pages.errors import errors_page
+from pyasynq.web.pages.events import events_page
 from pyasynq.web.pages.help import help_page
 from pyasynq.web.pages.lease_workers import lease_workers_page
 from pyasynq.web.pages.operations import operation_page, operations_page
@@ -53,6 +54,7 @@ LIVE_PAGES: Final[dict[str, LivePage]] = {
     "/servers": LivePage(servers_page),
     "/servers/{server}": LivePage(server_page),
     "/schedules": LivePage(schedules_page),
+    "/events": LivePage(events_page, interval=1.0),
     "/task-types": LivePage(task_types_page),
     "/task-types/{type}": LivePage(task_type_page),
     "/deliveries": LivePage(deliveries_page),

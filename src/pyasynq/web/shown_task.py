@@ -51,7 +51,7 @@ STATE_LOOKS: Final = {
 
 
 class OutcomeLook(NamedTuple):
-    """Appearance of an attempt's outcome."""
+    """Appearance of an attempt's outcome, or of another event of a task."""
 
     word: str
     symbol: str
@@ -64,6 +64,25 @@ _OUTCOME_LOOKS: Final = {
     "archived": OutcomeLook("Failed, archived", "archived", "bad"),
     "crashed": OutcomeLook("Worker lost", "lost", "bad"),
 }
+
+_EVENT_LOOKS: Final = {
+    **_OUTCOME_LOOKS,
+    "enqueued": OutcomeLook("Enqueued", "pending", ""),
+    "started": OutcomeLook("Started", "active", "busy"),
+    "succeeded": OutcomeLook("Succeeded", "completed", "good"),
+    "revoked": OutcomeLook("Revoked", "completed", ""),
+    "requeued": OutcomeLook("Put back", "pending", ""),
+    "aggregated": OutcomeLook("Aggregated", "aggregating", ""),
+    "lost": OutcomeLook("Result discarded", "lost", "warn"),
+    "recovered": OutcomeLook("Recovered", "retry", "warn"),
+    "poisoned": OutcomeLook("Poison, archived", "danger", "bad"),
+    "dropped": OutcomeLook("Not published", "warning", "warn"),
+}
+
+
+def look_of_event(kind: str) -> OutcomeLook:
+    """Return the appearance of an event; an unknown kind is labelled with its name."""
+    return _EVENT_LOOKS.get(kind, OutcomeLook(visible(kind[:40]).capitalize(), "info", ""))
 
 
 def look_of_outcome(attempt: AttemptInfo) -> OutcomeLook:

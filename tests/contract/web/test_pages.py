@@ -56,6 +56,7 @@ PAGES = {
     "servers/server-1": "worker-1:3900",
     "schedules": "Schedules",
     "schedules/entry-cart.remind": "cart.remind",
+    "events": "Events",
     "enqueue?type=label.print": "Enqueue a task",
     "errors": "Errors",
     "types": "Types",
@@ -245,6 +246,7 @@ def test_an_empty_redis_says_how_to_begin(redis_url: str) -> None:
                 "queues": "Nothing has been enqueued in this Redis",
                 "servers": "pyasynq worker",
                 "schedules": "pyasynq scheduler",
+                "events": "--publish-events",
             }.items():
                 assert text in (await visitor.get(path)).text
 

@@ -99,6 +99,7 @@ ROWS: Final[dict[str, Row]] = {
     "GET /servers/{server}": Row("servers/server-1", _QUEUE),
     "GET /schedules": Row("schedules", _PAGE),
     "GET /schedules/{entry}": Row("schedules/entry-cart.remind", _QUEUE),
+    "GET /events": Row("events", _PAGE),
     "GET /operations": Row("operations", _PAGE),
     "GET /operations/{operation}": Row("operations/{operation}", _QUEUE),
     "GET /bulk": Row("bulk?act=delete&q=queue:emails", "401 403 200 200 200"),

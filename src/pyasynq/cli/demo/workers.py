@@ -28,6 +28,7 @@ class Worker:
         self._log = folder / f"{name.replace(' ', '-')}.log"
         command = [sys.executable, "-m", "pyasynq.cli", "worker", "pyasynq.cli.demo.tasks:app"]
         options = ["--concurrency", str(CONCURRENCY), "--queues", f"{QUEUE}=1", "--log-level", "warning"]
+        options.append("--publish-events")
         with self._log.open("wb") as log:
             # In a session of its own, so that Ctrl-C reaches the demo alone, which ends its workers in order.
             self._process = subprocess.Popen(

@@ -28,6 +28,7 @@ _KEYS: Final = (
     ("g e", "errors"),
     ("g w", "servers"),
     ("g s", "schedules"),
+    ("g v", "events"),
     ("g y", "task types of the task service"),
     ("g a", "audit"),
     ("j k", "next, previous row"),

@@ -287,6 +287,11 @@ def _wait_tone(info: QueueInfo, servers: int) -> str:
     return "warn" if info.latency >= _LONG_WAIT else ""
 
 
+def filter_queues(infos: Sequence[QueueInfo], pattern: str) -> list[QueueInfo]:
+    """Return the queues whose names match a pattern with `*`, or contain a text; case is ignored."""
+    return [info for info in infos if _matches(info.queue, pattern)]
+
+
 def _matches(name: str, pattern: str) -> bool:
     if not pattern:
         return True

@@ -2,7 +2,7 @@
 import { showChanges, toggleFreeze } from "./live.js";
 import { currentRow, move, selectAll, toggleCurrent } from "./table.js";
 
-const PLACES = /** @type {Record<string, string>} */ ({ o: "", q: "queues", t: "tasks", e: "errors", w: "servers", s: "schedules", y: "task-types", a: "audit" });
+const PLACES = /** @type {Record<string, string>} */ ({ o: "", q: "queues", t: "tasks", e: "errors", w: "servers", s: "schedules", v: "events", y: "task-types", a: "audit" });
 const AFTER_G = 1_500;
 
 let goesSince = 0;

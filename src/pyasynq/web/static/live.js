@@ -33,6 +33,11 @@ let timer;
 export function startLive() {
   if (!address()) return;
   connect();
+  const button = freezeButton();
+  if (button) {
+    button.hidden = false;
+    button.addEventListener("click", toggleFreeze);
+  }
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
     if (document.hidden) timer = setTimeout(disconnect, HIDDEN_PAUSE);
@@ -57,7 +62,12 @@ export function toggleFreeze() {
   const body = document.body;
   if (body.dataset.frozen) { delete body.dataset.frozen; connect(); }
   else { body.dataset.frozen = "yes"; disconnect(); showState("paused", "Frozen", ""); }
+  const button = freezeButton();
+  if (button) button.textContent = body.dataset.frozen ? "Resume" : "Freeze";
 }
+
+/** @returns {HTMLElement | null} */
+function freezeButton() { return document.querySelector("[data-freeze]"); }
 
 /** @returns {string} */
 function address() { return document.body.dataset.live ?? ""; }
