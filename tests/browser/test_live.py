@@ -11,6 +11,7 @@ import pytest
 from pyasynq.task import TaskState
 from pyasynq.web import Dashboard, dashboard
 from tests.browser.conftest import Site, connect, serve, window
+from tests.contract.test_recent_events import add
 from tests.factories import Tasks
 from tests.fix_proxy import Proxy
 from tests.ports import free_port
@@ -276,3 +277,23 @@ def test_a_glance_at_another_tab_does_not_end_the_stream(
         assert 1 == live_site.viewers
         tasks.put(TaskState.ARCHIVED, "c")
         await_rows(page, "a", "b", "c")
+
+
+def test_the_feed_of_events_is_frozen_by_a_button(
+    browser: Browser, tasks: Tasks, live_site: LiveSite
+) -> None:
+    """While it is frozen, no stream is open and no row comes; it resumes with all that was published."""
+    add(tasks.client, "emails", "1-0")
+    with window(browser, live_site, **DESK) as context:
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.goto("events")
+        add(tasks.client, "emails", "2-0")
+        await_rows(page, "1-0", "2-0")
+        page.get_by_role("button", name="Freeze").click()
+        wait_until(lambda: live_site.viewers == 0)
+        assert "Frozen" == page.locator("#live-state").inner_text().strip()
+        add(tasks.client, "emails", "3-0")
+        page.get_by_role("button", name="Resume").click()
+        await_rows(page, "1-0", "2-0", "3-0")
+        assert page.get_by_role("button", name="Freeze").is_visible()
