@@ -169,13 +169,13 @@ def read_events(queue: str, mark: StreamPosition | None) -> Plan[NewEvents]:
         events.append(TaskEvent(MISSED, queue, _decode_time(entries[0][0]), mark.position))
     for name, fields in entries:
         mark = StreamPosition(name.decode(), seen=True)
-        event = decode_entry(queue, name, fields)
+        event = decode_stream_entry(queue, name, fields)
         if event is not None:
             events.append(event)
     return NewEvents(events, mark, full)
 
 
-def decode_entry(queue: str, name: bytes, fields: Sequence[bytes]) -> TaskEvent | None:
+def decode_stream_entry(queue: str, name: bytes, fields: Sequence[bytes]) -> TaskEvent | None:
     """Return the event in a stream entry with this id; None if it is not an event of ours."""
     value = fields[1] if len(fields) == 2 and fields[0] == _FIELD else b""
     return decode_event(queue, name.decode(), value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq.web.pages.events import MOST_QUEUES
+from pyasynq.web.pages.events import MOST_FEED_QUEUES
 from tests.contract.test_recent_events import add, stream
 from tests.run_async import run_async
 from tests.shop import announce_servers
@@ -100,13 +100,13 @@ async def test_a_filter_that_finds_nothing_yet_looks_further_back(
 async def test_events_of_the_busiest_queues_are_shown(redis_url: str, redis_client: RedisClient) -> None:
     """So that a thousand queues cost Redis no more than these."""
     today = datetime.now(UTC).date()
-    for number in range(MOST_QUEUES + 2):
+    for number in range(MOST_FEED_QUEUES + 2):
         publish(redis_client, f"q{number:02}", 1)
         redis_client.set(f"asynq:{{q{number:02}}}:processed:{today}", number, ex=90 * 86_400)
     async with visiting(redis_url) as visitor:
         page = (await visitor.get("events")).text
-        assert f"of the {MOST_QUEUES} busiest of {MOST_QUEUES + 2} queues" in page
-        assert {f"q{number:02}" for number in range(2, MOST_QUEUES + 2)} == set(links_to_tasks(page))
+        assert f"of the {MOST_FEED_QUEUES} busiest of {MOST_FEED_QUEUES + 2} queues" in page
+        assert {f"q{number:02}" for number in range(2, MOST_FEED_QUEUES + 2)} == set(links_to_tasks(page))
 
 
 @run_async

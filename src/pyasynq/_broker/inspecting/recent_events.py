@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyasynq._broker.inspecting.cursors import decode_cursor, encode_cursor, list_tag
-from pyasynq._broker.task_events import decode_entry
+from pyasynq._broker.task_events import decode_stream_entry
 from pyasynq._redis.plan import CommandCall, Replay
 from pyasynq._wire.keys import queue_keys
 from pyasynq.errors import InvalidOptionError
@@ -45,7 +45,8 @@ def read_stream_part(queue: str, before: EventPlace | None, count: int) -> Plan[
     command = ("XREVRANGE", key, _find_last_position(queue, before), "-", "COUNT", count)
     reply = yield CommandCall(command, key, Replay.SAFE)
     entries = [
-        (_parse_place(queue, name.decode()), decode_entry(queue, name, fields)) for name, fields in reply
+        (_parse_place(queue, name.decode()), decode_stream_entry(queue, name, fields))
+        for name, fields in reply
     ]
     return StreamPart(entries, entries[-1][0] if len(entries) == count else None)
 

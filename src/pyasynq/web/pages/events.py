@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq.info import QueueInfo, TaskEvent
     from pyasynq.web.page import PageRequest
 
-MOST_QUEUES: Final = 16
+MOST_FEED_QUEUES: Final = 16
 """Maximum number of queues of which the page shows events, so that many queues cost Redis no more."""
 _SERVERS_EVENTS: Final = 500
 _SERVERS_SECONDS: Final = 30.0
@@ -47,7 +47,7 @@ class EventChip:
 
 
 @dataclass(frozen=True, slots=True)
-class EventRow:
+class TaskEventRow:
     """View model of an event in the list."""
 
     key: str
@@ -67,7 +67,7 @@ class EventRow:
 class EventsView:
     """View model of the page of events."""
 
-    rows: tuple[EventRow, ...]
+    rows: tuple[TaskEventRow, ...]
     chips: tuple[EventChip, ...]
     kinds: str
     queue: str
@@ -120,7 +120,7 @@ async def events_page(ask: PageRequest) -> Page:
 
 
 def _choose_busiest(infos: Sequence[QueueInfo]) -> Sequence[QueueInfo]:
-    return sorted(infos, key=lambda info: (-info.processed, -info.size, info.queue))[:MOST_QUEUES]
+    return sorted(infos, key=lambda info: (-info.processed, -info.size, info.queue))[:MOST_FEED_QUEUES]
 
 
 def _summary(shown: int, matching: int) -> str:
@@ -142,8 +142,8 @@ async def _find_silent_servers(ask: PageRequest, queues: Sequence[str]) -> str:
     return some(names, 3)
 
 
-def _row(ask: PageRequest, event: TaskEvent) -> EventRow:
-    return EventRow(
+def _row(ask: PageRequest, event: TaskEvent) -> TaskEventRow:
+    return TaskEventRow(
         key=to_task_key(event.queue, event.position),
         look=look_of_event(event.kind),
         id=short_id(event.task_id) or counted(event.count, "event"),
