@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -125,6 +126,40 @@ def test_a_stream_that_was_cut_shows_what_changed_meanwhile(
         await_state(page, "Live")
         await_rows(page, "b", "c")
         wait_until(lambda: live_site.viewers == 1)
+
+
+def test_a_list_that_was_emptied_during_a_cut_loses_its_rows(
+    browser: Browser, tasks: Tasks, network: tuple[Proxy, Site]
+) -> None:
+    """The new stream has no rows for it."""
+    proxy, site = network
+    with looking(browser, site) as page:
+        proxy.refuse()
+        proxy.cut_all()
+        await_state(page, "Reconnecting")
+        tasks.client.delete(tasks.keys.archived, tasks.keys.task("a"), tasks.keys.task("b"))
+        proxy.refuse(refusing=False)
+        await_state(page, "Live")
+        await_rows(page)
+
+
+def test_a_task_that_failed_again_between_two_renderings_shows_it(
+    browser: Browser, tasks: Tasks, live_site: LiveSite
+) -> None:
+    """Its state is the same in both; its attempts and times are not."""
+    due = int(time.time()) + 3_600
+    tasks.put(TaskState.RETRY, "r", score=due, retried=1, error_msg="full", last_failed_at=1)
+    with window(browser, live_site, **DESK) as context:
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.goto("queues/emails/tasks/r")
+        page.locator("dd", has_text="1 of").wait_for()
+        with tasks.client.pipeline(transaction=True) as pipeline:
+            Tasks(pipeline, "emails").put(
+                TaskState.RETRY, "r", score=due, retried=2, error_msg="full", last_failed_at=2
+            )
+            pipeline.execute()
+        page.locator("dd", has_text="2 of").wait_for()
 
 
 def test_unchanged_rows_under_the_pointer_are_not_counted_after_a_cut(

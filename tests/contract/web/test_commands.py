@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyasynq.operations import User
+from pyasynq.operations.sync import Operator
 from pyasynq.web import Everyone
 from tests.run_async import run_async
 from tests.shop_service import SHOP_COMMANDS, announce_commands, make_command
@@ -74,3 +75,20 @@ async def test_without_commands_the_page_says_what_they_are(redis_url: str) -> N
     """With a type that could run one."""
     async with visiting(redis_url) as visitor:
         assert "argv" in (await visitor.get("commands")).text
+
+
+@run_async
+async def test_a_command_links_to_its_type_or_to_its_queue(redis_url: str, redis_client: RedisClient) -> None:
+    """Its type may be configured no more, and its queue may be deleted."""
+    announce_commands(redis_url, [make_command(name) for name in ("typed", "queued", "gone")])
+    redis_client.sadd("asynq:queues", "queued")
+    with Operator(redis_url, User.with_role("mira", "admin")) as operator:
+        operator.set_type_configuration("typed", {"managed": "api"})
+    async with visiting(redis_url) as visitor:
+        page = (await visitor.get("commands")).text
+        for section, name in (("task-types", "typed"), ("queues", "queued")):
+            assert f'href="./{section}/{name}"' in page
+            assert f'href="../{section}/{name}"' in (await visitor.get(f"commands/run-of-{name}")).text
+        for name in ("queued", "gone"):
+            assert f"task-types/{name}" not in page
+        assert 'queues/gone"' not in (await visitor.get("commands/run-of-gone")).text

@@ -123,6 +123,7 @@ async def test_a_snapshot_holds_everything(redis_url: str, redis_client: RedisCl
     async with visiting(redis_url) as visitor:
         answer = (await visitor.get("live.json?page=/queues")).json()
         assert ["fresh", "rows", "cells"] == [one["event"] for one in answer["events"]]
+        assert ["queues"] == answer["events"][0]["data"]["tables"]
         assert "1" == answer["events"][2]["data"]["q.emails.pending"]
         assert 404 == (await visitor.get("live.json?page=/nope")).status_code
 

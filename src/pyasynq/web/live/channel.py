@@ -135,7 +135,8 @@ def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[
         return [] if before is not None and before.is_stale else [("stale", {"text": after.problem})]
     events: list[tuple[str, dict[str, Any]]] = []
     if before is None or before.is_stale:
-        events.append(("fresh", {"title": after.title}))
+        # The viewer may still show a list that became empty while no stream was open.
+        events.append(("fresh", {"title": after.title, "tables": sorted(after.rows)}))
     known = before.cells if before is not None else {}
     cells = {key: text for key, text in after.cells.items() if known.get(key) != text}
     rows = [event for name in after.rows if (event := _row_changes(name, before, after)) is not None]

@@ -11,6 +11,7 @@ from pyasynq.operations import Withheld
 from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
+from pyasynq.web.pages.task_types import read_type_links
 from pyasynq.web.problems import NextStep, Trouble, trouble_page
 from pyasynq.web.shown_task import short_id
 
@@ -99,7 +100,8 @@ async def commands_page(ask: PageRequest) -> Page:
     running = sum(one.state == "running" for one in commands)
     ask.target.note_count(ask.user, COMMANDS_SECTION, formats.number(running) if running else "")
     text = read_filter(ask)
-    rows = [build_command_row(ask, one) for one in commands]
+    link_type = await read_type_links(ask)
+    rows = [build_command_row(ask, one, link_type(one.queue)) for one in commands]
     found = [
         row
         for row in rows
@@ -124,7 +126,7 @@ async def command_page(ask: PageRequest) -> Page:
         sentence = "It ended long ago, or many others have ended since. Its task has the outcome."
         return trouble_page(404, Trouble("This command is not known any more", sentence, steps))
     [command] = found
-    row = build_command_row(ask, command)
+    row = build_command_row(ask, command, (await read_type_links(ask))(command.queue))
     is_running = command.state == "running"
     may_kill = is_running and ask.may("cancel_task", command.queue)
     task = ("queues", command.queue, "tasks", command.task_id)
@@ -157,14 +159,14 @@ async def read_commands(ask: PageRequest) -> Sequence[HostedCommand]:
     return await ask.target.recent(ask.user, "commands", ask.operator.commands, _SECONDS)
 
 
-def build_command_row(ask: PageRequest, command: HostedCommand) -> CommandRow:
-    """Return the row of a command."""
+def build_command_row(ask: PageRequest, command: HostedCommand, type_href: str) -> CommandRow:
+    """Return the row of a command; `type_href` is the address of its type, or empty."""
     return CommandRow(
         key=command.id,
         task=short_id(command.task_id),
         href=ask.links.to(COMMANDS_SECTION, command.id),
         type=visible(command.queue),
-        type_href=ask.links.to("task-types", command.queue),
+        type_href=type_href,
         look=_LOOKS.get(command.state, _UNKNOWN),
         end=visible(command.end),
         ran=formats.span(max(0.0, ((command.ended or ask.now) - command.started).total_seconds())),

@@ -15,7 +15,7 @@ from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 from pyasynq.web.pages.queues import read_queues
-from pyasynq.web.pages.task_types import read_configured_types
+from pyasynq.web.pages.task_types import read_configured_types, read_type_links
 from pyasynq.web.problems import NextStep, Trouble, trouble_page
 from pyasynq.web.shown_task import short_id
 
@@ -155,6 +155,7 @@ async def delivery_host_page(ask: PageRequest) -> Page:
         return trouble_page(404, Trouble(f"No type calls {visible(host)}", sentence, steps))
     paused = await _read_paused(ask)
     by_queue = {one.queue: one for one in found}
+    link_type = await read_type_links(ask)
     view = HostView(
         name=visible(host),
         summary=f"{counted(sum(one.calls for one in found), 'request')} within the last hour",
@@ -163,7 +164,7 @@ async def delivery_host_page(ask: PageRequest) -> Page:
             DeliveryTypeRow(
                 queue,
                 visible(queue),
-                ask.links.to("task-types", queue),
+                link_type(queue),
                 _figure([by_queue[queue]] if queue in by_queue else [], paused),
             )
             for queue in sorted(queues)

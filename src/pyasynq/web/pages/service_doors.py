@@ -12,7 +12,7 @@ from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
 from pyasynq.web.pages.queues import read_queues
-from pyasynq.web.pages.task_types import read_configured_types
+from pyasynq.web.pages.task_types import read_configured_types, read_type_links
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,11 +96,12 @@ async def _read_functions(ask: PageRequest, doors: Sequence[ServiceDoor]) -> lis
     types = await read_configured_types(ask)
     names = {one.name for one in types if one.content.get("kind", "worker") == "worker"}
     infos = {info.queue: info for info in await read_queues(ask)}
+    link_type = await read_type_links(ask)
     return [
         FunctionRow(
             name,
             visible(name),
-            ask.links.to("task-types", name),
+            link_type(name),
             workers[name],
             infos[name].pending if name in infos else 0,
             infos[name].active if name in infos else 0,

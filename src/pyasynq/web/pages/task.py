@@ -106,6 +106,8 @@ class TaskView:
     download: str
     related: tuple[Related, ...]
     machine: Machine
+    attempt: str
+    """Text that changes with each attempt; the live page then loads again."""
     facts: tuple[Fact, ...]
     steps: tuple[StoryEvent, ...]
     verbs: tuple[VerbButton, ...]
@@ -152,6 +154,7 @@ async def task_page(ask: PageRequest) -> Page:
         download=ask.links.to("queues", queue, "tasks", task_id, "data", part) if data.form != "none" else "",
         related=_related(ask, task),
         machine=build_machine(task, ask.preferences.time_zone),
+        attempt=_identify_attempt(task),
         facts=_facts(ask, task, {server.id for server in servers}),
         steps=build_steps(task),
         verbs=verbs,
@@ -234,6 +237,12 @@ def _related(ask: PageRequest, task: TaskInfo) -> tuple[Related, ...]:
             query = f"header.{name}:{quoted(value)}"
             found.append(Related(f"Same {name}", ask.links.to("tasks", q=query), "tasks of all queues"))
     return tuple(found)
+
+
+def _identify_attempt(task: TaskInfo) -> str:
+    # A retry may fail between two renderings, which both show the same state.
+    moments = (task.next_process_at, task.last_failed_at)
+    return " ".join([str(task.retried), *(formats.machine(moment) for moment in moments if moment)])
 
 
 def _facts(ask: PageRequest, task: TaskInfo, alive: set[str]) -> tuple[Fact, ...]:

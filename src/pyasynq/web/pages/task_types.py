@@ -136,6 +136,22 @@ async def read_configured_types(ask: PageRequest) -> Sequence[TypeConfiguration]
     return await ask.target.recent(ask.user, "type configurations", ask.operator.type_configurations)
 
 
+async def read_type_links(ask: PageRequest) -> Callable[[str], str]:
+    """Return a function that returns the address of a type: of its configuration, or else of its queue.
+
+    A type may have no configuration any more, and no queue yet; its address is empty then.
+    """
+    configured = {one.name for one in await read_configured_types(ask)}
+    queues = {info.queue for info in await read_queues(ask)}
+
+    def link(name: str) -> str:
+        if name in configured:
+            return ask.links.to(SECTION, name)
+        return ask.links.to("queues", name) if name in queues else ""
+
+    return link
+
+
 def forget_configurations(ask: PageRequest) -> None:
     """Clear the cache, so that the user's next page reads the configurations again after a change."""
     ask.target.forget(ask.user, "type configurations")

@@ -129,7 +129,11 @@ async function poll() {
 
 /** Handlers by event name. @type {Record<string, (data: any) => void>} */
 const handlers = {
-  fresh() {
+  fresh(/** @type {{tables: string[]}} */ { tables }) {
+    for (const { dataset } of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-table]"))) {
+      const table = dataset.table ?? "";
+      if (!tables.includes(table)) handlers.rows?.({ table, order: [], put: {} });
+    }
     document.querySelector("#notices [data-stale]")?.remove();
     for (const table of document.querySelectorAll("table.stale")) table.classList.remove("stale");
     for (const button of document.querySelectorAll("[data-off]")) { button.removeAttribute("disabled"); button.removeAttribute("data-off"); }
