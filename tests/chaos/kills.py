@@ -32,13 +32,12 @@ class WorkerKilled(Scenario):
     workers: ClassVar = 3
 
     async def inject(self, stage: Stage) -> None:
-        """Kill one after the other while there is work."""
-        while stage.is_busy:
-            await stage.until_ready()
-            await stage.pause(0.3, 1.5)
-            pid = stage.random.choice(stage.fleet.pids())
+        """Kill one after the other while they work, the first one at once."""
+        while (pid := await stage.until_working()) is not None:
             with stage.fault("SIGKILL of a worker", [pid]):
                 stage.fleet.kill(pid)
+            await stage.until_ready()
+            await stage.pause(0.3, 1.5)
 
     def judge(self, history: History, verdict: Verdict) -> Iterable[str]:
         """Complain when a task came back later than after the promised 40 s, and 10 s for a busy machine."""

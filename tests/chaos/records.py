@@ -14,11 +14,13 @@ import os
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+_TAIL_BYTES: Final = 20_000
 
 
 class What(enum.StrEnum):
@@ -153,11 +155,32 @@ class Recorder:
         os.close(self._file)
 
 
+def is_working(folder: Path, pid: int) -> bool:
+    """Return whether a process is in the middle of a task, according to the end of its records."""
+    running = set[str]()
+    for path in folder.glob(f"{pid}-*.records"):
+        for kind, _, subject, *_ in _lines(_read_tail(path)):
+            if kind == What.STARTED:
+                running.add(subject)
+            elif kind != What.SETTLED:
+                running.discard(subject)
+    return bool(running)
+
+
+def _read_tail(path: Path) -> str:
+    """Return the last whole lines of a file."""
+    with path.open("rb") as file:
+        begin = max(0, path.stat().st_size - _TAIL_BYTES)
+        file.seek(begin)
+        text = file.read().decode()
+    return text.partition("\n")[2] if begin else text
+
+
 def read_history(folder: Path) -> History:
     """Put together what all processes have written."""
     history = History()
     for path in sorted(folder.glob("*.records")):
-        _read_process(int(path.name.partition("-")[0]), _lines(path), history)
+        _read_process(int(path.name.partition("-")[0]), _lines(path.read_text()), history)
     for runs in history.runs.values():
         runs.sort(key=lambda run: run.started)
     for times in history.recoveries.values():
@@ -166,8 +189,8 @@ def read_history(folder: Path) -> History:
     return history
 
 
-def _lines(path: Path) -> Iterator[list[str]]:
-    for line in path.read_text().splitlines(keepends=True):
+def _lines(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines(keepends=True):
         # What is cut short was written by a process that was killed in the middle of it.
         if line.endswith("\n"):
             yield line[:-1].split(" ", 4)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from pyasynq.errors import QueueNotFoundError, RedisError
-from tests.chaos.records import Fault
+from tests.chaos.records import Fault, is_working
 from tests.chaos.settings import QUEUE
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     """Is told how many tasks have ended, of how many."""
 
 _LOOK_SECONDS: Final = 0.2
+_WORKING_SECONDS: Final = 0.01
 _LOOKED_AT_ONCE: Final = 100
 """More queues than this are looked at less often, so that looking stays a small part of the load."""
 _START_SECONDS: Final = 180.0
@@ -108,6 +109,15 @@ class Stage:
                 message = f"not all of the {len(workers)} workers have started"
                 raise RuntimeError(message)
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def until_working(self) -> int | None:
+        """Wait until a process of the fleet runs a task; return the process, or None if all work is done."""
+        while self.is_busy:
+            working = [pid for pid in self.fleet.pids() if is_working(self.folder, pid)]
+            if working:
+                return self.random.choice(working)
+            await asyncio.sleep(_WORKING_SECONDS)
+        return None
 
     async def _announced(self) -> set[int]:
         try:

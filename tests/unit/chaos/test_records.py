@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tests.chaos.records import Fault, Orphan, Recorder, What, read_history
+from tests.chaos.records import Fault, Orphan, Recorder, What, is_working, read_history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,3 +72,15 @@ def test_a_task_that_was_put_back_has_no_confirmed_outcome(tmp_path: Path) -> No
     history = read_history(tmp_path)
     assert [None] == [run.settled for run in history.runs["a"]]
     assert {"a"} == history.runs.keys()
+
+
+def test_a_process_works_while_a_run_has_not_ended(tmp_path: Path) -> None:
+    """Only the end of its records is read, and a line that is being written counts for nothing."""
+    path = tmp_path / "12-1.records"
+    assert not is_working(tmp_path, 12)
+    path.write_text("serving 1.0 s\nstarted 2.0 a\nstarted 2.0 b\nfinished 3.0 a\n")
+    assert (True, False) == (is_working(tmp_path, 12), is_working(tmp_path, 1))
+    path.write_text("started 2.0 a\nfailed 3.0 a\nsettled 4.0 a\nstarted 5.0 b")
+    assert not is_working(tmp_path, 12)
+    path.write_text("started 2.0 old\n" + "started 3.0 a\nfinished 4.0 a\n" * 1_000)
+    assert not is_working(tmp_path, 12)
