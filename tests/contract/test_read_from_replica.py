@@ -53,6 +53,7 @@ READS: dict[str, tuple[Any, ...]] = {
     "type_report": ("default",),
     "servers": (),
     "task_types": (),
+    "recent_events": ("default",),
     "scheduler_entries": (),
     "scheduler_events": ("e",),
     "redis_info": (),
