@@ -27,6 +27,7 @@ from pyasynq.operations import (
     OperationOptions,
     OperationState,
     Permission,
+    Redactor,
     Targets,
     User,
 )
@@ -43,6 +44,7 @@ from tests.snapshots import snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyasynq.task import TaskInfo
     from tests.invariants import RedisClient
 
 ADMIN = User.with_role("root", "admin")
@@ -585,6 +587,31 @@ def test_an_operation_that_meets_a_bug_has_failed_and_says_why(
         failed.error,
         failed.has_ended,
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "total", "redacted"), [("state:archived", 30, 10), ("payload.token:hush", 0, 30)]
+)
+def test_a_preview_redacts_what_it_shows_and_what_the_query_tests(
+    redis_url: str, tasks: Tasks, query: str, total: int, redacted: int
+) -> None:
+    """Redacting each of 100,000 tasks takes seconds. A query learns nothing about a secret."""
+    seen: list[str] = []
+
+    class CountingRedactor(Redactor):
+        def task(self, task: TaskInfo, *, payload_view: bool) -> TaskInfo:
+            seen.append(task.id)
+            return super().task(task, payload_view=payload_view)
+
+        def with_secret_fields(self, secret_fields: Any) -> Redactor:
+            del secret_fields
+            return self
+
+    tasks.put(TaskState.ARCHIVED, *(f"t{number}" for number in range(30)), payload=b'{"token":"hush"}')
+    with blocking.Operator(redis_url, ADMIN, redactor=CountingRedactor()) as operator:
+        preview = operator.preview_operation("run", Targets(query=query))
+    assert (total, redacted) == (preview.total, len(seen))
+    assert all(b"hush" not in task.payload for task in preview.samples)
 
 
 def test_a_query_chooses_the_tasks_of_all_queues(

@@ -337,7 +337,9 @@ class OperationOperator(SearchOperator):
         target = options.queue if act is Act.MOVE else ""
         names = await self._inspector.queues()
         queues = [queue for queue in names if queue != target and self._may_act(act, queue)]
-        async for page in self._selector(query, queues).pages(query, limit=MAX_FOUND + 1, budget=budget):
+        # Operations need names, and previews show ten of up to 100,000 tasks: redacting all takes seconds.
+        selector = self._selector(query, queues, redacts_always=False)
+        async for page in selector.pages(query, limit=MAX_FOUND + 1, budget=budget):
             yield page
 
     async def _set_state(

@@ -135,13 +135,21 @@ class SearchOperator(OperatorBase):
 
         return parse_query(query, private=self._access.may_somewhere(Permission.PAYLOAD_VIEW))
 
-    def _selector(self, query: Query, queues: Sequence[str] | None) -> Selector:
+    def _selector(
+        self, query: Query, queues: Sequence[str] | None, *, redacts_always: bool = True
+    ) -> Selector:
+        """Return a selector for a query of the user.
+
+        With `redacts_always=False` tasks are redacted only if the query tests values that may be secret. The
+        caller must not show them then, other than by the result of a verb, which is redacted again.
+        """
         from pyasynq.operations.select import Selector  # noqa: PLC0415 - most calls need none
 
+        redacts = redacts_always or query.needs_redaction or self._redactor.has_hook
         return Selector(
             self._inspector,
             may_see=self._may_search(query, queues),
-            shown=self._show_task,
+            shown=self._show_task if redacts else None,
             masks=None if self._redactor.has_hook else (MASK,),
             clock=self._doors.clock,
         )
