@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_FEED_QUEUES: Final = 16
 """Maximum number of queues of which the page shows events, so that many queues cost Redis no more."""
-_SERVERS_EVENTS: Final = 500
+_SERVERS_EVENTS: Final = 200
 _SERVERS_SECONDS: Final = 30.0
 
 _CHOICES: Final = {
