@@ -107,10 +107,10 @@ def parse_positive_seconds(name: str, value: object) -> float:
 
 
 def parse_instant(name: str, value: object) -> Instant:
-    """Return an aware datetime as an instant.
+    """Return a datetime with a time zone as an `Instant`, which has Unix time.
 
     Raises:
-        InvalidOptionError: when it is not a datetime, is naive, or is before 1970 or too far ahead.
+        InvalidOptionError: for anything else, for a time before 1970, and for one that is too far ahead.
     """
     if not isinstance(value, datetime):
         raise InvalidOptionError(name, value, "a time is an aware datetime, such as datetime.now(UTC)")

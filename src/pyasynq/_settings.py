@@ -64,7 +64,8 @@ class Setting:
     Attributes:
         kind: kind of its values.
         help: one sentence or two, for usage, environment and reference page.
-        flags: short or further flags, such as `-c`; a switch may have one that turns it off behind a slash.
+        flags: additional command-line flags, such as `-c`. For a switch, the flag that turns it off follows a
+            slash, as in `--strict/--no-strict`.
         optional: whether None is a value, which means that it is not set.
     """
 

@@ -60,6 +60,6 @@ def find_attempt(
 
 
 def find_verdict(queue: str, task_id: str, token: str, *, now: Instant | None = None) -> Plan[Verdict | None]:
-    """Return how an attempt that has lost its task ended; None if that is unknown."""
+    """Return the outcome of an attempt that no longer owns its task (lost lease); None if it is unknown."""
     found = yield from find_attempt(queue, task_id, token=token, lease_end=0, now=now)
     return found if isinstance(found, Verdict) else None

@@ -179,9 +179,10 @@ def read_pauses(queue: str, entry_ids: Sequence[str]) -> Plan[list[EntryPause]]:
 
 
 def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[int]:
-    """Delete the ticks of a queue's entries whose last tick was before that Unix time; return their number.
+    """Delete the stored ticks of a queue's schedule entries that fired last before a Unix time.
 
-    Entries in `keep`, those of running schedulers, stay: some have years between two ticks.
+    Return the number of deleted ticks. Entries in `keep`, those of running schedulers, stay: some have years
+    between two ticks.
     """
     ticks = queue_keys(queue).ticks
     cursor, forgotten = b"0", 0

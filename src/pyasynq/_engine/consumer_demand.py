@@ -307,9 +307,10 @@ class ConsumerSink:
                 raise build_verdict_error(earlier, attempt.queue, attempt.id)
 
     def put_back(self, attempts: Iterable[Attempt]) -> list[asyncio.Future[bool | Exception]]:
-        """Put back the attempts that are not settled; return futures of their confirmation.
+        """Put back the tasks of the attempts that are not settled (requeue).
 
-        A cancelled attempt is settled as its cause says: it failed after a timeout, for example.
+        Return futures that are done when Redis has confirmed it. A cancelled attempt is settled by the cause
+        of its cancellation instead: after a timeout, for example, it counts as failed.
         """
         return [self._end(one, build_cause_ending(one)) for one in attempts if one.phase is Phase.RUNNING]
 

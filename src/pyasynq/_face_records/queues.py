@@ -109,7 +109,7 @@ def describe_load(info: QueueInfo) -> Record:
 
 
 def describe_stored_limits(limits: QueueLimits) -> Record:
-    """Return the part of a queue's face record that `queue list` and `limits` share: its stored limits."""
+    """Return the stored limits of a queue as `queue list` and `limits` both show them."""
     return {
         "max_run": limits.max_run,
         "rate": describe_rate(limits),

@@ -38,13 +38,14 @@ class EnterReplica(NamedTuple):
 def seek_replica(
     target: RedisTarget, seconds: float, preferred: Address | None
 ) -> Generator[EnterFirst | EnterReplica | Send | Close, Any, tuple[Address | None, OpenAnswer]]:
-    """Connect to a replica of a single server or Sentinel primary, or to the target if it is a replica.
+    """Find a replica to read from, and connect to it.
 
-    The replica that was used before is tried first, then those with the highest replication offset.
+    A target that is a replica itself is used. Otherwise the replicas of the single server, or of the primary
+    that Sentinel names, are tried: first the one used before, then those with the highest replication offset.
 
     Returns:
-        a pair: the address of the replica, or None if it is the target's own address; and None, or the error
-        if no replica could be reached.
+        address and error. The address is None if the replica is the target itself; the error is None unless
+        no replica could be reached.
     """
     deadline = time.monotonic() + seconds
     refusal: OpenAnswer = yield EnterFirst(seconds)

@@ -94,7 +94,10 @@ class Repairs:
         return still
 
     async def _count(self, queue: str, _: FindingKind, counters: Mapping[bytes, bytes]) -> list[bytes]:
-        """Raise counters to their proven minimum, which stays valid because counters only grow."""
+        """Raise counters that are too low to the minimum that the examination found; return the repaired ones.
+
+        The minimum stays right meanwhile, because counters only grow.
+        """
         return [
             key
             for key, least in counters.items()

@@ -171,9 +171,9 @@ class MetricStore:
         self._new_exemplars[family.name, key] = exemplar
 
     def _find_histogram(self, family: Family, labels: Sequence[str]) -> tuple[list[float], list[float]]:
-        """Return the mutable numbers of a histogram: in all, and since `take_rows`. Make missing ones.
+        """Return the two mutable lists of a histogram: its totals, and what `take_rows` has not taken yet.
 
-        Each list has the count of each bucket, then the sum.
+        Missing lists are made. Each has the count of each bucket, then the sum of the values.
         """
         values = self._histograms.setdefault(family.name, {})
         key = self._cap(family, labels, values)

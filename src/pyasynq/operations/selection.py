@@ -156,7 +156,10 @@ class SearchProgress:
             self.page_size = max(_FIRST_PAGE, self.wanted - matched)
 
     def add(self, looked_at: int, tasks: Sequence[TaskInfo], place: Place | None) -> None:
-        """Count the matches of a step, under the collection in which they were found."""
+        """Add the matches of a step of the search to the counts by queue, state and type.
+
+        Queue and state are those of the collection that was searched; a task may have left it meanwhile.
+        """
         self.looked_at += looked_at
         self.found += len(tasks)
         for task in tasks:

@@ -25,11 +25,13 @@ def choose_servers(
     version: str = "",
     engine_version: str = "",
 ) -> list[ServerInfo]:
-    """Return the servers with these ids, or all of a version of the application, of pyasynq, or of both.
+    """Return the live servers with these ids, or those that run a version.
+
+    The version is that of the application or of pyasynq; if both are given, a server must run both.
 
     Raises:
-        InvalidOptionError: neither ids nor a version are given, or a single text in place of ids.
-        ServerNotFoundError: no live server has one of the ids, or the version.
+        InvalidOptionError: neither ids nor a version is given, or `ids` is a single text.
+        ServerNotFoundError: no live server has one of the ids, or none runs the version.
     """
     if isinstance(server_ids, str | bytes):
         raise InvalidOptionError("server_ids", None, "must be several ids; put a single one into a list")

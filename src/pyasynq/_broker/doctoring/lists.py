@@ -21,8 +21,9 @@ _ROUNDS: Final = 3
 def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | None]:
     """Return how often each of the ids occurs in a list that is too long for one script.
 
-    All counts are 0 for a shorter list. None if the list changes too fast: ids may be added and taken at its
-    ends all the time, but if they are removed from the middle between two pages, reading starts again.
+    All counts are 0 for a shorter list, which a script counts. The list is read in pages: ids may be added
+    and taken at its ends meanwhile. If ids are removed from its middle, reading starts again; None if this
+    happens too often.
     """
     for _ in range(_ROUNDS):
         if (yield CommandCall(("LLEN", key), key, Replay.SAFE)) <= 2 * LIST_WALK:

@@ -41,7 +41,8 @@ def parse_state(state: str, group: str, allowed: Collection[TaskState]) -> TaskS
     """Return the task state with this name.
 
     Raises:
-        InvalidOptionError: unless it is allowed, and a group is given for aggregating tasks only.
+        InvalidOptionError: for a state that is unknown or not allowed, for aggregating tasks without a group,
+            and for a group with another state.
     """
     names = [one.value for one in allowed]
     if state not in names:

@@ -56,9 +56,9 @@ class Follower:
         """Whether there is more to read at once."""
 
     def plans(self, now: float) -> list[Plan[Any]]:
-        """Return the plans that read the streams next, whose answers go to `take`.
+        """Return the plans (commands to Redis) of the next read of the streams; pass their results to `take`.
 
-        A follower of all queues also searches for new queues from time to time; `now` is monotonic time in
+        A follower of all queues also searches for new queues from time to time. `now` is monotonic time in
         seconds.
         """
         self._asked = list(self._marks)

@@ -223,9 +223,10 @@ class Aggregator(Service):
     def _share_places(
         self, candidates: dict[str, DeclaredAggregator]
     ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
-        """Yield numbers of free slots, each with the groups that may take them.
+        """Yield how many slots are free for running aggregators, each time with the groups that may take them.
 
-        Shared slots come first. When all of them are taken, each idle aggregator has one reserved slot.
+        The slots that all aggregators share come first. When none of these is free, each idle aggregator has
+        one slot of its own.
         """
         if candidates and (room := self._room) > 0:
             yield room, candidates

@@ -35,9 +35,10 @@ class Deadlines(Service):
         """Called when attempts that cannot be stopped make the worker useless."""
 
     async def round(self) -> float:
-        """Cancel the running attempts whose time or lease has ended; report overdue attempts.
+        """Cancel the running attempts whose timeout, deadline or lease has ended.
 
-        Call `on_stuck` when they make the worker useless.
+        Report cancelled attempts that go on running (overdue), and call `on_stuck` if they keep the worker
+        from taking tasks.
         """
         now = self.last_sweep = self._parts.clock.monotonic()
         for attempt in self._parts.roster.snapshot():

@@ -149,7 +149,10 @@ class Intake:
         return least is not None and self.capacity.room >= least and self._is_plain
 
     def next_call(self, now: float) -> float:
-        """Return the monotonic time from which there is a call to send; infinity until an attempt ends."""
+        """Return the monotonic time at which the next call to Redis is to be sent.
+
+        It is infinity if no call can be sent before a running attempt ends.
+        """
         return min(self._next_ask(now), self._next_return, self._next_clear_up)
 
     def _next_ask(self, now: float) -> float:

@@ -1,4 +1,4 @@
-"""The demo from its server to its summary: Valkey, dashboard and workers."""
+"""Run of the demo: starts Valkey, dashboard and workers, lets the tasks run, and prints a summary."""
 
 from __future__ import annotations
 

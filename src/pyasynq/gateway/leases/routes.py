@@ -146,7 +146,7 @@ class _LeaseApi:
         return answer
 
     async def act_on_many(self, request: Request) -> Response:
-        """Perform many acts, and answer with the result of each."""
+        """Answer a batch request: extend or end many leased attempts, and return the result of each."""
         key = await admit(request, self._authenticate)
         batch: AttemptBatch = await _read(request, AttemptBatch, _LARGEST_RESULT)
         results = await asyncio.gather(

@@ -40,11 +40,11 @@ class _Matcher(NamedTuple, Generic[_R]):
 
 
 class PathTable(Generic[_R]):
-    """Routes by path and method.
+    """Route table of the API, by path and method.
 
     Args:
-        routes: all of them.
-        hint: where the paths are listed, for the problem of an unknown path.
+        routes: all routes.
+        hint: where the paths are listed; the 404 response to an unknown path says it.
     """
 
     def __init__(self, routes: Iterable[_R], hint: str) -> None:

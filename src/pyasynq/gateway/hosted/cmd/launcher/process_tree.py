@@ -61,7 +61,7 @@ class ProcessTree:
 
     Args:
         main: process id of the command.
-        bell: `Bell` of this process.
+        bell: `Bell` of this process, which wakes it when a child ends.
         group: control group of the command, if it has one.
 
     Attributes:
@@ -116,7 +116,7 @@ def kill_descendants(reap: Callable[[], bool], bell: Bell, without: Collection[i
 
     Args:
         reap: function that reaps ended processes, and returns whether anything is left to kill.
-        bell: `Bell` of this process.
+        bell: `Bell` of this process, which wakes it when a child ends.
         without: children that are not killed, nor their descendants.
     """
     end = time.monotonic() + _KILL_SECONDS
