@@ -1,4 +1,4 @@
-"""Forms that change something: a confirmation page where needed, then the call of the operator."""
+"""Handlers of forms that change something: a confirmation page if needed, then a call of `Operator`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def pause_question(ask: PageRequest) -> Page:
 
 
 async def delete_queue_question(ask: PageRequest) -> Page:
-    """Return the page that asks for the name of a queue before its deletion."""
+    """Return the confirmation page for the deletion of a queue: the user types the queue's name."""
     name = ask.name("queue")
     ask.require("delete_queue", name)
     info = await ask.operator.queue(name)
@@ -167,7 +167,7 @@ async def _act_on_task(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 async def _enqueue_copy(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Enqueue a copy with the form's key, so that a form sent twice makes one copy."""
+    """Enqueue a copy with the form's idempotency key, so that a form sent twice makes one copy."""
     queue, key = ask.name("queue"), read_request_key(fields)
     made = await ask.operator.enqueue_copy(queue, ask.name("task"), key=key, reason=read_reason(fields))
     return redirect_to_enqueued(ask, queue, made.id, made.enqueue_status, "The copy")

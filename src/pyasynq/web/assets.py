@@ -27,7 +27,7 @@ _VERSION_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """An asset as it is sent: content, compressed content and media type."""
+    """A static file: its content, its content compressed with gzip, and its media type."""
 
     content: bytes
     compressed: bytes
@@ -36,7 +36,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """All files, and their common version."""
+    """All static files, and their common version."""
 
     version: str
     """Version in the path of each asset; one for all, because modules import each other by relative paths."""
@@ -45,7 +45,7 @@ class Assets:
 
 @cache
 def load_assets() -> Assets:
-    """Return the files of the package; the styles are joined into one, in the order of their names."""
+    """Return the static files of the package; the CSS files are joined in the order of their names."""
     contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.glob("*.js"))}
     contents[_STYLE] = b"".join(path.read_bytes() for path in sorted((_FOLDER / "css").glob("*.css")))
     digest = hashlib.sha256()
@@ -59,7 +59,7 @@ def load_assets() -> Assets:
 
 
 async def serve_asset(request: Request) -> Response:
-    """Answer with a file. For an outdated version, send the current file, marked as not cacheable."""
+    """Send a static file. For the URL of an outdated version, send the current file with `no-cache`."""
     assets = load_assets()
     asset = assets.files.get(request.path_params["name"])
     if asset is None:

@@ -22,18 +22,18 @@ _MOST_IDS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Answer with a page of records: items, next cursor, and additional members."""
+    """Result of a handler: a page of records, the next cursor, and additional JSON members."""
 
     records: Sequence[Record]
     next: str = ""
     """Cursor of the next page; empty at the end."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Additional members of the answer, besides `items` and `next`."""
+    """Additional JSON members of the response, besides `items` and `next`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """Answer 201: the record of a new resource, and the path segments of its address below `/api/v1`."""
+    """Result of a handler: the record of a resource, and the path segments of its URL below `/api/v1`."""
 
     record: Record
     address: tuple[str, ...]
@@ -42,14 +42,14 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Streamed answer in JSON lines (NDJSON)."""
+    """Result of a handler that is streamed as JSON lines (NDJSON)."""
 
     lines: AsyncGenerator[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A checked request to one route."""
+    """A request to one route, with checked parameters and body."""
 
     ask: PageRequest
     names: Mapping[str, str]
@@ -57,13 +57,13 @@ class ApiCall:
     values: Mapping[str, Any]
     """Query parameters, by name."""
     body: Any
-    """The body as the route's struct; None for a route without one."""
+    """Body, decoded as the struct that the route declares; None if the route takes no body."""
     depth: int
     """Number of segments of the path below `/api/v1`."""
 
     @property
     def operator(self) -> Operator:
-        """The operator of the user."""
+        """Operator with the permissions of the user who sent the request."""
         return self.ask.operator
 
     @property
@@ -85,7 +85,7 @@ class ApiCall:
         return self.ask.request.headers.get(name, "")
 
     def address(self, *names: str) -> str:
-        """Return the URL of a path below `/api/v1`, relative to the request's; an argument is one segment."""
+        """Return the URL of a path below `/api/v1`, relative to the request's URL; each name is one segment."""
         return "../" * (self.depth - 1) + "/".join(
             quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names
         )
@@ -102,13 +102,13 @@ class ApiCall:
 
 
 def changed_meanwhile() -> ProblemError:
-    """Return the problem of a conflicting change: the record was changed after it was read."""
+    """Return the 412 problem of a conflicting change: the record has changed since the client read it."""
     remedy = "Read it again, and send your change with the new ETag."
     return ProblemError(412, "changed_meanwhile", "It is not what If-Match names.", remedy, field="If-Match")
 
 
 def encode_answer(value: Any) -> bytes:
-    """Encode a value as JSON with a newline; numbers that JSON does not support become null."""
+    """Encode a value as JSON with a newline; NaN and infinities, which JSON does not have, become null."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode() + b"\n"

@@ -17,7 +17,7 @@ _REMEDY: Final = "Pass `next` of the page before, or begin without a cursor."
 
 
 def page_of_names(names: Sequence[str], cursor: str, limit: int) -> tuple[list[str], str]:
-    """Return the sorted names after a cursor, and the cursor of the next page; empty at the end.
+    """Return a page of sorted names after a cursor, and the cursor of the next page (empty on the last).
 
     Raises:
         ProblemError: for an invalid cursor.

@@ -1,4 +1,4 @@
-"""The endpoint `/api/v1`: authentication, routing, and encoding of answers."""
+"""The endpoint `/api/v1`: authentication, routing, and encoding of responses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TABLE: Final = PathTable(API_ROUTES, hint="GET /api/v1/openapi.json lists them.
 
 
 def api_route(door: Doorkeeper) -> Route:
-    """Return the single Starlette route of the API; the route table dispatches below it."""
+    """Return the one Starlette route of the API; its endpoint finds the handler in the API's route table."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -122,7 +122,7 @@ async def _check_origin(ask: PageRequest, queue: str) -> None:
 
 
 async def _read_body(route: ProgramRoute, request: Request) -> Any:
-    """Return the body as the struct of a route; None for a route without one."""
+    """Return the body, decoded as the struct that the route declares; None if the route takes no body."""
     content = await read_content(request, _LARGEST_BODY)
     if route.body is not None:
         return decode_body(request, content, route.body)
@@ -132,7 +132,7 @@ async def _read_body(route: ProgramRoute, request: Request) -> Any:
 
 
 def _write(call: ApiCall, answer: Any, component: str, status: int) -> Response:
-    """Return the response for the answer of a handler."""
+    """Return the HTTP response for the result of a handler."""
     headers: dict[str, str] = {}
     if isinstance(answer, Lines):
         return StreamingResponse(

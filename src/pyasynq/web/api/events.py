@@ -1,4 +1,4 @@
-"""Handler of live events: a stream of JSON lines (NDJSON), as they are published."""
+"""Handler that streams task events as JSON lines (NDJSON) while they are published."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from .call import ApiCall
 
 MOST_EVENT_STREAMS: Final = 100
-"""Largest number of event streams of one process, including live pages."""
+"""Number of open streams, including those of live pages, at which a new event stream is refused.
+
+Streams are counted for each Redis and event loop.
+"""
 _REST_SECONDS: Final = 15.0
 """Seconds without an event after which an empty line is sent, to detect closed connections."""
 

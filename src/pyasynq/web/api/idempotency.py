@@ -30,10 +30,10 @@ def read_key(request: Request) -> str:
 
 
 def check_fingerprint(task: Task, info: TaskInfo) -> None:
-    """Compare the fingerprint of a task with that of the stored task with the same idempotency key.
+    """Check by the fingerprint that an idempotency key was not used for another request.
 
     Raises:
-        ProblemError: the earlier request was a different one.
+        ProblemError: an earlier, different request has enqueued a task with this key.
     """
     if has_other_content(task.headers, info):
         raise _key_was_reused("task")

@@ -30,7 +30,7 @@ async def read_content(request: Request, largest: int) -> bytes:
     """Return the body of a request, of at most `largest` bytes.
 
     Raises:
-        ProblemError: it has more bytes, arrived too slowly, or its client disconnected.
+        ProblemError: the body is larger, arrived too slowly, or the client disconnected.
     """
     # Refused before it is read; the header may lie, so what is read is counted too.
     _check_size(parse_whole_number(request.headers.get("content-length", "")) or 0, largest)
@@ -58,10 +58,10 @@ def _check_size(size: int, largest: int) -> None:
 
 
 def decode_body(request: Request, content: bytes, kind: Any) -> Any:
-    """Return the body of a request, decoded as a type; an empty body is an empty object.
+    """Return the body of a request, decoded as a type; an empty body counts as an empty JSON object.
 
     Raises:
-        ProblemError: it is not JSON, is compressed, or is not of that type.
+        ProblemError: the body is not JSON, is compressed, or is not of that type.
     """
     if content and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise ProblemError(
@@ -81,7 +81,7 @@ def decode_text(content: bytes, kind: Any) -> Any:
     """Return JSON decoded as a type.
 
     Raises:
-        ProblemError: it is not JSON, or not of that type.
+        ProblemError: the content is not JSON, is nested too deeply, or is not of that type.
     """
     try:
         content.decode()
@@ -98,12 +98,12 @@ def decode_text(content: bytes, kind: Any) -> Any:
 
 @cache
 def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Return the cached decoder of a type: to make one takes longer than to decode a task."""
+    """Return the cached decoder of a type, because making a decoder takes longer than decoding a task."""
     return msgspec.json.Decoder(kind)
 
 
 def _explain(text: str, kind: Any) -> ProblemError:
-    """Return the problem for an invalid body, without texts of msgspec that would show a value."""
+    """Return the problem for an invalid body, without messages of msgspec that could repeat a value."""
     found = _PLACE.search(text)
     place = found[1].removeprefix("$").lstrip(".") if found else ""
     what = text[: found.start()] if found else text
@@ -136,7 +136,7 @@ def _find_fields(kind: Any, place: str) -> list[str]:
 
 
 def _find_structs(kind: Any) -> list[type[msgspec.Struct]]:
-    """Return the structs in a type, such as that of the items of a list."""
+    """Return the msgspec structs in a type: the type itself, or the type of the items of a list."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return [kind]
     return [struct for one in get_args(kind) for struct in _find_structs(one)]

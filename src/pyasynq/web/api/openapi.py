@@ -67,7 +67,7 @@ _EXAMPLES: Final = {
     "delivery": "1b0d7a6e2c94f385",
     "command": "5f0c92d1e7a4b386",
 }
-"""Example values of path parameters. The Schemathesis tests also use them: their Redis has the first two."""
+"""Example values of path parameters. The Redis of the Schemathesis tests has this queue and this task."""
 _HEADERS: Final = {
     "If-Match": "ETag of what was read; 412 if it has changed.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues one task within a day, "
@@ -119,7 +119,7 @@ def read_document() -> bytes:
 
 
 def name_route(route: ProgramRoute) -> str:
-    """Return the id of a route's operation: `get_queues_queue_limits`."""
+    """Return the `operationId` of a route in OpenAPI: `get_queues_queue_limits`."""
     return build_operation_id(route.method, route.path)
 
 

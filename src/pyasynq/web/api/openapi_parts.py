@@ -81,7 +81,7 @@ def describe_queries(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
 
 
 def build_operation_id(method: str, path: str) -> str:
-    """Return the id of an operation: `get_queues_queue_limits`."""
+    """Return the OpenAPI `operationId` of a method and path: `get_queues_queue_limits`."""
     words = re.sub(r"\W+", "_", path).strip("_")
     return f"{method.lower()}_{words}"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .call import ApiCall
 
 _PATIENCE: Final = 0.2
-"""Seconds for which an answer waits for the end of a small operation."""
+"""Seconds for which a response waits for a small operation to end."""
 
 
 async def handle_list_operations(call: ApiCall) -> Listing:
@@ -85,7 +85,7 @@ async def handle_run(call: ApiCall) -> Created:
 
 
 async def _change(call: ApiCall, verb: Callable[..., Awaitable[OperationInfo]]) -> OperationInfo:
-    """Call a verb of the operator on the operation of the request, and return what it returns."""
+    """Call a verb of the operator for the operation in the path, and return the verb's result."""
     return await verb(call.names["operation"], reason=call.body.reason)
 
 

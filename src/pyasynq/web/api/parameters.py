@@ -62,10 +62,10 @@ class Parameter:
     is_required: bool = False
 
     def read(self, texts: Sequence[str]) -> Any:
-        """Parse the texts of this parameter.
+        """Parse the values that the query string has for this parameter.
 
         Raises:
-            ProblemError: it is missing, given too often, or invalid.
+            ProblemError: the parameter is missing, given too often, or invalid.
         """
         if not texts:
             if self.is_required:
@@ -82,7 +82,7 @@ class Parameter:
         return self._parse(texts[0])
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of its value."""
+        """Return the JSON Schema of the parameter's value."""
         one = dict(_SCHEMAS[self.type])
         if self.choices:
             one = {"type": "string", "enum": list(self.choices)}

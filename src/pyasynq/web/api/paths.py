@@ -1,4 +1,4 @@
-"""Table of paths: finds the route of a request by its undecoded path, and its path parameters."""
+"""Table of paths, which finds the route and the path parameters of a request by its undecoded path."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PathTable(Generic[_R]):
 
     Args:
         routes: all routes.
-        hint: where the paths are listed; the 404 response to an unknown path says it.
+        hint: sentence for the 404 response to an unknown path; it names the list of all paths.
     """
 
     def __init__(self, routes: Iterable[_R], hint: str) -> None:
@@ -59,7 +59,7 @@ class PathTable(Generic[_R]):
         """Return the route of a request, and its decoded path parameters by name.
 
         Raises:
-            ProblemError: there is no such path, or it has other methods.
+            ProblemError: the path is unknown (404), or its routes have other methods (405).
         """
         wanted = "GET" if method == "HEAD" else method
         routes, names = self._match(path)

@@ -25,7 +25,7 @@ _AGAIN: Final = "Try again in a few seconds."
 
 
 class ProblemError(Exception):
-    """An error answer.
+    """Error that becomes an HTTP error response with problem details.
 
     Args:
         status: status of the response.
@@ -34,7 +34,7 @@ class ProblemError(Exception):
         remedy: what to do about it, as a sentence.
         field: the parameter, header or field of the body that is wrong; empty for none.
         headers: headers of the response.
-        facts: additional members.
+        facts: additional JSON members of the problem details.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ProblemError(Exception):
         self.facts = facts
 
     def content(self) -> dict[str, Any]:
-        """Return the members of the problem, without empty ones."""
+        """Return the JSON members of the problem details; empty members are left out."""
         members = {
             "type": _TYPE + self.code,
             "title": self.code.replace("_", " ").capitalize(),
@@ -77,7 +77,7 @@ class ProblemError(Exception):
 
 
 def wrong_value(field: str, remedy: str) -> ProblemError:
-    """Return the problem of an invalid parameter or field."""
+    """Return the 422 problem of an invalid parameter or field."""
     return ProblemError(422, "invalid_value", f"{field} is wrong.", remedy, field=field)
 
 
@@ -118,7 +118,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 
 
 def to_problem(error: Exception) -> ProblemError:
-    """Return the problem for an error; log an unexpected one under a reference number that it shows."""
+    """Return the problem for an error. Log an unexpected error under a number that the problem shows."""
     if isinstance(error, ProblemError):
         return error
     if not isinstance(error, errors.PyasynqError):

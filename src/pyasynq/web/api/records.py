@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _DEEPEST_DATA: Final = 200
-"""Maximum nesting of a payload or result that is shown as JSON; a deeper one is shown as text."""
+"""Maximum nesting depth of a payload or result that is shown as JSON; deeper JSON is shown as text."""
 
 
 def _view(name: str, *fields: Field) -> View:
@@ -218,7 +218,7 @@ COMPONENTS: Final = {
     "TaskType": TYPES,
     "TypeCounts": TYPE_COUNTS,
 }
-"""Views (descriptions of records), by the names of their schemas in the OpenAPI document."""
+"""Descriptions of records (`View`), by the names of their schemas in the OpenAPI document."""
 
 
 def encode_record(view: View, record: Record) -> dict[str, Any]:
@@ -278,13 +278,13 @@ def describe_type_counts(counts: TypeStatistics) -> Record:
 
 
 def describe_task_result(result: TaskResult) -> Record:
-    """Return the record of the result that an operation on several tasks had for one of them."""
+    """Return the record of one task's result in an action on several tasks."""
     state = None if result.state is None else str(result.state)
     return {"id": result.task_id, "done": result.done, "reason": str(result), "state": state}
 
 
 def describe_cancel(result: CancelResult) -> Record:
-    """Return the record of a request to cancel."""
+    """Return the record of the result of a cancellation request."""
     state = None if result.state is None else str(result.state)
     return {"queue": result.queue, "id": result.task_id, "status": str(result.status), "state": state}
 

@@ -31,15 +31,15 @@ _ACTS: Final = {
     "delete_tasks": Act.DELETE,
     "cancel_tasks": Act.CANCEL,
 }
-"""Kind of bulk operation (`Act`) by verb, for verbs that are allowed in the same task states as it."""
+"""Bulk action (`Act`) that is allowed in the same task states as a verb, by the name of the verb."""
 _NEEDS_NO_QUEUE: Final = frozenset({"enqueue", "set_queue_limits", "set_wait_objective"})
 
 
 async def rehearse(call: ApiCall, name: str) -> Record:
-    """Check that a verb may be called with this request (dry run); return the record of the answer.
+    """Check that a verb may be called with this request (dry run); return the record of the response.
 
     Raises:
-        Exception: the error of the call itself, if it can be predicted.
+        Exception: the error that the call itself would raise, if it can be predicted.
     """
     verb = VERBS[name]
     await _check_subject(call, verb)

@@ -56,18 +56,18 @@ class ProgramRoute:
     """Method of `Operator` that the route calls; empty for none."""
     answer: Answer
     returns: str = ""
-    """OpenAPI component of the answer's records; empty for an answer without a body."""
+    """OpenAPI component of the response's records; empty for a response without a body."""
     is_list: bool = False
-    """Whether the answer is a page: `items`, `next`, and additional members."""
+    """Whether the response is a page: `items`, `next`, and additional JSON members."""
     facts: tuple[str, ...] = ()
-    """Additional members of a page."""
+    """Names of the additional JSON members of a page."""
     parameters: tuple[Parameter, ...] = ()
     body: type[msgspec.Struct] | None = None
     status: int = 200
     rehearse: Answer | None = None
     """Handler of a dry run; by default the checks of `rehearse.py`."""
     dry_returns: str = "DryRun"
-    """OpenAPI component of the answer to a dry run."""
+    """OpenAPI component of the response to a dry run."""
     lines: str = ""
     """OpenAPI component of each line, if the route can answer with JSON lines."""
     headers: tuple[str, ...] = ()

@@ -143,10 +143,10 @@ def build_task(call: ApiCall) -> Task:
 
 
 def read_given_payload(body: Any) -> bytes | None:
-    """Return the payload in a body; None for none.
+    """Return the payload in a body; None if the body has none.
 
     Raises:
-        ProblemError: there are several.
+        ProblemError: the body has several payloads.
     """
     given = {name: getattr(body, name) for name in _PAYLOADS if getattr(body, name) is not msgspec.UNSET}
     if len(given) > 1:
@@ -157,7 +157,7 @@ def read_given_payload(body: Any) -> bytes | None:
 
 
 def created_task(info: TaskInfo) -> Created:
-    """Return the answer with a task that was enqueued now, or before with the same idempotency key."""
+    """Return the result for a task that was enqueued now, or before with the same idempotency key."""
     record = {**describe_task(info), "enqueue_status": str(info.enqueue_status or EnqueueStatus.ENQUEUED)}
     is_new = info.enqueue_status in {None, EnqueueStatus.ENQUEUED}
     return Created(record, ("queues", info.queue, "tasks", info.id), 201 if is_new else 200)

@@ -32,7 +32,7 @@ _LONGEST_NUMBER: Final = 9
 
 
 class ApiError(Exception):
-    """An error answer.
+    """Error that becomes an HTTP error response with a plain text.
 
     Attributes:
         status: status of the response.
@@ -53,13 +53,13 @@ class ApiRequest:
     operator: Operator
     settings: Settings
     recent: Recent
-    """Function that returns an answer cached for a few seconds; users with equal permissions share it."""
+    """Function that caches an answer for a few seconds; users with equal permissions share the answer."""
     names: dict[str, str] = field(default_factory=dict)
     """Path parameters by name: `queue`, `task`, `group`, `state`, `entry`."""
 
     @property
     def limits(self) -> TextLimits:
-        """Maximum numbers of characters that answers show of payloads and results."""
+        """Maximum length, in characters, of payloads and of results in responses."""
         return self.settings.text_limits
 
     @property
@@ -80,7 +80,7 @@ class ApiRequest:
     def page(self) -> tuple[int, int]:
         """Return number and size of the requested page.
 
-        A text that is not a number is ignored. A size below 1 means the first page, of the maximum size.
+        A value that is not a number is ignored. A size below 1 selects the first page of the maximum size.
         """
         page, size = max(self._read_number("page", 1), 1), self._read_number("size", _DEFAULT_SIZE)
         return (page, min(size, _LARGEST_SIZE)) if size > 0 else (1, _LARGEST_SIZE)
@@ -109,12 +109,12 @@ class ApiRequest:
 
 
 def json_answer(value: Any) -> Response:
-    """Return a response with JSON; its type is plain text, as asynqmon's."""
+    """Return a response with JSON, whose media type is `text/plain` as in asynqmon."""
     return Response(encode_json(value), media_type="text/plain")
 
 
 def error_answer(status: int, text: str) -> Response:
-    """Return a response with the text of an error."""
+    """Return a plain-text response with an error message."""
     return Response(f"{text}\n", status, media_type="text/plain")
 
 
@@ -127,7 +127,7 @@ def answer_error(error: Exception) -> Response:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return asynqmon's text for an error, or our own if asynqmon has none."""
+    """Return asynqmon's message for an error, or our own message if asynqmon has none."""
     match error:
         case errors.QueuePausedError():
             text = f"queue {quote_for_go(error.queue)} is already paused"

@@ -160,7 +160,7 @@ async def _change_batch(
 
 @contextmanager
 def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[None]:
-    """Turn `QueueNotFoundError` in a `with` block into asynqmon's error; `{}` in `text` is the queue."""
+    """Turn `QueueNotFoundError` in a `with` block into asynqmon's error; `{}` in `text` is the queue's name."""
     try:
         yield
     except QueueNotFoundError as error:
@@ -168,6 +168,6 @@ def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[Non
 
 
 def _explain_missing_tasks(state: TaskState) -> str:
-    """Return asynqmon's text about a missing queue for an action on all tasks of a state."""
+    """Return asynqmon's message for an action on all tasks of a state whose queue does not exist."""
     code = "INTERNAL_ERROR" if state in {TaskState.PENDING, TaskState.AGGREGATING} else "NOT_FOUND"
     return f"{code}: INTERNAL_ERROR: queue {{}} does not exist"

@@ -38,14 +38,14 @@ def encode_json(value: Any) -> bytes:
 
 
 def local_time(moment: datetime) -> datetime:
-    """Return a time in the zone of this process."""
+    """Return a time in the time zone of this process."""
     return moment.astimezone()
 
 
 def format_time(moment: datetime | None, *, fraction: bool = False) -> str:
-    """Return a time in RFC 3339 in the zone of this process; None is Go's zero time.
+    """Return a time in RFC 3339 in the time zone of this process; None becomes Go's zero time.
 
-    With `fraction`, as in Go's JSON: with the fraction of the second, without trailing zeros.
+    With `fraction`, the seconds have a fraction without trailing zeros, as in Go's JSON.
     """
     if moment is None:
         return ZERO_TIME
@@ -58,7 +58,7 @@ def format_time(moment: datetime | None, *, fraction: bool = False) -> str:
 
 
 def format_set_time(moment: datetime | None) -> str:
-    """Return a time in RFC 3339; None is an empty text."""
+    """Return a time in RFC 3339; None becomes an empty string."""
     return "" if moment is None else format_time(moment)
 
 
@@ -68,7 +68,7 @@ def format_latency(duration: timedelta) -> str:
 
 
 def format_data(data: bytes, most: int | None) -> str:
-    """Return bytes as asynqmon shows them: printable text as it is, else the words `non-printable bytes`.
+    """Return bytes as asynqmon shows them: printable text unchanged, else the words `non-printable bytes`.
 
     Args:
         data: a payload or a result.
@@ -84,12 +84,12 @@ def format_data(data: bytes, most: int | None) -> str:
 
 
 def quote_for_go(text: str) -> str:
-    """Return a text in quotation marks as Go's verb `%q` writes it."""
+    """Return a string in quotation marks, as Go's formatting verb `%q` writes it."""
     return '"' + "".join(_quote_character(character) for character in text) + '"'
 
 
 def seconds_left(until: datetime) -> int:
-    """Return the whole seconds from now until a time, cut toward zero; negative once it has passed."""
+    """Return the whole seconds from now until a time, truncated toward zero; negative for a past time."""
     return int((until - datetime.now(UTC)).total_seconds())
 
 

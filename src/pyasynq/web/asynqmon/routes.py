@@ -129,7 +129,7 @@ _MATCHERS: Final = tuple(map(_compile_matcher, ROUTES))
 
 
 def asynqmon_route(door: Doorkeeper) -> Route:
-    """Return the single route for Starlette; the table of routes dispatches below it."""
+    """Return the one Starlette route of this API; its endpoint finds the handler in the route table."""
 
     async def endpoint(request: Request) -> Response:
         ask = await door.admit(request)
@@ -176,7 +176,7 @@ def _refuse_change(request: Request) -> Response:
 
 
 def _suspect_other_site(request: Request, *, has_session: bool) -> str:
-    """Return why another site may have sent a change in the name of a user (CSRF); empty if none has."""
+    """Return why a change may be a forged request of another site (CSRF); empty without a suspicion."""
     if bearer_token(request):
         return ""
     if not is_same_origin(request):

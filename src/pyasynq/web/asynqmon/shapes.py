@@ -28,7 +28,7 @@ _NO_TIME: Final = "-"
 
 
 class TextLimits(NamedTuple):
-    """Maximum numbers of characters shown of payloads and results; None means all."""
+    """Maximum length, in characters, of payloads and of results in responses; None is unlimited."""
 
     payload: int | None = None
     result: int | None = None
@@ -161,7 +161,7 @@ def describe_running_server(info: ServerInfo, limits: TextLimits) -> dict[str, A
 
 
 def describe_scheduler_entry(entry: SchedulerEntryInfo, limits: TextLimits) -> dict[str, Any]:
-    """Return an entry of a scheduler; the previous time is left out if there was none."""
+    """Return an entry of a scheduler; the time of the previous enqueue is left out if there was none."""
     shape = {
         "id": entry.id,
         "spec": entry.spec,

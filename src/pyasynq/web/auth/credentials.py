@@ -20,7 +20,7 @@ from pyasynq.errors import ConfigurationError
 from pyasynq.operations import ROLES
 
 _COST: Final = 15
-"""Log2 of scrypt's N: 32 MiB and about 70 ms for each guess."""
+"""Base-2 logarithm of scrypt's cost parameter N: each guess takes 32 MiB and about 70 ms."""
 _HIGHEST_COST: Final = 18
 _BLOCK: Final = 8
 _SALT_BYTES: Final = 16
@@ -39,14 +39,14 @@ class Credential:
     name: str
     role: str
     queues: tuple[str, ...]
-    """Patterns of the queues that may be seen."""
+    """Patterns of the queues that the owner of the credential may see."""
     secret_hash: str
     expires: date | None = None
     """Last day on which a token is valid; None for a password."""
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint that changes with the password, so that older sessions end."""
+        """Hash that changes with the password; a change ends the sessions that began before."""
         return hashlib.sha256(self.secret_hash.encode()).hexdigest()[:16]
 
 
@@ -54,10 +54,10 @@ class CredentialsFile:
     """A file of passwords and tokens, read again when it has changed.
 
     Args:
-        path: where it is; `pyasynq web passwd` writes it.
+        path: path of the file, which `pyasynq web passwd` writes.
 
     Raises:
-        ConfigurationError: when it cannot be read, or a line cannot be understood.
+        ConfigurationError: when the file cannot be read, or a line is invalid.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -74,7 +74,10 @@ class CredentialsFile:
         return self._passwords.get(name)
 
     def check_password(self, name: str, password: str) -> Credential | None:
-        """Return the person's credential if the password is right; takes equally long for an unknown name."""
+        """Return the person's credential if the password is right, else None.
+
+        The check takes equally long for an unknown name (protection against timing attacks).
+        """
         found = self.find(name)
         is_right = verify_password(password, (found or self._absent).secret_hash)
         return found if found is not None and is_right else None
@@ -132,7 +135,7 @@ def _make_credential(name: str, role: str, queues: str, secret_hash: str, expire
 
 
 def hash_password(password: str, salt: bytes | None = None, cost: int = _COST) -> str:
-    """Return `scrypt$15$8$1$salt$key`. It takes about 70 ms and 32 MiB."""
+    """Hash a password with scrypt, as `scrypt$15$8$1$salt$key`. It takes about 70 ms and 32 MiB."""
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     key = hashlib.scrypt(
         password.encode("utf-8", "surrogatepass")[:_LONGEST_PASSWORD],

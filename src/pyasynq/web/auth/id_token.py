@@ -16,7 +16,7 @@ _ALGORITHMS: Final = [
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 ]
-"""Signature algorithms that are accepted. All have a public key: `none` and secrets are refused."""
+"""Signature algorithms that are accepted: asymmetric ones only, so neither `none` nor HMAC."""
 _SKEW_SECONDS: Final = 60
 """Maximum accepted difference, in seconds, between the clocks of the provider and this machine."""
 _LONGEST_TOKEN: Final = 100_000
@@ -55,7 +55,7 @@ def read_key_set(document: Mapping[str, Any]) -> KeySet:
 def verify_id_token(
     token: object, keys: KeySet, *, issuer: str, client_id: str, nonce: str, now: int
 ) -> dict[str, Any]:
-    """Return the claims of an ID token.
+    """Verify an ID token, and return its claims.
 
     Args:
         token: the token, as the provider has sent it.
@@ -63,10 +63,10 @@ def verify_id_token(
         issuer: issuer that the token must name.
         client_id: audience that the token must name.
         nonce: nonce of this sign-in.
-        now: Unix time.
+        now: current Unix time.
 
     Raises:
-        UnknownKeyError: if its key is not among the keys.
+        UnknownKeyError: if the token is signed by a key that is not among `keys`.
         SignInError: for any other token that is not valid.
     """
     if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:

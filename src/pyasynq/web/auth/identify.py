@@ -82,9 +82,9 @@ class TrustedProxy:
         networks: addresses of the proxy, such as `["10.0.0.0/8"]`; a header from elsewhere is ignored.
         user_header: header that holds the person's name.
         groups_header: header that holds the person's groups, separated by commas.
-        roles: role for each group. A person of several groups gets the highest.
+        roles: role for each group. A person of several groups gets the highest role.
         default_role: role of a person without any of these groups; None refuses such people.
-        queues: patterns of the queues for each group; groups that are not named see all.
+        queues: queue patterns for each group with a role; a group without patterns sees all queues.
 
     Raises:
         ConfigurationError: for an invalid network or role.
@@ -147,7 +147,7 @@ class HostFunction:
         """Return the user that the host application's function returns.
 
         Raises:
-            TypeError: if that is neither a user nor None.
+            TypeError: if the function returns neither a `User` nor None.
         """
         user = await self._function(request)
         if user is not None and not isinstance(user, User):
@@ -158,7 +158,7 @@ class HostFunction:
 
 
 def bearer_token(request: Request) -> str:
-    """Return the token of the `Authorization` header, or an empty text."""
+    """Return the bearer token of the `Authorization` header, or an empty string."""
     header = request.headers.get("authorization", "")
     return header[len(_BEARER) :].strip() if header[: len(_BEARER)].lower() == _BEARER else ""
 
@@ -182,7 +182,7 @@ def parse_proxy_networks(networks: Iterable[str]) -> list[ProxyNetwork]:
     """Return the networks of proxies.
 
     Raises:
-        ConfigurationError: for a text that is not a network.
+        ConfigurationError: for a string that is not a network.
     """
     try:
         return [ipaddress.ip_network(network) for network in networks]
@@ -194,7 +194,7 @@ def is_in_networks(address: str, networks: Iterable[ProxyNetwork], *, strict: bo
     """Return whether an address is in one of some networks; an IPv4-mapped IPv6 address counts as IPv4.
 
     Raises:
-        ValueError: with `strict`, for a text that is not an address.
+        ValueError: with `strict`, for a string that is not an address.
     """
     try:
         found = ipaddress.ip_address(address)
@@ -207,7 +207,7 @@ def is_in_networks(address: str, networks: Iterable[ProxyNetwork], *, strict: bo
 
 
 def came_through_proxy(request: Request) -> bool:
-    """Return whether a proxy says that it has forwarded the request, so it may come from anywhere."""
+    """Return whether a request has headers that proxies add, so that its client may be any machine."""
     return not _FORWARDING_HEADERS.isdisjoint([name for name, _ in request.scope["headers"]])
 
 

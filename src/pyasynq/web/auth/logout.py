@@ -1,4 +1,4 @@
-"""Signing out: the end of a session here, in Redis for other processes, and at the OpenID provider."""
+"""Sign-out: ends a session in this process, in Redis for other processes, and at the OpenID provider."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger("pyasynq.web")
 
 
 async def sign_out(targets: Sequence[Target], ask: PageRequest, _: dict[str, str]) -> Response:
-    """End the session of this browser, and send it to the provider to end its session there, if it can."""
+    """End the session of this browser here and, if the OpenID provider supports it, at the provider."""
     began = time.perf_counter()
     session, openid, sessions = ask.session, ask.settings.openid, ask.settings.sessions
     response = Response(status_code=303, headers={"Location": ask.links.to("login")})
@@ -50,7 +50,7 @@ async def sign_out(targets: Sequence[Target], ask: PageRequest, _: dict[str, str
 
 
 async def _record(targets: Sequence[Target], session: LoginSession) -> list[str]:
-    """Record the end of a session in each Redis; return a sentence for each that failed."""
+    """Record the end of a session in each Redis; return an error sentence for each Redis that failed."""
     results = await asyncio.gather(
         *(target.signed_out.add(session) for target in targets), return_exceptions=True
     )

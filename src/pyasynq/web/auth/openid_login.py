@@ -1,4 +1,4 @@
-"""Sign-in at the OpenID provider: its beginning and its callback."""
+"""Sign-in at the OpenID provider: the redirect to the provider, and the callback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANSWER_FIELDS: Final = frozenset({"code", "error", "state"})
 
 
 async def begin_openid_login(ask: PageRequest) -> Response:
-    """Send a browser to the provider, and remember the sign-in in a cookie."""
+    """Redirect a browser to the provider, and store the pending sign-in in a cookie."""
     began = time.perf_counter()
     openid = ask.settings.openid
     if openid is None:

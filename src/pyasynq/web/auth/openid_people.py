@@ -48,7 +48,7 @@ class OpenIdPeople:
         """Return a new session for a person.
 
         Raises:
-            SignInError: none of the groups has a role, or too many have one for a cookie.
+            SignInError: no group has a role, or the groups with a role are too many for a cookie.
         """
         if self._groups.find(groups) is None:
             text = f"You are signed in as {visible(name)}, and none of your groups may use this dashboard."
@@ -67,12 +67,12 @@ class OpenIdPeople:
         return User.with_role(session.name, role, queues=patterns, login=OPENID_LOGIN, address=address)
 
     def callback_url(self, target: str) -> str:
-        """Return the redirect URI of a dashboard's Redis, by its name."""
+        """Return the redirect URI for one Redis of the dashboard; `target` is the name of that Redis."""
         return self._options.callback_url(target)
 
 
 def import_provider() -> type[OpenIdProvider]:
-    """Import the client of providers.
+    """Import the class `OpenIdProvider`, and return it.
 
     Raises:
         ModuleNotFoundError: without the extra `oidc`, which the error names.

@@ -39,7 +39,7 @@ _MINUTE: Final = 60.0
 _DISCOVERIES: Final = 10
 """Maximum number of attempts a minute to read the discovery document, while the provider is unreachable."""
 _KEY_REFRESHES: Final = 5
-"""Maximum number of times in a minute that the keys are read again because of an unknown key id."""
+"""Maximum number of times a minute that an unknown key id makes the client read the keys again."""
 _DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 _ERROR_CODE: Final = re.compile("[a-z_]{1,40}")
 _ACCESS_TOKEN: Final = re.compile("[!-~]{1,50000}")
@@ -58,7 +58,7 @@ class SignedInPerson:
 
 @dataclass(frozen=True, slots=True)
 class _Provider:
-    """Endpoints of the provider, checked; times are monotonic."""
+    """Checked endpoints of the provider; `fresh_until` is a monotonic time."""
 
     authorization: str
     token: str
@@ -66,11 +66,11 @@ class _Provider:
     end_session: str
     """Endpoint that ends sessions; empty if there is none."""
     userinfo: str
-    """Endpoint with further claims; empty if there is none."""
+    """Userinfo endpoint, which returns further claims; empty if there is none."""
     names_itself: bool
     """Whether the provider sends `iss` to the callback to identify itself (RFC 9207)."""
     takes_basic: bool
-    """Whether the token endpoint takes the secret by HTTP Basic; otherwise in the body."""
+    """Whether the client secret is sent to the token endpoint by HTTP Basic; otherwise in the body."""
     fresh_until: float
 
 
@@ -79,7 +79,7 @@ class OpenIdProvider:
 
     Args:
         options: the provider, and this client of it.
-        clock: Unix time.
+        clock: function that returns Unix time.
     """
 
     def __init__(self, options: OpenIdConnect, clock: Callable[[], float] = time.time) -> None:
@@ -92,7 +92,7 @@ class OpenIdProvider:
         self._key_refreshes = RateLimit(_KEY_REFRESHES, _MINUTE)
 
     async def authorization_url(self, callback: str, *, state: str, nonce: str, verifier: str) -> str:
-        """Return the address at the provider where a sign-in begins.
+        """Return the authorization URL at the provider, where a sign-in begins.
 
         Raises:
             SignInError: the provider cannot be reached, or its discovery document is wrong.
@@ -119,7 +119,7 @@ class OpenIdProvider:
         """Exchange the authorization code in the callback's query for tokens, and return the person.
 
         Raises:
-            SignInError: the provider has refused, or what it sends is not valid.
+            SignInError: the provider has refused, or its response is not valid.
         """
         provider = await self._discover()
         if query.get("iss", self._options.issuer if not provider.names_itself else "") != (
@@ -235,7 +235,7 @@ class OpenIdProvider:
         data: dict[str, str] | None = None,
         headers: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the JSON object with which the provider answers; no redirect is followed."""
+        """Return the JSON object in the provider's response; redirects are not followed."""
         sent = {"Accept": "application/json", **(headers or {})}
         try:
             async with (
@@ -302,7 +302,7 @@ def _explain_status(status: int, answer: dict[str, Any] | None) -> SignInError:
 
 
 def _explain_refusal(code: object) -> str:
-    """Return the sentence for an error code of OAuth; a code of another form is not repeated."""
+    """Return the sentence for an OAuth error code. A code is repeated only if it is a lowercase word."""
     if code == "access_denied":
         return "The provider refused the sign-in, or you did."
     is_shown = isinstance(code, str) and _ERROR_CODE.fullmatch(code)

@@ -18,10 +18,10 @@ _NONCE_BYTES: Final = 9
 
 
 def is_same_origin(request: Request) -> bool:
-    """Return whether our own page may have made the request: the browser says so, or says nothing.
+    """Return whether the request may come from our own page: its headers say so, or say nothing.
 
-    A request without `Sec-Fetch-Site` and `Origin` comes from an old browser or a program; only the token in
-    the form decides.
+    A request without `Sec-Fetch-Site` and `Origin` comes from an old browser or a program; only the CSRF
+    token in the form decides.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -31,18 +31,18 @@ def is_same_origin(request: Request) -> bool:
 
 
 def names_origin(request: Request) -> bool:
-    """Return whether the request says which site made it, as every browser does; programs send a token."""
+    """Return whether the request has a header that names its origin, which all current browsers send."""
     return any(name in request.headers for name in ("sec-fetch-site", "origin"))
 
 
 def form_token(secret: SigningSecret, key: str) -> str:
-    """Return a CSRF token for one session, different at each call as protection from the BREACH attack."""
+    """Return a CSRF token for one session. It differs at each call, as protection from the BREACH attack."""
     nonce = secrets.token_urlsafe(_NONCE_BYTES)
     return f"{nonce}.{secret.sign(_PURPOSE, _encode_signed_text(nonce, key))}"
 
 
 def is_form_token(secret: SigningSecret, key: str, token: str) -> bool:
-    """Return whether a form carries a token of this session."""
+    """Return whether a CSRF token was made for this session."""
     nonce, _, signature = token.partition(".")
     return secret.verify(_PURPOSE, _encode_signed_text(nonce, key), signature)
 

@@ -1,4 +1,4 @@
-"""Sign-ins that wait for the OpenID provider's answer, in a signed cookie of the browser."""
+"""Pending sign-ins at the OpenID provider, each stored in a signed cookie of the browser."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class _PendingContent(CookieContent, frozen=True):
 
 
 class PendingLogins:
-    """Begins sign-ins, and accepts each one once. The cookie binds a sign-in to its browser.
+    """Pending sign-ins: each is accepted once, and only from the browser that has its signed cookie.
 
     Args:
         secret: signs the cookies, and derives nonces and verifiers.
-        fingerprint: provider and client; a sign-in that began with others is not accepted.
-        clock: Unix time.
+        fingerprint: hash of provider and client; a sign-in with another fingerprint is refused.
+        clock: function that returns Unix time.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class PendingLogins:
         self._used: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, following: str) -> PendingLogin:
-        """Return a new sign-in; a path that is too long for the cookie becomes the overview."""
+        """Return a new sign-in. A path that is too long for the cookie is replaced by the overview's."""
         login = self._derive(secrets.token_urlsafe(_STATE_BYTES), following)
         return login if self._cookie.fits(self._content(login)) else replace(login, following="")
 
@@ -92,10 +92,10 @@ class PendingLogins:
         self._cookie.write(request, response, self._content(login))
 
     def take(self, request: Request, state: str) -> PendingLogin:
-        """Return the sign-in of this browser and this state, which cannot be taken again.
+        """Return the sign-in of this browser with this state, and mark the sign-in as used.
 
         Raises:
-            SignInError: there is none, it is too old, or it was taken before.
+            SignInError: the browser has no such sign-in, or the sign-in has expired or was used before.
         """
         found = self._cookie.read(request)
         expected = found.state if found is not None else ""

@@ -19,11 +19,12 @@ _GENERATED_BYTES: Final = 32
 
 
 class SigningSecret:
-    """Signs data and derives keys; the first of several secrets signs, all of them verify (key rotation).
+    """Secrets that sign data and derive keys: the first one signs, all of them verify (key rotation).
 
     Args:
-        text: one secret or several with commas between; `file:/path` reads them from a file. None takes
-            `PYASYNQ_SECRET` from the environment; without it the secret is random and ends with the process.
+        text: one secret, or several separated by commas; `file:/path` reads them from a file. None takes
+            `PYASYNQ_SECRET` from the environment. If that is not set, the secret is random, and is lost when
+            the process ends.
 
     Raises:
         ConfigurationError: for a secret of fewer than 16 characters, or an unreadable file.
@@ -35,7 +36,7 @@ class SigningSecret:
         if any(len(part) < _SHORTEST for part in parts):
             raise ConfigurationError(f"a secret needs at least {_SHORTEST} characters")
         self.is_generated = not parts
-        """Whether the secret is random, and ends with the process."""
+        """Whether the secret is random, and is lost when the process ends."""
         self._keys = [part.encode() for part in parts] or [secrets.token_bytes(_GENERATED_BYTES)]
 
     def derive(self, purpose: str) -> bytes:
@@ -51,7 +52,7 @@ class SigningSecret:
         return _text(hmac.digest(self.derive(purpose), data, "sha256"))
 
     def verify(self, purpose: str, data: bytes, signature: str) -> bool:
-        """Return whether one of the secrets made the signature, in constant time."""
+        """Return whether one of the secrets made the signature; the comparison takes constant time."""
         found = False
         for key in self._keys:
             expected = _text(hmac.digest(_derive(key, purpose), data, "sha256"))
@@ -60,7 +61,9 @@ class SigningSecret:
 
 
 def read_secret(text: str | None, variable: str) -> str:
-    """Return a secret: the text, or that of a variable if it is None; `file:/path` is read from the file.
+    """Return a secret: `text`, or the value of an environment variable if `text` is None.
+
+    A secret of the form `file:/path` is read from that file.
 
     Raises:
         ConfigurationError: for an unreadable file.

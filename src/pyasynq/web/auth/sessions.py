@@ -1,4 +1,4 @@
-"""Login sessions in a signed cookie; a session ends after 12 idle hours."""
+"""Login sessions in a signed cookie. A session ends after 12 hours without a request, or after a week."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ IDLE_SECONDS: Final = 12 * 3_600
 LONGEST_SECONDS: Final = 7 * 86_400
 """Longest life of a session, in seconds (absolute timeout): a week."""
 RENEW_SECONDS: Final = 600
-"""Seconds after the cookie was written from which the next request writes it again (sliding expiration)."""
+"""Age of the session cookie, in seconds, after which a request renews the cookie (sliding expiration)."""
 _ID_BYTES: Final = 32
 _MOST_ENDED: Final = 10_000
 _LONGEST_COOKIE: Final = 3_500
 
 
 class LoginSession(CookieContent, frozen=True):
-    """Content of the session cookie, without the role: each request looks it up, as it may have changed."""
+    """Content of the session cookie. It has no role: each request looks the role up, which may change."""
 
     id: str
     name: str
@@ -50,16 +50,16 @@ class LoginSession(CookieContent, frozen=True):
 
     @property
     def longest_until(self) -> int:
-        """Last Unix second of the session, however often requests renew it."""
+        """Last Unix second of the session, even if requests renew it."""
         return self.began + LONGEST_SECONDS
 
 
 class Sessions:
-    """Begins, finds and ends sessions.
+    """Manager of login sessions, which begins, finds, renews and ends them.
 
     Args:
         secret: signs the cookies.
-        clock: Unix time.
+        clock: function that returns Unix time.
     """
 
     def __init__(self, secret: SigningSecret, clock: Callable[[], float] = time.time) -> None:
@@ -68,7 +68,7 @@ class Sessions:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, name: str, fingerprint: str, groups: tuple[str, ...] = ()) -> LoginSession:
-        """Return a new session with a new id, whatever the browser sent before."""
+        """Return a new session with a new id, as protection from session fixation."""
         now = int(self._clock())
         return LoginSession(secrets.token_urlsafe(_ID_BYTES), name, fingerprint, now, now, groups)
 
@@ -77,9 +77,9 @@ class Sessions:
         return self._cookie.fits(session)
 
     def find(self, request: Request) -> LoginSession | None:
-        """Return the session in a request's cookie; None if it is forged, expired, or was ended here.
+        """Return the session in a request's cookie; None if it is missing, forged, expired, or ended here.
 
-        `SignedOutSessions` knows the sessions that were ended in other processes.
+        "Here" means in this process. `SignedOutSessions` knows sessions that ended in other processes.
         """
         session = self._cookie.read(request)
         if session is None or session.id in self._ended or session.is_over(self._clock()):
@@ -87,7 +87,7 @@ class Sessions:
         return session
 
     def renew(self, session: LoginSession) -> LoginSession | None:
-        """Return the session for a cookie written now; None if the present cookie is recent enough."""
+        """Return the session for a cookie written now; None if the cookie need not be renewed yet."""
         now = int(self._clock())
         is_old = now - session.seen > RENEW_SECONDS
         return msgspec.structs.replace(session, seen=now) if is_old else None

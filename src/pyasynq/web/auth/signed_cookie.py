@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CookieContent(msgspec.Struct, frozen=True, array_like=True):
-    """Content of a signed cookie, with its end: an array of JSON with the fields in their order."""
+    """Content of a signed cookie with its expiry, encoded as a JSON array of the fields in their order."""
 
     @property
     def expires_at(self) -> int:
@@ -25,7 +25,7 @@ class CookieContent(msgspec.Struct, frozen=True, array_like=True):
         raise NotImplementedError
 
     def is_over(self, now: float) -> bool:
-        """Return whether the content has expired; browsers keep cookies for as long as they like."""
+        """Return whether the content has expired; a browser may keep the cookie for longer."""
         return now > self.expires_at
 
 
@@ -33,15 +33,15 @@ _ContentT = TypeVar("_ContentT", bound=msgspec.Struct)
 
 
 class SignedCookie(Generic[_ContentT]):
-    """Signed cookie of the browser; its content can be read, but not changed.
+    """Signed cookie of the browser, whose user can read the content, but not change it.
 
     Args:
         secret: signs the content.
         content: type of the content.
         purpose: what the cookie is for; a cookie that is signed for another purpose is refused.
-        suffix: end of the name, which differs between the cookies of a dashboard.
+        suffix: end of the cookie's name; each cookie of a dashboard has another suffix.
         longest: maximum number of characters; browsers drop a cookie of more than 4,096 with its attributes.
-        max_age: seconds for which the browser keeps the cookie; None for as long as it runs.
+        max_age: seconds for which the browser keeps the cookie; None means until the browser is closed.
     """
 
     def __init__(

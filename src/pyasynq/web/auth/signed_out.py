@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.web")
 
 VERDICT_SECONDS: Final = 5.0
-"""Seconds for which a valid session is not checked again: the longest time that an ended one still works."""
+"""Seconds until a valid session is checked again; an ended session may still work for this time."""
 _MOST_VERDICTS: Final = 10_000
 
 
@@ -27,7 +27,7 @@ class SignedOutSessions:
     """Ended sessions in one Redis.
 
     Args:
-        operator: function that returns the operator of the running loop.
+        operator: function that returns the operator of the running event loop.
     """
 
     def __init__(self, operator: Callable[[], Operator]) -> None:
@@ -39,11 +39,11 @@ class SignedOutSessions:
     async def has(self, session: LoginSession) -> bool:
         """Return whether a session was ended in any process; asks Redis at most every 5 s.
 
-        If the user of Redis may not ask, or the key is damaged, the session counts as valid: otherwise no
-        user could sign in to examine the damage. This process still refuses sessions that ended here.
+        If the ACL of Redis refuses the read, or the key is damaged, the session counts as valid: otherwise no
+        user could sign in to examine the damage. This process still refuses sessions that it ended.
 
         Raises:
-            RedisError: Redis cannot be reached, so it is not known.
+            RedisError: Redis cannot be reached, so it is unknown whether the session was ended.
         """
         if monotonic() < self._verdicts.get(session.id, 0.0):
             return False
