@@ -1,4 +1,4 @@
-"""Rules for the addresses of a sign-in: which of them are this machine, and which URLs keep it secret."""
+"""Checks of sign-in addresses: which are loopback addresses, and which URLs are safe for secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_protected_url(url: object) -> bool:
-    """Return whether an address is `https://`, or `http://` on this machine."""
+    """Return whether a URL is safe for secrets: `https://`, or `http://` on this machine (loopback)."""
     if not isinstance(url, str):
         return False
     try:

@@ -16,9 +16,9 @@ class GroupRoles:
     """Roles and queue patterns by group.
 
     Args:
-        roles: role for each group. A person of several groups gets the highest.
+        roles: role for each group. A person of several groups gets the highest role.
         default_role: role of a person without any of these groups; None refuses such people.
-        queues: patterns of the queues for each group; groups that are not named see all.
+        queues: queue patterns for each group with a role; a group without patterns sees all queues.
 
     Raises:
         InvalidOptionError: for an unknown role.
@@ -40,7 +40,7 @@ class GroupRoles:
             User.with_role("", role)
 
     def find(self, groups: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
-        """Return the role and the queue patterns of a person in some groups; None refuses the person."""
+        """Return the role and the queue patterns of a person in some groups; None means a refusal."""
         ranked = [(_RANKS.index(self._roles[group]), group) for group in groups if group in self._roles]
         if not ranked and self._default_role is None:
             return None

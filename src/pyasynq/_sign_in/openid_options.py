@@ -23,7 +23,7 @@ class OpenIdConnect:
     """Sign-in at an OpenID provider: authorization code flow with PKCE. It needs the extra `oidc`.
 
     Raises:
-        InvalidOptionError: for a value that cannot work.
+        InvalidOptionError: for an invalid value.
     """
 
     issuer: str
@@ -40,11 +40,11 @@ class OpenIdConnect:
     A client without a secret is a public client.
     """
     roles: Mapping[str, str] = field(default_factory=dict)
-    """Role for each group. A person of several groups gets the highest."""
+    """Role for each group. A person of several groups gets the highest role."""
     default_role: str | None = None
     """Role of a person without any of these groups; None refuses such people."""
     queues: Mapping[str, str | Iterable[str]] = field(default_factory=dict)
-    """Patterns of the queues for each group; groups that are not named see all."""
+    """Queue patterns for each group with a role; a group without patterns sees all queues."""
     scopes: Sequence[str] = ("openid", "profile", "email")
     user_claim: str = ""
     """Claim that names the person.
@@ -52,9 +52,9 @@ class OpenIdConnect:
     Unless given, it is `preferred_username`, or else a verified `email`, or else `sub`.
     """
     groups_claim: str = "groups"
-    """Claim that holds the person's groups: a list, or one text."""
+    """Claim that holds the person's groups: a list of strings, or one string."""
     name: str = ""
-    """Name of the provider on the login page; the host of the issuer unless given."""
+    """Name of the provider on the login page; by default the host of the issuer."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -82,5 +82,5 @@ class OpenIdConnect:
         return self.name or str(urlsplit(self.issuer).hostname)
 
     def callback_url(self, target: str) -> str:
-        """Return the redirect URI: the callback of one Redis, whose name is empty for the only one."""
+        """Return the redirect URI for one Redis; `target` is its name, which is empty for the only Redis."""
         return "/".join(filter(None, (self.url.rstrip("/"), target, "login/oidc/callback")))

@@ -55,7 +55,7 @@ class Tick:
     """An axis tick: a grid line of a chart, or a time label below the chart."""
 
     at: str
-    """Pixels from the top for a line; a percentage from the left for a time."""
+    """Position: pixels from the top for a grid line, or percent from the left for a time label."""
     label: str
 
 
@@ -106,7 +106,7 @@ class LogLines:
 
 
 def log_lines(series: Sequence[Sequence[float | None]]) -> LogLines:
-    """Return the drawing of series of equal length, in seconds."""
+    """Return the line chart with a logarithmic axis for series of equal length, in seconds."""
     known = [value for one in series for value in one if value]
     low = math.floor(math.log10(min(max(min(known, default=0.01), _LEAST_SECONDS), 100.0)))
     high = max(math.ceil(math.log10(max(max(known, default=1.0), _LEAST_SECONDS))), low + 1)
@@ -138,7 +138,7 @@ def _duration_label(power: int) -> str:
 
 
 def round_up(value: float) -> float:
-    """Return the next number that an axis of four equal steps can end at: 4, 8, 12, 20, 24, 40, 60, 80."""
+    """Round up to a number at which an axis of four equal steps can end, such as 4, 6, 8, 10, 12 or 16."""
     if value <= 0:
         return 4.0
     scale = 10.0 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""Form for the configuration of a task type: its fields as text, the typed values, and differences. Pure."""
+"""Form for the configuration of a task type: its fields, reading the input, and differences. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS: Final = frozenset({"max_run", "max_pending", "max_retry"})
 _LONGEST_SCHEMA: Final = 64_000
 _LONGEST_TEXT: Final = 1_000
 _MOST_LINES: Final = 2_000
-"""Maximum number of lines of two schemas that are compared line by line; longer ones are shown one after the
+"""Maximum number of lines of two schemas together for a line-by-line diff; longer ones are shown one after the
 other."""
 
 
@@ -38,7 +38,7 @@ class ConfigurationField:
     kind: str = "text"
     """Type of the input: `text`, `numeric`, `switch`, or `area` for several lines."""
     unset: str = "not set"
-    """Text that is shown for an unset field."""
+    """Text that is shown if the field is not set."""
     value: str = ""
     error: str = ""
 
@@ -84,15 +84,15 @@ class Difference:
 
     label: str
     texts: tuple[str, ...]
-    """Value on each side, as text."""
+    """Value of the field in each compared configuration, as text."""
     lines: tuple[tuple[str, str], ...] = ()
     """Lines of a long value: `+`, `-` or empty, and the text."""
     by: str = ""
-    """Author of the change since both users began: `you`, `the other`, `both`, or `both, alike`."""
+    """Author of the change since both users opened the form: `you`, `the other`, `both` or `both, alike`."""
 
 
 def is_editable(content: Mapping[str, Any]) -> bool:
-    """Return whether this version knows the kind and every field of a stored configuration."""
+    """Return whether this version of pyasynq knows the kind and every field of a stored configuration."""
     known = {one.name for one in fields(TaskConfiguration)}
     return content.keys() <= known and content.get("kind", _KIND) in tuple(_KINDS)
 
@@ -119,7 +119,7 @@ def write_field(name: str, value: object) -> str:
 
 
 def write_form(content: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of all fields of a stored configuration."""
+    """Return the text of each field of the form for a stored configuration."""
     return {one.name: write_field(one.name, content.get(one.name)) for one in FORM_FIELDS}
 
 
@@ -149,7 +149,7 @@ def _write_retry(value: object) -> str:
 
 
 def build_form(texts: Mapping[str, str], errors: Mapping[str, str]) -> tuple[ConfigurationField, ...]:
-    """Return the fields with typed texts and their errors."""
+    """Return the fields of the form with the text and the error message of each."""
     return tuple(
         ConfigurationField(
             one.name,
@@ -167,7 +167,7 @@ def build_form(texts: Mapping[str, str], errors: Mapping[str, str]) -> tuple[Con
 def read_form(
     name: str, texts: Mapping[str, str], stored: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the configuration to store for the typed texts, and the error message of each wrong field.
+    """Return the configuration to store for a submitted form, and the error message of each wrong field.
 
     An empty field is not set. The service's own reader checks each field.
 
@@ -250,9 +250,9 @@ def show_field(name: str, content: Mapping[str, Any]) -> str:
 
 
 def find_differences(*sides: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the fields that differ between two configurations; between three, also who changed each.
+    """Return the fields that differ between two or three configurations; for three, also who changed each.
 
-    The three sides are the configuration that both users began with, the stored one, and the one to store.
+    Three configurations are the one that both users opened, the stored one, and the one to store.
     """
     found = []
     for one in FORM_FIELDS:

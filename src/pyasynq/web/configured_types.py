@@ -1,4 +1,4 @@
-"""Task service's types for the form that enqueues: schema, options, and validation of a payload."""
+"""The task service's types for the enqueue form: schema, options, and validation of a payload."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class CommandKnowledge(Protocol):
 def describe_configured_type(
     stored: TypeConfiguration, commands: CommandKnowledge | None = None
 ) -> TaskTypeInfo:
-    """Return a stored configuration in the form of a description that workers publish.
+    """Convert a stored configuration to a `TaskTypeInfo`, the description of types that workers publish.
 
-    Without a schema its fields are the placeholders (params) of the URL or the command.
+    If the type has no schema, the fields are the placeholders (params) of its URL or command.
     """
     options = {name: stored.content[name] for name in _OPTIONS if _is_number(stored.content.get(name))}
     schema = stored.content.get("schema")
@@ -61,7 +61,7 @@ def describe_missing_fields(stored: TypeConfiguration) -> str:
 
 
 def _make_schema(stored: TypeConfiguration, commands: CommandKnowledge | None) -> dict[str, Any] | None:
-    """Return a schema of the placeholders (params) in a type's URL or command; None if it has none."""
+    """Return a JSON Schema of the placeholders (params) in a type's URL or command; None without any."""
     names: Sequence[str] = ()
     place = ""
     if template := _find_url(stored):
@@ -97,7 +97,7 @@ def find_param_problem(
     payload: bytes,
     commands: CommandKnowledge | None = None,
 ) -> tuple[str, str] | None:
-    """Return the wrong param, and why the service would refuse the payload; None if it would not, or unknown.
+    """Return the invalid param of a payload and the reason; None if no problem is found.
 
     The service would archive a task whose payload does not fill the URL or the command of its type.
     """

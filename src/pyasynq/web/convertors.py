@@ -17,7 +17,7 @@ class _Rest(Convertor[str]):
         return value
 
     def to_string(self, value: str) -> str:
-        """Return the rest as it is."""
+        """Return the rest of the path unchanged."""
         return value
 
 

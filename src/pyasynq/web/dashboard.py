@@ -97,8 +97,8 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
 
         app.mount("/tasks", dashboard("redis://localhost:6379/0", auth=CredentialsFile("people")))
 
-    Without `auth` only requests from this machine get in. It needs no lifespan; `aclose()` closes its
-    connections early.
+    Without `auth`, only requests from this machine are accepted. The application needs no lifespan;
+    `aclose()` closes its connections early.
 
     Args:
         redis: URL of Redis, as for `Client`; or several by name, such as `{"eu": url, "us": url}`.
@@ -122,12 +122,12 @@ def dashboard(  # noqa: PLR0913 - each is an option of its own, given by name
         prometheus: address of a Prometheus, such as `http://localhost:9090`, which the charts of asynqmon ask
             through its API.
         max_payload_length: number of characters of a payload in the API of asynqmon; None is all of them.
-        max_result_length: the same for results.
+        max_result_length: number of characters of a result in the API of asynqmon; None is all of them.
         api_requests: number of requests a minute that one user may send to `/api/v1` from one address; None
             is any number.
 
     Raises:
-        ConfigurationError: for a value that cannot work.
+        ConfigurationError: for an invalid value.
     """
     sources = name_targets(redis)
     authenticators, credentials, openid = _check_authenticators(auth)

@@ -56,8 +56,8 @@ class Doorkeeper:
 
     Args:
         settings: settings of the dashboard.
-        target: the Redis.
-        targets: every Redis of the dashboard.
+        target: the Redis instance that the pages show.
+        targets: all Redis instances of the dashboard.
     """
 
     def __init__(self, settings: Settings, target: Target, targets: Sequence[Target]) -> None:
@@ -104,8 +104,8 @@ class Doorkeeper:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a form that changes something.
 
-        `is_open` also admits users who have not signed in. `takes_unknown_sessions` also admits sessions that
-        may have been ended, because Redis cannot be asked.
+        `is_open` also admits users who have not signed in. `takes_unknown_sessions` also admits a session
+        while Redis cannot be asked whether the session was ended.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -164,7 +164,10 @@ class Doorkeeper:
         return ask.user is not _NOT_SIGNED_IN
 
     def refuse(self, ask: PageRequest, began: float) -> Response:
-        """Redirect a user who is not signed in to the login page; without one, explain the refusal."""
+        """Redirect a user who is not signed in to the login page.
+
+        Without a login page, or after a wrong bearer token, return a page that explains the refusal.
+        """
         request = ask.request
         if self.settings.has_login_page and not bearer_token(request):
             back = ask.links.path + (f"?{request.url.query}" if request.url.query else "")
@@ -211,7 +214,7 @@ class Doorkeeper:
             self.settings.sessions.write(ask.request, response, renewed)
 
     async def _read_form(self, ask: PageRequest) -> dict[str, str]:
-        """Return the fields of a form after checking its origin and CSRF token."""
+        """Return the fields of a form, after checking the origin of the request and the CSRF token."""
         request = ask.request
         if not bearer_token(request) and not is_same_origin(request):
             raise await self._refuse_form(ask, "It was sent by another site.")

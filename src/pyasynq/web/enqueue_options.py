@@ -1,4 +1,4 @@
-"""Options of a task as form fields: labels and typed values. Pure."""
+"""Options of a task as form fields: their labels, and reading the user's input. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FIELDS: Final = (
 def build_option_fields(
     form: Mapping[str, str], errors: Mapping[str, str], declared: Mapping[str, Any], zone: str
 ) -> tuple[OptionField, ...]:
-    """Return the fields with typed values, errors, and the defaults of the task type."""
+    """Return the form fields with the user's input, the errors, and the defaults of the task type."""
     return tuple(
         OptionField(
             one.name,
@@ -68,7 +68,7 @@ def build_option_fields(
 
 
 def read_options(form: Mapping[str, str], zone: tzinfo) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the typed options, and error messages by option. Empty fields are left out."""
+    """Return the options read from a form, and error messages by option. Empty fields are left out."""
     options: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for name, read in _READERS.items():
@@ -99,7 +99,7 @@ def read_duration(text: str) -> float:
 
 
 def read_moment(text: str, zone: tzinfo) -> datetime:
-    """Parse a time; one without a zone is in the viewer's. Raises `ValueError` for any other text."""
+    """Parse a time, by default in the viewer's time zone. Raises `ValueError` for any other text."""
     try:
         moment = datetime.fromisoformat(text)
         # A zone's offset may move the time beyond the years of `datetime`.

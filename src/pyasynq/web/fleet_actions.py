@@ -1,4 +1,4 @@
-"""Forms on the pages of servers and schedules: a confirmation, then the call of the operator."""
+"""Forms of servers and schedules: a confirmation page, then the call of `Operator`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _VERSION_WORDS: Final = {
     ),
 }
 VERSION_FIELDS: Final = ("version", "engine_version")
-"""Parameters that choose servers by the versions of the application and of pyasynq."""
+"""Query parameters that choose servers by the versions of the application and of pyasynq."""
 _MOST_NAMED: Final = 200
 _LONGEST_NUMBER: Final = 10
 _SCHEDULE_WORDS: Final = {
@@ -151,7 +151,7 @@ async def act_on_version(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 def name_versions(version: str, engine_version: str) -> str:
-    """Return what servers of a version are called: `version 2026.11.2 on pyasynq 0.1.0`."""
+    """Return a name for the servers of a version: `version 2026.11.2 on pyasynq 0.1.0`."""
     parts = (
         version and f"version {visible(version)}",
         engine_version and f"pyasynq {visible(engine_version)}",

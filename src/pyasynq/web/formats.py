@@ -22,7 +22,7 @@ def number(value: float | None) -> str:
 
 
 def significant(value: float) -> str:
-    """Return a measured number with about three digits: `0.42`, `5.8`, `148`, `1,204`."""
+    """Format a measured number with about three digits: `0.42`, `5.8`, `148`, `1,204`."""
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
     digits = 1 if abs(value) >= 9.995 else 2
@@ -31,7 +31,7 @@ def significant(value: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share between 0 and 1 as `62 %`; small ones keep a digit, `0.4 %`."""
+    """Format a share between 0 and 1 as a percentage: `62 %`, or `0.4 %` with a decimal below 10 %."""
     if value is None:
         return NOT_KNOWN
     percent = value * 100
@@ -41,12 +41,12 @@ def share(value: float | None) -> str:
 
 
 def size(count: int | None) -> str:
-    """Return bytes as `214 bytes`, `3.4 MB`; the steps are 1,000."""
+    """Format a size in bytes with decimal units (1 kB is 1,000 bytes): `214 bytes`, `3.4 MB`."""
     return NOT_KNOWN if count is None else bytes_text(count)
 
 
 def span(length: timedelta | float | None) -> str:
-    """Return a length of time in at most two units: `212 ms`, `41 s`, `14 min`, `3 h 10 min`, `41 d`."""
+    """Format a duration in at most two units: `212 ms`, `41 s`, `14 min`, `3 h 10 min`, `41 d`."""
     if length is None:
         return NOT_KNOWN
     seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)

@@ -28,7 +28,7 @@ _WITH_PORT: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+):[0-9
 class ForwardedHeaders:
     """ASGI middleware for `X-Forwarded-Proto`, `-Host`, `-Prefix` and `-For`, as trusted proxies send them.
 
-    The headers of all other requests, and values that cannot be right, are ignored. The last of several
+    The headers of all other requests, and invalid values, are ignored. The last of several
     values counts: a proxy adds its own at the end, and earlier ones may be forged.
 
     Args:
@@ -81,7 +81,10 @@ def read_forwarded(scope: Scope, networks: Sequence[ProxyNetwork]) -> Scope:
 
 
 def _add_prefix(scope: Scope, prefix: str) -> Scope:
-    """Return root and path with a prefix that a proxy has stripped; nothing if the root has it already."""
+    """Return root path and path with a prefix that a proxy has stripped.
+
+    The result is empty if the root path begins with the prefix already.
+    """
     root, path = str(scope.get("root_path", "")), str(scope["path"])
     if f"{root}/".startswith(f"{prefix}/"):
         return {}
@@ -94,7 +97,7 @@ def _add_prefix(scope: Scope, prefix: str) -> Scope:
 def _find_client(values: Sequence[str], networks: Sequence[ProxyNetwork]) -> str:
     """Return the client's address in `X-Forwarded-For`: the last one that is not a trusted proxy's.
 
-    If all are addresses of trusted proxies, it is the first of them; without an address it is empty.
+    If all addresses belong to trusted proxies, return the first one; without any, an empty string.
     """
     found = ""
     for text in reversed([one.strip() for value in values for one in value.split(",")]):

@@ -32,7 +32,7 @@ _MOST = 1e15
 
 
 async def change_limits(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Return a preview of new limits; store them after a confirmation by a compare-and-set.
+    """Return a preview of new limits; after the user's confirmation, store them by compare-and-set.
 
     If someone else has changed the limits since the preview, return a new preview.
     """
@@ -110,7 +110,7 @@ def describe_effect(report: LimitReport, wanted: QueueLimits) -> str:
 
 
 def _read_limits(fields: Mapping[str, str]) -> QueueLimits:
-    """Return the limits of the form; an empty field removes one. Raises `InvalidOptionError`."""
+    """Return the limits of the form; an empty field removes a limit. Raises `InvalidOptionError`."""
     max_run = check_max_run(_read_number("max_run", fields, int))
     rate = _read_number("rate", fields, float)
     if rate is None:

@@ -64,7 +64,7 @@ class PageRequest:
         """Check that the session of the request was not ended.
 
         Raises:
-            RedisError: Redis cannot be reached, so it is not known.
+            RedisError: Redis cannot be reached, so it is unknown whether the session was ended.
         """
         if self.session_error is not None:
             raise self.session_error
@@ -89,7 +89,7 @@ class PageRequest:
     def may(self, verb: str, queue: str = "") -> bool:
         """Return whether the user has the permissions for a verb in a queue.
 
-        Without a queue: for all queues if the verb is about everything, such as API keys, else for any one.
+        Without a queue: in all queues if the verb concerns everything, such as API keys; else in one or more.
         Decides whether a button is shown; the operator checks the permissions again on submit.
         """
         row, access = VERBS.get(verb), self.operator.access
@@ -116,7 +116,7 @@ class PageRequest:
         """Check that the user may use this verb for at least one queue, existing or not.
 
         Raises:
-            PermissionDeniedError: there is none, or the dashboard is read-only.
+            PermissionDeniedError: there is no such queue, or the dashboard is read-only.
         """
         row, access = VERBS[verb], self.operator.access
         require_somewhere(access, row)

@@ -42,7 +42,7 @@ class LivePage(NamedTuple):
 
     function: PageFunction
     interval: float = 2.0
-    """Minimum seconds between two renderings; a viewer sees a change of Redis after this time at most."""
+    """Minimum pause between two renderings, in seconds; it grows if rendering the page takes long."""
 
 
 LIVE_PAGES: Final[dict[str, LivePage]] = {

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _TIME_TEXT: Final = re.compile(r"(<time\b[^>]*>)[^<]*(</time>)")
 _QUIET: Final = frozenset({"0", "0 %", formats.NOT_KNOWN})
-"""Texts that are shown dimmed, because they mean zero or unknown."""
+"""Strings that are shown dimmed, because they mean zero or unknown."""
 _CELL_TEXT: Final = re.compile(r'(<span data-k="[^"]*")[^>]*>[^<]*(</span>)')
 
 
 @cache
 def jinja_environment() -> jinja2.Environment:
-    """Return the environment of all templates: it escapes values, and refuses unknown names."""
+    """Return the Jinja environment of all templates: it escapes values, and raises for unknown names."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pyasynq.web"),
         autoescape=True,

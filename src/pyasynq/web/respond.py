@@ -45,7 +45,10 @@ def forget_notices(ask: PageRequest, response: Response) -> None:
 def page_html(
     ask: PageRequest, page: Page, record: RenderedParts, began: float, notices: tuple[Notice, ...] = ()
 ) -> str:
-    """Return the HTML of a page; `began` is when the displayed duration starts (0: with the request)."""
+    """Return the HTML of a page, which shows how long it took to make.
+
+    `began` is the start of that time by `perf_counter`; 0 means the time of the request.
+    """
     seconds = time.perf_counter() - began if began else (datetime.now(UTC) - ask.now).total_seconds()
     values = {
         "frame": build_frame(ask, page, seconds, notices),
@@ -63,7 +66,7 @@ def page_html(
 def html_response(
     request: Request, html: str, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return HTML, compressed if the browser accepts that."""
+    """Return an HTML response, compressed with gzip if the browser accepts that."""
     content = html.encode("utf-8", "replace")
     sent = {"Vary": "Accept-Encoding, Cookie", **(headers or {})}
     if accepts_gzip(request) and len(content) >= _LEAST_COMPRESSED:
@@ -92,7 +95,7 @@ def redirect(ask: PageRequest, address: str, notice: Notice | None = None) -> Re
 def redirect_to_enqueued(
     ask: PageRequest, queue: str, task_id: str, status: EnqueueStatus | None, noun: str = "The task"
 ) -> Response:
-    """Redirect to a task that was enqueued now, or before by the same form, or to the queue if it is gone."""
+    """Redirect to a task that a form has enqueued now or earlier, or to its queue if the task is gone."""
     is_gone = status is EnqueueStatus.IGNORED
     text = "had been enqueued before" if is_gone or status is EnqueueStatus.EXISTING else "was enqueued"
     there = ask.links.to("queues", queue, *(() if is_gone else ("tasks", task_id)))
@@ -106,7 +109,7 @@ def read_notices(ask: PageRequest) -> tuple[Notice, ...]:
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Return whether the browser accepts compressed content."""
+    """Return whether the browser accepts content compressed with gzip."""
     return "gzip" in request.headers.get("accept-encoding", "")
 
 

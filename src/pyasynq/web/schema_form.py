@@ -1,4 +1,4 @@
-"""Forms from JSON Schemas: typed fields of a payload, and the errors in their values. Pure.
+"""Forms from JSON Schemas: a field for each property of a payload, and errors in the input. Pure.
 
 Schemas come from Redis, so they may contain anything: an unknown construct becomes a field for JSON.
 """
@@ -51,13 +51,13 @@ class PayloadField:
     """Name of the field in the form."""
     label: str
     kind: str
-    """`string`, `integer`, `number`, `choice`, or `json` for everything else."""
+    """`string`, `integer`, `number`, `choice`, or `json` for every other type."""
     required: bool
     is_nullable: bool
     is_secret: bool
     hint: str
     choices: tuple[tuple[str, str], ...]
-    """JSON and label of each choice."""
+    """JSON text and label of each choice."""
     value: str = ""
     error: str = ""
 
@@ -148,10 +148,10 @@ def read_fields(schema: object, form: Mapping[str, str]) -> tuple[dict[str, Any]
 
 
 def write_fields(schema: object, payload: object) -> dict[str, str]:
-    """Return the texts of the fields for a payload.
+    """Return the text of each form field for a payload.
 
     Raises:
-        NotShownAsFieldsError: the payload is not an object, or has a property that the form has no field for.
+        NotShownAsFieldsError: the payload is not an object, or no field can show one of its properties.
     """
     if not isinstance(payload, dict):
         raise NotShownAsFieldsError("it is not a JSON object")
@@ -172,7 +172,7 @@ def write_fields(schema: object, payload: object) -> dict[str, str]:
 
 
 def read_json(text: str) -> Any:
-    """Return parsed JSON. Raises `ValueError` with a sentence that names the position, without any value."""
+    """Parse JSON. Raises `ValueError` with a sentence that names the position, but repeats no value."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -184,7 +184,7 @@ def read_json(text: str) -> Any:
 
 
 def check_value(schema: object, value: object) -> list[tuple[tuple[str, ...], str]]:
-    """Return the first violations of a schema, each as path and sentence; unknown keywords allow anything."""
+    """Return at most 20 violations of a schema, each as path and sentence; unknown keywords are ignored."""
     root = schema if isinstance(schema, dict) else {}
     found = []
     for problem in _check(root, root, value, (), 0):

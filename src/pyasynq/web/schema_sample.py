@@ -32,13 +32,13 @@ _BOUNDS: Final = (("minimum", 0), ("exclusiveMinimum", 1), ("maximum", 0), ("exc
 
 
 def make_sample(schema: object) -> Any:
-    """Return a value for a schema: its example or default, else the least that its type allows."""
+    """Return a sample value for a schema: its example or default, else a minimal value of its type."""
     root = schema if isinstance(schema, dict) else {}
     return _Sampler(root).make(root, 0)
 
 
 class _Sampler:
-    """Makes the samples of one schema.
+    """Generator of sample values for one schema.
 
     Args:
         root: the whole schema, in which `$ref` is looked up.

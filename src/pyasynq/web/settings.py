@@ -56,7 +56,7 @@ class Settings:
     environment: Environment | None
     authenticators: tuple[Authenticator, ...]
     credentials: CredentialsFile | None
-    """People who sign in with a password; None if passwords are not taken."""
+    """File with the passwords of people; None if sign-in by password is off."""
     openid: OpenIdPeople | None
     """Sign-in at an OpenID provider; None if there is none."""
     trusted_proxies: Sequence[str]
@@ -65,7 +65,7 @@ class Settings:
     queues: tuple[str, ...]
     redactor: Redactor | None
     show: ShowHook | None
-    """Presentation of payloads and results in formats of the application's own."""
+    """Function of the application that presents payloads and results in the application's own formats."""
     types: tuple[TaskTypeInfo, ...]
     """Task types of the application; they override what workers have published."""
     commands: CommandKnowledge | None
@@ -81,7 +81,7 @@ class Settings:
     trace_url: str
     """URL template of a trace, with the placeholder `{trace_id}`; empty when there is none."""
     text_limits: TextLimits
-    """Maximum numbers of characters of payloads and results in the API of asynqmon."""
+    """Maximum length, in characters, of payloads and of results in the API of asynqmon."""
     prometheus: str
     """Address of the Prometheus server that the charts of asynqmon query; empty for none."""
     api_requests: RateLimit | None

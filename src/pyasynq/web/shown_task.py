@@ -1,4 +1,4 @@
-"""Row of a task in a list: texts are shortened, and safe to show."""
+"""Row of a task in a list, with strings that are shortened and safe to show."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def task_row(task: TaskInfo, links: Links) -> TaskRow:
 
 
 def short_id(task_id: str) -> str:
-    """Return the first characters of a generated id; a chosen id is only cut if it is too long."""
+    """Return the first characters of a generated id; a chosen id is cut only if it is too long."""
     return task_id[:_SHORT_ID] if _UUID.fullmatch(task_id) else visible(task_id[:40])
 
 

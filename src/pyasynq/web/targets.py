@@ -30,14 +30,14 @@ _T = TypeVar("_T")
 _MOST_ANSWERS: Final = 500
 _DASHBOARD: Final = User("dashboard")
 _LOAD_SHARE: Final = 50
-"""Factor of caching: answers that take 1 s are kept for 50 s, so they take at most 2 % of Redis' time."""
+"""Cache lifetime as a multiple of the computing time: an answer that takes 1 s is kept for 50 s."""
 _LONGEST_AGE: Final = 60.0
 _PATIENCE: Final = 0.03
 """Seconds for which a viewer waits for a new answer while an old one can be shown."""
 _LONGEST_STALE: Final = 30.0
 """Seconds for which an answer may be shown after it has expired (stale-while-revalidate)."""
 _LONGEST_CHANGE: Final = 5.0
-"""Seconds that a change normally takes at most; answers that began before its end are not shown stale."""
+"""Seconds that a change normally takes at most; no stale answer from before its end is shown."""
 
 
 @dataclass(slots=True)
@@ -85,10 +85,10 @@ class Target:
         self._metrics: dict[asyncio.AbstractEventLoop, QueueMetrics] = {}
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
         self._changed = 0.0
-        """Monotonic time by which the last change should have ended: its begin, plus `_LONGEST_CHANGE`."""
+        """Monotonic time by which the last change should have ended: its start, plus `_LONGEST_CHANGE`."""
         self._running: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
         self.examinations: dict[tuple[asyncio.AbstractEventLoop, Hashable], ExaminationRun] = {}
-        """The last examination by the doctor, by permissions."""
+        """The last examination by the doctor, by event loop and permissions."""
         self._counts: dict[Hashable, dict[str, tuple[str, str]]] = {}
         self.signed_out = SignedOutSessions(lambda: self.operator(_DASHBOARD))
         """Sessions that were ended, in any process of the dashboard."""
@@ -98,7 +98,7 @@ class Target:
         """Version and memory of Redis, once a page has read them."""
 
     def operator(self, user: User) -> Operator:
-        """Return an operator for a user, on connections that all users of this loop share."""
+        """Return an operator for a user, on connections that all users of this event loop share."""
         loop = asyncio.get_running_loop()
         own = self._operators.get(loop)
         if own is None:

@@ -35,7 +35,7 @@ class Range:
     bar: int
     """Seconds that one bar covers."""
     times: tuple[str, ...]
-    """Words below the chart, from the oldest to now."""
+    """Labels of the time axis, from the oldest time to now."""
     words: str
     bar_words: str
 
@@ -97,13 +97,13 @@ class Trend:
     range: Range
     choices: tuple[TrendChoice, ...]
     bars: tuple[tuple[float, ...], ...]
-    """Succeeded, retried and archived attempts of each bar."""
+    """Three series: the succeeded, the retried and the archived attempts of each bar."""
     totals: tuple[str, ...]
     finding: str
     """Sentence that describes the chart."""
     marks: tuple[MarkLine, ...]
     table: tuple[tuple[datetime, int, int, int], ...]
-    """Non-empty bars, newest first: start, and the three numbers."""
+    """Non-empty bars, newest first: start, and the counts of succeeded, retried and archived attempts."""
 
     @property
     def is_empty(self) -> bool:
@@ -199,7 +199,7 @@ def first_second(now: datetime, wanted: Range) -> int:
 
 
 def count_bars(series: Iterable[AttemptSeries], wanted: Range, first: int) -> tuple[list[int], ...]:
-    """Return the succeeded, retried and archived attempts of each bar."""
+    """Return three lists: the succeeded, the retried and the archived attempts of each bar."""
     bars = tuple([0] * wanted.count for _ in _COUNTED)
     for one in series:
         for point in one.points:
@@ -235,7 +235,7 @@ def _sum(histograms: Sequence[Histogram]) -> Histogram:
 
 
 def totals_by_type(series: Iterable[AttemptSeries]) -> dict[str, AttemptCounts]:
-    """Return the counts of each task type, over all queues and the whole time."""
+    """Return the counts of each task type, over all queues and the whole time range."""
     found: dict[str, AttemptCounts] = {}
     for one in series:
         found[one.type] = found.get(one.type, NO_ATTEMPTS) + sum_counts(point.counts for point in one.points)
@@ -246,6 +246,6 @@ def busiest(names: Iterable[tuple[str, int]]) -> list[str]:
     """Return the names of the queues with the most attempts today, as many as a chart shows.
 
     Args:
-        names: names of queues with their numbers of attempts today.
+        names: names of queues, each with its number of attempts today.
     """
     return [name for name, _ in sorted(names, key=lambda pair: -pair[1])][:_MOST_QUEUES]

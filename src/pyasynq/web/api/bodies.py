@@ -142,7 +142,7 @@ class ActOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
 
 
 class ServersRequest(ReasonRequest):
-    """Servers to quiet or stop: those with some ids, or those that run a version of the application or of pyasynq."""
+    """Servers to quiet or stop, chosen by their ids, or by the version of the application or of pyasynq."""
 
     version: Annotated[str, Meta(description="Version of the application.", max_length=100)] = ""
     engine_version: Annotated[str, Meta(description="Version of pyasynq.", max_length=100)] = ""

@@ -85,7 +85,7 @@ class ApiCall:
         return self.ask.request.headers.get(name, "")
 
     def address(self, *names: str) -> str:
-        """Return the URL of a path below `/api/v1`, relative to the request's URL; each name is one segment."""
+        """Return the relative URL of a path below `/api/v1` from the request; each name is one segment."""
         return "../" * (self.depth - 1) + "/".join(
             quote(name.encode("utf-8", "surrogateescape"), safe="") for name in names
         )

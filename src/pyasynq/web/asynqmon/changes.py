@@ -160,7 +160,7 @@ async def _change_batch(
 
 @contextmanager
 def _explain_missing_queue(text: str = "asynq: queue not found") -> Iterator[None]:
-    """Turn `QueueNotFoundError` in a `with` block into asynqmon's error; `{}` in `text` is the queue's name."""
+    """Turn `QueueNotFoundError` in a `with` block into asynqmon's error; `text` has `{}` for the queue."""
     try:
         yield
     except QueueNotFoundError as error:

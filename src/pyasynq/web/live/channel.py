@@ -72,7 +72,7 @@ class Channel:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def after(self, seen: int, seconds: float) -> Rendering | None:
-        """Wait for a rendering with another number than `seen`; return None at the timeout.
+        """Wait for a rendering whose number differs from `seen`; return None at the timeout.
 
         A slow reader gets only the newest rendering.
         """
@@ -115,10 +115,10 @@ class Channel:
 
 
 def choose_pause(interval: float, last: float, took: float, *, is_stale: bool) -> float:
-    """Return the seconds until the next rendering, which is later if the last two were much work.
+    """Return the pause until the next rendering, in seconds; it is longer if the last two took long.
 
     Args:
-        interval: minimum pause.
+        interval: minimum pause, in seconds.
         last: seconds that the previous rendering took; 0 if there was none.
         took: seconds that this rendering took.
         is_stale: whether this rendering failed.
@@ -130,7 +130,7 @@ def choose_pause(interval: float, last: float, took: float, *, is_stale: bool) -
 
 
 def changes(before: Rendering | None, after: Rendering) -> list[tuple[str, dict[str, Any]]]:
-    """Return the events, names and data, that update a viewer from one rendering to the next."""
+    """Return the events (name and data) that update a viewer from one rendering to the next."""
     if after.is_stale:
         return [] if before is not None and before.is_stale else [("stale", {"text": after.problem})]
     events: list[tuple[str, dict[str, Any]]] = []
@@ -168,15 +168,15 @@ def event_text(name: str, data: dict[str, Any], event_id: str) -> str:
 
 @dataclass(slots=True)
 class Channels:
-    """The channels of one Redis, one for each page and set of permissions."""
+    """Channels of one Redis and event loop: one for each page, query, preferences and permissions."""
 
     open: dict[Hashable, Channel] = field(default_factory=dict)
     viewers: int = 0
 
     def find(self, key: Hashable, make: Callable[[], Channel]) -> Channel:
-        """Return the channel of a page, its query, and the viewer's preferences and permissions.
+        """Return the channel for a key: the page, its query, the viewer's preferences and permissions.
 
-        It is made if there is none; channels without viewers are dropped.
+        A missing channel is made. Channels without viewers are dropped.
         """
         for unused in [one for one, channel in self.open.items() if channel.is_idle]:
             del self.open[unused]

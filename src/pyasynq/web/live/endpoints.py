@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyasynq.web.page_table import LivePage
 
 MOST_STREAMS: Final = 500
-"""Maximum number of streams of one process; further viewers poll."""
+"""Maximum number of open streams of one Redis and event loop; further viewers poll."""
 _ALIVE_SECONDS: Final = 15.0
-"""Maximum seconds between two events of a stream: proxies cut silent ones, and browsers give them up."""
+"""Seconds without an event after which a stream sends `alive`: proxies and browsers close silent streams."""
 _CHECK_SECONDS: Final = 10.0
 """Seconds between two checks that the session is still valid."""
 _QUERY_PREFIX: Final = "p."

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEYS_SECTION: Final = "keys"
 _SOON: Final = timedelta(days=7)
-"""Time before the expiry of a key from which it is marked: enough to rotate it on a working day."""
+"""Time before its expiry from which a key is marked: a week always has a working day for a rotation."""
 _SECONDS: Final = 2.0
 _QUESTION: Final = "api keys"
 _DAY: Final = 86_400
@@ -198,7 +198,7 @@ async def new_key_page(ask: PageRequest) -> Page:
 async def make_program_key(ask: PageRequest, fields: dict[str, str]) -> Response:
     """Make a key and show its text, or return the form with errors.
 
-    A reload of the answer sends the form again, so a form makes at most one key.
+    A reload of the response sends the form again, so one form makes at most one key.
     """
     ask.require_everywhere("make_api_key")
     scopes = [name for name in SCOPES if fields.get(_PREFIX + name)]

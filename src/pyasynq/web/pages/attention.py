@@ -170,7 +170,7 @@ def _split(sentence: str, name: str) -> tuple[str, str, str]:
 
 
 def _action(ask: PageRequest, finding: AttentionFinding) -> ActionButton | None:
-    """Return the button of a finding's action; None without the permission, or if a person must act."""
+    """Return the button of a finding's action; None without the permission, or without such a button."""
     verb, queue, links = finding.action.verb, finding.queue, ask.links
     if not verb or not all(ask.may(verb, one) for one in finding.queues or (queue,)):
         return None

@@ -78,7 +78,7 @@ _MOST_COUNTS: Final = 12
 _MOST_NAMES: Final = 500
 _LONGEST: Final = 2_000
 _PATIENCE: Final = 1.0
-"""Seconds for which the answer waits for a short operation to end."""
+"""Seconds for which the response waits for a short operation to end."""
 _DEFAULT_SPREAD: Final = "30"
 _DAY_MINUTES: Final = 1_440.0
 
@@ -119,7 +119,7 @@ class BulkView:
     can_undo: bool
     needs_reason: bool
     number_label: str
-    """Label of the field for the number of tasks, which confirms the action; empty if there is none."""
+    """Label of the field in which the user confirms the number of tasks; empty if there is no such field."""
     is_number_needed: bool
     ids: tuple[str, ...]
     outcomes: tuple[tuple[str, str], ...]

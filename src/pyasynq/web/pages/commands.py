@@ -1,4 +1,4 @@
-"""The pages of the commands that hosted task types run: state, resources, and live output."""
+"""Pages of the commands that the task service runs for tasks: state, resources, and live output."""
 
 from __future__ import annotations
 

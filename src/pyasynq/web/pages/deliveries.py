@@ -1,4 +1,4 @@
-"""The pages of the hosts that hosted task types call: counts, durations, and failed requests."""
+"""Pages of the hosts to which the task service sends tasks: counts, durations, and failed requests."""
 
 from __future__ import annotations
 

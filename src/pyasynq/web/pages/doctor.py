@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 _PATIENCE: Final = 4.0
-"""Seconds for which the answer waits for an examination; a small Redis takes two."""
+"""Seconds for which the response waits for an examination; that of a small Redis takes 2 s."""
 _SUBJECTS: Final = 10
 _LOOKS: Final = {
     Severity.ERROR: ("Damage", "danger", "bad"),

@@ -146,7 +146,7 @@ async def _enqueue(
     payload: bytes,
     options: Mapping[str, Any],
 ) -> Response:
-    """Enqueue a task with the form's key as its id, so that a form sent twice enqueues one task."""
+    """Enqueue a task with the form's idempotency key as its id: a form sent twice enqueues one task."""
     declared = {name: info.options[name] for name in DECLARED if name in info.options} if info else {}
     key = read_request_key(form)
     once: dict[str, Any] = {"task_id": key} if key else {}
@@ -182,7 +182,7 @@ async def _check_configured(
 
 
 def _explain(error: failures.PyasynqError, form: Mapping[str, str]) -> tuple[int, str, str]:
-    """Return status, field and sentence for the error of a task that was not enqueued."""
+    """Return HTTP status, form field and error message for a task that was not enqueued."""
     if isinstance(error, failures.InvalidOptionError):
         place = error.option
         if place == "payload" and form.get("mode") == "fields":
@@ -196,7 +196,7 @@ def _explain(error: failures.PyasynqError, form: Mapping[str, str]) -> tuple[int
 
 
 async def _change_mode(ask: PageRequest, form: dict[str, str], info: TaskTypeInfo | None, mode: str) -> Page:
-    """Return the form in another mode; unchanged if the payload does not fit that mode."""
+    """Return the form in another mode; if the payload does not fit, in the old mode with an error."""
     if form.get("mode") == "fields" and mode != "fields":
         payload, wrong = read_fields(info.schema if info else None, form)
         broken = {name: text for name, text in wrong.items() if form.get(name, "").strip()}
@@ -282,7 +282,10 @@ def _copy(task: TaskInfo) -> tuple[dict[str, str], str]:
 
 
 async def _find_type(ask: PageRequest, name: str) -> TaskTypeInfo | None:
-    """Return what workers have published about a type; if no schema, what the task service has configured."""
+    """Return the description of a type that workers have published.
+
+    If it has no schema, describe the configuration of the task service instead, if there is one.
+    """
     found = next((one for one in await _published(ask) if one.type == name and not one.is_prefix), None)
     stored = await _find_configured(ask, name)
     if stored is None or (found is not None and found.schema is not None):

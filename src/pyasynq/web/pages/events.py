@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyasynq.web.page import PageRequest
 
 MOST_FEED_QUEUES: Final = 16
-"""Maximum number of queues of which the page shows events, so that many queues cost Redis no more."""
+"""Maximum number of queues whose events the page shows, which limits the load on Redis."""
 _SERVERS_EVENTS: Final = 200
 _SERVERS_SECONDS: Final = 30.0
 
@@ -74,7 +74,7 @@ class EventsView:
     type: str
     summary: str
     silent: str
-    """Servers whose events are missing; empty if there are none, or the list is filtered."""
+    """Names of servers whose events are missing; empty if there are none, or the list is filtered."""
     queues: int
     """Number of queues whose events are shown."""
     looked_at: int
@@ -130,7 +130,7 @@ def _summary(shown: int, matching: int) -> str:
 
 
 async def _find_silent_servers(ask: PageRequest, queues: Sequence[str]) -> str:
-    """Return the servers of these queues that published none of the newest events."""
+    """Return the names of these queues' servers that published none of the newest events, as text."""
     read = partial(ask.operator.recent_events, queues, limit=_SERVERS_EVENTS)
     newest = await ask.target.recent(ask.user, ("publishers", *queues), read, _SERVERS_SECONDS)
     publishers = {event.server_id for event in newest.events}

@@ -183,7 +183,7 @@ async def give_order(ask: PageRequest, fields: dict[str, str]) -> Response:
 
 
 def _done_sentence(order: str, ended: OperationInfo) -> str:
-    """Return the notice for a pressed button (`order`) whose operation ended before the answer."""
+    """Return the notice for a pressed button (`order`) whose operation ended before the response."""
     if order != "undo":
         return "It is done."
     return f"{counted(ended.done, 'task')} {'is' if ended.done == 1 else 'are'} back."

@@ -1,4 +1,4 @@
-"""The overview: six figures, attention findings, longest waits, most failures."""
+"""The overview: six key figures, attention findings, longest waits, most failures."""
 
 from __future__ import annotations
 

@@ -35,9 +35,10 @@ class Pagination(Generic[Row]):
 
 
 def paginate(ask: PageRequest, found: Sequence[Row], total: str, parameter: str = "page") -> Pagination[Row]:
-    """Return the page of a table that a query parameter names, or the last one if there are fewer.
+    """Return the page of a table that a query parameter names, or the last page if the number is too high.
 
-    `total` counts all rows with their noun. Two tables of one page have different parameters.
+    `total` is the number of all rows as text, such as `3 queues`. Two tables of one HTML page need
+    different parameters.
     """
     last = max(1, math.ceil(len(found) / PAGE_SIZE))
     page = ask.number(parameter, 1, last)

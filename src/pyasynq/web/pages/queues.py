@@ -204,7 +204,7 @@ async def read_servers(ask: PageRequest) -> Sequence[ServerInfo]:
 async def read_capacities(ask: PageRequest) -> Mapping[str, QueueCapacity]:
     """Return the number of live servers and of their slots, by queue; cached for a few seconds.
 
-    The counts have a cache entry of their own: hundreds of servers may name the same thousand queues each.
+    The counts are cached because counting is slow if hundreds of servers each take from 1,000 queues.
     """
     return await ask.target.recent(ask.user, "capacities", partial(_count_capacities, ask))
 

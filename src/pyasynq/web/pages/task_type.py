@@ -93,7 +93,7 @@ class TaskTypeView:
     call: str
     """The `curl` command that stores the configuration; empty if its name has special characters."""
     toml: str
-    """The configuration as a table of the service's file."""
+    """The configuration as a TOML table for the file of the task service."""
 
 
 async def task_type_page(ask: PageRequest) -> Page:
@@ -286,7 +286,7 @@ def write_call(stored: TypeConfiguration) -> str:
 
 
 def write_toml(stored: TypeConfiguration) -> str:
-    """Return a configuration as a table of the service's file; its schema goes into a file of its own."""
+    """Return a configuration as a TOML table for the service's file; its schema goes into a separate file."""
     lines = [f"[tasks.{stored.name if _is_plain(stored.name) else json.dumps(stored.name)}]"]
     for one in FORM_FIELDS:
         value = stored.content.get(one.name)

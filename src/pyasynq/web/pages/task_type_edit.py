@@ -1,4 +1,4 @@
-"""Forms that make, edit and delete a task type: the fields, the difference, then a compare-and-set."""
+"""Forms that make, edit and delete a task type: input, preview of the difference, compare-and-set."""
 
 from __future__ import annotations
 
@@ -81,20 +81,20 @@ class ChangeView:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Content of a form: the type, the version that it began with, and the typed texts."""
+    """Content of a form: the type, its version when the form was opened, and the user's input."""
 
     name: str
     version: int
-    """Version that the form began with; 0 for a new type."""
+    """Stored version when the form was opened; 0 for a new type."""
     base: Mapping[str, Any]
-    """Configuration that the form began with; empty for a new type."""
+    """Stored configuration when the form was opened; empty for a new type."""
     texts: Mapping[str, str]
     reason: str
     is_new: bool
 
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
-        """Hidden fields with the version and configuration that the form began with."""
+        """Hidden fields with version and configuration of the type when the form was opened."""
         return (("version", str(self.version)), ("base", json.dumps(self.base, ensure_ascii=False)))
 
 
@@ -133,18 +133,18 @@ async def new_page(ask: PageRequest) -> Page:
 
 
 async def change_type(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Return the difference that a form would make; store it after a confirmation."""
+    """Return a preview of the changes to a type; after the user's confirmation, store them."""
     return await _change(ask, _read(fields, ask.name("type"), is_new=False), fields)
 
 
 async def make_type(ask: PageRequest, fields: dict[str, str]) -> Response:
-    """Return the configuration that a form would store for a new type; store it after a confirmation."""
+    """Return a preview of a new type; after the user's confirmation, store its configuration."""
     ask.require_somewhere("set_type_configuration")
     return await _change(ask, _read(fields, fields.get("name", "").strip(), is_new=True), fields)
 
 
 async def delete_question(ask: PageRequest) -> Page:
-    """Return the page that asks for the name of a type before its deletion."""
+    """Return the confirmation page for the deletion of a type: the user types the type's name."""
     name = ask.name("type")
     ask.require("delete_type_configuration", name)
     stored = await ask.operator.type_configuration(name)
@@ -239,8 +239,8 @@ def _find_refusal(ask: PageRequest, form: _Form) -> str:
     """Return why a new type cannot have this name for this user; empty if it can.
 
     Raises:
-        PermissionDeniedError: the type exists, and the user may not change it.
-        QueueNotFoundError: the user does not see it.
+        PermissionDeniedError: the form edits an existing type, which the user may not change.
+        QueueNotFoundError: the form edits an existing type, which the user does not see.
     """
     if not form.is_new or not form.name:
         if not form.is_new:
@@ -260,7 +260,7 @@ def _check_lock(stored: TypeConfiguration) -> None:
 
 
 def _normalize(stored: TypeConfiguration) -> dict[str, Any]:
-    """Return the fields of the form as the service writes them; unchanged if they cannot be parsed."""
+    """Return the form's fields of a configuration as the service writes them; unchanged if invalid."""
     try:
         return select_fields(parse_task_configuration("", dict(stored.content), name=stored.name).to_json())
     except (failures.InvalidOptionError, ImportError):
@@ -336,7 +336,7 @@ async def _late_page(
 ) -> Page:
     """Return the page for an edit conflict: the changes of another user and of this user.
 
-    Confirming it applies the user's change to the stored configuration.
+    A confirmation applies this user's changes to the stored configuration (three-way merge).
     """
     theirs = {} if stored is None else _normalize(stored)
     merged = merge_changes(form.base, theirs, mine)

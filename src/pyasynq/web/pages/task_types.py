@@ -137,9 +137,9 @@ async def read_configured_types(ask: PageRequest) -> Sequence[TypeConfiguration]
 
 
 async def read_type_links(ask: PageRequest) -> Callable[[str], str]:
-    """Return a function that returns the address of a type: of its configuration, or else of its queue.
+    """Return a function that maps a type's name to the address of its configuration, or else of its queue.
 
-    A type may have no configuration any more, and no queue yet; its address is empty then.
+    The address of a type with neither is empty: it was deleted, or has had no tasks yet.
     """
     configured = {one.name for one in await read_configured_types(ask)}
     queues = {info.queue for info in await read_queues(ask)}
@@ -153,7 +153,7 @@ async def read_type_links(ask: PageRequest) -> Callable[[str], str]:
 
 
 def forget_configurations(ask: PageRequest) -> None:
-    """Clear the cache, so that the user's next page reads the configurations again after a change."""
+    """Drop the cached configurations, so that the user's next page shows the change."""
     ask.target.forget(ask.user, "type configurations")
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LONGEST_SCHEMA: Final = 20_000
 _STEP: Final = 600
-"""Seconds of the shortest interval of the statistics that has histograms."""
+"""Shortest interval of the statistics that has histograms, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TypeView:
     summary: str
     trend: Trend
     durations: Range
-    """Time range of the duration charts; an hour has steps of ten minutes, as minutes have no histograms."""
+    """Time range of the duration charts. For an hour the step is ten minutes: minutes have no histograms."""
     run: Percentiles
     wait: Percentiles
     queues: tuple[TypeQueueRow, ...]

@@ -50,7 +50,7 @@ class ViewRow:
     query: str
     place: str
     owner: str
-    """Text for the people who see the view: the owner alone, or all users."""
+    """Text that says who sees the view: the owner alone, or all users."""
     saved_at: datetime
     delete_href: str
     """URL of the form that deletes the view; empty if the user may not delete it."""
