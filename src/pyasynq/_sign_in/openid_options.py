@@ -78,7 +78,7 @@ class OpenIdConnect:
 
     @property
     def label(self) -> str:
-        """Name of the provider for people."""
+        """Name of the provider that people see."""
         return self.name or str(urlsplit(self.issuer).hostname)
 
     def callback_url(self, target: str) -> str:

@@ -24,8 +24,8 @@ _NUMBERS: Final = frozenset({"max_run", "max_pending", "max_retry"})
 _LONGEST_SCHEMA: Final = 64_000
 _LONGEST_TEXT: Final = 1_000
 _MOST_LINES: Final = 2_000
-"""Maximum number of lines of two schemas together for a line-by-line diff; longer ones are shown one after the
-other."""
+"""Maximum number of lines of two schemas together for a line-by-line diff; longer schemas are shown one after
+the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _sentence(field: str, error: InvalidOptionError) -> str:
 
 
 def show_field(name: str, content: Mapping[str, Any]) -> str:
-    """Return the value of a field for people; for an unset field, its effect."""
+    """Return the value of a field as readable text; for an unset field, its effect, such as `no limit`."""
     text = write_field(name, content.get(name))
     return visible_lines(text) or next(one.unset for one in FORM_FIELDS if one.name == name)
 

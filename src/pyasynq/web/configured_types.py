@@ -82,7 +82,7 @@ def _summarize(stored: TypeConfiguration) -> str:
 
 
 def _find_url(stored: TypeConfiguration) -> UrlTemplate | None:
-    """Return the URL template of a type of the kind `http`; None for other kinds, or if it is invalid."""
+    """Return the URL template of a type of the kind `http`; None for other kinds, or for an invalid URL."""
     if stored.content.get("kind") != "http":
         return None
     try:

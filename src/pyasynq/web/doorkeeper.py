@@ -128,7 +128,7 @@ class Doorkeeper:
         return endpoint
 
     async def admit(self, request: Request) -> PageRequest:
-        """Authenticate a request; return it with its user, or `_NOT_SIGNED_IN`.
+        """Authenticate a request; return it with its user, or with the user `_NOT_SIGNED_IN`.
 
         If the request may change something, pages show no stale cached answers for some seconds.
         """

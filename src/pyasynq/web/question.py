@@ -1,4 +1,4 @@
-"""Confirmation forms, which ask before an action, and for a reason that the audit log records."""
+"""Confirmation forms before actions, which also ask for a reason for the audit log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Question:
     choice_name: str = ""
     choices: tuple[tuple[str, str], ...] = ()
     confirm: str = ""
-    """Text that the user must type."""
+    """Text that the user must type to confirm."""
     confirm_label: str = "Type its name to confirm"
     samples: tuple[str, ...] = ()
     samples_label: str = ""

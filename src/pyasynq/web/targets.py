@@ -183,11 +183,11 @@ class Target:
         try:
             result = await ask()
             answer.took = time.monotonic() - answer.began
-            # A single slow answer has waited, such as for Redis to restart; two have a cause that lasts.
+            # One slow answer may have waited, such as for Redis to restart; two in a row have a lasting cause.
             work = min(answer.took, last_took)
             return result
         except BaseException:
-            # Redis was mostly away meanwhile: the next answer must not be put off.
+            # Redis was probably unavailable: the failure must not delay the next answer.
             answer.took = last_took
             raise
         finally:
@@ -196,7 +196,7 @@ class Target:
             answer.last = None
 
     def expect_change(self) -> None:
-        """Show no more stale answers from before the change that a request is about to make."""
+        """Show no stale answer from before the end of the change that a request is about to make."""
         self._changed = time.monotonic() + _LONGEST_CHANGE
 
     def forget(self, user: User, question: Hashable) -> None:

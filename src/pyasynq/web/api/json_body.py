@@ -32,7 +32,7 @@ async def read_content(request: Request, largest: int) -> bytes:
     Raises:
         ProblemError: the body is larger, arrived too slowly, or the client disconnected.
     """
-    # Refused before it is read; the header may lie, so what is read is counted too.
+    # Refuse a large body before it is read. Also count the bytes read, because the header may be wrong.
     _check_size(parse_whole_number(request.headers.get("content-length", "")) or 0, largest)
     try:
         async with asyncio.timeout(BODY_SECONDS):

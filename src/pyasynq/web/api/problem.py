@@ -71,7 +71,7 @@ class ProblemError(Exception):
         return {name: value for name, value in members.items() if value not in ("", None)}
 
     def response(self) -> Response:
-        """Return the problem as a response."""
+        """Return the problem as an HTTP response."""
         content = json.dumps(self.content(), ensure_ascii=True) + "\n"
         return Response(content, self.status, headers=self.headers, media_type=MEDIA_TYPE)
 

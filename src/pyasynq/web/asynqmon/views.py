@@ -1,4 +1,4 @@
-"""Routes of asynqmon that read."""
+"""Read-only routes of asynqmon."""
 
 from __future__ import annotations
 

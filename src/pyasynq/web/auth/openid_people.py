@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq.web.auth.sessions import LoginSession, Sessions
 
 OPENID_LOGIN: Final = "oidc"
-"""Authentication method of these people, as recorded in the audit log."""
+"""Authentication method of people who sign in at an OpenID provider, for the audit log."""
 
 
 class OpenIdPeople:
@@ -38,7 +38,7 @@ class OpenIdPeople:
         self.provider = import_provider()(options)
         self.pending = PendingLogins(secret, options.fingerprint)
         self.label = visible(options.label)
-        """Name of the provider for people."""
+        """Name of the provider that people see."""
 
     def began(self, session: LoginSession) -> bool:
         """Return whether a session began by a sign-in at this provider."""

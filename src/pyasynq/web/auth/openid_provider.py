@@ -78,7 +78,7 @@ class OpenIdProvider:
     """Client of one provider, which keeps its discovery document and keys for an hour.
 
     Args:
-        options: the provider, and this client of it.
+        options: settings of the provider, and of this client.
         clock: function that returns Unix time.
     """
 

@@ -59,7 +59,7 @@ class SignedCookie(Generic[_ContentT]):
         self._purpose = purpose
         self._longest = longest
         self._max_age = max_age
-        # The part of the secret keeps the cookies of two dashboards on one host apart.
+        # Characters derived from the secret keep the cookies of two dashboards on one host apart.
         self._name = f"pyasynq-{secret.sign('web cookie name', b'')[:6]}{suffix}"
 
     def fits(self, content: _ContentT) -> bool:
@@ -90,7 +90,7 @@ class SignedCookie(Generic[_ContentT]):
         )
 
     def _get_name(self, request: Request) -> str:
-        """Return the name; `__Host-` binds the cookie to this host, which browsers allow with HTTPS only."""
+        """Return the cookie's name. `__Host-` binds it to this host, which browsers allow with HTTPS only."""
         return f"__Host-{self._name}" if _is_secure(request) else self._name
 
     def _encode(self, content: _ContentT) -> str:

@@ -156,7 +156,7 @@ def _finding_row(ask: PageRequest, finding: AttentionFinding) -> FindingRow:
 
 
 def _may_everywhere(ask: PageRequest) -> bool:
-    """Return whether the user may snooze findings that are about no queue."""
+    """Return whether the user may snooze findings that do not concern a queue."""
     access = ask.operator.access
     return ask.may("snooze_finding") and access.may_everywhere(Permission.OPERATIONS_RUN)
 

@@ -82,7 +82,7 @@ class EnqueueView:
     payload: str
     options: tuple[OptionField, ...]
     has_options: bool
-    """Whether an option was typed or has an error, so that the options are unfolded."""
+    """Whether the options are unfolded, because the user typed an option, or one has an error."""
     hidden: tuple[tuple[str, str], ...]
     reason: str
     errors: Mapping[str, str]

@@ -226,7 +226,7 @@ def _progress(info: OperationInfo) -> str:
 
 
 def _orders(ask: PageRequest, info: OperationInfo) -> tuple[Order, ...]:
-    """Return the buttons that are possible in this state and that the user may press."""
+    """Return the buttons that the state of the operation and the user's permissions allow."""
     names: list[tuple[str, str, bool]] = []
     if info.state is OperationState.RUNNING:
         if info.is_orphaned:

@@ -122,7 +122,7 @@ class ErrorsTab:
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """View model of limits from one source: stored ones, or a server's."""
+    """View model of limits from one source: stored limits, or limits that a server declares."""
 
     who: str
     note: str

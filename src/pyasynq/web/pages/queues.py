@@ -50,7 +50,7 @@ class QueueHealth:
     symbol: str
     tone: str
     kind: str
-    """`trouble`, `paused`, `idle` or `busy`, for the chips."""
+    """`trouble`, `paused`, `idle` or `busy`, for the filter chips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ class QueuesView:
 
 
 class _JudgedQueue(NamedTuple):
-    """A queue as the list filters and sorts it. Only queues of the shown page become rows."""
+    """A queue with the values for filters and sorting. Only queues of the shown page become rows."""
 
     info: QueueInfo
     capacity: QueueCapacity
     fail: float | None
     kind: str
-    """Kind of its `QueueHealth`."""
+    """`kind` of the queue's `QueueHealth`."""
 
 
 _SORTS: Final[dict[str, Callable[[_JudgedQueue], Any]]] = {
