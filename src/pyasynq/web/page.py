@@ -78,7 +78,7 @@ class PageRequest:
         try:
             return await self.target.signed_out.has(self.session)
         except RedisError:
-            # Without Redis the stream sends no data. It ends at the first check after Redis is back.
+            # Without Redis the stream sends no data. If the session has ended, it ends once Redis is back.
             return False
 
     async def note_refusal(self, why: str, queue: str = "") -> None:

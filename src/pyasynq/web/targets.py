@@ -183,7 +183,7 @@ class Target:
         try:
             result = await ask()
             answer.took = time.monotonic() - answer.began
-            # One slow answer may have waited, such as for Redis to restart; two in a row have a lasting cause.
+            # One slow answer may have waited, such as for Redis to restart; two have a lasting cause.
             work = min(answer.took, last_took)
             return result
         except BaseException:

@@ -163,7 +163,7 @@ async def _answer(route: ApiRoute, call: ApiRequest, *, is_read_only: bool) -> R
     try:
         return await route.answer(call)
     except (ApiError, PyasynqError) as error:
-        # The operator has recorded its refusal in the audit. A read-only asynqmon refuses each change with one text.
+        # The operator has audited its refusal. A read-only asynqmon refuses every change with the same text.
         return _refuse_change(request) if is_read_only else answer_error(error)
     except Exception:  # noqa: BLE001 - the server goes on
         _log.exception("%s %s failed", request.method, visible(request.url.path))

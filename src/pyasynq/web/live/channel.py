@@ -124,7 +124,7 @@ def choose_pause(interval: float, last: float, took: float, *, is_stale: bool) -
         is_stale: whether this rendering failed.
     """
     # A failed rendering mostly waited for Redis: a short pause lets the page recover soon after Redis.
-    # One slow rendering may have connected, or waited for Redis to restart; two in a row have a lasting cause.
+    # One slow rendering may have connected, or waited for Redis to restart; two have a lasting cause.
     pause = took if is_stale else min(last, took) * _LOAD_SHARE
     return min(max(interval, pause), _LONGEST_INTERVAL)
 

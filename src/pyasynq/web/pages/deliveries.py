@@ -207,7 +207,7 @@ async def read_host_rows(ask: PageRequest) -> list[HostRow]:
 
 
 def find_host(content: Mapping[str, object]) -> str:
-    """Return the host that a configuration of the kind `http` calls, as written in reports; empty for none."""
+    """Return the host that a configuration of the kind `http` calls, as reports write it; empty for none."""
     if content.get("kind") != "http":
         return ""
     try:
