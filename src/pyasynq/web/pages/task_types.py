@@ -139,7 +139,7 @@ async def read_configured_types(ask: PageRequest) -> Sequence[TypeConfiguration]
 async def read_type_links(ask: PageRequest) -> Callable[[str], str]:
     """Return a function that maps a type's name to the address of its configuration, or else of its queue.
 
-    The address of a type with neither is empty: it was deleted, or has had no tasks yet.
+    The address is empty for a type that has neither a configuration nor a queue.
     """
     configured = {one.name for one in await read_configured_types(ask)}
     queues = {info.queue for info in await read_queues(ask)}
