@@ -18,7 +18,8 @@ class GroupRoles:
     Args:
         roles: role for each group. A person of several groups gets the highest role.
         default_role: role of a person without any of these groups; None refuses such people.
-        queues: queue patterns for each group with a role; a group without patterns sees all queues.
+        queues: queue patterns for each group; a group with a role and without patterns sees all queues. A
+            group without a role restricts people who have the default role.
 
     Raises:
         InvalidOptionError: for an unknown role.
@@ -41,14 +42,18 @@ class GroupRoles:
 
     def find(self, groups: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
         """Return the role and the queue patterns of a person in some groups; None means a refusal."""
-        ranked = [(_RANKS.index(self._roles[group]), group) for group in groups if group in self._roles]
-        if not ranked and self._default_role is None:
+        known = self.select_known(groups)
+        with_role = [group for group in known if group in self._roles]
+        if not with_role and self._default_role is None:
             return None
-        role = _RANKS[max(ranked)[0]] if ranked else str(self._default_role)
-        found = [self._queues.get(group, ("*",)) for _, group in ranked]
+        ranks = [_RANKS.index(self._roles[group]) for group in with_role]
+        role = _RANKS[max(ranks)] if ranks else str(self._default_role)
+        found = [self._queues.get(group, ("*",)) for group in with_role or known]
         patterns = tuple(dict.fromkeys(pattern for patterns in found for pattern in patterns))
         return role, patterns or ("*",)
 
     def select_known(self, groups: Iterable[str]) -> tuple[str, ...]:
-        """Return the groups that have a role."""
-        return tuple(dict.fromkeys(group for group in groups if group in self._roles))
+        """Return the groups that have a role or queue patterns."""
+        return tuple(
+            dict.fromkeys(group for group in groups if group in self._roles or group in self._queues)
+        )
