@@ -299,7 +299,7 @@ class ServerConfig:
         return {queue: length for queue, length in lengths.items() if length}
 
     def event_stream_length(self, queue: str) -> int:
-        """Return how many events of a queue are kept, 0 for none; also of one that is added to a running server."""
+        """Return how many events of a queue are kept, 0 for none; the queue may be added later."""
         published = self.publish_events
         value = published.get(queue, False) if isinstance(published, Mapping) else published
         return events_kept("publish_events", value)

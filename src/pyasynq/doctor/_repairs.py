@@ -94,7 +94,7 @@ class Repairs:
         return still
 
     async def _count(self, queue: str, _: FindingKind, counters: Mapping[bytes, bytes]) -> list[bytes]:
-        """Raise counters that are too low to the minimum that the examination found; return the repaired ones.
+        """Raise counters that are too low to the minimum that the doctor found; return the repaired ones.
 
         The minimum stays right meanwhile, because counters only grow.
         """

@@ -223,7 +223,7 @@ class Aggregator(Service):
     def _share_places(
         self, candidates: dict[str, DeclaredAggregator]
     ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
-        """Yield how many slots are free for running aggregators, each time with the groups that may take them.
+        """Yield how many slots are free for aggregators, each time with the groups that may take them.
 
         The slots that all aggregators share come first. When none of these is free, each idle aggregator has
         one slot of its own.

@@ -45,7 +45,7 @@ class ClusterView:
     __slots__ = ("asked", "claims", "ids")
 
     def __init__(self, asked: Address, ranges: Reply, nodes: bytes = b"") -> None:
-        """Parse the replies to the commands `VIEW_QUESTIONS`; the second is empty if the server refused it."""
+        """Parse the replies to the commands `VIEW_QUESTIONS`; the second is empty if it was refused."""
         self.asked = asked
         self.claims: list[SlotRange] = []
         self.ids: dict[Address, bytes] = {}

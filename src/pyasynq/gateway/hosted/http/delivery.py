@@ -267,7 +267,7 @@ def _find_failure(outcome: HostedOutcome | Throttled) -> str | None:
 
 
 def _make_tls(ca_file: str) -> ssl.SSLContext:
-    """Return the SSL context for requests: it trusts the CA certificates in a file, or those of the system."""
+    """Return the SSL context for requests; it trusts the CA certificates of a file, or of the system."""
     tls = ssl.create_default_context(cafile=ca_file or None)
     tls.minimum_version = ssl.TLSVersion.TLSv1_2
     return tls

@@ -120,7 +120,7 @@ class DeliveryTable:
             self._metrics.note_delivery(request.host, class_of_status(status), seconds)
 
     def wants_failed(self, request: SentRequest) -> bool:
-        """Return whether to store a request if it fails: no recent failed one of its host and queue is stored."""
+        """Return whether to store a request if it fails: no recent one of its host and queue is stored."""
         kept = self._find(request).failed
         return kept is None or self._clock() - kept.at.timestamp() >= _EXCHANGE_SECONDS
 
