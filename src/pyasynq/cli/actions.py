@@ -30,7 +30,7 @@ TYPED_FROM: Final = 1_000
 
 
 class DurationType(click.ParamType[float]):
-    """A duration on the command line: seconds, or numbers with units as in `1h30m`."""
+    """Parameter type for a duration: seconds, or numbers with units as in `1h30m`."""
 
     name = "duration"
 
@@ -52,12 +52,12 @@ DURATION: Final = DurationType()
 
 
 class TimeType(click.ParamType[datetime]):
-    """A time with its zone, in RFC 3339."""
+    """Parameter type for a timestamp with a time zone (RFC 3339)."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Parse a time into an aware datetime."""
+        """Parse a timestamp into an aware datetime."""
         try:
             at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         except ValueError:
@@ -84,15 +84,16 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def is_asked(*, yes: bool) -> bool:
-    """Return whether a change asks for confirmation: without `--yes`, and if stdin is a terminal."""
+    """Return whether the user is asked to confirm a change: if stdin is a terminal, and without `--yes`."""
     return not yes and sys.stdin.isatty()
 
 
 def ask_user(question: str) -> str:
-    """Print a question on stderr and return the line typed; empty at the end of stdin.
+    """Print a question on stderr and return the line typed; an empty string at the end of stdin.
 
     Raises:
-        KeyboardInterrupt: for Ctrl-C, which a running event loop would otherwise keep for itself.
+        KeyboardInterrupt: for Ctrl-C. Python's own signal handler is set meanwhile, because the handler of a
+            running event loop would not end the reading.
     """
     click.echo(f"{question} ", err=True, nl=False)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,7 +113,7 @@ def ask_reason(what: str) -> str:
     """Ask for the reason of an action that the user has confirmed.
 
     Raises:
-        click.UsageError: if no terminal can be asked.
+        click.UsageError: if stdin is not a terminal.
         SystemExit: with `EXIT_REFUSED`, if the user gives no reason.
     """
     if not sys.stdin.isatty():
@@ -130,7 +131,7 @@ def refuse() -> NoReturn:
 
 
 def place_of(session: Session) -> str:
-    """Return the address of Redis, after the name of the profile in the profile's color."""
+    """Return the profile's name in its color, then the address of Redis; without a profile, the address."""
     connection = session.connection
     place = visible(session.operator.address)
     if not connection.name:
@@ -150,11 +151,11 @@ def command_line(session: Session, command: str) -> str:
 def confirm_change(session: Session, what: str, *, number: int, yes: bool) -> None:
     """Ask before a change: `Delete 12 tasks in redis.example:6379 (prod)?`.
 
-    More than 1,000 tasks are confirmed by typing their number, a profile with `confirm = "type-name"` by its
-    name.
+    A change of more than 1,000 tasks is confirmed by typing their number. With `confirm = "type-name"` in the
+    profile, each change is confirmed by typing the profile's name.
 
     Raises:
-        SystemExit: with `EXIT_REFUSED`, if the user does not agree, or no terminal can be asked.
+        SystemExit: with `EXIT_REFUSED`, if the user does not agree, or stdin is not a terminal.
     """
     if yes:
         return
@@ -182,7 +183,7 @@ async def for_each(subjects: Sequence[str], act: Callable[[str], Awaitable[None]
     """Call a function for each subject; print the errors, and return the exit code.
 
     Raises:
-        RedisError: when Redis fails, which would fail for the others as well.
+        RedisError: at the first failure of Redis, since calls for the other subjects would fail as well.
     """
     failed = 0
     for subject in dict.fromkeys(subjects):

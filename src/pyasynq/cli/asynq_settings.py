@@ -18,15 +18,17 @@ _TEXTS: Final = ("uri", "password", "username", "cluster_addrs", "tls_server")
 _FLAGS: Final = ("cluster", "tls", "insecure")
 _NAMES: Final = (*_TEXTS, *_FLAGS, "db")
 _PLACES: Final = ("URI", "CLUSTER", "CLUSTER_ADDRS")
-"""Variables with an address of Redis. Without any of them, all variables are ignored: `USERNAME` and
-`PASSWORD` may belong to other programs.
+"""Environment variables with an address of Redis. If none of them is set, Asynq's other variables are
+ignored, too: `USERNAME` and `PASSWORD` may belong to other programs.
 """
 _TRUE: Final = frozenset({"1", "t", "true"})
 _LARGEST: Final = 100_000
 
 
 def read_asynq_settings(path: str | None) -> dict[str, Any]:
-    """Return settings by the names of Asynq's flags, from its variables and its file; empty without both.
+    """Return the settings of Asynq's environment variables and file, by the names of Asynq's flags.
+
+    Variables override the file. The result is empty if neither has a setting.
 
     Args:
         path: path of the file; None is `.asynq.yaml` in the home folder, which need not exist.
@@ -60,7 +62,11 @@ def _read_file(path: str | None) -> dict[str, Any]:
 
 
 def _parse(text: str, suffix: str) -> Mapping[str, Any]:
-    """Return the names and values of a file. Raises `ValueError` for content that cannot be parsed."""
+    """Parse the content of a settings file into names and values.
+
+    Raises:
+        ValueError: for content that cannot be parsed.
+    """
     if suffix == ".toml":
         import tomllib  # noqa: PLC0415 - help needs no settings
 
@@ -91,7 +97,7 @@ def _parse_lines(text: str) -> dict[str, str]:
 
 
 def _check(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return settings with numbers and flags converted; leave out those without a value.
+    """Return settings with numbers and flags converted; leave out settings without a value.
 
     Raises:
         click.ClickException: for a `db` that is not a whole number.

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from pyasynq.operations import Attention, AttentionFinding
 
 _MOST_OF_A_KIND: Final = 10
-"""Maximum number of findings of one detector that a person is shown; without workers, each queue has one."""
+"""Maximum number of findings of one detector in a table. Without workers, for example, each queue has one."""
 _NONE: Final = "none"
 _COMMAND: Final = "pyasynq "
 _INDENT: Final = "   "
 _WIDEST: Final = 100
-"""Maximum number of characters of a line."""
+"""Maximum number of characters in a line of text."""
 
 
 def build_command(session: Session, finding: AttentionFinding) -> str:
-    """Return the command line of a finding's action, for the Redis of this session."""
+    """Return the command line of a finding's action, with `--redis` if the session needs it."""
     command = finding.action.command
     if finding.action.verb and command.startswith(_COMMAND):
         return command_line(session, command.removeprefix(_COMMAND))
@@ -185,10 +185,10 @@ async def unsnooze_finding(session: Session, finding: str) -> None:
 
 
 async def _find_finding(session: Session, digits: str) -> AttentionFinding:
-    """Return the present finding with this id.
+    """Return the current finding with this id, short or whole.
 
     Raises:
-        click.ClickException: if there is none, or several have it.
+        click.ClickException: if no finding or more than one has this id.
     """
     attention = await session.operator.attention()
     known = [*attention.findings, *attention.snoozed]
@@ -209,12 +209,12 @@ def _name(finding: AttentionFinding) -> str:
 
 
 class ObjectiveType(click.ParamType[Any]):
-    """A duration, or `none`."""
+    """Parameter type for a wait objective: a duration, or `none`."""
 
     name = "duration|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the seconds, or the text `none`, because click uses None for a missing argument."""
+        """Return the duration in seconds, or the string `none`: click uses None for a missing argument."""
         return value if value == _NONE else DURATION.convert(value, param, ctx)
 
 

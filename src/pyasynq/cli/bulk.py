@@ -1,4 +1,4 @@
-"""Acts on many tasks as one operation: counting, confirmation, progress display, and Ctrl-C to pause."""
+"""Bulk actions: operations on many tasks, with counting, confirmation, progress, and Ctrl-C to pause."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Words(NamedTuple):
     Attributes:
         order: first word of the confirmation question, such as `Delete`.
         doing: label of the progress bar, such as `Deleting`.
-        one: state of a single task at the end.
-        many: state of several tasks at the end.
+        one: words after "1 task" in the result, such as `is deleted`.
+        many: words after the number of several tasks in the result, such as `are deleted`.
     """
 
     order: str
@@ -66,7 +66,7 @@ WORDS: Final[dict[Act, Words]] = {
 
 
 async def act_on_query(session: Session, act: Act, options: OperationOptions, choice: TaskChoice) -> int:
-    """Act on the tasks that match the query of a choice, up to its limit; return the exit code."""
+    """Act on the tasks that match the query of `choice`, at most its limit; return the exit code."""
     query = choice.query(act)
     found = await find_by_query(session, act, query, choice.limit)
     if not found.total:
@@ -131,7 +131,7 @@ def tell_left_out(found: FoundTasks) -> None:
 
 
 def show_preview(found: FoundTasks) -> None:
-    """Print on stderr how many tasks of each queue, type and state a confirmation question is about."""
+    """Print on stderr the tasks that a confirmation is about, counted by queue, type and state."""
     records = describe_preview(found.counts)
     click.echo(Printer().format_records(PREVIEW, records[:_MOST_ROWS]), err=True, nl=False)
     _tell_more_rows(records)
@@ -139,7 +139,7 @@ def show_preview(found: FoundTasks) -> None:
 
 
 def print_counts(session: Session, found: FoundTasks) -> None:
-    """Print how many tasks there are by queue, type and state; a table has the first rows."""
+    """Print the number of found tasks by queue, type and state; a long table shows its first rows only."""
     records = describe_preview(found.counts)
     is_cut = session.printer.format == "table" and len(records) > _MOST_ROWS + 1
     session.printer.records(PREVIEW, records[:_MOST_ROWS] if is_cut else records)
@@ -201,7 +201,7 @@ class _Interrupt:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Handle Ctrl-C for the time of a `with` block."""
+        """Handle Ctrl-C during a `with` block."""
         from asyncio import get_running_loop  # noqa: PLC0415 - as above
 
         loop = get_running_loop()
@@ -219,13 +219,16 @@ class _Interrupt:
         self._pausing = loop.create_task(self._order_pause())
 
     async def _order_pause(self) -> None:
-        # The operation may have ended meanwhile, which is fine. If Redis is away, the runner reports it.
+        # The operation may have ended meanwhile, which is fine. `_follow` reports if Redis is unreachable.
         with contextlib.suppress(InvalidOptionError):
             await self._session.operator.pause_operation(self._operation, reason="Ctrl-C")
 
 
 def tell_result(session: Session, info: OperationInfo, *, is_interrupted: bool = False) -> int:
-    """Print on stderr how an operation has ended, print its record for programs, and return the exit code."""
+    """Print on stderr how an operation has ended, and return the exit code.
+
+    In an output format for programs, also print its record on stdout.
+    """
     if not session.printer.is_for_people:
         session.printer.records(OPERATIONS, [describe_operation(info)])
     words = WORDS[info.act]

@@ -52,9 +52,9 @@ class TaskChoice:
     dry_run: bool = False
 
     def query(self, act: Act) -> str:
-        """Return the query, limited to the queue, and to the states in which the act is possible.
+        """Return the query, limited to the chosen queue, and to the states in which the action is possible.
 
-        A query that names states itself keeps them.
+        A query with a condition on the state is not limited to states.
 
         Raises:
             QueryError: for a query that cannot be read.
@@ -70,7 +70,7 @@ class TaskChoice:
 
 @dataclass(slots=True)
 class FoundTasks:
-    """Search results for a command: the tasks that it can act on, and how many it cannot."""
+    """Search results for a command: the tasks that it can act on, and the number of tasks that it cannot."""
 
     ids: dict[str, dict[str, None]] = field(default_factory=dict)
     counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -85,7 +85,7 @@ class FoundTasks:
         return self.counts.total()
 
     def add(self, act: Act | None, tasks: Iterable[TaskInfo]) -> None:
-        """Add tasks whose state allows the act (without an act: all tasks); skip tasks already added."""
+        """Add tasks whose state allows the action (None allows all); skip tasks already added."""
         for task in tasks:
             if act is not None and task.state not in STATES_OF_ACT[act]:
                 self.left_out[task.state.value] += 1
@@ -104,7 +104,7 @@ class FoundTasks:
 
 
 def whole_budget() -> Budget:
-    """Return a budget without a practical limit, for a search for all matches.
+    """Return a search budget without a practical limit, for a search for all matches.
 
     The user sees the progress of the search, and may interrupt it.
     """
@@ -114,7 +114,7 @@ def whole_budget() -> Budget:
 
 
 def quote_in_query(text: str) -> str:
-    """Return a text as a query value that matches exactly this text."""
+    """Quote a string as a query value that matches exactly this string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -140,7 +140,7 @@ async def find_by_query(session: Session, act: Act | None, query: str, limit: in
 async def find_by_ids(
     session: Session, ids: Sequence[str], queue: str | None
 ) -> tuple[list[TaskInfo], list[TaskNotFoundError]]:
-    """Return the tasks with these ids, of one queue or of all, and an error for each id without a task.
+    """Return the tasks with these ids, in one queue or in all, and an error for each id without a task.
 
     Raises:
         QueueNotFoundError: if there is no such queue.
@@ -158,10 +158,10 @@ async def find_by_ids(
 
 
 def require_ids(ids: Sequence[str], more_ids: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids from arguments and option; `-` reads ids from stdin, one a line.
+    """Return the task ids from the arguments and the option `--id`; `-` reads ids from stdin, one per line.
 
     Raises:
-        click.UsageError: if there is none.
+        click.UsageError: if there are no ids.
     """
     named = [*ids, *more_ids]
     if named == ["-"]:
@@ -183,7 +183,7 @@ queue_option: Final = click.option(
 
 
 def choose_tasks(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the arguments and options that choose tasks, as one argument `choice`."""
+    """Decorate a command with the arguments and options that choose tasks; it gets them as `choice`."""
 
     @ids_argument
     @id_option
@@ -217,10 +217,10 @@ _OPTIONS: Final = ("ids", "more_ids", "where", "queue", "limit", "rate", "reason
 
 
 def read_choice(given: Mapping[str, Any]) -> TaskChoice:
-    """Return the choice in the arguments and options of a command.
+    """Build the choice of tasks from the arguments and options of a command.
 
     Raises:
-        click.UsageError: for ids and a query, or neither.
+        click.UsageError: for both ids and a query, for neither, and for an empty query.
     """
     where = given["where"]
     ids: tuple[str, ...] = ()
@@ -235,7 +235,7 @@ def read_choice(given: Mapping[str, Any]) -> TaskChoice:
 
 
 class Rate(click.ParamType[float]):
-    """A number of tasks a second: `500` or `500/s`; `30/m` is 30 a minute."""
+    """Parameter type for a number of tasks a second: `500` or `500/s`; `30/m` is 30 a minute."""
 
     name = "rate"
 

@@ -53,11 +53,11 @@ class CommandWorkerSettings:
     """Settings of `pyasynq work` from its command line.
 
     Attributes:
-        queues: names to lease from.
+        queues: names of the queues to lease from.
         program: absolute path and arguments of the command.
-        concurrency: commands at once.
-        lease: seconds of a lease.
-        grace: seconds between TERM and KILL.
+        concurrency: maximum number of commands that run at the same time.
+        lease: duration of a lease in seconds.
+        grace: grace period: seconds between TERM and KILL.
     """
 
     queues: tuple[str, ...]
@@ -72,13 +72,13 @@ class CommandAttempt:
 
     Args:
         leased: the task, as the service has described it.
-        asked_at: time of the loop at which its lease was asked for.
+        asked_at: event loop time at which the lease was requested.
         clock_skew: seconds that this machine's clock is ahead of the service's.
         connection: connection to the service.
         settings: settings of the worker.
 
     Attributes:
-        cause: why the command is being ended; None while it is not.
+        cause: why this worker ends the command early; None if it does not.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CommandAttempt:
         self._token = leased.token
         self._deadline = leased.deadline.timestamp() + clock_skew
         self._lease_ends = asked_at + settings.lease
-        """Time of the loop at which the lease ends; written by `_extend`."""
+        """Event loop time at which the lease ends; written by `_extend`."""
         self._connection = connection
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class CommandAttempt:
         self._kill_timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
-        """Run the command, renew the lease meanwhile, and settle."""
+        """Run the command, renew the lease meanwhile, and settle the task."""
         payload = _read_payload(self._leased)
         try:
             self._process = CommandProcess(self._settings.program, payload, self._environment())
@@ -123,11 +123,11 @@ class CommandAttempt:
         await self._settle_exit(code, self._process)
 
     async def release(self) -> None:
-        """Put the task back to the front of its queue."""
+        """Requeue the task at the front of its queue."""
         await self._settle("release", {})
 
     def end(self, cause: EndCause) -> None:
-        """End the command: TERM to its group, then KILL after the grace."""
+        """End the command: send TERM to its process group, and KILL after the grace period."""
         if self.cause is not None or self._process is None:
             return
         self.cause = cause
@@ -230,12 +230,12 @@ class CommandAttempt:
 
 
 def read_cause(reason: object) -> EndCause:
-    """Return why the service refuses to renew a lease, from the reason in its problem."""
+    """Return why the service refuses to renew a lease, from the field `reason` of its error answer."""
     return {"cancelled": EndCause.CANCELLED, "timed-out": EndCause.TIMED_OUT}.get(str(reason), EndCause.LOST)
 
 
 def describe_exit(code: int, errors: bytes) -> str:
-    """Return the text of the error for an exit code other than 0, with the end of stderr."""
+    """Return the error text for an exit code other than 0 (negative: a signal), with the end of stderr."""
     if code < 0:
         try:
             name = signal.Signals(-code).name

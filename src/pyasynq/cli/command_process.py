@@ -22,8 +22,8 @@ MOST_ERRORS: Final = 1_900
 """Maximum bytes of stderr that are kept, from its end: 2,048 bytes of an error's text are stored."""
 _CHUNK: Final = 65_536
 _LAST_OUTPUT_SECONDS: Final = 1.0
-"""Seconds to wait for output after the end of the group: a process that has left the group may keep the pipe
-open."""
+"""Seconds to wait for the end of the output after the process group was killed: a process that has left the
+group may keep the pipe open."""
 
 
 class OutputPipe:
@@ -31,8 +31,8 @@ class OutputPipe:
 
     Args:
         file: descriptor to read from; closed at the end.
-        most: number of bytes that are kept.
-        keeps_end: keep the last bytes, not the first ones.
+        most: maximum number of bytes that are kept.
+        keeps_end: whether the last bytes are kept, instead of the first.
 
     Attributes:
         kept: the bytes that are kept.
@@ -55,7 +55,7 @@ class OutputPipe:
         await self._ended.wait()
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading, and close the descriptor."""
         if not self._ended.is_set():
             self._loop.remove_reader(self._file)
             os.close(self._file)
@@ -81,12 +81,12 @@ class CommandProcess:
     """The command of one task while it runs. Belongs to the event loop.
 
     Args:
-        program: absolute path and arguments.
-        payload: what it reads from stdin.
-        environment: environment of the process.
+        program: absolute path of the program, and its arguments.
+        payload: bytes that the command reads from stdin.
+        environment: environment variables of the process.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: if the command cannot be started.
     """
 
     def __init__(self, program: Sequence[str], payload: bytes, environment: Mapping[bytes, bytes]) -> None:
@@ -117,7 +117,7 @@ class CommandProcess:
     async def wait(self) -> int:
         """Wait for the end of the command, kill the rest of its process group, and return its exit code.
 
-        The code is negative for a signal.
+        If a signal ended the command, the exit code is the negative number of the signal.
         """
         await self._exited.wait()
         # Signal the group before the command is reaped, while its process id cannot be reused.

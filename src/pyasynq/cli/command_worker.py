@@ -1,4 +1,4 @@
-"""The loop of `pyasynq work`: leases tasks while commands may start, and ends them at signals."""
+"""Main loop of `pyasynq work`: leases tasks for free slots, runs their commands, and handles signals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CommandWorker:
         self._connection = connection
         self._settings = settings
         self._attempts: dict[asyncio.Task[None], CommandAttempt] = {}
-        """Commands that run; each removes itself."""
+        """Attempts in progress, by their asyncio tasks; a done callback removes each one."""
         self._poll: asyncio.Task[ServiceAnswer] | None = None
         self._answer_comes = asyncio.Event()
         """Event that is set while the answer to the long poll is received; then the poll is not cancelled."""
@@ -56,7 +56,7 @@ class CommandWorker:
         """Event that is set when a command has ended, or the worker has to end."""
         self._is_draining = False
         self._was_cut = False
-        """Whether commands were ended; written by the second signal."""
+        """Whether a second signal has ended running commands; it decides the exit code."""
         self._refusal: ServiceError | None = None
 
     @classmethod
@@ -94,7 +94,7 @@ class CommandWorker:
         return EXIT_UNFINISHED if self._was_cut else EXIT_CLEAN
 
     def stop(self) -> None:
-        """Take no more tasks; at the second call, end the commands as well."""
+        """Take no more tasks; at the second call, also end the running commands."""
         if not self._is_draining:
             self._is_draining = True
             self._stop_poll()
@@ -123,7 +123,7 @@ class CommandWorker:
                 await self._wait_for_change(pause)
 
     async def _wait_for_change(self, seconds: float | None) -> None:
-        """Wait until a command has ended, or the worker must end; at most this many seconds."""
+        """Wait until a command has ended, or the worker must end; at most `seconds`, None without a limit."""
         self._changed.clear()
         if self._is_draining:
             return
@@ -182,10 +182,10 @@ class CommandWorker:
         )
 
     def _take(self, answer: ServiceAnswer, asked_at: float) -> None:
-        """Start the commands of an answer.
+        """Start a command for each task in the service's answer; when draining, release the tasks instead.
 
         Raises:
-            ServiceError: the answer is not from the service, but from a proxy, for example.
+            ServiceError: if the answer is not from the service (but from a proxy, for example).
         """
         tasks, skew = read_leased_tasks(answer)
         for leased in tasks:

@@ -101,7 +101,7 @@ class Commands(click.Group):
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Return a command, or None when there is none of that name."""
+        """Import and return the command of this name; None if there is none."""
         place = _COMMANDS.get(cmd_name)
         if place is None:
             return None
@@ -126,11 +126,11 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An error of pyasynq becomes one line and exit code 1, Ctrl-C exit code 130.
+        """Run the command. An error of pyasynq, or a missing extra, becomes one line and exit code 1.
 
-        A missing extra is such an error too.
+        Ctrl-C becomes exit code 130.
         """
-        # Imports make many objects and few cycles: the default threshold would slow them down by a tenth.
+        # Imports make many objects and few cycles: the default threshold would slow them down by 10 %.
         collect_less_often()
         skip_last_collection()
         try:

@@ -54,12 +54,12 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def complete_queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
-    """Return the names of queues that begin with a text; none if Redis does not answer at once."""
+    """Return the names of queues with this prefix; none if Redis does not answer at once."""
     return _items(known_names(ctx, "queues", lambda operator: operator.queues()), incomplete)
 
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
-    """Return the names of task types that workers have published."""
+    """Return the names of task types with this prefix, among those that workers have described."""
 
     async def ask(operator: Operator) -> list[str]:
         return [info.type for info in await operator.task_types() if not info.is_prefix]
@@ -68,7 +68,7 @@ def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_findings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
-    """Return the ids of the present findings that need attention."""
+    """Return the ids of current findings (`pyasynq attention`) with this prefix, snoozed ones included."""
 
     async def ask(operator: Operator) -> list[str]:
         found = await operator.attention()
@@ -101,9 +101,9 @@ def _items(names: list[str], incomplete: str) -> list[CompletionItem]:
 
 
 def known_names(ctx: click.Context, kind: str, ask: Callable[[Operator], Awaitable[list[str]]]) -> list[str]:
-    """Return names of a kind, such as queues: from a cache file at most 30 s old, else from Redis.
+    """Return all names of a kind, such as queues: from a cache file at most 30 s old, else from Redis.
 
-    Names from Redis are written to the cache file. If Redis does not answer, there are none.
+    Names from Redis are written to the cache file. If Redis does not answer, the result is empty.
     """
     try:
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}

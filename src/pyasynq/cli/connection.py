@@ -25,7 +25,7 @@ ASYNQ_FLAGS: Final = (
     *("uri", "db", "password", "username", "cluster", "cluster_addrs", "tls", "tls_server", "insecure"),
     "config",
 )
-"""Flags of Asynq's command that name a Redis, or a file with these names."""
+"""Flags of Asynq's command line that say which Redis to use; `config` names a file with such settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Connection:
     Attributes:
         url: may contain a password, so it is never shown.
         name: name of the profile; empty if the user gave a URL.
-        color: color in which questions show the name.
-        confirm: `ask`, or `type-name`: changes of many tasks are confirmed by typing the name.
+        color: color of the name in confirmation questions; empty for none.
+        confirm: how the user confirms a change: `ask` (answer y), or `type-name` (type the profile's name).
         read_only: whether changes are refused.
     """
 
@@ -48,7 +48,7 @@ class Connection:
 
 
 def config_file() -> Path:
-    """Return the path of the user's profiles: `pyasynq/config.toml` in the folder for configuration."""
+    """Return the path of the profiles: `pyasynq/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder) / "pyasynq" / "config.toml"
 
@@ -95,11 +95,13 @@ def _read_profile(path: Path, name: str, values: Mapping[str, Any]) -> Connectio
 
 
 def find_connection(redis: str | None, flags: Mapping[str, Any]) -> Connection:
-    """Return the connection that the options name; by default the one of the environment, or of Asynq's file.
+    """Return the connection that the options name.
+
+    Without options, it is the one that `PYASYNQ_REDIS_URL` names, or else the one of Asynq's settings.
 
     Raises:
-        click.UsageError: for options that contradict each other, an unknown profile, or none of all these.
-        click.ClickException: for a file of profiles or of Asynq's settings that cannot be read.
+        click.UsageError: for contradicting options, for an unknown profile, and if nothing names a Redis.
+        click.ClickException: if the file of profiles or Asynq's settings cannot be read.
     """
     given = {name: value for name, value in flags.items() if value}
     if given and redis:
@@ -141,7 +143,7 @@ def asynq_url(flags: Mapping[str, Any]) -> str:
     """Build a URL from flags of Asynq's command (`--uri HOST:PORT --db 2 --tls_server NAME`).
 
     Raises:
-        click.ClickException: if `uri` is a URL, which only the flag of this command may be.
+        click.ClickException: if `uri` is a URL. Only the flag `--uri` accepts one; Asynq's settings do not.
     """
     if _is_url(flags):
         raise click.ClickException(

@@ -1,4 +1,4 @@
-"""Options that name a Redis, for one operator command and for the group of all commands."""
+"""Options that say which Redis to use, for single operator commands and for the group of all commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _OTHER_COMMANDS: Final = frozenset(
     {"completion", "demo", "metrics", "scheduler", "version", "web", "work", "worker"}
 )
-"""Commands without the connection options: they need no Redis, or use the app's."""
+"""Commands without the connection options: they need no Redis, or use the URL of the app."""
 _FLAG_OPTIONS: Final = (
     click.option("-u", "--uri", metavar="HOST:PORT|URL", hidden=True),
     click.option("-n", "--db", type=click.IntRange(min=0), metavar="NUMBER", hidden=True),
@@ -44,10 +44,10 @@ def _add_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that name a Redis, as one argument `connection`.
+    """Decorate a command with the options that say which Redis to use; it gets them as `connection`.
 
-    An option before the command, as in `pyasynq --redis prod queue ls`, applies unless the command repeats
-    the option.
+    Options before the command, as in `pyasynq --redis prod queue ls`, apply if none of them follows the
+    command.
     """
 
     @_add_options
@@ -63,7 +63,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def global_connection_options(group: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the group of all commands the options that name a Redis; operator commands read them there."""
+    """Add the options that say which Redis to use to the group of all commands, for operator commands."""
 
     @_add_options
     @functools.wraps(group)

@@ -109,7 +109,7 @@ def _ask_to_repair(number: int) -> bool:
 
 
 def _progress(unit: str) -> Callable[[int, int], None] | None:
-    """Return a function that shows how many of all units are done, on a terminal; None elsewhere."""
+    """Return a callback that shows on stderr how many of all units are done; None without a terminal."""
     if not sys.stderr.isatty():
         return None
 
@@ -137,7 +137,7 @@ def _print(findings: Sequence[Finding], skipped: Sequence[str]) -> None:
 
 
 def _echo_indented(text: str) -> None:
-    """Print text with an indent; in a terminal it is wrapped, and ids stay whole."""
+    """Print text with an indent. In a terminal it is wrapped, but ids are not broken."""
     width = terminal_width()
     lines = [text] if width is None else wrap_text(text, width - len(_INDENT))
     click.echo("\n".join(_INDENT + line for line in lines))

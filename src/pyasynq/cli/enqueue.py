@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add Asynq's task options to a command. Only given options are passed on."""
+    """Decorate a command with the task options of Asynq's command line."""
     options = (
         click.option(
             "-q", "--queue", metavar="NAME", default=DEFAULT_QUEUE, show_default=True, help="Its queue."
@@ -99,7 +99,8 @@ def read_payload(text: str | None, file: str | None, *, raw: bool) -> bytes | No
     """Return the payload from an argument or a file; None if there is neither.
 
     Raises:
-        click.UsageError: for both, for an unreadable file, and for a payload that is not JSON, unless `raw`.
+        click.UsageError: if both are given, or the file is unreadable, or the payload is not JSON. Without
+            `raw` it must be JSON.
     """
     if text is not None and file is not None:
         raise click.UsageError("give the payload or --file, not both")
@@ -124,10 +125,10 @@ def read_payload(text: str | None, file: str | None, *, raw: bool) -> bytes | No
 
 
 def parse_headers(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return headers from `NAME=VALUE`.
+    """Parse headers of the form `NAME=VALUE`.
 
     Raises:
-        click.UsageError: for one without a name or an equals sign.
+        click.UsageError: for a header without a name or without an equals sign.
     """
     headers = {}
     for pair in pairs:

@@ -109,7 +109,7 @@ async def delete_key(session: Session, key_id: str, reason: str) -> None:
 
 
 def _tell(session: Session, issued: IssuedApiKey, what: str) -> None:
-    """Print a new API key alone on stdout, so that a shell can capture it, or as a JSON object."""
+    """Print a new API key on stdout: alone, so that a shell can capture it; for programs, as JSON."""
     if session.printer.is_for_people:
         click.echo(f"{what} Keep it now: it is shown this once.", err=True)
         click.echo(issued.text)

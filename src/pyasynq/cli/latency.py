@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TEN_MINUTES: Final = 600
 _DAY: Final = 86_400
 _TEN_MINUTES_KEPT: Final = 72 * 3_600
-"""Seconds for which the statistics keep steps of ten minutes; steps of a day are kept longer."""
+"""Seconds for which statistics are kept in steps of ten minutes; daily statistics are kept longer."""
 _BAR_CELLS: Final = 30
 
 
@@ -93,7 +93,7 @@ async def latency(
 
 
 def draw_histograms(counts: AttemptCounts, where: str) -> str:
-    """Return two histograms as text: waits and run times; `where` names their queues and types."""
+    """Return histograms of wait times and run times as text; `where` names their queues and types."""
     if not counts.ended:
         return f"{NOTHING_COUNTED}\n"
     head = f"{counted(counts.ended, 'attempt')} in {where}"
@@ -101,7 +101,7 @@ def draw_histograms(counts: AttemptCounts, where: str) -> str:
 
 
 def _draw(histogram: Histogram) -> str:
-    """Draw a histogram: one line for each bucket, from the first to the last non-empty bucket."""
+    """Draw a histogram with one line per bucket, from the first to the last non-empty bucket."""
     filled = [at for at, count in enumerate(histogram.counts) if count]
     if not filled:
         return "  not known\n"

@@ -58,7 +58,7 @@ class MaxRunType(click.ParamType[Any]):
     name = "number|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or 0 for no limit."""
+        """Return the maximum number of tasks, or 0 for no limit."""
         if value == _NONE:
             return 0
         if isinstance(value, str) and value.isdecimal() and int(value):
@@ -67,12 +67,12 @@ class MaxRunType(click.ParamType[Any]):
 
 
 class RateType(click.ParamType[Any]):
-    """A rate such as `50/s` or `100/m+10`, or `none`."""
+    """Parameter type for a rate limit such as `50/s` or `100/m+10`, or `none`."""
 
     name = "rate|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return number, period in seconds and burst; all three are None for no rate limit."""
+        """Return number of starts, period in seconds, and burst; all three are None for no rate limit."""
         if value == _NONE:
             return (None, None, None)
         found = _RATE.fullmatch(str(value))

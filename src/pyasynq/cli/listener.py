@@ -1,4 +1,4 @@
-"""Sockets at which the commands answer HTTP."""
+"""Listening sockets of the commands that serve HTTP."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pyasynq._visible_text import visible
 from pyasynq.errors import ConfigurationError
 
 _BACKLOG: Final = 2_048
-"""Listen backlog: most connections that wait to be accepted, as in uvicorn; the kernel may allow fewer."""
+"""Listen backlog: maximum number of connections that wait to be accepted; the kernel may allow fewer."""
 
 
 def open_listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address; port 0 chooses a free one.
 
     Raises:
-        ConfigurationError: the address is in use, or not of this machine.
+        ConfigurationError: if the address is in use, or is not an address of this machine.
     """
     try:
         families = [info[0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-        # `localhost` has both.
+        # `localhost` has addresses of both families: prefer IPv4.
         family = socket.AF_INET if socket.AF_INET in families else families[0]
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:

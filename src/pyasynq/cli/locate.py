@@ -42,7 +42,7 @@ def load_app(reference: str, modules: Iterable[str], url: str | None) -> App:
         url: URL of Redis, which replaces the app's own.
 
     Raises:
-        ConfigurationError: as `find_app` and `load_module`.
+        ConfigurationError: if the app or a module cannot be found or imported.
     """
     app = find_app(reference)
     if url is not None:
@@ -53,10 +53,10 @@ def load_app(reference: str, modules: Iterable[str], url: str | None) -> App:
 
 
 def find_app(reference: str) -> App:
-    """Return the app that `MODULE:APP` names. The current folder is searched first, as for a script in it.
+    """Return the app that `MODULE:APP` names; search the current folder first, as for a script in it.
 
     Raises:
-        ConfigurationError: naming what was looked for and what was found instead.
+        ConfigurationError: if there is none. The message says what was searched for, and what was found.
     """
     module_name, separator, path = reference.partition(":")
     if not separator or not module_name or not path:
@@ -91,7 +91,7 @@ def find_function(reference: str) -> Callable[..., Any]:
     """Return the function that `MODULE:FUNCTION` names.
 
     Raises:
-        ConfigurationError: naming what was looked for and what was found instead.
+        ConfigurationError: if there is none. The message says what was searched for, and what was found.
     """
     module_name, separator, path = reference.partition(":")
     if not separator or not module_name or not path:
@@ -105,7 +105,7 @@ def find_function(reference: str) -> Callable[..., Any]:
 
 
 def _suggest_apps(module_name: str) -> str:
-    """Return suggestions for a module without an app's name: the apps in it, if it can be imported."""
+    """Return a hint for a reference without an app's name: the apps in the module, if it can be imported."""
     try:
         apps = _find_apps(module := load_module(module_name)) if module_name else []
     except ConfigurationError:
@@ -116,7 +116,7 @@ def _suggest_apps(module_name: str) -> str:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module, the current folder first.
+    """Import a module; search the current folder first.
 
     Raises:
         ConfigurationError: when there is no such module, or importing it raises.
@@ -148,7 +148,7 @@ def _list_modules(folder: str) -> list[str]:
 
 
 def _import_failed(name: str, error: BaseException) -> AppImportError:
-    # The mistake to correct is not in pyasynq, the import system or the standard library.
+    # Show no frames of these: the mistake is not in pyasynq, the import system or the standard library.
     own = traceback.extract_tb(
         drop_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
     )

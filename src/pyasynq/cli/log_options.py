@@ -24,24 +24,24 @@ _log = logging.getLogger("pyasynq")
 
 
 def log_options(command: Decorated) -> Decorated:
-    """Give a command the options of logging; it gets them as `log_level` and so on."""
+    """Decorate a command with the logging options; it gets them as `log_level`, `log_format` and so on."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
-    """Set up logging, after the app was imported, as its options say.
+    """Set up logging as the command's options say; call it after the app was imported.
 
-    An app that has configured the root logger is left alone: its handlers only get the task's fields. Loggers
-    of pyasynq that the app's `dictConfig` has disabled are enabled again.
+    If the app has configured the root logger, its handlers stay, and only get a filter that adds the fields
+    of tasks. Loggers of pyasynq that the app's `dictConfig` has disabled are enabled again.
 
     Args:
         settings: the command's options.
         process: name of this process, if there are several.
 
     Raises:
-        UsageError: for a file that does not configure logging.
+        UsageError: if the file of `--log-config` does not configure logging.
     """
     if settings["no_logging"]:
         return
@@ -56,7 +56,10 @@ def set_up_logging(settings: dict[str, Any], *, process: str = "") -> None:
 
 
 def adopt_handlers() -> None:
-    """Enable pyasynq's loggers, and add task fields to the root handlers, after each change of logging."""
+    """Enable pyasynq's loggers, and add the filter for task fields to the root logger's handlers.
+
+    Call it again after each change of the logging configuration.
+    """
     for name in ("pyasynq", *logging.root.manager.loggerDict):
         if name == "pyasynq" or name.startswith("pyasynq."):
             logging.getLogger(name).disabled = False
@@ -71,7 +74,11 @@ def is_terminal() -> bool:
 
 
 def _choose_outcome_lines(settings: dict[str, Any]) -> None:
-    """Turn the log line for each successful task on or off; without an option, keep the app's level."""
+    """Turn the log line for each successful task on or off.
+
+    Without an option, the level that the app has set stays; else the line is written only in text on a
+    terminal.
+    """
     asked: bool | None = settings.get("task_lines")
     logger = logging.getLogger(_OUTCOMES)
     if asked is None:

@@ -39,12 +39,12 @@ _SHORT_ID: Final = 8
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ID_IN_LINE: Final = re.compile(rf"\btask ({_UUID.pattern})\b")
 _INDENT: Final = "    "
-"""Indent of each further line of a record, so that no message or traceback can forge a record."""
+"""Indent of each further line of a record, so that text in a message cannot look like another record."""
 _OWN_LOGGERS: Final = ("pyasynq", "pyasynq.outcomes")
 
 
 class TextFormatter(logging.Formatter):
-    """Readable lines. On a terminal they are short and wrapped to its width; elsewhere nothing is left out.
+    """Formatter of log lines for people: short and wrapped on a terminal, complete elsewhere.
 
     Args:
         terminal: whether the output is a terminal.
@@ -106,7 +106,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the task's fields, the record's extra fields.
+    """Formatter of one JSON object a line: time, level, logger, message, task fields, and extra fields.
 
     Args:
         process: name of this process, such as `worker 2`; empty for a single process.
@@ -153,12 +153,12 @@ def _cut_id(task_id: str) -> str:
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.exc_info and not record.exc_text:
         return shorten_middle(formatter.formatException(_drop_own_frames(record)))
-    # Records of outcomes have a formatted text; records from a child process have only this text.
+    # Records of outcomes have a formatted traceback; records from a child process have nothing else.
     return shorten_middle(record.exc_text or "")
 
 
 def _drop_own_frames(record: logging.LogRecord) -> Any:
-    """Return the exception of a log record; for a task, its traceback begins at the user's first frame."""
+    """Return the `exc_info` of a log record; for a task's record, without pyasynq's own first frames."""
     if not record.exc_info or not getattr(record, "task_id", ""):
         return record.exc_info
     kind, error, trace = record.exc_info
@@ -171,11 +171,11 @@ def _drop_own_frames(record: logging.LogRecord) -> Any:
 def install_handler(
     level: str, log_format: LogFormat, stream: TextIO | None = None, *, process: str = ""
 ) -> None:
-    """Write log records of at least this level to a stream, by default standard error.
+    """Add a handler to the root logger that writes records from this level on to a stream, by default stderr.
 
     The loggers of asyncio and watchfiles write only warnings and errors.
 
-    Colour only on a terminal, and not with NO_COLOR in the environment.
+    Levels are coloured only on a terminal, and not with NO_COLOR in the environment.
     """
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)

@@ -41,7 +41,7 @@ _SCANNED: Final = 10_000
 _LEAST_SCANNED: Final = 10
 _QUEUES_AT_ONCE: Final = 100
 _SECONDS: Final = 0.15
-"""Seconds after which a table shows what was found; other formats, named queues and `--scan` wait for all."""
+"""Time limit in seconds of the search for a table; other formats, named queues and `--scan` have none."""
 
 
 @click.command(
@@ -111,7 +111,7 @@ async def errors(
 
 
 def join_queues(records: Sequence[Record]) -> list[Record]:
-    """Return one record for each error signature; its queue is the text `3 queues` if there are several."""
+    """Return one record for each error signature; its queue is the string `3 queues` if several have it."""
     by_signature: dict[str, list[Record]] = {}
     for one in records:
         by_signature.setdefault(one["signature"], []).append(one)
@@ -134,7 +134,7 @@ def _join(records: Sequence[Record]) -> Record:
 
 
 async def _order_by_failed_tasks(session: Session, state: str) -> list[str]:
-    """Return the queues that have tasks of a state, most tasks first, then queues that cannot be counted."""
+    """Return the queues with tasks in a state, most tasks first; then queues that could not be counted."""
     counts = await session.operator.state_counts(state)
     known = {name: count for name, count in counts.items() if count}
     unknown = [name for name, count in counts.items() if count is None]

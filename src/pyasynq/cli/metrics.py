@@ -103,6 +103,6 @@ async def _serve(listener: socket.socket, make: Callable[[], QueueMetrics]) -> N
 
 
 def _report(source: QueueMetrics) -> None:
-    """Print on standard error why Redis could not be read."""
+    """Print on stderr why Redis could not be read, if it could not."""
     if source.error is not None:
         click.echo(f"Redis could not be read: {visible(source.error)}", err=True)

@@ -37,7 +37,7 @@ class NounGroup(click.Group):
 
     Args:
         aliases: the command that each alias stands for.
-        default: the command to run without a name; empty if a name is required.
+        default: the command that runs if none is named; empty if a name is required.
     """
 
     command_class = OperatorCommand
@@ -50,12 +50,12 @@ class NounGroup(click.Group):
         self._default = default
 
     def name_command(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the arguments with a command's name; options without a name get the default command."""
+        """Return the arguments; if they name no command, put the default command's name in front."""
         is_named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
         return args if is_named or not self._default else [self._default, *args]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, after filling in the name of the default command."""
+        """Parse the arguments as if the default command had been named, if none is."""
         return super().parse_args(ctx, self.name_command(ctx, args))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -138,7 +138,7 @@ async def undo(session: Session, operation: str | None, reason: str, *, yes: boo
 
 
 async def _find_undoable(session: Session) -> OperationInfo:
-    """Return the last deletion of this user that can be undone and was not.
+    """Return the newest deletion by this user that can be undone and was not undone yet.
 
     Raises:
         click.ClickException: if there is none.

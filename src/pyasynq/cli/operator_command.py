@@ -61,7 +61,7 @@ class Session:
         operator: `Operator` that makes the calls, on behalf of the person at this terminal.
         connection: connection to the Redis on which the operator works.
         printer: how the result is printed.
-        watch: seconds between two readings; None reads once.
+        watch: seconds between two reads of the records; None reads them once.
     """
 
     operator: Operator
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def is_summary(self) -> bool:
-        """Whether only people read the output, so that it can be shorter than the records."""
+        """Whether the output is a default table for people, which may have less detail than the records."""
         is_for_programs = self.watch is not None and not sys.stdout.isatty()
         return self.printer.format == "table" and self.printer.fields is None and not is_for_programs
 
@@ -81,10 +81,12 @@ class Session:
         gather: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]],
         describe: Describe | None = None,
     ) -> None:
-        """Print records once, or repeatedly: redrawn on a terminal, else as JSON lines of changes.
+        """Print records once or, with `--watch`, repeatedly.
+
+        A terminal is redrawn each time. Elsewhere each changed record is printed as a JSON line.
 
         Args:
-            view: fields of the records, and the sentence to print without records.
+            view: fields of the records, and the sentence to print if there are none.
             gather: function that reads the records.
             describe: formats a record as lines of text, instead of a table row.
         """
@@ -116,7 +118,7 @@ class Session:
 def operator_command(function: Callable[..., Awaitable[int | None]]) -> Callable[..., None]:
     """Decorate a coroutine function `(session, ...)` as an operator command, with the common options.
 
-    It returns the exit code, or None for 0.
+    The function returns the exit code; None means 0.
     """
 
     @connection_options
@@ -154,7 +156,7 @@ def run(visit: Callable[[], Awaitable[int | None]], *, as_json: bool, debug: boo
     """Run a coroutine function and return its exit code; an error of pyasynq is printed as one sentence."""
     import asyncio  # noqa: PLC0415 - help and completion need none
 
-    # Without the log, which would repeat the errors (printed below) and the changes (in the audit).
+    # Silence the log: it would repeat the errors (printed below) and the changes (in the audit).
     logging.getLogger("pyasynq").addHandler(logging.NullHandler())
     try:
         return asyncio.run(_await_visit(visit)) or EXIT_CLEAN
@@ -174,7 +176,7 @@ async def _await_visit(visit: Callable[[], Awaitable[int | None]]) -> int | None
 
 
 def tell_error(error: PyasynqError, *, as_json: bool) -> None:
-    """Write an error to stderr: a sentence, and for programs also an object with its code."""
+    """Write an error to stderr: as a sentence or, for programs, as a JSON object with code and message."""
     user_traceback: str = getattr(error, "user_traceback", "")
     if user_traceback:
         click.echo(visible_lines(user_traceback), err=True, nl=False)

@@ -14,7 +14,7 @@ LISTENER: Final = "--listener"
 
 
 def inherited_socket(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
-    """Check that an option's number is the file descriptor of a socket inherited from the supervisor.
+    """Check that the value of an option is the file descriptor of a socket inherited from the supervisor.
 
     Raises:
         BadParameter: if it is not a socket.

@@ -1,4 +1,4 @@
-"""`--processes`, recycling and health: options that start a supervisor, or one worker with probes."""
+"""Worker processes: the supervisor for `--processes` and recycling, and health probes of a single one."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyasynq")
 _THREAD_SECONDS: Final = 0.5
-"""Maximum seconds that other threads get to end after the worker has ended."""
+"""Grace period in seconds for other threads after the worker has ended."""
 _EXIT_MARGIN: Final = 0.8
-"""Seconds that the interpreter has to end after the timeouts of a shutdown.
+"""Seconds for the interpreter to exit, after the timeouts of a shutdown.
 
 A supervisor waits about 1 s, and then kills the process.
 """
@@ -62,7 +62,7 @@ def parse_supervisor_run(text: str) -> SupervisorRun:
     """Decode the supervisor's settings from the argument that `supervisor_arguments` wrote.
 
     Raises:
-        BadParameter: for any other text.
+        BadParameter: if the text is not such an argument.
     """
     try:
         facts = json.loads(text)
@@ -147,7 +147,7 @@ def end_timeout(config: WorkerConfig) -> float:
 
 
 def health_settings(config: WorkerConfig, *, is_supervised: bool) -> HealthSettings:
-    """Return the settings of probes; without port and file for a child, since its supervisor answers."""
+    """Return the settings of health probes; a child has no probes, since its supervisor answers them."""
     if is_supervised:
         return HealthSettings()
     return HealthSettings(config.health_port, config.health_host, config.health_file)
@@ -193,7 +193,7 @@ def run_server(
 
 
 class _ClosingTime:
-    """Time limit for the end of a process, counted from when its server began to close."""
+    """Deadline for the exit of a process, computed from the time at which its server began to close."""
 
     def __init__(self, server: Server) -> None:
         self._config = server.config
@@ -217,7 +217,7 @@ def _force_exit_later(code: int, until: float) -> None:
     """Kill this process if the interpreter does not exit in time.
 
     The interpreter waits without limit for threads, functions of `atexit` and processes of `multiprocessing`.
-    Threads get a short time first, because stopping idle threads of executors is one of its last steps.
+    Threads get a grace period first: the interpreter stops idle threads of executors only in its last steps.
     """
     time.sleep(_THREAD_SECONDS)
     main = threading.main_thread()

@@ -118,7 +118,7 @@ def describe_limits(info: QueueInfo) -> str:
 
 
 def tell_unreadable(infos: QueueInfos) -> int | None:
-    """Print which queues could not be read; return the exit code."""
+    """Print which queues could not be read; return the exit code, or None if all could be read."""
     for error in infos.unreadable.values():
         click.echo(f"Error: {visible(error)}", err=True)
     if not infos.unreadable:

@@ -28,22 +28,22 @@ _log = logging.getLogger("pyasynq")
 
 
 def run_with_reload(arguments: Sequence[str], timeouts: float = 9.0) -> int:
-    """Run `pyasynq worker` with these arguments in a child, and again whenever a Python file here changes.
+    """Run `pyasynq worker` in a child process; restart it when a Python file below this folder changes.
 
     The child is stopped gracefully: running tasks may finish. A child that ends by itself, such as
     one whose module has a syntax error, is started again with the next change.
 
-    The child holds a socket whose other end is here, so it ends when this process ends for any reason.
+    The child holds a socket whose other end is in this process, so it ends with this process for any reason.
 
     Args:
         arguments: arguments of the command, without `--reload`.
-        timeouts: seconds that the worker may take to end, without a margin; then it is killed.
+        timeouts: seconds for the worker's shutdown; it is killed three seconds after them.
 
     Returns:
         the exit code of the last child.
 
     Raises:
-        ClickException: when watchfiles is not installed; it names the command to type.
+        ClickException: if watchfiles is not installed; the message has the command that installs it.
     """
     changes, stop = _import_changes(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -72,7 +72,7 @@ def end_with_parent(descriptor: int) -> None:
     """Shut this process down as soon as its parent has ended, for any reason.
 
     Args:
-        descriptor: a socket whose other end the parent alone holds.
+        descriptor: file descriptor of a socket whose other end only the parent has.
     """
     os.set_inheritable(descriptor, False)
     parent = socket.socket(fileno=descriptor)

@@ -31,7 +31,7 @@ _MOST: Final = 1_000_000
 _FIRST_SECONDS: Final = 0.45
 """Seconds from the start of the process until a search prints its first matches.
 
-The time before the search is counted as CPU time.
+The time that has passed before the search is estimated by the CPU time of the process.
 """
 _LEAST_SECONDS: Final = 0.15
 """Minimum seconds of a search before it prints: most searches end sooner, and are printed as one list."""
@@ -105,9 +105,10 @@ async def search_command(
 async def show_search(
     session: Session, query: str, cursor: str, limit: int, *, everywhere: bool = False
 ) -> None:
-    """Print the tasks that match as they are found, then on stderr how many tasks the search examined.
+    """Print matching tasks as they are found; at the end print on stderr how many tasks were examined.
 
-    Leaving the pager ends the search. So does Ctrl-C: what it has found is printed, and how to continue.
+    Leaving the pager ends the search. So does Ctrl-C: the tasks found so far are printed (except as a JSON
+    array), and how to continue.
     With `everywhere`, the search has no limit of tasks or time.
     """
     if session.watch is not None:

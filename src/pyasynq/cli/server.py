@@ -78,7 +78,7 @@ _names = click.argument("names", metavar="HOST:PID|ID...", nargs=-1)
 
 
 async def find_server_id(session: Session, name: str) -> str:
-    """Return the id of the server that `HOST:PID` names; an id names itself.
+    """Return the id of the server named `HOST:PID`; any other name is returned as it is, as an id.
 
     Raises:
         click.ClickException: if several servers run in that process.

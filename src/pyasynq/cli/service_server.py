@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 GRACE_SECONDS: Final = 30
-"""Seconds for open requests at a shutdown: longer than a worker's settle request waits for Redis."""
+"""Grace period in seconds for open requests at a shutdown: longer than a settle request waits for Redis."""
 END_SECONDS: Final = GRACE_SECONDS + HOSTED_END_SECONDS + 2
-"""Maximum seconds of a shutdown after `service.drain`: open requests, then running tasks of hosted types."""
+"""Maximum seconds of a shutdown after `service.drain`: for open requests, then for running hosted tasks."""
 _NAME: Final = "service"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TRACED: Final = "PYASYNQ_OTEL_AUTO"
-"""Environment variable that our instrumentor sets under `opentelemetry-instrument`."""
+"""Environment variable that pyasynq's OpenTelemetry instrumentor sets under `opentelemetry-instrument`."""
 _BEAT_SECONDS: Final = 1.0
 _NO_KEY: Final = """\
 {address} asks for API keys, and there is none yet. Make one:
@@ -61,9 +61,9 @@ class ServiceRun:
 
     Attributes:
         path: path of the service's TOML file, which is read again at HUP.
-        file: its content, with the options of the command line.
+        file: content of the file, overridden by the options of the command line.
         parts: names of the parts: `api`, `hosted`, `dashboard`.
-        listener: socket that processes share; None to open one.
+        listener: listening socket that the processes share; if None, the process opens one.
         link: connection to the supervisor; None without one.
     """
 
@@ -78,7 +78,7 @@ def choose_parts(settings: ServiceSettings, only: str | None) -> frozenset[str]:
     """Return the names of the parts that a process runs.
 
     Raises:
-        ConfigurationError: the dashboard alone is asked for, and would be open to the network.
+        ConfigurationError: if only the dashboard runs, without sign-in, on an address open to the network.
     """
     if only == "dashboard" and settings.is_public and not settings.has_sign_in:
         address = format_url(settings.host, settings.port)
@@ -93,7 +93,7 @@ def choose_parts(settings: ServiceSettings, only: str | None) -> frozenset[str]:
 
 
 def build_site(file: ServiceFile, parts: frozenset[str], *, shares_ports: bool = False) -> ServiceSite:
-    """Return the parts of a service as one application.
+    """Build one ASGI application from the parts of a service.
 
     Args:
         file: settings and task types.
@@ -167,7 +167,7 @@ async def _check_keys(api: TaskService, settings: ServiceSettings) -> None:
     """Refuse to start on an address that requires API keys if no key exists.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: if there is no API key.
     """
     if settings.keys and not await api.has_keys():
         raise ConfigurationError(_NO_KEY.format(address=format_url(settings.host, settings.port)))
@@ -239,10 +239,10 @@ class _Process:
         _log.info("the service has ended")
         return 0
 
-    # Requests of the supervisor, called from another thread.
+    # Methods for requests of the supervisor, called from another thread.
 
     def request_shutdown(self, *, when_idle: bool = False) -> None:  # noqa: ARG002 - requests always end first
-        """Shut down as after a first signal."""
+        """Begin a graceful shutdown, as the first signal does."""
         self._loop.call_soon_threadsafe(self._stop_once)
 
     def request_stop(self) -> None:
@@ -252,7 +252,7 @@ class _Process:
         """Do nothing: this process runs no task hooks."""
 
     def _stop(self) -> None:
-        """Answer long polls at once, and let other requests finish; at the second call wait for none."""
+        """Answer long polls at once, and let other requests finish; at the second call, cut them off."""
         if self._is_ending:
             _log.warning("a second signal: open requests are cut off")
             self._server.force_exit = self._server.should_exit = True
@@ -278,7 +278,7 @@ class _Process:
         task.add_done_callback(self._reloads.discard)
 
     async def _reload(self) -> None:
-        """Read the file again, and take over its task types; a wrong file changes nothing."""
+        """Read the file again, and apply its task types; an invalid file changes nothing."""
         shown = visible(self._run.path)
         try:
             read = await asyncio.to_thread(read_service_file, self._run.path)
@@ -306,7 +306,7 @@ class _Process:
 
 
 def find_changed_settings(old: ServiceFile, new: ServiceFile) -> list[str]:
-    """Return the names of changed settings that need a new process; task types do not need one."""
+    """Return the names of changed settings that need a restart; changed task types do not need one."""
     before, after = old.service, new.service
     names = [one.name for one in fields(before) if getattr(before, one.name) != getattr(after, one.name)]
     shown = dict.fromkeys("listen" if name in {"host", "port"} else name for name in names)
@@ -315,7 +315,7 @@ def find_changed_settings(old: ServiceFile, new: ServiceFile) -> list[str]:
 
 
 def replace_redis(file: ServiceFile, redis: str | None) -> ServiceFile:
-    """Return a file's content with the URL of the command line, if it has one."""
+    """Return a file's content; a URL from the command line replaces its URL of Redis."""
     if not redis:
         return file
     return replace(file, service=replace(file.service, redis=redis))

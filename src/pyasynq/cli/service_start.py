@@ -37,16 +37,16 @@ def start_service(
 
     Args:
         file: settings and task types.
-        redis: URL that replaces the file's.
-        only: the one part that runs; None for all.
-        check: whether the file is only checked.
+        redis: URL of Redis, which overrides the URL in the file.
+        only: name of the only part that runs; None for all parts.
+        check: whether to check the file only (dry run).
         options: values of the other options.
 
     Raises:
         UsageError: for invalid options.
         PyasynqError: the service could not start.
     """
-    # Before anything that takes time: the supervisor may end meanwhile.
+    # Connect before anything that takes time, because the supervisor may end meanwhile.
     link = SupervisorLink(options["supervised"]) if options["supervised"] is not None else None
     from pyasynq.cli import service_server as server  # noqa: PLC0415 - of the extra `service`
     from pyasynq.gateway.configurations import read_service_file  # noqa: PLC0415 - as above
@@ -107,7 +107,7 @@ def _supervise(
 
 
 def _repeat_options(options: Mapping[str, Any], typed: Mapping[str, str | None]) -> list[str]:
-    """Return the options of the command line that each process needs too."""
+    """Return the command-line options that each process needs, too."""
     given = {**typed, **{name: options[name] for name in _LOG_FLAGS}}
     repeated = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
     flags = {"--no-logging": options["no_logging"], "--no-access-log": not options["access_log"]}

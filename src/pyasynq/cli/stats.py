@@ -138,7 +138,7 @@ def describe_totals(infos: QueueInfos, redis: Mapping[str, str], address: str) -
 
 
 def describe_redis(redis: Mapping[str, str]) -> str:
-    """Return version, uptime and memory of a server, or state and size of a cluster, in words."""
+    """Return a description of a server (version, uptime, memory) or of a cluster (state, size)."""
     if "cluster_state" in redis:
         size, known = redis.get("cluster_size", "?"), redis.get("cluster_known_nodes", "?")
         return visible(f"cluster {redis['cluster_state']}, {size} primaries, {known} nodes")
@@ -152,7 +152,7 @@ def describe_redis(redis: Mapping[str, str]) -> str:
 
 
 def _uptime(redis: Mapping[str, str]) -> str:
-    """Return for how long a server runs: in days, on its first day in hours and minutes."""
+    """Return the uptime of a server: in days, or on its first day in hours and minutes."""
     if redis.get("uptime_in_days") == "0" and redis.get("uptime_in_seconds", "").isdecimal():
         return duration(int(redis["uptime_in_seconds"]))
     return _count(redis, "uptime_in_days", "day")
@@ -191,6 +191,6 @@ def _asynq_queue(info: QueueInfo) -> dict[str, Any]:
 
 
 def _count(redis: Mapping[str, str], name: str, unit: str) -> str:
-    """Return a number of Redis' INFO with its unit; `?` if INFO lacks it."""
+    """Return a count from Redis' INFO with its unit; `?` if INFO lacks it."""
     told = redis.get(name, "")
     return counted(int(told), unit) if told.isdecimal() else f"? {unit}s"

@@ -90,7 +90,7 @@ TOP_TYPES: Final = View(
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Processed and failed totals of each queue at one moment; two samples give rates."""
+    """Processed and failed totals of each queue at one moment; rates are computed from two samples."""
 
     at: float
     totals: Mapping[str, tuple[int, int]]
@@ -102,9 +102,9 @@ class Picture:
 
     Attributes:
         is_of_types: whether task types are shown instead of queues.
-        column: number of the field by which rows are sorted.
-        is_reversed: whether the smallest comes first.
-        is_paused: whether the picture is frozen.
+        column: index of the field by which rows are sorted.
+        is_reversed: whether the usual order of the column is reversed.
+        is_paused: whether the rows are no longer updated.
     """
 
     is_of_types: bool = False
@@ -134,7 +134,7 @@ class Picture:
         return True
 
     def sort(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records in order: numbers from the largest down, texts from A on."""
+        """Return the records sorted by the column: numbers descending, strings ascending, unless reversed."""
         name = self.view.fields[self.column].name
         is_text = self.view.fields[self.column].kind is Kind.TEXT
 
@@ -182,7 +182,7 @@ async def _show_live(session: Session, picture: Picture) -> None:
     from pyasynq.cli.output.screen import Screen  # noqa: PLC0415 - help needs no screen
 
     screen = Screen()
-    # The first reading comes before the full screen, so that its errors are printed like those of any
+    # Read Redis before switching to the full screen, so that errors are printed as by any other
     # command.
     records, sample, head = await _look(session.operator, picture, None)
     due, shown_view = time.monotonic() + _INTERVAL, picture.view
@@ -228,7 +228,7 @@ def compose_screen(
 async def _look(
     operator: Operator, picture: Picture, before: Sample | None
 ) -> tuple[list[Record], Sample | None, str]:
-    """Read Redis; return the records, a sample for the next rates, and a summary line."""
+    """Read Redis; return the records, a sample from which the next rates are computed, and a summary line."""
     servers = await operator.servers(payloads=False)
     if picture.is_of_types:
         since = datetime.now(UTC) - timedelta(seconds=_SERIES_SECONDS)
@@ -254,7 +254,7 @@ def _describe_servers(servers: Sequence[ServerInfo]) -> str:
 
 
 def describe_busy_queue(info: QueueInfo, before: Sample | None, now: Sample) -> Record:
-    """Return the record of a queue; rates need an earlier sample."""
+    """Return the record of a queue; without an earlier sample its rates are None."""
     rate: int | None = None
     failed: int | None = None
     if before is not None and info.queue in before.totals and now.at > before.at:
@@ -273,7 +273,7 @@ def describe_busy_queue(info: QueueInfo, before: Sample | None, now: Sample) -> 
 def describe_busy_types(
     servers: Sequence[ServerInfo], series: Sequence[AttemptSeries], now: datetime
 ) -> list[Record]:
-    """Return a record for each type that runs now, or whose attempts workers have counted in two minutes."""
+    """Return a record for each task type with running tasks, or with attempts in the last two minutes."""
     from pyasynq.telemetry import sum_counts  # noqa: PLC0415 - help needs no series
 
     active: Counter[str] = Counter()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq.operations import SavedView
 
 _PAGE: Final = "search"
-"""The page of the dashboard that runs queries."""
+"""Name of the dashboard's page that runs queries."""
 
 
 @click.group(cls=NounGroup, aliases={"ls": "list", "rm": "remove", "delete": "remove"})
@@ -81,7 +81,7 @@ async def remove_view_command(session: Session, name: str) -> None:
 
 
 async def _find_view(session: Session, name: str) -> SavedView:
-    """Return the view with this name; an own view takes precedence over shared views.
+    """Return the view with this name or id; the user's own views take precedence over shared views.
 
     Raises:
         click.ClickException: if there is none.

@@ -195,7 +195,7 @@ def _serve(site: Dashboard, options: dict[str, Any]) -> None:
 
 
 async def _run_until_signal(server: uvicorn.Server, site: Dashboard, listener: socket.socket) -> None:
-    """Serve until INT or TERM; a second one waits for no open request."""
+    """Serve until INT or TERM; a second signal also cuts off open requests."""
 
     def stop() -> None:
         server.force_exit = server.should_exit
@@ -210,9 +210,9 @@ async def _run_until_signal(server: uvicorn.Server, site: Dashboard, listener: s
 
 
 def _find_targets(options: dict[str, Any], app: App | None) -> dict[str, str]:
-    """Return the Redis instances by name; a single one has an empty name.
+    """Return the URLs of Redis by name; a single URL has an empty name.
 
-    Without an option it is the Redis of the app, if the app has a URL.
+    Without an option it is the app's URL or, if that has none, the URL of the environment or the default.
     """
     urls: Sequence[str] = options["urls"] or _build_asynqmon_urls(options)
     if not urls and app is not None:
@@ -232,7 +232,7 @@ def _find_targets(options: dict[str, Any], app: App | None) -> dict[str, str]:
 
 
 def _build_asynqmon_urls(options: dict[str, Any]) -> list[str]:
-    """Return Redis URLs of asynqmon's options: cluster nodes override the URL, and the URL the address."""
+    """Return the URLs in asynqmon's options: cluster nodes override the URL, which overrides the address."""
     password = f":{quote(options['redis_password'], safe='')}@" if options["redis_password"] else ""
     tls = options["redis_tls"]
     if options["redis_cluster_nodes"]:
@@ -265,10 +265,10 @@ def _check_reachable(targets: dict[str, str], *, is_guessed: bool) -> None:
 def _choose_authenticators(options: dict[str, Any], openid: OpenIdConnect | None) -> Iterator[Any]:
     """Yield the authenticators that the options choose; None if they choose none and the host is loopback.
 
-    Without any, a container gets a generated password for other hosts.
+    In a container, a generated password replaces missing authenticators for any other host.
 
     Raises:
-        click.UsageError: for another host without authenticators, outside a container.
+        click.UsageError: outside a container, for a host that is not loopback and has no authenticators.
     """
     from pyasynq.web import CredentialsFile, Everyone, TrustedProxy  # noqa: PLC0415 - as above
 
@@ -293,7 +293,7 @@ def _choose_authenticators(options: dict[str, Any], openid: OpenIdConnect | None
 
 @contextlib.contextmanager
 def _generate_password() -> Iterator[str]:
-    """Yield a credentials file with one administrator; print the password, made of the signing secret."""
+    """Yield a credentials file with one administrator; print a password derived from the signing secret."""
     import tempfile  # noqa: PLC0415 - in containers only
 
     from pyasynq.web.auth.credentials import password_line  # noqa: PLC0415 - as above
@@ -366,7 +366,7 @@ def _ask_password() -> str:
 
 
 def _write_line(file: Path, beginning: str, line: str) -> None:
-    """Replace the line that begins with this prefix, or append it; only the owner may read the file."""
+    """Replace all lines that begin with a prefix by one line; only the owner may read the file."""
     try:
         lines = file.read_text("utf-8").splitlines() if file.exists() else []
         kept = [one for one in lines if not one.startswith(beginning)]

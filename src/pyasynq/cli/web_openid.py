@@ -28,23 +28,23 @@ _OPTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 
 
 def add_openid_options(command: Any) -> Any:
-    """Add the options of the provider to a command."""
+    """Add the options for an OpenID provider to a command."""
     for name, settings in reversed(_OPTIONS):
         command = click.option(name, **settings)(command)
     return command
 
 
 def make_openid(options: dict[str, Any], loopback: frozenset[str]) -> OpenIdConnect | None:
-    """Return the provider that the options name; None if they name none.
+    """Return the OpenID provider that the options describe; None without `--oidc-issuer`.
 
     Args:
         options: the command's options.
-        loopback: hosts that are this machine; the dashboard's own address serves as `--oidc-url` there.
+        loopback: loopback host names. With such a host, `--oidc-url` defaults to the dashboard's address.
 
     Raises:
-        click.UsageError: an option is missing, or does not have its form.
-        InvalidOptionError: a value cannot work.
-        ModuleNotFoundError: the extra `oidc` is missing.
+        click.UsageError: if an option is missing or malformed.
+        InvalidOptionError: if a value is invalid.
+        ModuleNotFoundError: if the extra `oidc` is missing.
     """
     if not options["oidc_issuer"]:
         return None
@@ -80,7 +80,7 @@ def make_openid(options: dict[str, Any], loopback: frozenset[str]) -> OpenIdConn
 
 
 def _split_pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return the groups with their values; a group may have `=` in its name, as in LDAP."""
+    """Split each `GROUP=VALUE` at its last `=`, because the name of a group may contain `=`, as in LDAP."""
     pairs = [(text.rpartition("=")[0], text.rpartition("=")[2]) for text in texts]
     if not all(group and value for group, value in pairs):
         raise click.UsageError(f"each {option} is written GROUP=VALUE")

@@ -32,7 +32,7 @@ _LONGEST_GRACE: Final = 300.0
 
 
 class WordsAfterDashes(OperatorCommand):
-    """A command that leaves all words after `--` to a program of the user."""
+    """Command class that does not parse the words after `--`: they are the user's own command line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words after the first `--`, and parse those before it."""
@@ -44,7 +44,7 @@ class WordsAfterDashes(OperatorCommand):
         return super().parse_args(ctx, own)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return the words of the line that shows the usage."""
+        """Return the parts of the usage line."""
         return [*super().collect_usage_pieces(ctx), "-- COMMAND [ARG]..."]
 
 
@@ -141,7 +141,7 @@ def work(queues: tuple[str, ...], service: str | None, key_file: Path | None, **
 
 
 def _check(queues: tuple[str, ...], options: dict[str, Any]) -> None:
-    """Refuse queues and options that the task service or a worker does not accept."""
+    """Raise `click.UsageError` for queues and options that the task service or a worker does not accept."""
     if not queues:
         raise click.UsageError(f"which queues? Write  {_USAGE}")
     if len(set(queues)) > _MOST_QUEUES:
@@ -153,7 +153,7 @@ def _check(queues: tuple[str, ...], options: dict[str, Any]) -> None:
 
 
 def _check_program(program: list[str] | None) -> tuple[str, ...]:
-    """Return the words of the program to run, the first of which is a file that can be run."""
+    """Return the absolute path of the program, and its arguments; refuse a file that is not executable."""
     if not program:
         raise click.UsageError(f"which command runs the tasks? Write  {_USAGE}")
     found = shutil.which(program[0])
@@ -163,7 +163,7 @@ def _check_program(program: list[str] | None) -> tuple[str, ...]:
 
 
 def _read_key(file: Path) -> str:
-    """Return the API key in a file, without the line end."""
+    """Return the API key in a file, without spaces and line breaks around it."""
     try:
         key = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

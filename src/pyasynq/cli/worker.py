@@ -15,7 +15,7 @@ _TYPED = "pyasynq.typed"
 
 
 class _WorkerCommand(click.Command):
-    """Command that keeps its arguments as they were typed, to pass them to the processes that do the work."""
+    """Command class that keeps its arguments as typed, to pass them to child processes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_TYPED] = tuple(args)

@@ -30,7 +30,7 @@ _PREFIX: Final = "PYASYNQ_"
 _TABLE: Final = "[tool.pyasynq]"
 _LONGEST_SHOWN: Final = 60
 _ALIKE: Final = 0.85
-"""Similarity (0 to 1) from which an unknown variable counts as misspelt; other programs share the prefix."""
+"""Minimum similarity (0 to 1) of a misspelt variable. Less similar ones may belong to other programs."""
 
 
 def _refuse(_name: str, _value: object) -> None:
@@ -52,7 +52,7 @@ QUEUE_LIMITS: Final[dict[str, Setting]] = {
         "Queues whose tasks run strictly one after the other, in all workers together.",
     ),
 }
-"""Limits of queues as flags and variables; a file has them in its table of queues."""
+"""Queue limits that are set by flags and environment variables; in a file they are in the table of queues."""
 
 SETTINGS: Final[dict[str, Setting]] = {
     **{one.name: described for one, described in settings_of(WorkerConfig)},
@@ -62,7 +62,7 @@ SETTINGS: Final[dict[str, Setting]] = {
 
 
 class Given(NamedTuple):
-    """A setting's value and its source, such as `--concurrency` or a file."""
+    """Value of a setting that was given, and its source, such as `--concurrency` or a file."""
 
     value: Any
     source: str
@@ -86,7 +86,7 @@ def variable_of(name: str) -> str | None:
 
 
 def setting_options(command: _Command) -> _Command:
-    """Add a flag for each setting to a command; parameters get the typed text or switch, or None."""
+    """Add a flag for each setting to a command. Its value is a string, a bool for a switch, or None."""
     for name, described in reversed(SETTINGS.items()):
         flags = flags_of(name)
         if flags:
@@ -114,7 +114,7 @@ def _help(name: str, described: Setting) -> str:
 
 
 def read_flags(typed: Mapping[str, Any]) -> dict[str, Given]:
-    """Return the settings that flags give.
+    """Return the settings that command-line flags give.
 
     Raises:
         UsageError: for an invalid value.
@@ -155,7 +155,7 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> dict[str, Giv
 
 
 def find_misspelt_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return unknown environment variables, each with the variable of a setting that it resembles."""
+    """Return misspelt environment variables, each with the variable of a setting that it resembles."""
     known = {name.upper() for name in SETTINGS if variable_of(name)}
     given = [one.removeprefix(_PREFIX) for one in sorted(variables) if one.startswith(_PREFIX)]
     return {
@@ -166,7 +166,7 @@ def find_misspelt_variables(variables: Mapping[str, str] = os.environ) -> dict[s
 
 
 def read_file(path: Path, table: Mapping[str, Any]) -> dict[str, Given]:
-    """Return the settings that a file gives, by name.
+    """Return the settings in the table of a file, by name.
 
     Raises:
         UsageError: for a name that is not a setting, and for an invalid value.
@@ -235,7 +235,7 @@ def _make_from_table(kind: type[Any], name: str, fields: Mapping[str, Any]) -> A
 
 
 def find_file(app_folder: Path | None) -> tuple[Path, Mapping[str, Any]] | None:
-    """Return the nearest `pyproject.toml` with a pyasynq table, in the app's folder or above it.
+    """Return the nearest `pyproject.toml` with a pyasynq table, and the table; search upwards from a folder.
 
     Raises:
         UsageError: for a file that is not TOML.
@@ -276,7 +276,7 @@ class Resolved:
 
     Attributes:
         config: all values.
-        sources: where each value came from, by name.
+        sources: source of each value, by name of the setting.
     """
 
     config: WorkerConfig
@@ -326,7 +326,7 @@ def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
 def _apply_queue_limits(
     queues: Mapping[str, int | Queue], limits: Mapping[str, Given]
 ) -> dict[str, int | Queue]:
-    """Return queues with the limits of flags and variables, which override limits that the app declares."""
+    """Return queues with the limits that flags and variables give; they override the app's limits."""
     limited = dict(queues)
     for given in limits.values():
         for name, fields in given.value.items():

@@ -59,7 +59,7 @@ _SHOWN_TYPES = 20
 _log = logging.getLogger("pyasynq")
 _INSTRUMENTATION = "opentelemetry.instrumentation.auto_instrumentation"
 _TRACED = "PYASYNQ_OTEL_AUTO"
-"""Environment variable that our instrumentor sets under `opentelemetry-instrument`."""
+"""Environment variable that pyasynq's OpenTelemetry instrumentor sets under `opentelemetry-instrument`."""
 
 
 def start_worker_process(
@@ -70,12 +70,12 @@ def start_worker_process(
     Args:
         reference: names the app, as in `myapp.tasks:app`.
         modules: further modules to import.
-        arguments: all that was typed after the command's name.
+        arguments: all words that the user typed after the command's name.
         typed: values of the options.
 
     Raises:
-        UsageError: for options that are invalid, alone or together.
-        PyasynqError: the worker could not start.
+        UsageError: for an invalid option, or an invalid combination of options.
+        PyasynqError: if the worker cannot start.
     """
     _trace_again()
     layers = read_flags(typed), read_environment()
@@ -92,7 +92,7 @@ def start_worker_process(
         end_with_parent(os.dup(typed["parent"]))
     if typed["supervised"] is None and not typed["show_config"]:
         leave_process_1()
-    # Before anything that takes time: the supervisor may end meanwhile.
+    # Connect before anything that takes time, because the supervisor may end meanwhile.
     link = SupervisorLink(typed["supervised"]) if typed["supervised"] is not None else None
     app = load_app(reference, modules, typed["url"])
     resolved = resolve(*layers, _read_settings_file(reference, typed["file"]), app=app)
@@ -144,7 +144,7 @@ def _show(app: App, url: str | None, resolved: Resolved) -> None:
 
 
 def _find_redis(app: App, url: str | None) -> tuple[str, str]:
-    """Return the address of Redis without its password, and where it comes from."""
+    """Return the address of Redis without its password, and the source of the URL, such as `app`."""
     own = URL_VARIABLE if app._url is None else "app"  # noqa: SLF001 - this command runs the app
     try:
         return visible(app.address), own if url is None else "--redis"
@@ -153,7 +153,7 @@ def _find_redis(app: App, url: str | None) -> tuple[str, str]:
 
 
 def _check_together(config: WorkerConfig) -> None:
-    """Raise `UsageError` for settings that mean nothing together."""
+    """Raise `UsageError` for settings that exclude each other, or that need another setting."""
     if config.reload and config.burst:
         raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
     if config.metrics and config.health_port is None:
@@ -220,7 +220,7 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
     except PyasynqError:
         raise
     except Exception:  # noqa: BLE001 - reported with its traceback; the process ends
-        # The error is probably one of the lifespan, so its traceback helps.
+        # The error is probably from the app's lifespan, so its traceback helps.
         _log.exception("the worker was ended by an error")
         return _EXIT_ERROR
 

@@ -17,7 +17,7 @@ _INVISIBLE: Final = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING,
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Figures of one source file. The longest function is `""` with 0 lines if there is none."""
+    """Figures of one source file. Without functions, the longest one is `""` with 0 lines."""
 
     lines: int
     functions: int
@@ -25,7 +25,7 @@ class SourceFacts:
     longest_function: str
     longest_function_lines: int
     imports: tuple[str, ...]
-    """Top-level names of the modules it imports, sorted; relative imports are left out."""
+    """Sorted top-level names of the imported modules, without relative imports."""
 
 
 def analyze_file(path: Path) -> SourceFacts:
@@ -50,7 +50,7 @@ def analyze_tokens(tokens: Iterable[tokenize.TokenInfo]) -> SourceFacts:
     statement: list[tokenize.TokenInfo] = []
     for token in tokens:
         if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
-            # Python 3.11 returns text that it cannot read as a token; later versions raise this error
+            # Python 3.11 returns unreadable text as an ERRORTOKEN; later versions raise this error
             # themselves.
             message = f"unreadable text {token.string[:20]!a} at line {token.start[0]}"
             raise tokenize.TokenError(message, token.start)

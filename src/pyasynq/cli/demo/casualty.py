@@ -17,9 +17,9 @@ class Casualty:
     """Record of a worker kill. Makes no calls to Redis: the caller passes in which tasks are still active.
 
     Args:
-        worker: the process, dead.
+        worker: the killed process.
         share: share of the work that was finished at the kill, from 0 to 1.
-        held: ids of the worker's active tasks, read after its death: earlier ones may have been settled.
+        held: ids of the worker's active tasks, read after its death. It may have settled others just before.
     """
 
     def __init__(self, worker: Worker, share: float, held: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ class WorkerView:
     name: str
     pid: int
     running: int
-    """Number of active tasks of this worker."""
+    """Number of tasks that are active on this worker."""
     killed_for: float | None = None
     """Seconds since the worker was killed; None while it lives."""
 
@@ -40,7 +40,7 @@ class DemoState:
     total: int
     queue: QueueInfo
     rate: float
-    """Tasks finished a second, over the last seconds."""
+    """Tasks finished per second, as a moving average over the last three seconds."""
     workers: Sequence[WorkerView]
     leases: Sequence[LeaseView]
 
@@ -56,14 +56,14 @@ class DemoState:
 
 
 class RateMeter:
-    """Moving average of tasks a second over the last few seconds, from counts at irregular times."""
+    """Moving average of tasks per second over the last few seconds, from counts at irregular times."""
 
     def __init__(self, window_seconds: float = 3.0) -> None:
         self._window = window_seconds
         self._counts: list[tuple[float, int]] = []
 
     def rate(self, at: float, count: int) -> float:
-        """Record the total of finished tasks at a time (s); return tasks a second over the window."""
+        """Record the number of finished tasks at a time in seconds; return tasks per second in the window."""
         self._counts.append((at, count))
         while len(self._counts) > 1 and self._counts[0][0] < at - self._window:
             del self._counts[0]

@@ -193,7 +193,7 @@ class Demo:
 
 
 class _Patience:
-    """Timeout that expires if the counts of a queue stay equal for longer than any lease or retry takes."""
+    """Timeout of 90 s without a change in a queue's task counts, longer than any lease or retry delay."""
 
     def __init__(self) -> None:
         self._counts: tuple[int, ...] = ()

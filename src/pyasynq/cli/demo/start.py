@@ -49,7 +49,7 @@ def show_demo(folder: Path | None, *, kill: bool, as_json: bool, keep: bool, por
         kill: whether a worker is killed on the way.
         as_json: whether only the summary is printed, as JSON.
         keep: whether Valkey and the dashboard stay up at the end, until Ctrl-C.
-        port: port of the dashboard, unless it is taken.
+        port: port of the dashboard; if it is in use, a free port is chosen.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # some encodings lack bars and ellipses
@@ -73,7 +73,7 @@ class _Ending:
     keep: bool
 
     async def reach(self, summary: Summary, address: str) -> None:
-        """Print the summary; with `keep`, wait to be cancelled."""
+        """Print the summary; with `keep`, then wait until Ctrl-C cancels the task."""
         if self.as_json:
             click.echo(json.dumps(summary.to_json(), indent=2))
         else:
@@ -106,7 +106,7 @@ async def _run_demo(folder: Path, display: Display, ending: _Ending, *, kill: bo
 
 @contextlib.asynccontextmanager
 async def _serve_dashboard(url: str, port: int, display: Display) -> AsyncIterator[str]:
-    """Serve the dashboard of the demo; yield its address, or an empty one if the extra `web` is missing."""
+    """Serve the dashboard of the demo; yield its URL, or an empty string without the extra `web`."""
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "jinja2", "uvicorn")):
         yield ""
         return
@@ -145,7 +145,7 @@ def _cancel_on_signals(task: asyncio.Task[Summary]) -> None:
 
 @contextlib.contextmanager
 def _set_up(folder: Path, display: Display) -> Iterator[tuple[str, Sources, Workers]]:
-    """Find the files; keep a temporary folder, a Valkey server and two workers for the `with` block."""
+    """Find the files; provide a temporary folder, a Valkey server and two workers during the `with` block."""
     with tempfile.TemporaryDirectory(prefix="pyasynq-demo-") as temporary:
         scratch = Path(temporary)
         sources = Sources(folder, find_sources(folder), plant_broken_files(scratch / PLANTED_FOLDER))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A completed task: one file, its figures, and the worker process that produced them."""
+    """A completed task: the file, its figures, and the worker process that computed them."""
 
     name: str
     worker_pid: int
@@ -27,7 +27,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An archived task."""
+    """An archived task: the file, the last error, and the number of attempts."""
 
     name: str
     error: str
@@ -47,12 +47,12 @@ class WorkerKill:
     """Ids of the tasks that were active for this worker after its death."""
     first_back: float | None
     last_back: float | None
-    """Seconds from the kill until the first and the last held task was recovered; None if not yet."""
+    """Seconds from the kill to the recovery of the first and of the last held task; None before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Results of a demo. Everything but `enqueued`, `kill` and the two times was read from Redis."""
+    """Results of a demo. Everything except `enqueued`, `kill` and `seconds` was read from Redis."""
 
     enqueued: frozenset[str]
     """Ids of the tasks whose enqueueing Redis acknowledged."""

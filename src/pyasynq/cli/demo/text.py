@@ -1,4 +1,4 @@
-"""Plain text that fits a terminal: tables, bars and shortened names."""
+"""Plain text that fits a terminal: tables, and names that are shortened to a width."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cut_line(text: str, width: int) -> str:
 def table(
     headers: Sequence[str], rows: Sequence[Sequence[str | int]], *, width: int = WIDTH - len(INDENT)
 ) -> list[str]:
-    """Return the lines of a table: texts to the left, numbers to the right, the widest column shortened."""
+    """Return the lines of a table: strings left-aligned, numbers right-aligned, widest column shortened."""
     cells = [
         [f"{cell:,}" if isinstance(cell, int) else " ".join(cell.split()) for cell in row] for row in rows
     ]

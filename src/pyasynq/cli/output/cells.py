@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyasynq._face_records.fields import Field, View
 
 ABSENT: Final = "-"
-"""Text of a value that is None."""
+"""Text that is shown for None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Moment:
     """Reference time for ages, and the time zone for exact times.
 
     Attributes:
-        now: the present.
+        now: current time, to which ages are relative.
         is_utc: whether exact times are in UTC instead of the zone of this computer.
     """
 
@@ -36,25 +36,25 @@ class Moment:
     is_utc: bool = False
 
     def relative(self, at: datetime, write: Callable[[float], str] = duration) -> str:
-        """Return a time relative to now: `3 min 5 s ago` or `in 2 h`; `write` formats the seconds."""
+        """Format a timestamp relative to now: `3 min 5 s ago` or `in 2 h`; `write` formats the seconds."""
         seconds = (at - self.now).total_seconds()
         if abs(seconds) < 1:
             return "now"
         return f"in {write(seconds)}" if seconds > 0 else f"{write(-seconds)} ago"
 
     def exact(self, at: datetime) -> str:
-        """Return a time to the second with its zone."""
+        """Format a timestamp to the second, with its time zone."""
         return at.astimezone(UTC if self.is_utc else None).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def short_duration(seconds: float) -> str:
-    """Return a duration in its largest unit, for columns: `12 ms`, `41 s`, `53 min`, `22 d`."""
+    """Format a duration in its largest unit, for columns: `12 ms`, `41 s`, `53 min`, `22 d`."""
     number, unit = duration(seconds).split()[:2]
     return f"{number} {'d' if unit.startswith('day') else unit}"
 
 
 def human_bytes(size: float) -> str:
-    """Return a size as `812 B`, `3.4 MB`."""
+    """Format a size in bytes with a decimal unit, such as `812 B` or `3.4 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5 or unit == "GB":
             return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
@@ -63,7 +63,7 @@ def human_bytes(size: float) -> str:
 
 
 def choose_fields(view: View, names: Sequence[str] | None, *, is_wide: bool) -> list[Field]:
-    """Return the fields that a table shows: those of these names, or by default those of the view.
+    """Return the fields that a table shows: the named ones or, without names, the default fields of the view.
 
     With `is_wide`, the default includes the fields for wide tables.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("table", "wide", "json", "jsonl", "csv", "name")
 _LEAST_ROOM: Final = 20
-"""Smallest width of a value that has a label, in terminal cells."""
+"""Minimum width in terminal cells to which text is wrapped, however narrow the terminal is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Printer:
 
     Attributes:
         format: one of `FORMATS`.
-        fields: names of the fields to print; None is those that the format shows by default.
+        fields: names of the fields to print; None means the default fields of the format.
         has_header: whether tables and CSV have a line of headings.
         is_utc: whether exact times are in UTC.
-        fail_empty: whether no records at all give exit code 3.
+        fail_empty: whether the command exits with code 3 if there are no records.
     """
 
     format: str = "table"
@@ -64,7 +64,7 @@ class Printer:
 
         Raises:
             click.UsageError: for a field that the view does not have.
-            SystemExit: with `EXIT_NO_MATCH`, without a record, if `fail_empty` is set.
+            SystemExit: with `EXIT_NO_MATCH`, if there are no records and `fail_empty` is set.
         """
         text = self.format_records(view, records, describe)
         if text:
@@ -115,11 +115,11 @@ class Printer:
         return "".join(line + "\n" for line in table_lines(fields, records, self.moment(), self.look()))
 
     def table_fields(self, view: View) -> Sequence[Field]:
-        """Return the fields of a table. Raises `click.UsageError` for one that the view does not have."""
+        """Return the fields of a table. Raise `click.UsageError` for a name that the view does not have."""
         return choose_fields(view, self.fields, is_wide=self.format == "wide")
 
     def look(self) -> Look:
-        """Return width and appearance of a table on this stdout."""
+        """Return the width of this stdout, and the options for headings, colors and columns of a table."""
         return Look(
             width=terminal_width() if self.format == "table" else None,
             has_header=self.has_header,
@@ -128,7 +128,7 @@ class Printer:
         )
 
     def moment(self) -> Moment:
-        """Return the current time, to compute ages."""
+        """Return the current time as the reference for ages."""
         return Moment(datetime.now(UTC), is_utc=self.is_utc)
 
     def style(self, text: str, color: str | None) -> str:
@@ -145,7 +145,7 @@ def _format_json(content: Any, indent: int | None = 2) -> str:
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal on stdout; None elsewhere, so that a program gets whole values."""
+    """Return the width of the terminal on stdout; None without a terminal, so that programs get all text."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -169,7 +169,7 @@ def show(text: str) -> None:
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the output options, passed to it as one argument `printer`."""
+    """Decorate a command with the output options; it gets them as `printer`."""
 
     @click.option(
         "-o",
@@ -226,6 +226,6 @@ def format_pairs(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """Return the lines of a text; an id or address stays whole, so that it can be copied."""
+    """Wrap a text into lines of a width; an id or address is not broken, so that it can be copied."""
     room = max(width, _LEAST_ROOM)
     return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [text]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _REDRAW_SECONDS: Final = 0.1
 _LINE_SECONDS: Final = 5.0
-"""Seconds between two lines where the line cannot be redrawn, as in the log of a CI job."""
+"""Seconds between two status lines if they cannot be redrawn, as in the log of a CI job."""
 _CLEAR_LINE: Final = "\r\x1b[K"
 """Control sequence that returns to the first column and clears the line (ECMA-48, CR and EL)."""
 _BAR_CELLS: Final = 24
@@ -40,7 +40,7 @@ def percent(share: float) -> str:
 
 
 class StatusLine:
-    """Status line on stderr, which is erased at the end of the `with` block."""
+    """Status line on stderr: on a terminal, redrawn and then erased at the end of the `with` block."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -86,7 +86,7 @@ class ProgressBar(StatusLine):
     Args:
         label: name of the work, such as `Deleting`.
         total: number of items.
-        done: number of items that were finished before.
+        done: number of items that were finished before the progress bar began.
     """
 
     def __init__(self, label: str, total: int, done: int = 0) -> None:

@@ -52,7 +52,7 @@ class RecordStream:
         self._layout: TableLayout | None = None
         self._is_begun = False
         self._is_late = False
-        """Whether the rows of a table are printed as they come."""
+        """Whether table rows are no longer buffered; written by `begin`."""
         # A field that the view does not have is an error before the search, not after it.
         self._fields = printer.table_fields(view)
 
@@ -63,7 +63,7 @@ class RecordStream:
 
     @property
     def is_paged(self) -> bool:
-        """Whether a pager has the terminal, so that nothing else should be written to it."""
+        """Whether a pager controls the terminal, so that nothing else should be written to it."""
         return self._pager is not None
 
     @property
@@ -77,13 +77,13 @@ class RecordStream:
         self.add(())
 
     def add(self, records: Sequence[Record]) -> None:
-        """Print records, or buffer them until `begin`; without records, print buffered ones that are due."""
+        """Print records, or buffer them until `begin`; without records, print the buffered ones if due."""
         self._held += records
         if self._held and self._is_due():
             self._print()
 
     def end(self) -> None:
-        """Print what is left. Raises `SystemExit` for no records at all, as `Printer.records` does."""
+        """Print the remaining records. Raise `SystemExit` if there were none, as `Printer.records` does."""
         if not self._is_begun:
             self._clear()
             self._printer.records(self._view, self._held)

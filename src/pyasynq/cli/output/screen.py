@@ -27,7 +27,7 @@ def is_possible() -> bool:
 
 
 class Screen:
-    """Full-screen terminal within `opened`; keys that send escape sequences, such as arrows, are ignored."""
+    """Full-screen mode of a terminal, during `opened`. Keys with escape sequences (arrows) are ignored."""
 
     def __init__(self) -> None:
         self._keys: asyncio.Queue[str] = asyncio.Queue()
@@ -67,14 +67,14 @@ class Screen:
                 self._keys.put_nowait(key)
 
     async def wait_for_key(self, seconds: float) -> str:
-        """Return the next key; an empty text if none is pressed within these seconds."""
+        """Return the next key that is pressed; an empty string if there is none within these seconds."""
         try:
             return await asyncio.wait_for(self._keys.get(), seconds)
         except TimeoutError:
             return ""
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Redraw the screen with these lines; lines below the bottom are cut."""
+        """Redraw the screen with these lines; lines that do not fit are left out."""
         kept = lines[: self.size[1]]
         _write(_HOME + _END_OF_LINE.join(kept) + "\x1b[K" + _CLEAR_BELOW)
 

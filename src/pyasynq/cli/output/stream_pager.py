@@ -1,4 +1,4 @@
-"""Pager for output that is still being made: it shows the first lines at once, as that of `git log` does."""
+"""Pager for output that is still being made: it shows the first lines at once, as `git log` does."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LESS: Final = "FRX"
-"""Options of `less` unless the user has set some, the same as those of git: leave if everything fits on the
-screen, pass colors on, and show lines as they come."""
+"""Options of `less` unless the user has set some, the same as in git: exit if everything fits on the screen,
+pass colors on, and do not clear the screen."""
 _RAW: Final = "--RAW-CONTROL-CHARS"
 
 
 def find_pager() -> list[str] | None:
-    """Return the command of the user's pager; None if there is none, or no terminal for it.
+    """Return the command of the user's pager; None without a pager or without a terminal.
 
-    Windows has none: an event loop there cannot tell that a pager has ended.
+    On Windows it is None, because an event loop there cannot tell that a pager has ended.
     """
     if os.name != "posix" or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
@@ -61,7 +61,7 @@ class StreamPager:
         self._loop.add_reader(self._input.fileno(), self._note_leaving)
 
     def write(self, text: str) -> None:
-        """Show more text. Blocks while the user is far behind (back-pressure): more is not needed then."""
+        """Show more text. Block while the pager has enough unread text (back-pressure)."""
         if self.is_left:
             return
         shown = text if self._shows_color else click.unstyle(text)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _GAP: Final = "  "
 _CUT: Final = "…"
 _LEAST: Final = 8
-"""Smallest width of a shrunk column, in terminal cells."""
+"""Minimum width to which a column shrinks, in terminal cells."""
 _LATER: Final = 12
-"""Smallest width that a column keeps for texts of later rows, in terminal cells."""
+"""Minimum width of a flexible column for the longer texts of later rows, in terminal cells."""
 _ROOMY: Final = 28
-"""Width that a column gets for texts of later rows in a wide terminal, in terminal cells."""
+"""Width that a flexible column gets for later rows if the terminal is wide, in terminal cells."""
 _ROOM_OF_LAST: Final = 60
-"""Width that the last column gets before the others are widened to `_ROOMY`, in terminal cells."""
+"""Width that the last flexible column gets before the others get `_ROOMY`, in terminal cells."""
 _COMMON_SHARE: Final = 0.9
-"""Share of the rows whose texts a column should show uncut, before longer texts shrink other columns."""
+"""Share of the rows (90th percentile) whose texts a column should show uncut, if other texts are longer."""
 _WIDE: Final = frozenset("WF")
 _COMBINING: Final = frozenset({"Mn", "Me", "Cf"})
 
@@ -59,13 +59,13 @@ def cut(text: str, width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Layout of a table.
+    """Display options of a table.
 
     Attributes:
-        width: cells of the terminal; None if nothing is to be cut.
+        width: width of the terminal in cells; None if nothing is to be cut.
         has_header: whether there is a line of headings.
         has_color: whether values may be colored.
-        drops: whether columns may be left out where the terminal is too narrow.
+        drops: whether columns may be left out if the terminal is too narrow.
     """
 
     width: int | None
@@ -75,7 +75,7 @@ class Look:
 
 
 TableRow: TypeAlias = "Sequence[tuple[str, Any]]"
-"""Texts of a record's fields, with the values themselves."""
+"""A row of a table: text and value of each field."""
 
 
 def table_rows(
@@ -87,14 +87,14 @@ def table_rows(
 
 
 class TableLayout:
-    """Columns of a table and their widths, which fit some rows. Other rows can be formatted in it, too.
+    """Columns of a table and their widths, computed from some rows. Later rows can be formatted in it, too.
 
     With `drops`, columns that do not fit are left out: first optional columns, then columns from the right.
 
     Args:
         fields: fields of the records.
-        rows: rows of `table_rows`, which the columns are to fit.
-        look: width and appearance of the table.
+        rows: rows made by `table_rows`, from which the widths are computed.
+        look: display options of the table.
     """
 
     def __init__(self, fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -> None:
@@ -117,7 +117,7 @@ class TableLayout:
         self._colors = [(place, one.color) for place, one in enumerate(shown) if one.color and look.has_color]
 
     def leave_room(self) -> None:
-        """Widen narrow columns for later rows, whose texts may be longer, with cells of wide columns."""
+        """Widen narrow columns, at the cost of wide ones: the texts of later rows may be longer."""
         self._widen(dict.fromkeys(self._flexible, _LATER))
         if self._look.width is not None and self._flexible:
             last = self._flexible[-1]
@@ -163,7 +163,10 @@ class TableLayout:
         return self._line(widths, texts, lengths)
 
     def _make_room(self, lengths: Sequence[int]) -> Sequence[int]:
-        """Return the widths for a row whose uncut texts may be wider than their columns."""
+        """Return the column widths of a row.
+
+        If texts that may not be cut are too long, the last flexible column shrinks.
+        """
         surplus = sum(max(0, lengths[place] - self._widths[place]) for place in self._rigid)
         if not surplus or not self._flexible:
             return self._widths
@@ -172,7 +175,7 @@ class TableLayout:
         return widths
 
     def _line(self, widths: Sequence[int], texts: Sequence[str], lengths: Sequence[int]) -> str:
-        """Join the texts of a line; `lengths` are their widths without the codes of colors."""
+        """Join the texts of a line; `lengths` are their display widths, without color codes."""
         parts = [
             " " * (width - length) + text if is_right else text + " " * (width - length)
             for is_right, width, text, length in zip(self._is_right, widths, texts, lengths, strict=True)
@@ -193,7 +196,7 @@ def table_lines(
 
 
 def _drop_optional(fields: Sequence[Field], rows: Sequence[TableRow], look: Look, width: int) -> list[int]:
-    """Drop optional columns, from the right, until the others are readable; return the others."""
+    """Drop optional columns, from the right, until the others are readable; return the others' indexes."""
     full = _full_widths(fields, rows, look)
     readable = [
         min(cells_needed, one.readable) if one.shrinks else cells_needed
@@ -221,7 +224,7 @@ def _count_fitting_columns(widths: Sequence[int], width: int) -> int:
 
 
 def _full_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -> list[int]:
-    """Return the width of each column with nothing cut."""
+    """Return the width that each column needs to show all texts uncut."""
     return [
         max([cells(one.heading or one.name) if look.has_header else 0, *(cells(row[at][0]) for row in rows)])
         for at, one in enumerate(fields)
@@ -229,7 +232,7 @@ def _full_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) 
 
 
 def _fit_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -> list[int]:
-    """Return the width of each column; those that may shrink do so until the line fits.
+    """Return the width of each column; columns that may shrink do so until the line fits.
 
     Columns with few long texts shrink first, to the width of the others. Then all shrink evenly.
     """
@@ -258,6 +261,6 @@ def _fit_widths(fields: Sequence[Field], rows: Sequence[TableRow], look: Look) -
 
 
 def _common_width(texts: Sequence[str]) -> int:
-    """Return the width that nearly all of these texts do not exceed."""
+    """Return the 90th percentile of the display widths of these texts."""
     widths = sorted(map(cells, texts))
     return widths[math.ceil(_COMMON_SHARE * len(widths)) - 1] if widths else 0

@@ -147,7 +147,7 @@ def describe_task_in_words(info: TaskInfo, moment: Moment) -> str:
 
 
 def describe_state(info: TaskInfo, moment: Moment) -> str:
-    """Return the state of a task, with the time that matters in the state, such as when it is due."""
+    """Return the state of a task, and when it is due or since when it has been in this state."""
     words = str(info.state)
     if info.is_orphaned:
         words += ", without a lease: no live worker has it"
@@ -161,7 +161,7 @@ def describe_state(info: TaskInfo, moment: Moment) -> str:
 
 
 def describe_attempts(info: TaskInfo, moment: Moment) -> str:
-    """Format earlier attempts, and the traceback of the last one, as lines of text."""
+    """Format the ended attempts of a task, and the traceback of the last one, as lines of text."""
     ages = [moment.relative(one.ended_at) for one in info.attempts]
     width = max(map(len, ages), default=0)
     pairs = [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 _LONGEST_LINE: Final = 64 * 1024 * 1024
-"""Longest line that is read, in bytes, so that a file of another kind does not fill the memory."""
+"""Maximum length of a line in bytes, so that a file without line breaks does not fill the memory."""
 _TASKS_AT_ONCE: Final = 500
 _MOST_ERRORS: Final = 10
 """Maximum number of errors that are printed one by one."""
@@ -137,7 +137,7 @@ def _open(file: str) -> Iterator[IO[bytes]]:
 
 
 def _read_lines(lines: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their numbers from 1; a line above `_LONGEST_LINE` bytes is cut."""
+    """Yield line numbers (from 1) and lines of a file; a line above `_LONGEST_LINE` bytes is cut."""
     number = 0
     while line := lines.readline(_LONGEST_LINE):
         number += 1
@@ -194,9 +194,9 @@ class _Import:
 
     Args:
         session: session of the command.
-        total: tasks in the file.
+        total: number of tasks in the file.
         once_for: seconds for which an id is imported only once, even if its task is deleted.
-        reason: why.
+        reason: why the tasks are imported, for the audit log.
     """
 
     def __init__(self, session: Session, total: int, once_for: float, reason: str) -> None:

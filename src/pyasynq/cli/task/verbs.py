@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ActOnOne = Callable[[TaskInfo], Awaitable[str]]
 
 _AT_ONCE: Final = 100
-"""Maximum number of tasks changed one by one, each with its result printed; more need an operation."""
+"""Maximum number of tasks that are changed one by one, with a printed result each; more need an operation."""
 _QUERY: Final = "state:archived error:timeout"
 
 
@@ -40,9 +40,9 @@ async def act(
     Args:
         session: session of the command.
         act: action on the tasks.
-        choice: the tasks.
-        options: options of an operation.
-        one: acts on a single task and returns its outcome as words; None: an operation does it.
+        choice: tasks that the user has chosen.
+        options: options of the operation, if one is started.
+        one: function that acts on a single task and returns the result in words; None starts an operation.
     """
     if choice.where:
         return await act_on_query(session, act, options, choice)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _choose_all(act: Act) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives a command Asynq's options, as one argument `choice`."""
+    """Return a decorator that adds Asynq's options to a command; the command gets them as `choice`."""
     states = [state.value for state in TaskState if state in STATES_OF_ACT[act]]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
