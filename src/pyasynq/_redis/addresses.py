@@ -1,4 +1,4 @@
-"""The authority of a URL, which may name several hosts: the part between `//` and the path."""
+"""Parser of the authority of a URL, the part between `//` and the path, which may name several hosts."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def split_authority(url: str) -> tuple[str, str]:
 
 
 def parse_authority(text: str, default_port: int) -> Authority:
-    """Read `[[user]:password@]host[:port][,host[:port]]...`.
+    """Parse `[[user]:password@]host[:port][,host[:port]]...`.
 
     Raises:
-        ValueError: for a malformed host or port. It does not show the text, which may hold a password.
+        ValueError: for a malformed host or port. The message leaves the text out, as it may hold a password.
     """
     login, _, hosts = text.rpartition("@")
     username, _, password = login.partition(":")
@@ -46,10 +46,10 @@ def parse_authority(text: str, default_port: int) -> Authority:
 
 
 def parse_addresses(text: str, default_port: int) -> tuple[Address, ...]:
-    """Read `host[:port][,host[:port]]...`; an IPv6 address is in brackets.
+    """Parse `host[:port][,host[:port]]...`; an IPv6 address is in brackets.
 
     Raises:
-        ValueError: for a malformed host or port. It does not show the text.
+        ValueError: for a malformed host or port. The message leaves the text out.
     """
     return tuple(dict.fromkeys(_address(part, default_port) for part in text.split(",")))
 
@@ -71,7 +71,7 @@ def _address(text: str, default_port: int) -> Address:
         host, _, port = text.partition(":")
     if not host or any(character in host for character in "[]% \t"):
         raise ValueError("a host without a name")
-    # The message of `int` would show the port, which a missing percent sign makes a part of the password.
+    # The message of `int` would show the text. It is part of the password if that is not percent-encoded.
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         raise ValueError("a port that is not between 1 and 65535")
     return host.lower(), int(port) if port else default_port
@@ -79,11 +79,11 @@ def _address(text: str, default_port: int) -> Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentinelGroup:
-    """Sentinels to ask for a primary, and the login to use there.
+    """Sentinels that are asked for the address of a primary, and the login for them.
 
     Attributes:
         addresses: addresses of the Sentinels.
-        primary: the name under which they watch it.
+        primary: name under which the Sentinels monitor the primary.
         username, password: the Sentinels' own login; None if they require none.
     """
 

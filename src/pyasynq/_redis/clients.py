@@ -1,4 +1,4 @@
-"""redis-py clients as a source of connection settings; their connections are never used.
+"""redis-py clients as a source of connection settings; their own connections are never used."""
 
 The host, login and TLS settings of a client become a URL, so that there is one form for settings.
 Its timeouts, retries and decoding are ignored.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RedisClient: TypeAlias = "redis.Redis | redis.asyncio.Redis | redis.RedisCluster | redis.asyncio.RedisCluster"
 RedisSource: TypeAlias = "str | RedisClient"
-"""A URL, or a client of redis-py whose settings are read."""
+"""Redis URL, or a redis-py client whose connection settings are read."""
 
 _SINGLE: Final = (redis.Redis, redis.asyncio.Redis)
 _CLUSTERS: Final = (redis.RedisCluster, redis.asyncio.RedisCluster)
@@ -61,10 +61,10 @@ _UNREADABLE: Final = (
 
 
 def read_source_url(source: RedisSource) -> str:
-    """Return a URL unchanged; turn the settings of a redis-py client into one.
+    """Return a URL unchanged; convert the settings of a redis-py client to a URL.
 
     Raises:
-        ConfigurationError: for anything else, and for a client with settings that a URL cannot express. The
+        ConfigurationError: for another type, and for a client with settings that a URL cannot express. The
             message names the setting and never shows a password.
     """
     if isinstance(source, str):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _NO_CONTEXT: Final = contextvars.Context()
-"""Empty `contextvars` context for timers: asyncio keeps a cancelled timer and its context until its time."""
+"""Empty `contextvars` context for timers: asyncio keeps a cancelled timer and its context until it is due."""
 
 
 class Push(NamedTuple):
@@ -41,7 +41,7 @@ async def _as_push(parts: list[Any]) -> Push:
 
 
 class AsyncConnection:
-    """One connection to Redis for asyncio: for the loop that opened it, and one exchange at a time."""
+    """One connection to Redis for asyncio, used by the loop that opened it and by one exchange at a time."""
 
     __slots__ = (
         "__weakref__",
@@ -62,13 +62,13 @@ class AsyncConnection:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._deadline = math.inf
-        """End of the exchange in progress, in the loop's time; infinite if there is none."""
+        """Deadline of the exchange in progress, in event loop time; infinity if there is none."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
-        """When the timer fires, in the loop's time; infinite if none is set."""
+        """Event loop time at which the timer fires; infinity if none is set."""
 
     async def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
-        """Connect, authenticate and select the database; return None, or why it failed."""
+        """Connect, authenticate and select the database; return None, or the reason of a failure."""
         try:
             connection = async_connection(target, self._protocol, seconds)
         except ConfigurationError as error:
@@ -137,9 +137,9 @@ class AsyncConnection:
         return Received(replies, cause)
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
-        """Set the timer that closes a late connection.
+        """Set the timer that breaks a connection whose exchange is late.
 
-        It outlives the exchange and serves later ones: a timer for each takes 3 % of a lone enqueue.
+        The timer stays set for later exchanges: a timer for each takes 3 % of the time of a single enqueue.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -147,7 +147,7 @@ class AsyncConnection:
         self._timer_at = at
 
     def check_deadline(self) -> None:
-        """Break a late connection; otherwise set the timer again if an exchange is in progress."""
+        """Break the connection if its exchange is late; otherwise set the timer for its deadline, if any."""
         self._timer, self._timer_at = None, math.inf
         connection, loop = self._connection, asyncio.get_running_loop()
         if connection is None or self._deadline == math.inf:
@@ -255,7 +255,7 @@ async def _disconnect(connection: Any) -> None:
 
 
 _undestroyed: Final[list[object]] = []
-"""Writers that a forked child inherited and must not destroy; only ever appended to."""
+"""Writers that a forked child has inherited and must not destroy; this list never shrinks."""
 
 
 def _close_without_loop(transport: Any) -> None:

@@ -1,6 +1,7 @@
 """A connection for threads. redis-py connects; sending and reading happen here.
 
-redis-py limits each wait for bytes, but not the total time of a server that sends one now and then.
+redis-py has a timeout for each read, but none for a whole reply. A server that sends single bytes slowly
+never exceeds it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class BlockingConnection:
         """
 
     def open(self, target: RedisTarget, seconds: float) -> OpenAnswer:
-        """Connect, authenticate and select the database; return None, or why it failed."""
+        """Connect, authenticate and select the database; return None, or the reason of a failure."""
         deadline = time.monotonic() + seconds
         try:
             connection = blocking_connection(target, seconds)
@@ -148,7 +149,7 @@ class BlockingConnection:
         self._reader.feed(self._buffer, 0, size)
 
     def _wait_at_most(self, seconds: float, sock: socket.socket) -> None:
-        """Set the socket's timeout, unless it is within 10 % already: that is not worth a system call."""
+        """Set the socket's timeout, unless it differs by less than 10 %: that saves a system call."""
         if not 0.9 * self._seconds <= seconds <= 1.1 * self._seconds:
             sock.settimeout(seconds)
             self._seconds = seconds

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class DriverBase:
-    """The common part of the asyncio and blocking drivers: arguments and properties."""
+    """Base class of the asyncio and the blocking driver: arguments and properties."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class DriverBase:
         return [*get_cluster_map(self.target).get_primary_slots()] if self.target.is_cluster else [None]
 
     def name_place(self, place: Place) -> str:
-        """Return the address of the server at a place, as far as it is known."""
+        """Return the address of the server of a routing target; empty if it is not known."""
         if place is None:
             return self.target.address
         node = get_cluster_map(self.target).owner(place)
@@ -94,14 +94,14 @@ class DriverBase:
 
     @property
     def last_disconnect(self) -> float | None:
-        """Time at which a connection last broke during a call, on the clock's monotonic scale, or None."""
+        """Monotonic time of the clock at which a connection last broke during a call; None if none broke."""
         return self._state.last_disconnect
 
     def get_last_restart(self, node: str) -> float | None:
-        """Return when calls first reached another process of Redis, on the clock's monotonic scale, or None.
+        """Return the clock's monotonic time at which calls first reached a new Redis process, or None.
 
-        A restart or a failover changes the process. If Redis does not report its `run_id`, any broken
-        connection may mean such a change: then return the time of the last break.
+        A restart or a failover changes the process. Without a `run_id` in the replies of Redis, any broken
+        connection may mean such a change; then the result is the time of the last break.
 
         Args:
             node: address of a cluster node; empty for a single server.
@@ -144,7 +144,7 @@ class AsyncDriver(DriverBase):
         target: the server.
         client_name: the name in `CLIENT LIST`.
         timeout: seconds for one round of calls, including reconnecting and resending.
-        clock: for `last_disconnect`; timeouts run in real time.
+        clock: measures `last_disconnect`; timeouts run in real time.
         on_warning: called once for each optional command that the server refuses; logs by default.
     """
 
@@ -159,7 +159,7 @@ class AsyncDriver(DriverBase):
     async def run(self, plan: Plan[_T]) -> _T:
         """Run one plan and return what it returns.
 
-        Cancelled, it raises `CancelledError` at once; the plan runs to its end and may take effect.
+        A cancelled caller gets `CancelledError` at once. The plan runs to its end, and may take effect.
 
         Raises:
             ClientClosedError: after `close`.
@@ -173,11 +173,11 @@ class AsyncDriver(DriverBase):
     async def run_batch(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
         """Run plans in lockstep, each round as one pipeline; return a result or an exception for each plan.
 
-        Cancelled, it raises `CancelledError` at once; the plans run to their ends and may take effect.
+        A cancelled caller gets `CancelledError` at once. The plans run to their ends, and may take effect.
 
         Raises:
             ClientClosedError: after `close`.
-            ReplyLostError: when `close` stopped waiting for it.
+            ReplyLostError: if `close` cancelled the work, because it had not ended within the timeout.
         """
         self.check_open()
         return await self.wait_for(self.start_task(self.run_unshielded(plans)))
@@ -186,7 +186,7 @@ class AsyncDriver(DriverBase):
         """Wait for a task from `start_task`. A cancelled caller leaves it running.
 
         Raises:
-            ReplyLostError: when `close` stopped waiting for it.
+            ReplyLostError: if `close` cancelled the work, because it had not ended within the timeout.
         """
         try:
             return await asyncio.shield(work)
@@ -205,7 +205,7 @@ class AsyncDriver(DriverBase):
         return task
 
     async def run_unshielded(self, plans: Sequence[Plan[_T]]) -> list[_T | Exception]:
-        """Run plans as `run_batch` does, but in the caller's own task: cancelling it cuts the connection."""
+        """Run plans as `run_batch` does, but in the caller's task; cancelling it breaks the connection."""
         rounds = advance(plans)
         try:
             calls = next(rounds)

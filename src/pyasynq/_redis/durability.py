@@ -1,10 +1,10 @@
 """Durable writes: Redis' WAIT, so that replicas have a write before its caller goes on.
 
-WAIT counts the replicas that have everything *this connection* wrote. So it is sent on the connection that
-answered the write, after a write of its own (the marker): a resent call may have written nothing this
-time, and WAIT would then have nothing to wait for. If the connection breaks in between, it is unknown
-whether the server it now leads to has the write. Resending could run the task twice, so the caller gets an
-error instead. Under a test kit, whose server has no replicas, WAIT is skipped.
+WAIT counts the replicas that have everything *this connection* wrote. So WAIT is sent on the connection that
+answered the write, after another write (the marker). The marker is needed because a resent call may write
+nothing this time: then WAIT would have nothing to wait for. If the connection breaks in between, it is not
+known whether the server that it then leads to has the write. Resending could run the task twice, so the caller
+gets an error instead. Under a test kit, whose server has no replicas, WAIT is skipped.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ class Confirmation(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """The reply to a `DurableCall`: that of the write, and the confirmation by replicas."""
+    """The reply to a `DurableCall`: the reply to the write, and the confirmation by replicas."""
 
     reply: Reply
     confirmation: Confirmation
 
 
 def durably(plan: Plan[_T], *, marker: str, replicas: int) -> Plan[tuple[_T, Confirmation | None]]:
-    """Run a plan whose writes this many replicas must have; return its result and the last confirmation.
+    """Run a plan whose writes this many replicas are to have; return its result and the last confirmation.
 
-    `marker` is the key written after them, on the same node. None: the plan has written nothing.
+    The confirmation is None if the plan has written nothing. `marker` is a key that is written after each
+    write, on the same node.
     """
     confirmation: Confirmation | None = None
     try:
@@ -72,7 +73,7 @@ def durably(plan: Plan[_T], *, marker: str, replicas: int) -> Plan[tuple[_T, Con
 def exchange_durably(
     calls: Sequence[Call], session: RedisSession, state: DriverState
 ) -> Generator[SessionStep, Any, list[CallResult]]:
-    """Send calls to one server as `exchange` does; wait for replicas where a call asks for it."""
+    """Send calls to one server as `exchange` does; wait for replicas if a call is a `DurableCall`."""
     if DurableCall not in map(type, calls):
         return exchange(cast("Sequence[PlainCall]", calls), session, state)
     plain = [call.call if isinstance(call, DurableCall) else call for call in calls]
@@ -87,9 +88,9 @@ def confirm_writes(
     *,
     unsettled: type[Any] = Exception,
 ) -> Generator[SessionStep, Any, list[Any]]:
-    """Perform the steps that send calls, then wait for the replicas of the answered writes.
+    """Perform the steps that send calls, then wait until replicas have the answered writes.
 
-    `unsettled` is the class of outcomes that are not replies; exceptions always count as such.
+    Exceptions are not answers, nor are outcomes of the class `unsettled`.
     """
     outcomes, has_moved = yield from _track_reopening(steps)
     written = {

@@ -37,7 +37,8 @@ _T = TypeVar("_T")
 class RedisEndpoint:
     """Opens connections to a target's current server. Thread-safe.
 
-    From the first connection to `release` it holds the embedded server, or a watch over the primary.
+    From the first connection until `release`, it keeps the embedded server or the watch over the primary
+    running.
     """
 
     def __init__(self, target: RedisTarget) -> None:
@@ -47,10 +48,10 @@ class RedisEndpoint:
         self._server: EmbeddedServer | None = None
         self._watch: PrimaryWatch | None = None
         self._replica: Address | None = None
-        """The replica that the last connection was opened to, which the next one prefers."""
+        """Replica of the last connection; the next connection prefers it."""
 
     def open(self, connection: BlockingConnection, seconds: float) -> OpenAnswer:
-        """Connect, authenticate and select the database; return None, or why it failed."""
+        """Connect, authenticate and select the database; return None, or the reason of a failure."""
         if not self._target.reads_replica:
             return self._open_first(connection, seconds)
         # Imported late, because most programs never read from a replica.
@@ -127,7 +128,7 @@ class RedisEndpoint:
         refusal: OpenAnswer = None
         nodes = get_cluster_map(self._target)
         for node in chain.from_iterable(nodes.query_groups(time.monotonic())):
-            # A silent node must not use up the time of the others.
+            # A silent node must not use up the time for the other nodes.
             refusal = await connection.open(self._target.node(node), (deadline - time.monotonic()) / 2)
             if refusal is None:
                 return None
@@ -136,7 +137,7 @@ class RedisEndpoint:
         return refusal
 
     def _find(self) -> RedisTarget:
-        """Return the target with its address; start the embedded server if the target is one."""
+        """Return the target with a known address; start the server if the target is an embedded one."""
         if self._target.embedded is None:
             return self._target
         from pyasynq.embedded import open_embedded  # noqa: PLC0415 - most programs have a server of their own
@@ -162,7 +163,10 @@ class RedisEndpoint:
             return self._watch
 
     def release(self) -> None:
-        """Release an embedded server; the last holder waits until it has written its data and ended."""
+        """Release the embedded server and the watch; the embedded server ends with its last holder.
+
+        The last holder waits until the server has written its data and ended.
+        """
         with self._guard():
             server, self._server = self._server, None
             watch, self._watch = self._watch, None
@@ -172,7 +176,7 @@ class RedisEndpoint:
                 server.stop()
 
     async def release_async(self) -> None:
-        """Do as `release`, without blocking the event loop while the server ends."""
+        """Do the same as `release`, without blocking the event loop while the embedded server ends."""
         if self._target.embedded is not None:
             await _run_in_thread(self.release)
         else:

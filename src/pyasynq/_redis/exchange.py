@@ -48,7 +48,7 @@ UNSETTLED: Final = Unsettled()
 
 
 def advance(plans: Sequence[Plan[_T]]) -> Generator[list[Call], list[CallResult], list[_T | Exception]]:
-    """Advance many plans in step: yield the calls of each round, and take an outcome for each.
+    """Advance many plans in lockstep: yield the calls of each round, and take one outcome for each call.
 
     Returns:
         what each plan returned, or the exception it ended with.
@@ -115,7 +115,7 @@ def build_command(
 
 
 class Round:
-    """The calls of one round without an outcome yet, and their history: resends, missing scripts, breaks."""
+    """Calls of one round that have no outcome yet, with their history: resends, missing scripts, breaks."""
 
     def __init__(
         self, calls: Sequence[PlainCall], session: RedisSession, state: DriverState, started: float
@@ -170,7 +170,7 @@ class Round:
         self._session.last_used = self._state.monotonic()
 
     def _judge(self, position: int, reply: ReplyError) -> CallResult:
-        """Return the outcome that an error reply means; `UNSETTLED` if the call is to be resent."""
+        """Return the outcome for an error reply; `UNSETTLED` if the call is to be resent."""
         if self._will_take_it_later(position, reply):
             return UNSETTLED
         return translate(reply, self._subject(position, reply), self._state.address)
@@ -190,8 +190,7 @@ class Round:
         self._cause = str(reply)
         self._must_pause = True
         if reply.code == "READONLY":
-            # A demoted primary: a new connection may reach the new primary by the host name, this one never
-            # will.
+            # The server is a demoted primary: a new connection may reach the new primary by the host name.
             self._session.is_open = False
         return True
 
@@ -221,10 +220,10 @@ class Round:
         self._breaks += 1
 
     def _make_ready(self) -> Generator[SessionStep, Any, bool]:
-        """Open the connection unless it is open and, if long idle, answers; return whether it is open."""
+        """Check a long idle connection by PING, and open one that is closed; return whether it is open."""
         session = self._session
         if session.is_open and self._state.monotonic() - session.last_used >= _IDLE_CHECK:
-            # Half the time: if the connection is dead, the other half must be enough for a new one.
+            # Half of the time: if the connection is dead, the other half must be enough for a new one.
             pinged: Received = yield Send([("PING",)], self._seconds_for_a_step() / 2)
             session.last_used = self._state.monotonic()
             session.is_open = pinged.broken is None

@@ -25,9 +25,9 @@ class RedisFacts(NamedTuple):
         name: `"redis"` or `"valkey"`.
         version: version of the server, such as `(7, 0, 15)`; Valkey's own version, not that of the Redis
             it is compatible with.
-        maxmemory_policy: its eviction policy; empty if unknown.
+        maxmemory_policy: eviction policy of the server; empty if unknown.
         uptime_seconds: seconds since its last start; 0 if unknown.
-        redis_now: its clock.
+        redis_now: time of the server's clock.
     """
 
     name: str
@@ -40,8 +40,8 @@ class RedisFacts(NamedTuple):
 def read_redis_facts(at: Place = None) -> Plan[RedisFacts]:
     """Read the facts of a server with INFO and TIME, which managed services allow.
 
-    INFO is one of Redis' dangerous commands: users with strict ACLs may lack it, and some proxies do not
-    know it. The server is then treated as a Redis 7 of unknown policy; the driver has warned about that.
+    INFO is in Redis' ACL category @dangerous: strict ACLs may forbid it, and some proxies do not know it. The
+    server is then treated as a Redis 7 of unknown policy; the driver has warned about that.
     """
     try:
         info = _parse_info((yield CommandCall(("INFO",), at, Replay.SAFE)))
@@ -108,5 +108,5 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _whole_number(text: str) -> int:
-    """Return a number of at most 18 digits, and 0 for anything else: a proxy may answer anything."""
+    """Parse a number of at most 18 digits; return 0 for any other text, since a proxy may answer anything."""
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0

@@ -38,7 +38,7 @@ _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 
 
 def explain_refusal(error: BaseException, target: RedisTarget, seconds: float) -> RedisTLSError | str:
-    """Return why no connection could be made."""
+    """Return why no connection could be made, and how to correct it."""
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         silent = f"no connection within {seconds:.2g} s"
         if target.tls is not None:
@@ -88,7 +88,7 @@ def _remedy(error: BaseException) -> str | None:
 
 
 def tls_fault(error: BaseException) -> str | None:
-    """Return the TLS fault that retrying cannot cure; None if it is something else."""
+    """Return the TLS fault that a retry cannot cure; None for any other error."""
     for one in _chain(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             return _certificate_fault(one)
@@ -115,7 +115,7 @@ def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _alert(error: ssl.SSLError) -> str | None:
-    """Return the server's TLS alert about our certificate, wrong or missing; None for other errors."""
+    """Explain a TLS alert of the server: our certificate is wrong or missing. None for other errors."""
     reason = _reason(error)
     if "ALERT" in reason and any(word in reason for word in _ALERTS_ABOUT_US):
         return (

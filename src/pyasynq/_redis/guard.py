@@ -17,7 +17,7 @@ _guards: list[frozenset[str]] = []
 
 @contextmanager
 def only(addresses: Collection[str]) -> Iterator[None]:
-    """Refuse exchanges with servers at other addresses, within the block and in all threads.
+    """Allow only exchanges with servers at these addresses, within the block and in all threads.
 
     Blocks may overlap; an address is allowed if any block allows it.
     """
@@ -35,6 +35,6 @@ def is_on() -> bool:
 
 
 def check(target: RedisTarget) -> None:
-    """Raise `ForeignRedisError` for a server that must not be spoken to now."""
+    """Raise `ForeignRedisError` for a server that no active `only` block allows."""
     if _guards and not any({target.address, target.found_as} & guard for guard in _guards):
         raise ForeignRedisError(target.address)

@@ -1,9 +1,9 @@
-"""Wake-ups for changed keys: client-side caching (`CLIENT TRACKING`) instead of polling.
+"""Wake-ups for changed keys: client tracking (`CLIENT TRACKING`, client-side caching) instead of polling.
 
-One RESP3 connection serves all keys of a server; in a cluster there is one for each node that has some
-of them. Reading a key arms it; its next change is pushed once and disarms it. Nothing is written to Redis.
+One RESP3 connection serves all keys of a server. In a cluster there is one to each node that has some of the
+keys. Reading a key arms it: its next change is pushed once, and disarms it. Nothing is written to Redis.
 Pushes can get lost with the connection, or with a slot that moves while its keys are empty. So wake-ups make
-waits short, and a slow poll alongside guarantees that they end.
+waits short, and a slow poll in addition guarantees that they end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.url import RedisTarget
 
 _NODE_SECONDS: Final = 0.25
-"""Seconds that `arm` waits for one cluster node, so that a silent node does not delay the keys of others."""
+"""Maximum seconds that `arm` waits for cluster nodes: a silent node must not delay the keys of the others."""
 _SHORTEST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
@@ -41,9 +41,9 @@ _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
 class ServerWatcher:
     """Watches keys of one server for one event loop.
 
-    It connects at the first `arm`, and reconnects with growing jittered pauses whenever the connection
-    breaks. After each connection `on_loss` is called for every key that was ever armed and not forgotten,
-    since changes may have been missed.
+    It connects at the first `arm`. When the connection breaks, it reconnects (jittered exponential back-off).
+    After each connect `on_loss` is called for every key that was ever armed and not forgotten, because its
+    changes may have been missed.
 
     Args:
         target: the server.
@@ -84,7 +84,7 @@ class ServerWatcher:
         self._supported = True
 
     async def arm(self, *keys: str) -> bool:
-        """Do as `Watcher.arm`, for keys of this server."""
+        """Do the same as `Watcher.arm`, for keys of this server."""
         if not self._supported:
             return False
         self._watched.update(dict.fromkeys(keys))
@@ -106,11 +106,11 @@ class ServerWatcher:
         return False
 
     def exists(self, key: str) -> bool:
-        """Do as `Watcher.exists`, for a key of this server."""
+        """Do the same as `Watcher.exists`, for a key of this server."""
         return key in self._existing
 
     def forget(self, *keys: str) -> None:
-        """Do as `Watcher.forget`."""
+        """Do the same as `Watcher.forget`, for keys of this server."""
         for key in keys:
             self._watched.pop(key, None)
             self._armed.discard(key)
@@ -130,7 +130,7 @@ class ServerWatcher:
             asyncio.get_running_loop().create_future() for _ in keys
         ]
         self._expected.extend(replies)
-        # Marked before the reply arrives: an invalidation may come with the reply, and takes precedence.
+        # Mark the keys before the reply arrives: an invalidation may come with it, and takes precedence.
         self._armed.update(keys)
         self._unconfirmed.update(keys)
         try:
@@ -218,8 +218,8 @@ class ServerWatcher:
 class Watcher:
     """Watches keys for one event loop, on the servers that have them.
 
-    It connects at the first `arm` and reconnects whenever a connection breaks. After each connection
-    `on_loss` is called for every key of that server that was ever armed and not forgotten.
+    It connects at the first `arm`, and reconnects when a connection breaks. After each connect `on_loss` is
+    called for every key of that server that was ever armed and not forgotten.
 
     Args:
         target: the server or cluster.
@@ -228,8 +228,8 @@ class Watcher:
             by default.
         client_name: the name in `CLIENT LIST`.
         timeout: seconds that a server may take to connect or to confirm an `arm`.
-        instead: the fallback where a server does not support this, for the warning.
-        on_warning: called once if a server does not support this; then `supported` is False.
+        instead: words for the fallback, for the warning that a server does not support client tracking.
+        on_warning: called once if a server does not support client tracking; then `supported` is False.
     """
 
     def __init__(
@@ -268,9 +268,9 @@ class Watcher:
         key was empty does not report it. The key is armed at the new node once the slot map names that node.
 
         Returns:
-            True if Redis watches all keys now: no later change is missed. False if it is not connected;
-                `on_loss` is called once it is, if this is `supported`. False also if a cluster node is slow
-                to confirm; a later call then returns whether it has.
+            True if Redis watches all keys now: no later change is missed. False if the connection is not
+                open; if `supported`, `on_loss` is called after the next connect. False also if a cluster node
+                is slow; a later call returns True once the node has confirmed.
         """
         if not self._supported:
             return False
@@ -282,7 +282,7 @@ class Watcher:
         known = nodes.redirections
         if await self._arm_on_nodes(nodes, keys):
             return True
-        # A node has named the new owner of a key's slot.
+        # Try again if a node has named the new owner of a key's slot (MOVED).
         return nodes.redirections != known and await self._arm_on_nodes(nodes, keys)
 
     def exists(self, key: str) -> bool:
@@ -294,7 +294,7 @@ class Watcher:
         return server is not None and server.exists(key)
 
     def forget(self, *keys: str) -> None:
-        """Report no more changes of these keys. Redis is not asked to stop; its next push is dropped."""
+        """Report no more changes of these keys. Redis is not told: its next push for each key is ignored."""
         for server in self._servers.values():
             server.forget(*keys)
         for key in keys:
@@ -333,7 +333,7 @@ class Watcher:
         self._places[key] = node
 
     async def _leave_nodes(self) -> None:
-        """Close the connections to nodes that have none of our keys any more, and may not exist any more."""
+        """Close the connections to nodes that have none of our keys any more; such a node may be gone."""
         for node in self._servers.keys() - set(self._places.values()):
             await self._servers.pop(node).close()
 

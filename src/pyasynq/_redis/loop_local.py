@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _V = TypeVar("_V")
 
 _forks = 0
-"""Number of forks between the first process and this one; the process id would cost a system call."""
+"""Number of forks since the first process: it detects a fork without the system call for the process id."""
 
 
 def _count_fork() -> None:
@@ -28,8 +28,8 @@ if sys.platform != "win32":
 class LoopLocal(Generic[_V]):
     """A value for each event loop, made at its first use.
 
-    Threads with a loop each may share the object. Values of closed loops are released when another loop
-    comes, and all of them after a fork.
+    Threads with a loop each may share the object. When a value for another loop is made, values of closed
+    loops are released and, after a fork, all values of the parent process.
 
     Args:
         make: makes the value for the running loop.
@@ -52,7 +52,7 @@ class LoopLocal(Generic[_V]):
         return value
 
     def own(self) -> _V | None:
-        """Return the value of the running loop, or None."""
+        """Return the value of the running loop; None if there is no value or no running loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -69,7 +69,7 @@ class LoopLocal(Generic[_V]):
         return [value for value in self.all() if value is not own]
 
     def forget(self) -> None:
-        """Forget all values; the next call makes a new one."""
+        """Forget all values without releasing them; `here` then makes new ones."""
         self._values = {}
 
     def _forget_ended(self) -> None:

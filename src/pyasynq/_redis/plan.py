@@ -30,7 +30,7 @@ Reply: TypeAlias = Any
 
 
 Place: TypeAlias = int | None
-"""Routing target of a command: the primary of this hash slot; None is any node, or the single server."""
+"""Routing target of a command: a hash slot, for its primary; None for any node, or for a single server."""
 
 
 class Replay(enum.Enum):
@@ -56,17 +56,17 @@ class ScriptCall(NamedTuple):
 
 
 class PackedCommand(tuple[Argument, ...]):  # noqa: SLOT001 - a tuple has no slots for attributes
-    """A command that is sent many times, and is turned into bytes once.
+    """A command that is sent many times, but encoded in the Redis protocol only once.
 
     Attributes:
-        packed: its bytes; written by the connection that sends it first, empty before that.
+        packed: bytes of the encoded command; written when it is first sent, empty before that.
     """
 
     packed: bytes = b""
 
 
 class CommandCall(NamedTuple):
-    """One plain Redis command; `key` routes it in a cluster: a key, or a `Place`."""
+    """One plain Redis command. `key` routes it in a cluster: it is the name of a key, or a `Place`."""
 
     command: tuple[Argument, ...]
     key: str | Place
@@ -77,12 +77,12 @@ PlainCall: TypeAlias = ScriptCall | CommandCall
 
 
 class DurableCall(NamedTuple):
-    """A write that this many replicas must have before it is answered, with a `Confirmed` (Redis' WAIT).
+    """A write after which the driver waits for replicas (Redis' WAIT); the reply is a `Confirmed`.
 
     Attributes:
         call: the write.
-        marker: a key on the same node, written after it.
-        replicas: number of replicas.
+        marker: key on the same node that is written after the write.
+        replicas: number of replicas that are to have the write.
     """
 
     call: PlainCall
@@ -105,5 +105,5 @@ Plan: TypeAlias = Generator[Call, Reply, _T]
 
 
 def ask(call: Call) -> Plan[Reply]:
-    """Return the plan of one call, whose result is its reply."""
+    """Return a plan that makes one call and returns its reply."""
     return (yield call)

@@ -1,4 +1,4 @@
-"""Connection pool of an asyncio driver: up to ten to one server, or to each node of a cluster."""
+"""Connection pool of an asyncio driver: up to ten connections to one server, or to each cluster node."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ _PING: Final = CommandCall(("PING",), None, Replay.SAFE)
 
 
 class AsyncPool:
-    """Connections to one server, one for each exchange in progress."""
+    """Connection pool of one server and one event loop; each exchange in progress uses its own connection."""
 
     def __init__(self, endpoint: RedisEndpoint, state: DriverState) -> None:
         self._endpoint = endpoint
         self._state = state
         self._idle: list[AsyncConnection] = []
         self._exchanges = 0
-        """Number of connections in use, or promised to a waiting exchange."""
+        """Number of connections that are in use, or that a waiting exchange gets next."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_over = False
 
     @property
     def is_used(self) -> bool:
-        """Whether the pool has been used, so that it has idle connections."""
+        """Whether the pool has idle connections, which it has only after its first use."""
         return bool(self._idle)
 
     def route(self, calls: Sequence[Call]) -> Awaitable[list[CallResult]]:
@@ -66,7 +66,7 @@ class AsyncPool:
         begin: Callable[[_W, RedisSession, DriverState], Generator[SessionStep, Any, list[Any]]],
         wanted: _W,
     ) -> list[Any]:
-        """Perform an exchange on a connection that it holds alone; return an outcome for each call."""
+        """Perform an exchange on a connection of its own; return an outcome for each call."""
         if self._exchanges < MAX_CONNECTIONS:
             self._exchanges += 1
         elif not await self._wait_for_connection():
@@ -82,13 +82,13 @@ class AsyncPool:
                 self._idle.append(connection)
 
     async def close(self) -> None:
-        """Close the connections; one that is in use is closed when its exchange ends."""
+        """Close the idle connections at once, and the others when their exchanges end."""
         self._is_over = True
         while self._idle:
             await self._idle.pop().close()
 
     def abandon(self) -> None:
-        """Release the connections without waiting, or from outside their event loop."""
+        """Release the idle connections without waiting; this also works outside their event loop."""
         self._is_over = True
         while self._idle:
             self._idle.pop().abandon()
@@ -148,7 +148,7 @@ class AsyncCluster:
 
     @property
     def is_used(self) -> bool:
-        """Whether a node's pool has been used, so that it has idle connections."""
+        """Whether the pool of any node has idle connections, which it has only after its first use."""
         return any(pool.is_used for pool in self._pools.values())
 
     async def route(self, calls: Sequence[Call]) -> list[CallResult]:
@@ -175,12 +175,12 @@ class AsyncCluster:
             await self._pools.pop(node).close()
 
     async def close(self) -> None:
-        """Close the connections; one that is in use is closed when its exchange ends."""
+        """Close the idle connections at once, and the others when their exchanges end."""
         for pool in self._pools.values():
             await pool.close()
 
     def abandon(self) -> None:
-        """Release the connections without waiting, or from outside their event loop."""
+        """Release the idle connections without waiting; this also works outside their event loop."""
         for pool in self._pools.values():
             pool.abandon()
 
@@ -203,7 +203,7 @@ class AsyncCluster:
 
 
 async def learn_map(target: RedisTarget, client_name: str, timeout: float) -> None:
-    """Learn which node of a cluster serves which slot, from the first node that answers."""
+    """Learn the slot map of a cluster, which node serves which slot, from the first nodes that answer."""
     state = DriverState(target.address, client_name, timeout, SYSTEM_CLOCK, log_warning)
     cluster = AsyncCluster(target, state)
     await cluster.route([_PING])

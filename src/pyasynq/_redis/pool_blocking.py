@@ -1,4 +1,4 @@
-"""Connection pool of a blocking driver: up to ten to one server, or to each node of a cluster."""
+"""Connection pool of a blocking driver: up to ten connections to one server, or to each cluster node."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _W = TypeVar("_W", bound="Sized")
 
 _LOOK_AGAIN: Final = 0.5
-"""Seconds after which a waiting thread checks for itself, in case its wake-up was lost."""
+"""Seconds after which a waiting thread checks its condition itself, in case its wake-up was lost."""
 
 
 class _Ticket:
-    """Ticket of an exchange in the line for a connection, with the thread that waits, if one does."""
+    """Position of an exchange in the queue for a connection, with the waiter of its thread if it waits."""
 
     __slots__ = ("waiter",)
 
@@ -43,10 +43,10 @@ class _Ticket:
 
 
 class BlockingPool:
-    """Connections to one server, one for each exchange in progress, in any thread.
+    """Connection pool of one server for all threads; each exchange in progress uses its own connection.
 
     A signal handler may raise an exception between any two steps, or use the pool itself. So there is no
-    lock: each exchange enters the queue itself, and its own `finally` takes it out again.
+    lock: each exchange enters the queue by itself, and its own `finally` removes it.
     """
 
     def __init__(self, endpoint: RedisEndpoint, state: DriverState) -> None:
@@ -66,7 +66,7 @@ class BlockingPool:
         begin: Callable[[_W, RedisSession, DriverState], Generator[SessionStep, Any, list[Any]]],
         wanted: _W,
     ) -> list[Any]:
-        """Perform an exchange on a connection that it holds alone; return an outcome for each call."""
+        """Perform an exchange on a connection of its own; return an outcome for each call."""
         ticket = _Ticket()
         try:
             self._line[ticket] = None
@@ -74,7 +74,7 @@ class BlockingPool:
                 return [build_busy_error(self._state) for _ in range(len(wanted))]
             return self._perform(begin, wanted)
         finally:
-            self._line.pop(ticket, None)  # first: an exception here leaves the queue as it is
+            self._line.pop(ticket, None)  # first: an exception after it leaves no stale ticket
             if len(self._line) >= MAX_CONNECTIONS:
                 self._wake_next()
 
@@ -108,14 +108,14 @@ class BlockingPool:
     def _wake_next(self) -> None:
         """Wake the threads of the first `MAX_CONNECTIONS` exchanges: each of these may use a connection.
 
-        Exchanges that are in progress ignore it.
+        Exchanges that are already in progress ignore the wake-up.
         """
         for ticket in list(self._line)[:MAX_CONNECTIONS]:
             if ticket.waiter is not None:
                 ticket.waiter.wake()
 
     def close(self) -> bool:
-        """Close the connections, used ones when their exchange ends; return whether there were idle ones."""
+        """Close idle connections now, others after their exchanges; return whether there were idle ones."""
         self._is_over = True
         return self.abandon()
 
@@ -185,7 +185,7 @@ class BlockingCluster:
                 pool.close()
 
     def close(self) -> bool:
-        """Close the connections, used ones when their exchange ends; return whether there were idle ones."""
+        """Close idle connections now, others after their exchanges; return whether there were idle ones."""
         self._is_over = True
         closed = [pool.close() for pool in list(self._pools.values())]
         return any(closed)
@@ -228,8 +228,9 @@ class BlockingCluster:
 class _VisitThread:
     """A visit in a thread of its own.
 
-    Not an executor: those start no threads once `atexit` functions run. Not a `threading.Thread`: an
-    exception from a signal handler during its `start` may leave it waiting for ever.
+    It is not an executor, because an executor starts no threads once `atexit` functions run. It is not a
+    `threading.Thread`, because an exception from a signal handler during `start` may leave that waiting for
+    ever.
     """
 
     def __init__(self, make: Callable[[Visit], list[CallResult | UnsettledCall]], one: Visit) -> None:
@@ -250,7 +251,7 @@ class _VisitThread:
         return self
 
     def result(self, seconds: float) -> list[CallResult | UnsettledCall] | None:
-        """Wait for the end of the visit; return its answers, or None after `seconds`, or raise its error."""
+        """Wait for the visit; return its answers, or None after `seconds`. Raise the error of the visit."""
         deadline = time.monotonic() + seconds
         while not self._is_over and (remaining := deadline - time.monotonic()) > 0:
             self._waiter.wait(min(remaining, _LOOK_AGAIN))

@@ -1,4 +1,4 @@
-"""Pairs of reads that run at the same time, so that this process works while Redis does."""
+"""Pairs of reads that run at the same time, so that this process can compute while Redis answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Second = TypeVar("_Second")
 
 
 async def read_both_async(first: Awaitable[_First], second: Awaitable[_Second]) -> tuple[_First, _Second]:
-    """Return the results of two reads that run concurrently; after both have ended, raise the first error."""
+    """Return the results of two reads that run concurrently. After both have ended, raise the first error."""
     one, other = await asyncio.gather(first, second, return_exceptions=True)
     if isinstance(one, BaseException):
         raise one
@@ -23,5 +23,5 @@ async def read_both_async(first: Awaitable[_First], second: Awaitable[_Second]) 
 
 
 def read_both_blocking(first: _First, second: _Second) -> tuple[_First, _Second]:
-    """Return the results of two reads, which have run one after the other."""
+    """Return the results of two blocking reads, which have run one after the other before this call."""
     return first, second

@@ -1,9 +1,9 @@
 """redis-py's connections, without their automatic behaviour: handshake, retries and health checks.
 
-Name resolution, TCP and unix sockets are redis-py's, and for asyncio also sending and parsing. Login,
-retries, health checks, names and timeouts of whole rounds are ours. Besides its documented API we use
-`connect` and what that calls, `disconnect` and, in the two modules that use this one, the sockets, streams
-and parsers inside. Contract tests check that redis-py behaves as described here.
+redis-py does name resolution, TCP and unix sockets, and for asyncio also sending and parsing. pyasynq does
+login, retries, health checks, connection names and timeouts of whole rounds. Besides redis-py's documented
+API it uses `connect` and what that calls, and `disconnect`. The two modules that use this one also use the
+sockets, streams and parsers inside. Contract tests check that redis-py behaves as described here.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # redis-py raises these error replies as a ConnectionError, although the connection is intact.
 REPLIES: Final = (ResponseError, AuthenticationError, BusyLoadingError)
 BROKEN: Final = (RedisError, OSError)
-# Seconds of silence until the first probe, seconds between probes, lost probes until the connection is dead.
-# Linux and macOS name the first one differently; where a name is missing, the system's default applies.
+# TCP keep-alive: seconds until the first probe, seconds between probes, unanswered probes until it breaks.
+# Linux and macOS name the first option differently. If a name is missing, the system's default applies.
 _KEEP_ALIVE: Final = {
     getattr(socket, name): value
     for name, value in (
@@ -60,14 +60,14 @@ _INT: Final = frozenset({int})
 
 
 def _without_ints(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
-    """Return a command whose numbers are text.
+    """Return a command with its integers converted to strings.
 
-    hiredis calls `repr` on a number, which runs signal handlers. If one of them raises, hiredis uses the
-    missing result, and the interpreter crashes.
+    hiredis calls `repr` on a number, which runs signal handlers. If a handler raises, hiredis goes on without
+    the result, and the interpreter crashes.
     """
     if type(command[-1]) is str:
-        # The settle calls of a drain are text, with four arguments for each task. `join` checks that with a
-        # quarter of the instructions of the check below.
+        # Calls that settle many tasks have only string arguments. `join` checks that with a quarter of the
+        # instructions of the check below.
         try:
             "".join(command)  # type: ignore[arg-type]
         except TypeError:
@@ -80,7 +80,7 @@ def _without_ints(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
 
 
 def pack_command(commands: Iterable[tuple[Argument, ...]]) -> bytes:
-    """Return the commands as the bytes of the Redis protocol; surrogate escapes become their bytes again."""
+    """Encode commands in the Redis protocol (RESP); surrogate escapes become their original bytes again."""
     return b"".join([_pack_once(one) if type(one) is PackedCommand else _pack_one(one) for one in commands])
 
 
@@ -101,8 +101,8 @@ def _pack_one(command: tuple[Argument, ...]) -> bytes:
 def read_replies(data: bytes | bytearray, most: int) -> list[Any]:
     """Return up to `most` complete replies that a server sent before it closed the connection.
 
-    A server closes the connection on an oversized command before it has read all, so that sending fails. Only
-    the last of its replies names the reason.
+    A server that gets an oversized command closes the connection before it has read the whole command, so
+    sending fails. Only the last of its replies names the reason.
     """
     reader = hiredis.Reader(replyError=read_reply_error, notEnoughData=_INCOMPLETE)
     reader.feed(bytes(data))
@@ -142,13 +142,16 @@ def blocking_connection(target: RedisTarget, seconds: float) -> Any:
     options = _options(target, 2, seconds) | {"socket_timeout": seconds}
     if target.tls is not None:
         return _without_cycle(_BlockingTLS(target.tls, options))
-    # mypy takes the class for unix sockets for abstract: redis-py gives it no `host`.
+    # mypy believes that the class for unix sockets is abstract, because redis-py gives it no `host`.
     kind: Any = _BlockingTCP if target.path is None else _BlockingUnix
     return _without_cycle(kind(**options))
 
 
 class _AsyncSilent:
-    """Sends nothing by itself after connecting; `redis_connect_func` does not prevent that everywhere."""
+    """Mixin for connections that send nothing by themselves after connecting.
+
+    redis-py's option `redis_connect_func` does not prevent that everywhere.
+    """
 
     _parser: Any
 
@@ -179,7 +182,7 @@ class _AsyncUnix(_AsyncSilent, redis_async.UnixDomainSocketConnection):
 
 
 class _AsyncTLS(_AsyncTCP):
-    """TLS with our own context: redis-py's cannot be given the server's name."""
+    """TLS connection with our own SSL context and server name (SNI), which redis-py cannot be given."""
 
     def __init__(self, tls: TLSOptions, options: dict[str, Any]) -> None:
         super().__init__(**options)
@@ -236,8 +239,8 @@ def _options(target: RedisTarget, protocol: int, seconds: float) -> dict[str, An
 
 
 def _without_cycle(connection: Any) -> Any:
-    # A parser that holds its own method is freed by the garbage collector alone, and with it 64 KB or a
-    # stream. In a worker, which leaves no other cycles, the collector hardly ever runs.
+    # A parser that refers to its own bound method is a reference cycle. Only the garbage collector frees it,
+    # with 64 KB or a stream. In a worker, which leaves no other cycles, the collector hardly ever runs.
     connection._parser.set_pubsub_push_handler(_return_push)  # noqa: SLF001 - there is no public way to it
     return connection
 

@@ -22,7 +22,7 @@ ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
 
 
 class EnterFirst(NamedTuple):
-    """Step: connect to the target as usual. The answer is an `OpenAnswer`."""
+    """Step: connect to the target itself (to its primary, under Sentinel). The answer is an `OpenAnswer`."""
 
     seconds: float
 
@@ -44,8 +44,8 @@ def seek_replica(
     that Sentinel names, are tried: first the one used before, then those with the highest replication offset.
 
     Returns:
-        address and error. The address is None if the replica is the target itself; the error is None unless
-        no replica could be reached.
+        address and error. The address is None if the target itself is the replica, and at an error. The error
+        is None if the connection to a replica is open.
     """
     deadline = time.monotonic() + seconds
     refusal: OpenAnswer = yield EnterFirst(seconds)

@@ -44,14 +44,14 @@ _CODES: Final[dict[type[Exception], str]] = {
     redis_errors.ExecAbortError: "EXECABORT",
 }
 _CODE: Final = re.compile(r"-?([A-Z][A-Z0-9_]+)(?: |$)")
-# Redis 6.2 wraps the error of a command inside a script into an ERR of its own.
+# Redis 6.2 wraps the error of a command inside a script in another error, whose code is ERR.
 _INSIDE_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 _LINE: Final = re.compile(r"@user_script: ?(\d+)")
 _CALLED: Final = re.compile(
     rb"(?:redis[._])?call\((?:[^'()]* and )?'((?:MEMORY', ')?[A-Z]+)'(?: or '([A-Z]+)')?"
 )
 _CHECKED: Final = re.compile(rb"pcall\('([A-Z]+)'()")
-# Redis quotes unknown commands, and with them passwords and payloads.
+# Redis quotes the arguments of unknown commands, which may be passwords or payloads.
 _QUOTED_ARGUMENTS: Final = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _SCRIPT_DENIED: Final = ("ACL failure in script", "The user executing the script can't")
 
@@ -78,9 +78,9 @@ class ReplyError(Exception):
 
 
 def reply_error(error: Exception) -> ReplyError:
-    """Turn redis-py's error back into the server's code and text, without quoted arguments."""
-    # The frame that raised it still refers to it: only the garbage collector would free that cycle, and the
-    # connection inside it.
+    """Convert redis-py's error back to the server's code and text, without quoted arguments."""
+    # The error's traceback refers to a frame, and that to the error. Only the garbage collector would free
+    # this cycle, and the connection in it.
     error.__traceback__ = None
     read = read_reply_error(str(error))
     code = _CODES.get(type(error))
@@ -88,7 +88,7 @@ def reply_error(error: Exception) -> ReplyError:
 
 
 def read_reply_error(text: str) -> ReplyError:
-    """Parse an error reply as the server wrote it, less the leading minus; leave quoted arguments out."""
+    """Parse an error reply without its leading minus; leave quoted arguments out."""
     text = _QUOTED_ARGUMENTS.sub("", text)
     if any(words in text for words in _SCRIPT_DENIED):
         return ReplyError("NOPERM", text)
@@ -108,19 +108,22 @@ def cannot_read_flags(error: ReplyError) -> bool:
 
 
 def denied_commands(error: ReplyError, script: bytes) -> list[str]:
-    """Return the commands in the script line of an ACL refusal: Redis does not say which one it denied."""
+    """Return the commands that an ACL refusal may mean: those in the script line that its text names.
+
+    Redis does not say which command it has denied.
+    """
     lines = _LINE.findall(error.message)
     if error.code != "NOPERM" or not lines:
         return []
     # A script that undoes its writes raises the error again: the last line number is that of the command.
     found = _CALLED.findall(script.splitlines()[int(lines[-1]) - 1])
-    # Redis 7.0 reports the line that raises it again: then the denied command is one whose error is checked.
+    # Redis 7.0 reports the line that raises the error again: then a command called by `pcall` was denied.
     found = found or _CHECKED.findall(script)
     return [*dict.fromkeys(_acl_name(name.decode()) for names in found for name in names if name)]
 
 
 def _acl_name(called: str) -> str:
-    """Return a command's name as in ACL rules: in lower case, with `|` before a subcommand.
+    """Return a command's name as in ACL rules: in lower case, with a `|` before a subcommand.
 
     `called` is what a script has between the outer quotes of its call: "MEMORY', 'USAGE" for `memory|usage`.
     """
@@ -128,12 +131,12 @@ def _acl_name(called: str) -> str:
 
 
 def translate(error: ReplyError, subject: str, address: str = "") -> RedisError:
-    """Return our error for an error reply.
+    """Return pyasynq's exception for an error reply.
 
     Args:
         error: the reply.
         subject: the command or script that was refused.
-        address: where Redis is, without a password.
+        address: address of Redis, without a password.
     """
     if error.code in _AUTHENTICATION:
         where = f"Redis at {address}" if address else "Redis"

@@ -1,4 +1,4 @@
-"""A Lua script as drivers run it: by the SHA-1 of its text, or by the text where a server lacks it."""
+"""A Lua script as drivers run it: by the SHA-1 of its text (EVALSHA), or by its text (EVAL) if needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class ScriptForm:
-    """One text of a script, in the pieces that it shares with other scripts.
+    """Source text of a script, kept as pieces that scripts share.
 
     Attributes:
         sha: SHA-1 of the text in hex, by which EVALSHA names the script.
@@ -21,7 +21,7 @@ class ScriptForm:
 
     @property
     def text(self) -> bytes:
-        """Put the pieces together: a text is sent once to each server, and all texts would take 1 MB."""
+        """Join the pieces. The text is not kept: it is sent once to each server, and all texts take 1 MB."""
         return b"".join(self._pieces)
 
 
@@ -31,10 +31,10 @@ class Script:
 
     Attributes:
         name: folder and file, such as `"task/enqueue"`.
-        drains: whether it may run while Redis is at `maxmemory`: it frees memory, settles or only reads.
+        drains: whether the script may run while Redis is at `maxmemory`: it frees memory, settles or reads.
         flagged: form with the flags line, for Redis 7 and Valkey.
         plain: form without the flags line, for Redis 6.2.
-        only_reads: the script changes nothing, so it runs on a replica and for a user who may only read.
+        only_reads: whether the script changes nothing, and so may run on a replica or for a read-only user.
     """
 
     name: str
@@ -44,5 +44,5 @@ class Script:
     only_reads: bool = False
 
     def form(self, flags: bool) -> ScriptForm:  # noqa: FBT001 - the form's one property
-        """Return the form for a server that reads, or does not read, the flags line."""
+        """Return the form with the flags line (`#!lua`), or without it for a server that cannot read it."""
         return self.flagged if flags else self.plain

@@ -1,4 +1,4 @@
-"""Session of one connection: the steps a driver performs, login, greeting, and the driver's shared state.
+"""Session of one connection: the steps of a driver, login, greeting, and the state that its sessions share.
 
 The sans-I/O part of a driver yields a step; the driver performs it and sends back the answer.
 """
@@ -33,7 +33,8 @@ _FATAL: Final = frozenset({"NOAUTH", "WRONGPASS"})
 _ROLE: Final[tuple[Argument, ...]] = ("INFO", "replication")
 """Command that shows whether the server is a primary.
 
-ROLE would need one more ACL right. A refusal counts as a primary: a replica soon answers READONLY.
+ROLE would need one more ACL right. A server that refuses INFO counts as a primary: a replica will soon answer
+READONLY.
 """
 _NOT_YET: Final = frozenset({"NOAUTH", "WRONGPASS", *WAITED_OUT})
 
@@ -68,12 +69,12 @@ OpenAnswer: TypeAlias = "ReplyError | PyasynqError | str | None"
 
 
 class Received(NamedTuple):
-    """The replies up to the point where the connection broke, if it did.
+    """Replies to the commands of one exchange: all of them, or those before the connection broke.
 
     Attributes:
         replies: replies in the order of the commands.
-        broken: the reason if there are fewer replies than commands; otherwise None.
-        sent: False if certainly not one byte of the commands was sent.
+        broken: the reason if the connection broke before the last reply; otherwise None.
+        sent: False if it is certain that no byte of the commands was sent.
     """
 
     replies: list[Reply | ReplyError]
@@ -82,7 +83,7 @@ class Received(NamedTuple):
 
 
 def no_time_left() -> Received:
-    """Return the answer to an exchange for which connecting has left no time."""
+    """Return the result of an exchange that was not begun, because connecting has used up its time."""
     return Received([], "no time was left for it", sent=False)
 
 
@@ -95,8 +96,8 @@ def log_warning(warning: RedisWarning) -> None:
 class RedisSession:
     """State of one connection: whether it is open, and what its Redis server supports.
 
-    `exchange` decides by this state what to send. A reconnection resets the state, since it may lead to
-    another server.
+    The function `exchange` decides by this state what to send. Each reconnection resets the state, since the
+    connection may lead to another server.
     """
 
     is_open: bool = False
@@ -113,12 +114,12 @@ class DriverState:
         address: address of the server, without the password.
         client_name: the name of our connections in `CLIENT LIST`.
         timeout: seconds for one round, including everything that is resent.
-        clock: for `last_disconnect` and `restarts`; timeouts run in real time.
+        clock: measures `last_disconnect` and `restarts`; timeouts run in real time.
         on_warning: called once for each optional command that the server refuses.
-        last_disconnect: when a connection broke during a call, on the clock's monotonic scale.
-        disconnects: time of the last such break for each cluster node, by address.
+        last_disconnect: monotonic time of the clock at which a connection last broke during a call.
+        disconnects: time of the last such break for each cluster node, by address of the node.
         runs: id of the server process that the newest connection to each address has reached, if known.
-        restarts: when this id has last changed, on the clock's monotonic scale, by address.
+        restarts: monotonic time of the clock at which this id has last changed, by address.
     """
 
     address: str
@@ -135,7 +136,7 @@ class DriverState:
     _whole: DriverState | None = None
 
     def of_node(self, address: str) -> DriverState:
-        """Return the state for one node of a cluster, which reports its disconnects to this one."""
+        """Return the state for a node of a cluster; it also reports its disconnects to this state."""
         return replace(self, address=address, _whole=self)
 
     def note_disconnect(self) -> None:
@@ -166,7 +167,7 @@ def build_busy_error(state: DriverState) -> RedisUnavailableError:
 
 
 def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, ...]]:
-    """Return the commands that log a new connection in; possibly none."""
+    """Return the commands that log a new connection in; the list may be empty."""
     commands: list[tuple[Argument, ...]] = []
     if target.username is not None:
         commands.append(("AUTH", target.username, target.password or ""))
@@ -209,7 +210,7 @@ def greet(
 ) -> Generator[SessionStep, Any, OpenAnswer]:
     """Name the connection and learn the server's version; return None, or why it cannot be used.
 
-    Managed servers and proxies may refuse either command: then one warning is given, and the server counts
+    Managed servers and proxies may refuse either command. Then one warning is given, and the server counts
     as a Redis 7 until it cannot read a script's flags line.
     """
     commands: list[tuple[Argument, ...]] = [("CLIENT", "SETNAME", state.client_name), ("INFO", "server")]
@@ -247,7 +248,7 @@ def greet(
 
 
 def redis_version(info: bytes) -> str:
-    """Return `redis_version` of an INFO reply; compatible servers report the Redis version they implement."""
+    """Return `redis_version` of an INFO reply: the Redis version with which the server is compatible."""
     version = _find_field(info, b"redis_version")
     return "7.0" if version is None else version  # a compatible server may not report one
 

@@ -24,8 +24,8 @@ class Subscription:
         async with Subscription(target, "asynq:cancel") as messages:
             async for message in messages: ...
 
-    After 15 seconds of silence it sends PING. It does not reconnect: messages published meanwhile are lost,
-    and the caller should know.
+    After 15 seconds of silence it sends PING. It does not reconnect, because messages published meanwhile
+    would be lost without notice. The caller gets an error instead.
 
     Args:
         target: the server.
@@ -36,7 +36,7 @@ class Subscription:
     Raises:
         RedisUnavailableError: on entering or iterating, when there is no connection or it breaks.
         RedisTLSError: on entering, when certificates or TLS settings are wrong.
-        RedisAuthenticationError: on entering.
+        RedisAuthenticationError: on entering, when the server refuses the user name or password.
         RedisPermissionError: on entering, when the user may not subscribe to the channel.
     """
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class ThreadWaiter:
     """A binary semaphore: lets one thread wait until any other wakes it.
 
-    A wake-up may be lost when the waking thread is interrupted. So each wait has a limit, after which the
-    waiting thread checks for itself.
+    A wake-up may be lost when the waking thread is interrupted. So each wait has a timeout, after which the
+    waiting thread checks its condition itself.
     """
 
     __slots__ = ("_lock",)
@@ -28,7 +28,7 @@ class ThreadWaiter:
         self._lock.acquire()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a call of `wake`, for at most `seconds`; return whether it was called."""
+        """Wait for a call of `wake`, at most this many seconds; return whether it was called."""
         return self._lock.acquire(timeout=seconds)
 
     def wake(self) -> None:
@@ -45,7 +45,7 @@ def start_thread(run: Callable[[], object], name: str) -> None:
     `Thread.start` waits for the new thread, so it is called in a thread that no signal handler interrupts.
 
     Raises:
-        RuntimeError: the system or the ending interpreter starts no thread.
+        RuntimeError: if the system, or an interpreter that is ending, starts no thread.
     """
 
     def start() -> None:

@@ -23,11 +23,11 @@ class TLSOptions:
     """The parameters of a URL that begin with `ssl_`, named as in redis-py.
 
     Attributes:
-        ca_certs, ca_path: file and folder of trusted authorities; by default those of this computer.
+        ca_certs, ca_path: file and folder of trusted CA certificates; by default those of this computer.
         certfile, keyfile: our certificate and its key; the key may be in the certificate's file.
         password: password of the private key.
         cert_reqs: `none` accepts any certificate; `required` and `optional` mean the same for a client.
-        check_hostname: whether the certificate must be for the server's name.
+        check_hostname: whether the name of the server must be in its certificate.
         server_hostname: name in the server's certificate, if it differs from the host in the URL.
     """
 
@@ -41,7 +41,7 @@ class TLSOptions:
     server_hostname: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Read the files and build the context, each time again: certificates are renewed while programs run.
+        """Build the SSL context. Read the files each time: certificates are renewed while programs run.
 
         Raises:
             ConfigurationError: when a file cannot be read, or has the wrong content.
@@ -90,7 +90,7 @@ class TLSOptions:
 
 
 def _check_readable(option: str, path: str | None) -> None:
-    """Raise `ConfigurationError` for an unreadable file; Python's own errors would not name it."""
+    """Raise `ConfigurationError` for an unreadable file; Python's own errors would not name the file."""
     if path is None:
         return
     try:

@@ -39,18 +39,18 @@ class RedisTarget:
     Attributes:
         scheme: the URL's scheme.
         host, port: host and port of a server on the network; unused if `path` is set.
-        path: path of its unix socket.
+        path: path of the server's unix socket; None if it has none.
         embedded: the URL of an embedded server, which has no address until we start it.
         username, password: None where the server asks for none.
         database: number of the logical database.
-        tls: None means without TLS.
+        tls: options of TLS; None without TLS.
         seeds: addresses of some nodes of a cluster, from which the others are learned; empty for a single
             server.
         sentinels: the Sentinels that know the primary's address; None for a fixed address.
         must_be_primary: whether to refuse a server that says it is a replica.
         reads_replica: whether connections lead to replicas.
-        sends_readonly: whether connections tell a node of a cluster that it may answer reads as a replica.
-        found_as: address of the Sentinels, cluster or primary that led to this server; None if none did.
+        sends_readonly: whether connections send READONLY, so that a replica in a cluster answers reads.
+        found_as: address of the Sentinels, cluster or primary that led to this server; None without any.
     """
 
     scheme: str = "redis"
@@ -135,7 +135,7 @@ def parse_redis_url(source: RedisSource) -> RedisTarget:
         parts.port  # noqa: B018 - a bad port raises only when it is read
         _check_host(parts.hostname or "")
     except ValueError:
-        # The cause would show the password: a missing percent sign makes it a part of host or port.
+        # The cause would show a password that is not percent-encoded, as a part of host or port.
         raise _malformed_error(scheme) from None
     _check_no_stray_password(scheme, parts)
     parameters = _parameters(scheme, parts)
@@ -236,8 +236,8 @@ def _several_hosts(scheme: str, url: str, port: int) -> tuple[Authority, SplitRe
 
 
 def _check_host(host: str) -> None:
-    """Raise `ValueError` for a host name that DNS has no form for; looking it up would raise that later."""
-    # A unix socket has no host. Its program needs no codec, which takes 2 ms and 0.4 MB.
+    """Raise `ValueError` for a host name that cannot be encoded for DNS; a lookup would raise it later."""
+    # With a unix socket there is no host: spare that program the codec, which takes 2 ms and 0.4 MB.
     if host:
         host.encode("idna")
 

@@ -1,7 +1,7 @@
 """Routing of one round of calls in a cluster, sans I/O: MOVED, ASK, and resending.
 
-`route` is one round with a cluster: a generator of visits, to be made at the same time, and of pauses. Each
-visit is an exchange with one node; calls without an outcome are then sent to another node.
+`route` is one round with a cluster: a generator that yields lists of visits, to be made at the same time, and
+pauses. Each visit is an exchange with one node; calls without an outcome are then sent to another node.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Answers: TypeAlias = "list[list[CallResult | UnsettledCall]]"
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _SPARED_SHARE: Final = 0.1
-"""Share of the timeout, at its end, in which rejected calls are not resent.
+"""Share of the timeout, at its end, in which rejected calls are not sent again after a pause.
 
-For the caller the error "not done" is more useful than the error "outcome unknown".
+A caller is better served by the error that the call did not run than by one with an unknown outcome.
 """
 _FIRST_LOOK: Final = 1.0
-"""Seconds that nodes have to report the slot map; each further query of a round gets twice the time.
+"""Seconds that nodes have to report the slot map; each further query of a round may take twice as long.
 
-A node that silently drops packets delays those that are asked at the same time.
+The nodes of a query are waited for together, so one that silently drops packets delays the query.
 """
 _FREE_REDIRECTS: Final = 3
-"""Number of redirections that a call follows at once; after that, pause so that the nodes can agree."""
+"""Number of redirections in a round that are followed at once; then pauses let the nodes agree."""
 
 
 def route(
@@ -68,7 +68,7 @@ class _Routing:
         self._waiting = list(range(len(calls)))
         self._replayed: set[int] = set()
         self._sent_to: dict[int, tuple[Address, bool]] = {}
-        """Redirections by call: the node, and whether only for this time (ASK)."""
+        """Redirections by position of the call: the node, and whether the call needs ASKING there."""
         self._look_seconds = _FIRST_LOOK
         self._redirects = 0
         self._must_pause = False
@@ -100,7 +100,7 @@ class _Routing:
             self._waiting.sort()
 
     def _groups(self) -> dict[tuple[Address, bool], list[int]]:
-        """Take the waiting calls, and return them by node, with or without ASKING.
+        """Take the waiting calls; return their positions, grouped by node and by whether they need ASKING.
 
         Calls whose slot has no known node keep waiting.
         """
@@ -188,9 +188,9 @@ class _Routing:
             self._give_up(_explain(refusal, self._state.address))
 
     def _compute_query_deadline(self) -> float:
-        """Return the deadline of one query for the slot map, and double the time of the next one (back-off).
+        """Return the deadline of a query for the slot map; double the time of the next query (back-off).
 
-        Silent nodes must not use up the time of the others.
+        Silent nodes must not use up the time for the other nodes.
         """
         now = self._state.monotonic()
         seconds, self._look_seconds = self._look_seconds, 2 * self._look_seconds

@@ -23,9 +23,9 @@ _REDIRECTION: Final = re.compile(
     r"(?P<code>MOVED|ASK) (?P<slot>\d{1,5}) (?P<host>\S*):(?P<port>\d{1,5})(?: |$)", re.ASCII
 )
 _LATE_SECONDS: Final = 30.0
-"""Seconds for which a silent node is asked last. It limits how often such a node costs time."""
+"""Seconds for which a silent node is asked last, so that it seldom costs time."""
 _GROUP_SIZE: Final = 3
-"""Number of nodes asked at the same time. Three are seldom cut off together; more would take more time."""
+"""Number of nodes asked for the slot map at once. Three are seldom cut off together; more take longer."""
 
 
 class ClusterMap:
@@ -38,8 +38,8 @@ class ClusterMap:
         primaries: the nodes that own slots, in the order of their slots.
         reads_replicas: whether replicas serve the slots of their primaries.
         generation: number of times the map has been learned.
-        redirections: number of times a node has named another owner of a slot.
-        doubted: whether to learn the map again: a node is gone, or another one serves its slots.
+        redirections: number of MOVED replies that have changed the owner of a slot in the map.
+        doubted: whether to learn the map again, because a node is gone or its slots have moved.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class ClusterMap:
         """The replicas of each primary."""
         self._seeds: tuple[Address, ...] = tuple(seeds)
         self._nodes: tuple[Address, ...] = ()
-        """All nodes except the seeds, those of the last map first."""
+        """All nodes except the seeds; nodes of the last map come first."""
         self._ids: frozenset[bytes] = frozenset()
         """Ids of the nodes in the accepted views of the last map."""
         self._owners: list[Address | None] = [None] * SLOTS
@@ -76,7 +76,7 @@ class ClusterMap:
         self._late: dict[Address, float] = {}
         """Nodes to ask last, with the monotonic time until which this applies."""
         self._doubted_nodes: frozenset[Address] | None = None
-        """The nodes whose slots others may serve by now; None if any slot may have moved."""
+        """The nodes whose slots may have moved to other nodes; None if any slot may have moved."""
         self.primaries: tuple[Address, ...] = ()
         self.generation = self.redirections = 0
         self.doubted = True
@@ -105,14 +105,14 @@ class ClusterMap:
     def learn(self, views: Iterable[ClusterView], now: float) -> bool:
         """Merge the views of several nodes: the owner with the highest epoch has the slot, as in Redis.
 
-        Between owners of the same epoch, one that is not to be asked last wins, then the view that comes
-        first. Slots that no view names have no owner. Views of a single primary say nothing about the other
-        slots, whose owners stay as they were.
+        If two owners have the same epoch, one that is not marked as slow wins; then the owner in the earlier
+        view wins. Slots that no view names have no owner. Views of a single primary say nothing about the
+        other slots, whose owners stay as they were.
 
         Returns:
-            False if all views are empty, or of nodes of another cluster: the address of a removed node may be
-                given to another one. Such an address is forgotten. If no view is of this cluster, the views
-                of the seeds are accepted.
+            False if no view was accepted. Empty views are ignored. So are views of another cluster, and the
+                nodes that sent them are forgotten: such a node may have the address of a removed one. If no
+                view is of this cluster, the views of the seeds are accepted.
         """
         views = [view for view in views if view.claims]
         known = self._ids
@@ -147,7 +147,7 @@ class ClusterMap:
         return True
 
     def is_doubtful(self, slots: Iterable[int | None]) -> bool:
-        """Return whether to learn the map again before calls to these slots; None stands for any node.
+        """Return whether to learn the map again before calls to these slots. A slot None means any node.
 
         Calls to nodes that have not failed do not wait for the map.
         """
@@ -213,7 +213,7 @@ class ClusterMap:
         return min(nodes, key=lambda node: self._late.get(node, 0.0), default=None)
 
     def query_groups(self, now: float) -> list[list[Address]]:
-        """Return groups of nodes to ask for the slot map: the nodes of a group together, group after group.
+        """Return groups of nodes to ask for the slot map; the nodes of a group are asked at the same time.
 
         The first group has nodes that should answer. Each group has a seed (an address of the URL), if any
         is left: its host name may lead to the cluster when all nodes have new addresses.
@@ -234,7 +234,7 @@ class ClusterMap:
 
 
 def _mix(nodes: list[Address], seeds: list[Address]) -> list[Address]:
-    """Merge two lists: after each two nodes comes one seed."""
+    """Merge two lists: one seed follows after every two nodes."""
     groups = zip_longest(nodes[::2], nodes[1::2], seeds)
     return [node for group in groups for node in group if node is not None]
 
@@ -247,15 +247,15 @@ def find_slot(key: str) -> int:
 def guard_key(key: str) -> str | None:
     """Return the name of a key in the same slot that never exists; None if no such name is possible.
 
-    While a slot moves, its keys are on two nodes. A script that then meets a missing key whose name it
-    computed itself ends halfway. A script with a missing key among its declared keys is refused before it
-    runs.
+    The guard key is added to the declared keys of a script. While a slot moves, its keys are on two nodes. A
+    node then refuses a script with a missing declared key before it runs (ASK or TRYAGAIN). Without a guard
+    key, a script would end halfway at a missing key whose name it computed itself.
     """
     begin = key.find("{")
     end = key.find("}", begin + 1)
     if 0 <= begin < end - 1:
         return f"asynq:{key[begin : end + 1]}:x:never"
-    # The whole key is its tag; a script of such a key, outside all queues, uses no other keys.
+    # A key without a tag is hashed whole. A script of such a key, outside all queues, uses no other keys.
     return None if "}" in key else f"asynq:{{{key}}}:x:never"
 
 
@@ -263,5 +263,5 @@ _maps: WeakValueDictionary[RedisTarget, ClusterMap] = WeakValueDictionary()
 
 
 def get_cluster_map(target: RedisTarget) -> ClusterMap:
-    """Return the map shared by everything in this process that uses this cluster as this user."""
+    """Return the slot map of a target (a cluster and a login), which all its users in this process share."""
     return _maps.setdefault(target, ClusterMap(target.seeds, reads_replicas=target.reads_replica))

@@ -16,10 +16,10 @@ VIEW_QUESTIONS: Final = (
     CommandCall(("CLUSTER", "SLOTS"), None, Replay.SAFE),
     CommandCall(("CLUSTER", "NODES"), None, Replay.SAFE),
 )
-"""The calls whose replies make a view.
+"""Commands whose replies make a `ClusterView`.
 
-SLOTS has the addresses meant for clients. NODES has the configuration epochs, which decide between nodes
-that disagree.
+CLUSTER SLOTS has the addresses for clients. CLUSTER NODES has the configuration epochs, which decide between
+nodes that disagree.
 """
 
 
@@ -37,7 +37,7 @@ class ClusterView:
     """Slot ranges and node ids of a cluster, as one node reports them.
 
     Attributes:
-        asked: the address of the node.
+        asked: address of the node that was asked.
         claims: the ranges of slots and their owners.
         ids: ids of the primaries and replicas, by address.
     """
@@ -65,7 +65,7 @@ class ClusterView:
 
     @property
     def others(self) -> set[bytes]:
-        """Ids of the nodes in the view except the asked node, or only its own id if it names no others.
+        """Ids of the nodes in the view except the asked node; if it names no others, its own id.
 
         The asked node may have left this cluster for another one.
         """
@@ -74,16 +74,16 @@ class ClusterView:
 
 
 def select_views(known: frozenset[bytes], views: Sequence[ClusterView]) -> list[ClusterView]:
-    """Return the views that name a node with a known id.
+    """Return the views of the same cluster: those that name a node with a known id, and those without ids.
 
-    If none is known, those that agree with the first.
+    If no id is known, the ids of the first view count as known.
     """
     ids = known or (frozenset(views[0].ids.values()) if views else known)
     return [view for view in views if not (ids and view.others) or not ids.isdisjoint(view.others)]
 
 
 def read_address(node: Reply, asked: Address) -> Address:
-    """Return the address in a host and a port; an empty host means the asked node's."""
+    """Return the address of a node in a reply; without a host it has the host of the asked node."""
     host, port = node[0], node[1]
     if not host or host == b"?":  # the node does not know its own name
         return asked[0], int(port)
@@ -95,7 +95,7 @@ def _read_id(node: Reply) -> bytes:
 
 
 def _read_epochs(nodes: bytes) -> dict[bytes, int]:
-    """Return the epoch of each node by its id, from CLUSTER NODES."""
+    """Return the configuration epoch of each node by node id, from the reply to CLUSTER NODES."""
     # A line is: id, address, flags, primary, ping sent, pong received, epoch, ...
     lines = [line.split() for line in nodes.splitlines()]
     return {fields[0]: int(fields[6]) for fields in lines if len(fields) > 6 and fields[6].isdigit()}

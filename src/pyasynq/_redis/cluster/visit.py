@@ -30,7 +30,7 @@ class UnsettledCall(NamedTuple):
 
     Attributes:
         code: code of the node's error reply, or `NO_ANSWER`.
-        cause: a description, for errors.
+        cause: description of the reason, for error messages.
         replayed: whether the call may have run.
     """
 
@@ -46,9 +46,9 @@ class Visit:
     Attributes:
         node: its address.
         calls: the calls, sent in this order.
-        replayed: positions of calls that may have run before.
-        asking: whether to precede each call with ASKING, for slots still moving to this node.
-        deadline: monotonic time of the deadline.
+        replayed: positions of calls that may have run before, in an earlier visit.
+        asking: whether to send ASKING before each call, because its slot is still moving to this node.
+        deadline: monotonic time at which the visit ends.
     """
 
     node: Address
@@ -109,7 +109,7 @@ class _NodeRound(Round):
         return self._left or super()._is_over()
 
     def _seconds_to_open(self) -> float:
-        # If connecting fails, the other half must be enough to learn the slot's new owner and to call it.
+        # Half the time: if connecting fails, the other half must be enough to find and call the new owner.
         return super()._seconds_to_open() / 2
 
     def _give_up(self, reason: PyasynqError | None = None) -> None:

@@ -1,8 +1,8 @@
 """Watch over the primary of a Sentinel group: one for all connections of a process.
 
-After a failover the old primary may keep answering, for ten seconds or longer if it was not dead, and
-writes to it are lost. So a thread asks the Sentinels every second. As soon as any part of the process
-learns of another primary, every connection to the old one is cut, and its user reconnects.
+After a failover the old primary may go on answering, for ten seconds or longer if it was not dead. Writes to
+it are lost. So a thread asks the Sentinels every second. As soon as any part of the process learns of another
+primary, every connection to the old one is cut, and its user reconnects.
 
 All Sentinels are asked, over connections that stay open, because one of them may be cut off from the others.
 With three Sentinels this takes 0.5 ms of processor time a second; asking only one took a quarter of that.
@@ -44,7 +44,7 @@ _INTERVAL: Final = 1.0
 _PATIENCE: Final = 1.0
 """Seconds that a Sentinel may take to answer the watching thread."""
 _SHORT_PATIENCE: Final = 0.5
-"""Seconds that a Sentinel may take which did not answer last time: waiting delays the next round."""
+"""Seconds for the answer of a Sentinel that did not answer last time: waiting delays the next round."""
 
 
 class Cuttable(Protocol):
@@ -55,9 +55,9 @@ class Cuttable(Protocol):
 
 
 class PrimaryWatch:
-    """The known primary of one group in this process. Thread-safe.
+    """Watch over the primary of one Sentinel group in this process. Thread-safe.
 
-    A thread asks the Sentinels as long as there are members: those that called `join` and have not left.
+    A thread asks the Sentinels as long as there are members: objects that called `join` and have not left.
     """
 
     def __init__(self, target: RedisTarget) -> None:
@@ -93,7 +93,7 @@ class PrimaryWatch:
             self._end_if_alone()
 
     def enter(self, connection: Cuttable, seconds: float) -> Generator[AskSentinel | Enter, Any, OpenAnswer]:
-        """Find the primary, have the connection opened to it, and cut it when the primary changes later."""
+        """Find the primary, have a connection opened to it, and cut that when the primary changes later."""
         with self._lock:
             sentinels, silent = self.sentinels(), set(self._silent)
             known, changes = self._known, self._changes
@@ -131,7 +131,7 @@ class PrimaryWatch:
             self._silent = (*kept, *silent)
 
     def judge(self, named: Mapping[Address, Named]) -> tuple[Named | None, int]:
-        """Return the most credible primary in the answers of Sentinels, and the number of changes so far."""
+        """Return the most credible primary that Sentinels name, and the number of changes so far."""
         with self._lock:
             ranked = rank(named, self._known, len(self.sentinels()))
             return (ranked[0] if ranked else None), self._changes
@@ -159,7 +159,7 @@ class PrimaryWatch:
         return self._target
 
     def is_over(self, over: ThreadWaiter) -> bool:
-        """Return whether the thread that waits on `over` has nothing to watch any more."""
+        """Return whether the thread that waits on `over` is to end; end the watch if it has no members."""
         with self._lock:
             self._end_if_alone()
             return over is not self._over
@@ -188,8 +188,8 @@ def _watch(reference: weakref.ref[PrimaryWatch], over: ThreadWaiter) -> None:
 def _ask_sentinels(watch: PrimaryWatch, connections: dict[Address, BlockingConnection]) -> None:
     """Ask the Sentinels for the primary, and adopt the most credible answer.
 
-    All Sentinels that answered the last time are asked. One of the others is asked each time, at the end: a
-    Sentinel that silently drops packets must not delay the news of the others.
+    All Sentinels that answered the last time are asked first. Then one of the others is asked: a Sentinel
+    that silently drops packets must not delay the answers of the others.
     """
     named: dict[Address, Named] = {}
     silent: list[Address] = []

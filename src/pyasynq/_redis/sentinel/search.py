@@ -35,7 +35,7 @@ _WHOSE_LOGIN: Final = (
 class AskSentinel(NamedTuple):
     """Step: ask a Sentinel, over a connection of its own.
 
-    The answer is `Received`, or the reason for its absence.
+    The answer is `Received`, or the reason why there is none.
     """
 
     target: RedisTarget
@@ -44,19 +44,19 @@ class AskSentinel(NamedTuple):
 
 
 class Enter(NamedTuple):
-    """Step: connect to the supposed primary. The answer is an `OpenAnswer`."""
+    """Step: connect to the server that should be the primary. The answer is an `OpenAnswer`."""
 
     target: RedisTarget
     seconds: float
 
 
 class Named(NamedTuple):
-    """A Sentinel's answer.
+    """The primary that a Sentinel has named in its answer.
 
     Attributes:
         primary: the address of the primary.
-        epoch: its configuration epoch, which each failover increases; None if the Sentinel does not report
-            it.
+        epoch: configuration epoch of the primary, which each failover increases; None if the Sentinel does
+            not report it.
     """
 
     primary: Address
@@ -138,13 +138,13 @@ def _read_epoch(fields: object = None) -> int | None:
 def rank(named: Mapping[Address, Named], known: Named | None, sentinels: int) -> list[Named]:
     """Return the credible primaries among those that Sentinels name, the best one first.
 
-    The highest epoch wins, as among Sentinels. Lower ones are not believed: writes to such a server are
-    lost. Where epochs are equal or unknown, the majority of Sentinels wins, then the known primary.
+    The highest epoch wins, as among Sentinels. Primaries with a lower epoch are left out, because writes to
+    them are lost. If epochs are equal or unknown, the majority of Sentinels wins, then the known primary.
 
     Args:
         named: primary that each Sentinel names.
-        known: the primary believed before. Older epochs count only if a majority of the Sentinels has
-            answered, as after all of them were set up again from nothing.
+        known: the primary believed before. A lower epoch is accepted only if a majority of the Sentinels has
+            answered: all of them may have been set up again, with new epochs.
         sentinels: number of Sentinels.
     """
     highest = max((_order(one) for one in named.values()), default=-1)
@@ -161,7 +161,7 @@ def _order(named: Named) -> int:
 
 
 def _is_settled(named: Mapping[Address, Named], known: Named | None, sentinels: int) -> bool:
-    """Return whether a majority of the Sentinels names the same primary, not older than the known one."""
+    """Return whether a majority of the Sentinels names the same primary, whose epoch is not outdated."""
     [(best, count)] = Counter(named.values()).most_common(1)
     return 2 * count > sentinels and (known is None or _order(best) >= _order(known))
 
@@ -227,7 +227,7 @@ def find_primary(
 
 
 class _Troubles:
-    """The failures on the way to the primary, and the one to report."""
+    """Failures of a search for the primary, and the choice of the one to report."""
 
     def __init__(self) -> None:
         self._primary: OpenAnswer = None
@@ -258,8 +258,8 @@ class _Troubles:
     def get_error(self) -> OpenAnswer:
         """Return the error to report.
 
-        As long as one Sentinel names a server, failures of the others do not matter. Otherwise
-        permanent errors come first.
+        A failure to connect to a server that a Sentinel named comes first. Then come permanent errors of
+        Sentinels, then their temporary failures.
         """
         if self._primary is not None:
             return self._primary
