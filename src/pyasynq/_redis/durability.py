@@ -3,8 +3,8 @@
 WAIT counts the replicas that have everything *this connection* wrote. So WAIT is sent on the connection that
 answered the write, after another write (the marker). The marker is needed because a resent call may write
 nothing this time: then WAIT would have nothing to wait for. If the connection breaks in between, it is not
-known whether the server that it then leads to has the write. Resending could run the task twice, so the caller
-gets an error instead. Under a test kit, whose server has no replicas, WAIT is skipped.
+known whether the server that it then leads to has the write. Resending could run the task twice, so the
+caller gets an error instead. Under a test kit, whose server has no replicas, WAIT is skipped.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def login_commands(target: RedisTarget, protocol: int) -> list[tuple[Argument, .
     elif target.password is not None:
         commands.append(("AUTH", target.password))
     if protocol == 3:
-        # Without credentials: a server that does not know HELLO would only report that we are not logged in.
+        # HELLO has no credentials, and AUTH comes before it: a server that does not know HELLO then says so.
         commands.append(("HELLO", 3))
     if target.database:
         commands.append(("SELECT", target.database))

@@ -22,8 +22,10 @@ MOST_ERRORS: Final = 1_900
 """Maximum bytes of stderr that are kept, from its end: 2,048 bytes of an error's text are stored."""
 _CHUNK: Final = 65_536
 _LAST_OUTPUT_SECONDS: Final = 1.0
-"""Seconds to wait for the end of the output after the process group was killed: a process that has left the
-group may keep the pipe open."""
+"""Seconds to wait for the end of the output after the process group was killed.
+
+A process that has left the group may keep the pipe open.
+"""
 
 
 class OutputPipe:
@@ -92,7 +94,7 @@ class CommandProcess:
     def __init__(self, program: Sequence[str], payload: bytes, environment: Mapping[bytes, bytes]) -> None:
         self._loop = asyncio.get_running_loop()
         self._exited = asyncio.Event()
-        # A file, not a pipe: a command need not read its payload.
+        # Use a file instead of a pipe, because a command need not read its payload.
         with tempfile.TemporaryFile() as stdin:
             stdin.write(payload)
             stdin.seek(0)

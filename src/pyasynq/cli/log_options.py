@@ -76,8 +76,8 @@ def is_terminal() -> bool:
 def _choose_outcome_lines(settings: dict[str, Any]) -> None:
     """Turn the log line for each successful task on or off.
 
-    Without an option, the level that the app has set stays; else the line is written only in text on a
-    terminal.
+    Without the option, a level that the app has set stays. If there is none, the line is written only in the
+    text format on a terminal.
     """
     asked: bool | None = settings.get("task_lines")
     logger = logging.getLogger(_OUTCOMES)

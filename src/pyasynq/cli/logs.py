@@ -153,7 +153,7 @@ def _cut_id(task_id: str) -> str:
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.exc_info and not record.exc_text:
         return shorten_middle(formatter.formatException(_drop_own_frames(record)))
-    # Records of outcomes have a formatted traceback; records from a child process have nothing else.
+    # Records of outcomes have a formatted traceback; records from a child process have only that.
     return shorten_middle(record.exc_text or "")
 
 

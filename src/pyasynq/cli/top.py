@@ -114,7 +114,7 @@ class Picture:
 
     @property
     def view(self) -> View:
-        """Fields of the rows: those of queues or of task types."""
+        """Fields of the rows: the fields of queues, or those of task types."""
         return TOP_TYPES if self.is_of_types else TOP_QUEUES
 
     def press(self, key: str) -> bool:

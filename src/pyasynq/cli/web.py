@@ -127,7 +127,7 @@ def web(context: click.Context, /, **options: Any) -> None:
 
 
 def _find_code(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the user's app, redactor and presentation; None for options that are not given.
+    """Return the user's app, redactor and presentation (`show`) by name; None for an option that is missing.
 
     Raises:
         ConfigurationError: for a reference that does not exist, or a module that cannot be imported.

@@ -82,7 +82,7 @@ class ClusterMap:
         self.doubted = True
 
     def owner(self, slot: int) -> Address | None:
-        """Return the node that serves a slot, or None."""
+        """Return the node that serves a slot; None if no node (or no replica, for reads) is known."""
         owner = self._owners[slot]
         return self._choose_replica(owner) if self.reads_replicas and owner is not None else owner
 

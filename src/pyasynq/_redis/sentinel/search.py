@@ -144,7 +144,7 @@ def rank(named: Mapping[Address, Named], known: Named | None, sentinels: int) ->
     Args:
         named: primary that each Sentinel names.
         known: the primary believed before. A lower epoch is accepted only if a majority of the Sentinels has
-            answered: all of them may have been set up again, with new epochs.
+            answered, since they may all have been set up again.
         sentinels: number of Sentinels.
     """
     highest = max((_order(one) for one in named.values()), default=-1)

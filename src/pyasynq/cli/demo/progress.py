@@ -46,7 +46,7 @@ class DemoState:
 
     @property
     def finished(self) -> int:
-        """Tasks that are completed or archived."""
+        """Number of tasks that are completed or archived."""
         return self.queue.completed + self.queue.archived
 
     @property

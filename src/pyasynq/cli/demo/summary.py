@@ -71,7 +71,7 @@ class Summary:
 
     @property
     def lost(self) -> int:
-        """Tasks that were enqueued and are neither completed nor archived."""
+        """Number of tasks that were enqueued and are neither completed nor archived."""
         return len(self.enqueued - self.found)
 
     def violations(self) -> list[str]:

@@ -83,7 +83,7 @@ class RecordStream:
             self._print()
 
     def end(self) -> None:
-        """Print the remaining records. Raise `SystemExit` if there were none, as `Printer.records` does."""
+        """Print the remaining records. Raise `SystemExit` if there were none and `fail_empty` is set."""
         if not self._is_begun:
             self._clear()
             self._printer.records(self._view, self._held)

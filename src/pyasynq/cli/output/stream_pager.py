@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LESS: Final = "FRX"
-"""Options of `less` unless the user has set some, the same as in git: exit if everything fits on the screen,
-pass colors on, and do not clear the screen."""
+"""Options of `less` unless the user has set some, the same as in git.
+
+They mean: exit if everything fits on the screen, pass colors on, and do not clear the screen.
+"""
 _RAW: Final = "--RAW-CONTROL-CHARS"
 
 
