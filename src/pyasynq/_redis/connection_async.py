@@ -232,7 +232,7 @@ def _check_deadline(reference: weakref.ref[AsyncConnection]) -> None:
 def _cut(reader: asyncio.StreamReader | None, writer: asyncio.StreamWriter | None) -> None:
     if reader is not None and writer is not None:  # the connection is not closed yet
         writer.transport.abort()
-        # The transport reports the break one loop iteration later; until then, data would go to a dead socket.
+        # The transport reports it one loop iteration later. Until then, data would be sent to a dead socket.
         reader.feed_eof()
 
 
