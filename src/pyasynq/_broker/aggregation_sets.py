@@ -64,19 +64,19 @@ class SetMember(NamedTuple):
 
 
 class Finish(enum.Enum):
-    """Outcome of finishing a set."""
+    """Outcome of the call that stores the aggregate task and deletes its aggregation set."""
 
     DONE = 1
     DONE_BEFORE = 2
     """The aggregate task existed already, so only the set was deleted."""
     EXISTING_KEPT = 3
-    """Another task holds the lock; `on_duplicate` accepts it as the result, so only the set was deleted."""
+    """Another task takes its place, by `on_duplicate` or `once_for`: the set was deleted, no task created."""
     CONFLICT = 0
     """Another task has the id that the user chose; nothing was written."""
     DUPLICATE = -1
     """Another task holds the lock of the unique aggregate task; nothing was written."""
     LOST = -2
-    """The set does not exist any more: its deadline passed and it was put back; nothing was written."""
+    """The set is gone: its deadline passed, and its members were put back. Nothing was written."""
 
 
 class Reclaimed(NamedTuple):
@@ -118,7 +118,10 @@ def renew_sets(
     timeout: int = AGGREGATION_SET_SECONDS,
     now: Instant | None = None,
 ) -> Plan[list[AggregationSet]]:
-    """Move the deadlines of a queue's sets to `timeout` seconds from now; return the sets that are gone."""
+    """Renew the deadlines (leases) of a queue's sets: they end `timeout` seconds from now.
+
+    Return the sets that do not exist any more.
+    """
     keys = queue_keys(queue)
     lost: set[bytes] = set()
     for chunk in chunks(sets, width=2):
@@ -149,8 +152,8 @@ def finish_set(
     Args:
         one: the set; the task's queue must be its queue.
         aggregate: pending, scheduled, or the member of a group; unique or not.
-        locks: id and lock key of each unique member; the locks that they own are released; locks that do not
-            fit into the call are released right after it.
+        locks: id and lock key of each unique member. The locks that members own are released. Locks that do
+            not fit into the call are released by further calls.
         again: whether an earlier call for this set may have taken effect.
         now: the current time; None uses Redis' clock.
     """
@@ -178,13 +181,16 @@ def finish_set(
 
 
 def release_locks(one: AggregationSet, locks: Sequence[tuple[str, str]]) -> Plan[None]:
-    """Release the locks of members that were deleted with their set; at most as many as one call takes."""
+    """Release the uniqueness locks of members that were deleted with their set.
+
+    `locks` has the id and the lock key of each member, for one script call.
+    """
     args = (queue_keys(one.queue).task_prefix, *(argument for lock in locks for argument in lock))
     yield ScriptCall(GROUP_RELEASE_LOCKS, (one.key,), args, Replay.SAFE)
 
 
 def reclaim_stale_sets(queue: str, *, now: Instant | None = None) -> Plan[Reclaimed]:
-    """Put the members of sets whose deadline has passed back into their groups; return how many."""
+    """Put the members of stale sets (deadline passed) back into their groups; return how many."""
     keys = queue_keys(queue)
     sets, members, more = 0, 0, True
     while more:
@@ -225,7 +231,7 @@ def quarantine_member(
 ) -> Plan[int]:
     """Archive a member whose message cannot be decoded; keep its bytes, and store the reason as traceback.
 
-    Trims like `settle_archive`; returns the number of trimmed archived tasks.
+    Then trim the archive, as `settle_archive` does. Return the number of archived tasks that were deleted.
     """
     keys = queue_keys(one.queue)
     reply = yield ScriptCall(

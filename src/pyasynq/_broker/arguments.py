@@ -22,7 +22,8 @@ MAX_BYTES: Final = 4_000_000
 MAX_ARGUMENTS: Final = 3_850
 """Largest number of arguments for the items of one call.
 
-With its keys and other arguments, a call has at most 3,900: some managed servers refuse one of 4,000.
+With its keys and other arguments, a call has at most 3,900 arguments: some managed Redis services refuse a
+call with 4,000.
 """
 
 FIRST_SEND: Final = "0"
@@ -30,9 +31,10 @@ FIRST_SEND: Final = "0"
 
 
 def time_arguments(now: Instant | None) -> tuple[Argument, Argument]:
-    """Return `now_seconds, now_microseconds`; empty for None, which makes the script use Redis' TIME.
+    """Return the arguments `now_seconds` and `now_microseconds`.
 
-    Both are text, because a call without numbers is packed faster.
+    None gives empty strings, which make the script use Redis' TIME. The values are strings, because a call
+    without numbers is packed faster.
     """
     return ("", "") if now is None else (str(now.seconds), str(now.microseconds))
 
@@ -49,9 +51,9 @@ def chunks(
 
     Args:
         items: what to cut.
-        most: maximum number of items of a slice; a slice has no more than one call takes, either.
+        most: maximum number of items of a slice. `MAX_ARGUMENTS` limits this number, too.
         width: number of arguments for one item.
-        size_of: size of an item, such as its bytes or tasks; None if only the number counts.
+        size_of: size of an item, such as its bytes or tasks; None if sizes do not matter.
         most_size: maximum sum of sizes of a slice; a larger item is alone in its slice.
     """
     most = min(most, MAX_ARGUMENTS // width)

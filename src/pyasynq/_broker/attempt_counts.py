@@ -31,7 +31,7 @@ def count_attempts(queue: str, counts: Mapping[str, Sequence[int]], *, now: Inst
 
     Args:
         queue: its name.
-        counts: vector of numbers by task type; at most 51 types.
+        counts: vector of counts by task type; at most 51 types.
         now: Redis' time, as far as it is known.
     """
     keys = queue_keys(queue)

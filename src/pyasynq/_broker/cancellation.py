@@ -55,7 +55,7 @@ def publish_cancelation(task_id: str) -> Plan[int]:
 def request_cancelation(
     task_id: str, queue: str | None, outcome: str, *, now: Instant | None
 ) -> Plan[list[CancelResult]]:
-    """Store in one queue, or in all of them, that the task is to be cancelled, then publish it.
+    """Store a cancel request for a task in one queue, or in all queues for None; then publish it.
 
     Return the result for each queue that has a task of this id.
 

@@ -16,11 +16,11 @@ _FORWARD_AT_ONCE = 100
 
 
 class Forwarded(NamedTuple):
-    """The result of a forward.
+    """The result of forwarding due tasks to pending.
 
     Attributes:
         moved: number of tasks that left `scheduled` and `retry`.
-        next_due: Unix time at which the next one is due; None if none waits.
+        next_due: Unix time at which the next scheduled or retry task is due; None if there is none.
         redis_now: Redis' time at the last call.
     """
 

@@ -75,8 +75,8 @@ class DequeuedTask(NamedTuple):
         message: the bytes of its message, not decoded.
         crashes: number of workers that have died with it so far.
         lease_score: Unix time at which the lease ends.
-        pending_since: Unix time in nanoseconds, as text, at which it became pending. None if unknown, as for
-            a task whose reply was lost.
+        pending_since: Unix time in nanoseconds, as text, at which it became pending. None if unknown, as
+            after a lost reply.
     """
 
     id: str
@@ -102,11 +102,11 @@ class Dequeued(NamedTuple):
         suspect_waiting: number of crashes of the first suspect that was not taken; 0 if there was none.
         lease_score: Unix time at which the leases end.
         redis_now: Redis' time of the dequeue.
-        rules: the rules that the stored limits require. A call with other rules took nothing. Exception:
-            limits that only the caller declares apply, unless the queue is ordered.
+        rules: the rules that the stored limits require; a call with other rules took nothing. Exception: a
+            call with `LIMITED` or `UNORDERED` takes tasks from any queue that is not ordered.
         limited_by: the reason that holds further tasks back.
-        wait: seconds until the next call may take something, unless a lease ends early; 0 if an order holds
-            tasks back: only the outcome of the task in front changes that.
+        wait: seconds until a call may take a task again, if a limit holds tasks back. A lease that ends
+            early makes it shorter. 0 for `ORDER`: the queue waits for the outcome of its first task.
     """
 
     tasks: list[DequeuedTask]
@@ -133,21 +133,22 @@ def dequeue(
 ) -> Plan[Dequeued]:
     """Take up to `limit` tasks (at most 1,000, or about 4 MB) from the front of a queue.
 
-    A task that has crashed `suspect_from` times or more is a suspect (0: no task is). It keeps its place, and
-    the tasks behind it are taken; up to 1,000 suspects are skipped. In an ordered queue nothing passes it.
-    A paused queue gives nothing, nor does one with stricter stored rules than those of the call. The
-    call is never resent: after `ReplyLostError`, `find_dequeued` returns what it took.
+    A task is a suspect if its workers have crashed `suspect_from` times or more (0: no task is). It keeps its
+    place, and the tasks behind it are taken; up to 1,000 suspects are skipped. In an ordered queue, no task
+    passes a suspect. No task is taken if the queue is paused, or if its stored rules are not those of `terms`
+    (see `Dequeued.rules`). The call is never resent: after `ReplyLostError`, `find_dequeued` returns the
+    tasks that it took.
 
     Args:
         queue: its name.
         limit: number of tasks.
         token: token of the call; it identifies the attempts (fencing token).
         lease_seconds: duration of the leases.
-        suspect_from: crashes that make a task a suspect.
+        suspect_from: number of worker crashes that make a task a suspect.
         suspect_room: True to take one suspect among the first 100 tasks, and nothing else; False if suspects
             are known to wait, so that the call checks before it pops; None if none is known.
         terms: the rules of the queue, as far as they are known.
-        now: the time; None for that of Redis.
+        now: the current time; None uses Redis' clock.
     """
     keys = queue_keys(queue)
     script_keys: tuple[str, ...] = (keys.pending, keys.paused, keys.active, keys.lease, keys.limits)

@@ -35,9 +35,9 @@ def find_attempt(
 ) -> Plan[FoundAttempt | Verdict | None]:
     """Return the task of the attempt with this token, or its verdict; None if Redis has neither.
 
-    `lease_end` is the last lease end that the holder knows, in Unix time. A Go worker that takes the task
-    keeps our token, so the token alone proves nothing. But it takes the task only a grace period after that
-    end. Until then, a later lease end in Redis is still that of the attempt.
+    `lease_end` is the last lease end that the holder knows, in Unix time. The token alone proves nothing: a
+    Go worker that takes the task over leaves our token in its hash. But a Go worker does so only after a
+    grace period from `lease_end` on. Before that, a later lease end in Redis belongs to this attempt.
     """
     keys = queue_keys(queue)
     verdicts = tuple(Verdict) if is_leased(token) else ()

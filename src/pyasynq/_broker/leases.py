@@ -40,11 +40,17 @@ OWN_SLACK_SECONDS = 5
 
 
 CONFIRMED_BEGIN = "+"
-"""Token suffix: its server records in Redis each start of a handler whose task one crash archives."""
+"""Token suffix of servers that record starts of handlers in Redis.
+
+They do so before each start for a task that one crash archives (`crash_limit`).
+"""
 
 
 RAN_ALONE = "!"
-"""Marker in the token of an attempt that runs alone in its process; void once `x:begun` has the token."""
+"""Marker in the token of an attempt that runs alone in its process.
+
+It does not count any more once the field `x:begun` has the token.
+"""
 
 
 class Renewed(NamedTuple):
@@ -97,12 +103,15 @@ class ExpiredTask(NamedTuple):
 
     @property
     def was_only_taken(self) -> bool:
-        """Whether the task was taken, but its handler was not started: its server records each start."""
+        """Whether the server records starts of handlers (`CONFIRMED_BEGIN`), but recorded none for this attempt.
+
+        If one crash archives the task, its handler was not started: the task was only prefetched.
+        """
         return self.token.endswith(CONFIRMED_BEGIN) and self.begun != self.token
 
     @property
     def ran_alone(self) -> bool:
-        """Whether the attempt ran alone in its process when its worker died, so that the crash is its own."""
+        """Whether the attempt ran alone in its process when the worker died, so that it caused the crash."""
         return RAN_ALONE in self.token and self.begun != self.token
 
 
@@ -111,7 +120,7 @@ class RecoverTask(NamedTuple):
 
     Attributes:
         history_entry: JSON of the attempt, for the task's history; empty for none.
-        has_lapsed: whether a lapse is counted in the task, and not a crash.
+        has_lapsed: True counts a lapsed lease in the task, False counts a worker crash.
     """
 
     id: str
@@ -122,7 +131,7 @@ class RecoverTask(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """A recovered task, which is pending again, with its number of worker crashes, or of lapses."""
+    """A recovered task, which is pending again, with its number of worker crashes or of lapsed leases."""
 
     id: str
     losses: int
@@ -166,7 +175,7 @@ def renew(
     lease_seconds: int = LEASE_SECONDS,
     now: Instant | None = None,
 ) -> Plan[Renewed]:
-    """Move the ends of leases to `lease_seconds` from now; return which tasks we do not own any more.
+    """Renew leases: they end `lease_seconds` from now. Return the ids of tasks that we do not own any more.
 
     A lease that has vanished is written again if the task is still active with our token.
     """
@@ -328,8 +337,8 @@ def archive_poison(
 ) -> Plan[Settled]:
     """Archive poison tasks, with which too many workers have died, and count them as failed.
 
-    They are checked again as in `recover`; `refused` names those that have a new owner. Trims like
-    `settle_archive`.
+    They are checked again as in `recover`; `refused` has the ids of tasks that have a new owner. The archive
+    is trimmed as by `settle_archive`.
     """
     keys = queue_keys(queue)
     settled = Settled(frozenset())

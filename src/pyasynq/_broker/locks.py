@@ -29,10 +29,10 @@ def find_holder(unique_key: str) -> Plan[str]:
 
 
 def renew_locks(queue: str, locks: Sequence[HeldLock], *, lease_seconds: int = LEASE_SECONDS) -> Plan[int]:
-    """Prolong locks for as long as they were requested; return how many of the tasks run.
+    """Prolong uniqueness locks by their requested seconds; return the number of tasks that have a lease.
 
-    They hold for at least two leases, so that the lock of a task whose worker dies still exists when the task
-    is recovered. A lock that its task does not own is left alone.
+    The locks hold for at least two lease durations, so that the lock of a task whose worker dies still exists
+    when the task is recovered. A lock that its task does not own is left alone.
     """
     keys = queue_keys(queue)
     running = 0

@@ -47,7 +47,7 @@ def read_endings(reply: Iterable[Sequence[bytes]]) -> tuple[StoredEnding, ...]:
 
 
 def deliver_endings(queue: str, endings: Sequence[StoredEnding], *, now: Instant | None = None) -> Plan[int]:
-    """Enqueue the callbacks of ends in this queue's outbox, then remove these; return how many.
+    """Enqueue the callbacks of these entries of the queue's outbox, then remove them; return how many.
 
     Repeats are harmless: a callback's id is made from queue and address, and is enqueued once within an hour.
     Entries that cannot be decoded stay, for the doctor.
@@ -72,7 +72,7 @@ def deliver_endings(queue: str, endings: Sequence[StoredEnding], *, now: Instant
 def list_endings(queue: str, *, seconds: float, most: int = MAX_TASKS) -> Plan[list[StoredEnding]]:
     """Return about `most` outbox entries that are at least this many seconds old, by Redis' clock.
 
-    All of them if there are fewer. Entries whose time cannot be read count as old.
+    If there are fewer than `most`, return all of them. Entries whose time cannot be read count as old.
     """
     key = queue_keys(queue).outbox
     now_seconds, microseconds = yield CommandCall(("TIME",), key, Replay.SAFE)

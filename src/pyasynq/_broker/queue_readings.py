@@ -100,7 +100,7 @@ class QueueReader:
         return ask(self._exists)
 
     def heads(self) -> list[Plan[Reply]]:
-        """Return the plans whose replies make a reading."""
+        """Return the plans that read the queue; `decode_reading` makes a reading of their replies."""
         return [ask(call) for call in self._heads]
 
 
@@ -126,7 +126,7 @@ def decode_reading(replies: Sequence[Any], redis_now: Instant) -> QueueReading |
 
 
 def _first_second(head: Sequence[bytes]) -> float:
-    """Return the score of a first member, rounded up to a whole second if it is finite."""
+    """Return the lowest score of a sorted set, rounded up to a whole second; infinity for an empty set."""
     score = float(head[1]) if head else math.inf
     return math.ceil(score) if math.isfinite(score) else score
 

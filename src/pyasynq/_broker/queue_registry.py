@@ -64,7 +64,10 @@ class QueueRegistry:
         """Whether the last names were confirmed in time; if not, tasks do not wait for a confirmation."""
 
     def may_travel(self, queues: Iterable[str]) -> bool:
-        """Return whether to register names in their tasks' pipeline; take a token unless one name is new."""
+        """Return whether to register these names in the same pipeline as their tasks.
+
+        True if one of the names is new. Otherwise take a token of the bucket; False if there is none.
+        """
         if self.is_new(queues):
             return True
         now = self._monotonic()

@@ -22,6 +22,6 @@ def acquire_token(
 
 
 def release_token(scope: str, task_id: str, *, deadline: int | None = None) -> Plan[bool]:
-    """Release a task's token, if it expires at `deadline` (None: any); return whether it held that."""
+    """Release a task's token, if it expires at `deadline` (None: any); return whether the task held it."""
     args = (FIRST_SEND, task_id, "" if deadline is None else deadline)
     return bool((yield ScriptCall(RATE_RELEASE, (semaphore_key(scope),), args, Replay.BY_TOKEN)))

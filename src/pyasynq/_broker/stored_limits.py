@@ -32,7 +32,7 @@ def set_limits(
     ordered: bool | Unchanged | None = UNCHANGED,
     expected: QueueLimits | None = None,
 ) -> Plan[QueueLimits]:
-    """Store limits of a queue, which need not exist yet; None removes one.
+    """Store limits of a queue, which need not exist yet; None removes a limit.
 
     Return what is stored afterwards. With `expected`, raise `QueueLimitsChangedError` and change nothing if
     other limits are stored.
@@ -69,7 +69,7 @@ def set_limits(
 def _replace_limits(queue: str, expected: QueueLimits, changes: Sequence[Argument]) -> Plan[QueueLimits]:
     """Store changes if the limits are still the expected ones (compare-and-set); return what is stored.
 
-    The texts that were read are compared again in the script, so nothing is lost between the two calls.
+    The script compares the field values that were read once more, so no change between the two calls is lost.
     """
     limits = queue_keys(queue).limits
     stored = yield CommandCall(("HMGET", limits, *LIMIT_FIELDS), limits, Replay.SAFE)

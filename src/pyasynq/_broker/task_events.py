@@ -49,7 +49,7 @@ class EventFilter:
         types: task types to pass; empty for all.
 
     Raises:
-        InvalidOptionError: for an unknown kind, an invalid type, or a text instead of a list.
+        InvalidOptionError: for an unknown kind, an invalid type, or a string instead of a list.
     """
 
     def __init__(self, kinds: Collection[str], types: Collection[str]) -> None:

@@ -78,7 +78,10 @@ def read_record(values: Reply) -> TaskRecord:
 
 
 class DecodedTask(NamedTuple):
-    """A stored task with its message decoded. Reports need no more; a description takes ten times as long."""
+    """A stored task with its message decoded.
+
+    Reports use it instead of `TaskInfo`, which takes ten times as long to make.
+    """
 
     record: TaskRecord
     message: TaskMessage

@@ -24,7 +24,7 @@ COUNTERS: Final = (
     "recovered",
     "poisoned",
 )
-"""Names of the first numbers of a vector, in their order; a later version may only append to the vector."""
+"""Names of the first counts of a vector, in their order; a later version may only append to the vector."""
 RUN_MILLISECONDS: Final = len(COUNTERS)
 WAIT_MILLISECONDS: Final = RUN_MILLISECONDS + 1
 SUMMARY_SIZE: Final = WAIT_MILLISECONDS + 1
@@ -57,7 +57,7 @@ class Level(NamedTuple):
         slot: seconds that one record covers.
         chunk: seconds that one key covers.
         keep: seconds that a record is kept after the end of its chunk.
-        size: how many numbers a record has.
+        size: length of the vectors in the records.
     """
 
     name: str
@@ -95,7 +95,7 @@ def new_vector() -> list[int]:
 
 
 def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
-    """Pack numbers: a mask of `size` bits for those above 0, then these as varints, low bits first."""
+    """Pack a vector: a mask of `size` bits shows the numbers above 0; these follow as varints (LEB128)."""
     mask = 0
     body = bytearray()
     for at, number in enumerate(numbers):
@@ -114,7 +114,7 @@ def unpack_numbers(data: bytes, size: int, *, coarse: bool) -> list[int] | None:
 
     Args:
         data: bit mask and varints, as from `pack_numbers`.
-        size: number of numbers.
+        size: length of the vector.
         coarse: whether the histograms are closed, with one byte for each bucket.
     """
     width = (size + 7) // 8

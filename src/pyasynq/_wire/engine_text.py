@@ -55,9 +55,11 @@ def encode_engine(
     blocked: float = 0.0,
     texts: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the text of the field; queues without limits are left out, and types if unknown or too many.
+    """Return the value of the field `engine`.
 
-    `texts` has the team and the versions by name; empty ones are left out.
+    Queues without limits are left out. The task types are left out if they are unknown, or if their names are
+    too long together. `texts` maps `team`, `version` and `engine_version` to their values; empty values are
+    left out.
     """
     details: dict[str, Any] = {}
     described = {queue: _describe(limit) for queue, limit in limits.items() if limit}

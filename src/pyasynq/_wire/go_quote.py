@@ -1,4 +1,4 @@
-r"""Texts between double quotes as Go writes them: `"a \"b\"\n"`.
+r"""Quoted strings in Go's syntax (`strconv.Quote`): `"a \"b\"\n"`.
 
 Printable characters stay as they are, everything else becomes `\n`, `\x7f`, `\u200b` or `\U000e0001`.
 """
@@ -34,7 +34,7 @@ _ESCAPE = re.compile(rb'\\(?:([abfnrtv\\"])|x(..)|u(.{4})|U(.{8})|([0-7]{3}))', 
 
 
 def quote_go(text: str) -> str:
-    """Return a text between double quotes. Raises ValueError for a lone surrogate."""
+    """Return a text as a quoted Go string. Raises ValueError for a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -44,7 +44,7 @@ def quote_go(text: str) -> str:
 
 
 def unquote_go(literal: str) -> str:
-    r"""Return the text of a literal between double quotes.
+    r"""Return the text of a quoted Go string.
 
     `\xNN` and `\NNN` (octal) are bytes, which together must be UTF-8. Raises ValueError naming the literal.
     """

@@ -246,7 +246,7 @@ def _build(message_class: type[_AnyMessage], values: Mapping[str, Any]) -> _AnyM
 
 
 def _find_texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each text in the fields of a message, with its place."""
+    """Yield each string in the fields of a message, with the name of its field."""
     for name, value in values.items():
         if isinstance(value, str):
             yield name, value

@@ -53,7 +53,7 @@ class UnknownOption(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """One kind of value: its type, and its text form both ways."""
+    """One kind of option value: its Python type, and how to format and parse it."""
 
     type: type
     format: Callable[..., str]

@@ -102,7 +102,7 @@ class QueueChecks:
         self._archive_max_size = archive_max_size
 
     async def types(self) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check again the keys whose Redis type was wrong; the evidence is the type."""
+        """Check again the keys whose Redis type was wrong; the evidence is the wrong type."""
         survey = self._survey
         wrong = await self._pace.run(find_wrong_types(survey.keys.queue, sorted(survey.misfits)))
         prefix = survey.keys.prefix.encode()
@@ -222,7 +222,7 @@ class ServerChecks:
         return [one for some in found for one in some]
 
     async def types(self, keys: Iterable[bytes]) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check the types of the keys that belong to no queue; the evidence is the type."""
+        """Check the Redis types of the keys that belong to no queue; the evidence is the wrong type."""
         names = [*(name.encode() for name in GLOBAL_TYPES), *keys]
         kinds = await self._pace.run_all([wrong_type(name) for name in names])
         return [(FindingKind.WRONG_TYPE, name, kind) for name, kind in zip(names, kinds, strict=True) if kind]
@@ -299,7 +299,10 @@ class ServerChecks:
         return [(FindingKind.UNSERVED_TYPE, name.encode(), b"") for name in unserved]
 
     async def ticks(self, survey: QueueSurvey) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check the last ticks of scheduler entries; the evidence is its Unix time. Call it after `redis`."""
+        """Find last ticks of scheduler entries that are in the future; call it after `redis`.
+
+        The evidence is the Unix time of the tick.
+        """
         if survey.keys.ticks.encode() not in survey.own_keys:
             return []
         latest = self._redis_now.seconds + TICK_SLACK_SECONDS

@@ -1,4 +1,4 @@
-"""Descriptions of queues, servers and schedulers, as the inspector returns them; of tasks see `TaskInfo`.
+"""Descriptions of queues, servers and schedulers, as the inspector returns them; tasks have `TaskInfo`.
 
 A name is imported when it is first used: each class takes half a millisecond, and few programs need them all.
 """

@@ -60,9 +60,10 @@ def look_at_groups(queue: str, groups: Sequence[bytes]) -> Plan[list[GroupFacts]
 
 
 def mend_groups(queue: str, groups: Mapping[bytes, bytes]) -> Plan[None]:
-    """Repair groups and sets, given as keys and the group of their members.
+    """Repair groups and aggregation sets; `groups` maps each key to the group that its members belong to.
 
-    Listed ones with members are left alone. A set's members go back into their group 1,000 at a time.
+    A group or set that is listed and has members is left alone. The members of an unlisted set go back into
+    their group, 1,000 at a time.
     """
     keys = queue_keys(queue)
     waiting = list(groups.items())

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Place
 
 INDEXES = (SERVERS_KEY, WORKERS_KEY, SCHEDULERS_KEY)
-"""Sorted sets of records, each scored with the second until which it is valid."""
+"""Sorted sets of the keys of server and scheduler records; a score is the Unix second of their expiry."""
 
 
 class LockFacts(NamedTuple):
-    """A lock and its owner; message and state are empty if that task does not exist.
+    """A uniqueness lock and its owner; message and state are empty if the owning task does not exist.
 
-    `digest` changes whenever owner, message or state do; `ttl` is in seconds, -1 for ever, -2 for no lock.
+    `digest` changes whenever owner, message or state change. `ttl` is in seconds: -1 for a lock without an
+    expiry, -2 if there is no lock.
     """
 
     key: bytes
@@ -48,13 +49,13 @@ class LockFacts(NamedTuple):
 
 
 def scan_keys(cursor: bytes, pattern: str, *, at: Place = None) -> Plan[tuple[bytes, list[bytes]]]:
-    """Return a server's next cursor, `0` after the last page, and the matches among the next 1,000 keys."""
+    """Return the next cursor of SCAN, `0` after the last page, and the matching keys among the next 1,000."""
     cursor, names = yield CommandCall(("SCAN", cursor, "MATCH", pattern, "COUNT", MAX_TASKS), at, Replay.SAFE)
     return cursor, names
 
 
 def get_database_size(at: Place = None) -> Plan[int]:
-    """Return the number of keys of the server at this place (routing target)."""
+    """Return the number of keys of the Redis server at this routing target."""
     return int((yield CommandCall(("DBSIZE",), at, Replay.SAFE)))
 
 
@@ -67,7 +68,10 @@ def look_at_lock(queue: str, lock: bytes) -> Plan[LockFacts]:
 
 
 def release_lock(queue: str, facts: LockFacts, *, seconds: int | None = None) -> Plan[bool]:
-    """Release a lock, or with `seconds` set the expiry of an endless one; False if anything has changed."""
+    """Release a lock, or with `seconds`, set the expiry of a lock that has none.
+
+    Return False, with nothing changed, if the lock or its owner is not as in `facts`.
+    """
     done = yield ScriptCall(
         DOCTOR_RELEASE_LOCK,
         (decode_name(facts.key),),
@@ -78,7 +82,7 @@ def release_lock(queue: str, facts: LockFacts, *, seconds: int | None = None) ->
 
 
 def get_time_to_live(key: bytes) -> Plan[int]:
-    """Return the remaining seconds of a key; -1 for ever, -2 if it does not exist."""
+    """Return the TTL of a key in seconds; -1 if it never expires, -2 if it does not exist."""
     return int((yield CommandCall(("TTL", key), decode_name(key), Replay.SAFE)))
 
 
@@ -167,7 +171,10 @@ def register(queue: str) -> Plan[None]:
 
 
 def was_used(queue: str) -> Plan[bool]:
-    """Return whether a queue has ever processed a task; its total survives removal by a Go tool."""
+    """Return whether a queue has ever processed a task.
+
+    The counter of processed tasks remains when a Go tool removes the queue.
+    """
     processed = queue_keys(queue).processed
     return bool((yield CommandCall(("EXISTS", processed), processed, Replay.SAFE)))
 
@@ -179,5 +186,5 @@ def count_archived(queue: str) -> Plan[int]:
 
 
 def trim_archive(queue: str, *, max_size: int) -> Plan[int]:
-    """Delete the oldest archived tasks beyond this number; return how many."""
+    """Delete the oldest archived tasks, until `max_size` are left; return how many were deleted."""
     return (yield from trim_rest(queue_keys(queue), (0, 1), max_size=max_size, cutoff=0))

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 LIST_WALK: Final = 100_000
-"""Number of ids that a script searches from either end of a list; up to twice as many are seen in full."""
+"""Number of ids that a script searches from each end of a list.
+
+A list of up to twice this length is therefore searched completely.
+"""
 LIST_PAGE: Final = 10_000
 OVERLAP: Final = 1_000
 """Number of ids of a page that are read again with the next one, to find the continuation."""
@@ -22,8 +25,8 @@ def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | Non
     """Return how often each of the ids occurs in a list that is too long for one script.
 
     All counts are 0 for a shorter list, which a script counts. The list is read in pages: ids may be added
-    and taken at its ends meanwhile. If ids are removed from its middle, reading starts again; None if this
-    happens too often.
+    and taken at its ends meanwhile. If ids are removed from its middle, the pages are read again from the
+    start. Return None if three attempts have failed.
     """
     for _ in range(_ROUNDS):
         if (yield CommandCall(("LLEN", key), key, Replay.SAFE)) <= 2 * LIST_WALK:
@@ -45,10 +48,11 @@ def count_in_list(key: str, ids: Collection[bytes]) -> Plan[Counter[bytes] | Non
 
 
 def _find_continuation(before: Sequence[bytes], page: Sequence[bytes]) -> Sequence[bytes] | None:
-    """Return the ids of a page that follow `before`, the previous page; None if they cannot be told apart.
+    """Return the ids of a page that come after the ids `before`; None if `before` is not found in the page.
 
-    The page should begin with `before`. Ids added at the head since then shift it to the right, removed ids
-    shift it to the left, and the end of the list may have been removed.
+    `before` has the last ids of the previous page, with which this page should begin. Ids added at the head
+    since then shift it to the right, removed ids shift it to the left, and the end of the list may have been
+    removed.
     """
     if not before or not page:
         return page

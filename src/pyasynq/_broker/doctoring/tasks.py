@@ -42,7 +42,7 @@ class StoredTask:
         places: keys of the collections that contain it; a list is repeated for each occurrence. This field
             and the following ones are set only by `judge`.
         scores: its score in each of the places; empty for lists.
-        lease: `"held"`, `"over"` or empty.
+        lease: `"held"` for a lease that has not ended, `"over"` for one that has; empty without a lease.
         digest: changes whenever one of the other fields changes.
         has_hash: whether there is a hash, of any content.
         listed: number of occurrences of the id in the lists pending and active, if these are too long for
@@ -158,11 +158,12 @@ def waiting_types(queue: str, now: Instant, seconds: int) -> Plan[set[str]]:
 def judge(
     queue: str, suspects: Mapping[bytes, bytes], *, now: Instant | None = None
 ) -> Plan[list[StoredTask]]:
-    """Read everything about tasks, given as ids and the collection each was seen in.
+    """Read all that Redis stores about suspicious tasks: a snapshot of each.
 
-    An id is searched for at both ends of the lists, so one call judges fewer tasks the longer these are.
-    The middle of a long list is counted before, page by page. Nothing is returned if a list changes too
-    fast for that.
+    `suspects` maps ids to the key of the collection that each was seen in. A script searches for an id at
+    both ends of the lists, so the longer the lists are, the fewer tasks one call reads. Ids in the middle of
+    a long list are counted before that, page by page. The result is empty if a list changes too fast for
+    counting.
     """
     keys = queue_keys(queue)
     pending = yield from count_in_list(keys.pending, suspects)

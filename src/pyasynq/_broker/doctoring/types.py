@@ -120,7 +120,7 @@ GONE: Final = b"none"
 
 
 def find_type(name: bytes) -> bytes | None:
-    """Return the expected type of a queue's key, by its name without the prefix; None for any."""
+    """Return the expected Redis type of a queue's key, by its name without the prefix; None for any type."""
     for prefix, kind in _OF_PREFIXES:
         if name.startswith(prefix):
             return kind
@@ -134,7 +134,7 @@ def is_in_the_way(name: bytes) -> bool:
 
 
 def find_wrong_types(queue: str, names: Sequence[bytes]) -> Plan[dict[bytes, bytes]]:
-    """Return the keys of a queue, given without the prefix, that have a wrong type, with that type."""
+    """Return the keys of a queue whose Redis type is wrong, with that type; names are without the prefix."""
     keys = queue_keys(queue)
     prefix = keys.prefix.encode()
     found: dict[bytes, bytes] = {}
@@ -148,7 +148,7 @@ def find_wrong_types(queue: str, names: Sequence[bytes]) -> Plan[dict[bytes, byt
 
 
 def wrong_type(key: bytes) -> Plan[bytes | None]:
-    """Return the type of a key outside all queues if it is wrong."""
+    """Return the Redis type of a key that belongs to no queue, if the type is wrong; None if it is right."""
     expected = GLOBAL_TYPES.get(decode_name(key))
     for prefix, kind in _OF_GLOBAL_PREFIXES:
         if key.startswith(prefix):

@@ -56,7 +56,7 @@ class ChunkSender(_Composer[EnqueueBatcher]):
     async def send(self, tasks: Sequence[Task]) -> None:
         """Compose a chunk, wait for the answer to the one before it, and start to send this one.
 
-        A cancelled caller leaves the earlier chunk being sent.
+        If the caller is cancelled, the earlier chunk is still sent.
         """
         chunk, batcher = self._compose(tasks)
         await self._settle()

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 BlockingTasks: TypeAlias = Iterable[Task]
 OnError: TypeAlias = Literal["raise", "return"]
-"""Choice of `enqueue_many` when tasks are lost: raise `EnqueueManyError`, or return the results."""
+"""Option `on_error` of `enqueue_many`, for lost tasks: raise `EnqueueManyError`, or return the results."""
 AsyncTasks: TypeAlias = Iterable[Task] | AsyncIterable[Task]
 
 _WITH_HOLDER: Final = (EnqueueStatus.EXISTING, EnqueueStatus.REPLACED)
@@ -152,7 +152,7 @@ def as_task(task: Task | str, payload: bytes | None) -> Task:
     """Return the task, or make one of a type and a payload.
 
     Raises:
-        InvalidOptionError: for a value that is neither, and a payload next to a `Task`, which has its own.
+        InvalidOptionError: for a value of another class, and for a `Task` with a separate payload.
     """
     if isinstance(task, str):
         return Task(task, payload)
@@ -195,7 +195,7 @@ def compose_checked(
     """Check a task's class and size; return the composed task.
 
     Raises:
-        PayloadTooLargeError: for the payload alone, checked first, or with the headers.
+        PayloadTooLargeError: when the payload, or payload and headers together, are too large.
         InvalidOptionError: for a value that is not a task, and for impossible options.
     """
     # Compared first, because a call for each task costs 2 % of an `enqueue_many`.
@@ -214,7 +214,7 @@ def compose_checked(
 
 
 def build_failure(task_id: str | None, queue: str | None, error: PyasynqError) -> EnqueueResult:
-    """Return the result of a task that was not enqueued, may not have been, or is not durable."""
+    """Return the result of a task that was refused, that may not be in Redis, or that is not durable."""
     if isinstance(error, NotDurableError):
         info = error.info
         holder = info if info.enqueue_status in _WITH_HOLDER else None

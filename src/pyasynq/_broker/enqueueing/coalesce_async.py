@@ -110,8 +110,8 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
     def enqueue(self, composed: Composed) -> Awaitable[EnqueueResult | None]:
         """Enqueue one task, batched with concurrent calls.
 
-        Await the return value: it gives the task's result, None if the task was simply enqueued.
-        Cancelled before its batch leaves, the task is not enqueued; after that it may be.
+        Await the return value: it gives the task's result, None if it was enqueued as a new task. If the
+        caller is cancelled before the batch leaves, the task is not enqueued; after that it may be.
 
         Raises:
             RedisUnavailableError: when there was no room for the call within the timeout.
@@ -128,7 +128,7 @@ class EnqueueBatcher(Batcher["AsyncDriver"]):
         return self._driver.start_task(self._send_all(composed))
 
     async def wait_for(self, started: asyncio.Task[list[EnqueueResult]]) -> list[EnqueueResult]:
-        """Wait for a task from `start_all`; return its results. A cancelled caller leaves it running."""
+        """Wait for the batch of `start_all`; return its results. A cancelled caller does not cancel it."""
         return await self._driver.wait_for(started)
 
     async def close(self) -> None:

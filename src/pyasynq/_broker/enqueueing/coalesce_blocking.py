@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 _LOOK_AGAIN: Final = 0.5
 """Seconds after which a waiting thread checks for itself, in case its wake-up was lost."""
 _ROUNDS: Final = 5
-"""Maximum duration of a batch, in timeouts of a round: connection, queue name, tasks, replicas, events."""
+"""Number of timeouts after which a batch is given up: it may need one for each of its rounds.
+
+The rounds are: connecting, registering queue names, tasks, waiting for replicas, and events.
+"""
 
 
 class _Sending:
@@ -56,7 +59,7 @@ class _Ticket:
         self._claims: dict[str, _Sending] = {}
 
     def claim(self, sending: _Sending) -> bool:
-        """Claim the call for a batch unless another has; return whether that succeeded (compare-and-set)."""
+        """Claim the call for a batch; return False if another batch has claimed it (compare-and-set)."""
         return self._claims.setdefault("batch", sending) is sending
 
     @property
@@ -87,9 +90,9 @@ class _ThreadQueue:
         """The newest batch. It may be one of several: two threads sending at once do no harm."""
 
     def may_send(self) -> bool:
-        """Return whether the calling thread may send: no batch is in flight, or its own outer call sends one.
+        """Return whether the calling thread may send: no batch is in flight, or this thread is sending it.
 
-        Such a nested call comes from a signal handler, destructor or log handler that enqueues.
+        A thread enqueues while it sends (reentrant) if a signal handler, destructor or log handler does.
         """
         newest = self.newest
         return newest is None or newest.is_over or newest.thread == threading.get_ident()
@@ -139,11 +142,11 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         once, with all waiting calls, because the outer call cannot go on.
 
         Returns:
-            the task's result, None if the task was simply enqueued.
+            the task's result, None if it was enqueued as a new task.
 
         Raises:
             RedisUnavailableError: when there was no room for the call within the timeout.
-            ReplyLostError: the thread that sends the batch was interrupted, or does not come back.
+            ReplyLostError: the thread that sends the batch was interrupted, or takes too long.
         """
         self._driver.check_open()
         node = self._find_node(composed) if self._is_cluster else ""

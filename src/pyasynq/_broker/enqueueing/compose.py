@@ -60,13 +60,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class ConflictRules(NamedTuple):
-    """Rules for an enqueue whose id or lock another task has; without rules it is refused.
+    """Rules for enqueueing a task whose id or lock another task has already (conflict).
 
     Attributes:
         on_duplicate: option for the case that another task holds the lock.
         on_conflict: option for the case that another task has the id.
-        process_at: Unix time for the task whose payload is replaced; 0 is now, None keeps its own.
-        payload: encoded fields of a message, payload and headers, which replace those of that task.
+        process_at: new process time (Unix time) of the existing task, if its payload is replaced; 0 is now,
+            None leaves it unchanged.
+        payload: new payload and headers of the existing task, as encoded fields of a message.
     """
 
     on_duplicate: OnDuplicate
@@ -89,10 +90,10 @@ class Composed(NamedTuple):
         lock: key of the lock of a unique task, else empty. The message names the lock too, except with
             `until="expiry"`.
         lock_ttl: seconds for which the lock holds unless renewed; 0 for a task without one.
-        lock_rule: the hash field `x:unique_ttl` for a lock that the message names: the requested seconds, and
-            `until` unless that is `"success"`.
+        lock_rule: value of the hash field `x:unique_ttl`: the requested seconds of the lock, and `until`
+            unless that is `"success"`. Empty if the message does not name the lock.
         rules: None to refuse the task if another one has its id or its lock.
-        finished: the hash field that names the callback; empty for none.
+        finished: value of the hash field `x:finished`, which names the callback; empty for none.
     """
 
     id: str
@@ -209,12 +210,14 @@ def new_task_info(
     task_id: str | None = None,
     status: EnqueueStatus = EnqueueStatus.ENQUEUED,
 ) -> TaskInfo:
-    """Describe a task that has just been enqueued: a pending one is due `now`, one of a group is not yet.
+    """Describe a task that has just been enqueued.
+
+    A pending task is due `now`; a task of a group has no due time yet.
 
     Args:
         composed: the task.
         now: the time of the enqueue.
-        task_id: None for the task's own.
+        task_id: id to return; None for the id of `composed`.
         status: the outcome of the call.
     """
     settings = composed.settings

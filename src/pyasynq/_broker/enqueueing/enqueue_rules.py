@@ -44,7 +44,7 @@ _REASONS: Final = {
 
 
 def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
-    """Return a script's arguments for a new task: itself, its lock, and its conflict rules."""
+    """Return a script's arguments for a new task: the task, its lock, and its conflict rules."""
     rules = item.rules or _REFUSE
     return (
         item.id,
@@ -65,7 +65,7 @@ def new_task_arguments(item: Composed) -> tuple[Argument, ...]:
 
 
 def build_enqueued(item: Composed) -> EnqueueResult:
-    """Return the result of a task that was simply enqueued."""
+    """Return the result of a task that was enqueued as a new task."""
     return EnqueueResult(_ENQUEUED, item.id, item.settings.queue)
 
 
@@ -100,7 +100,10 @@ def build_result_by_rules(item: Composed, code: int, holder: Reply, now: Instant
 
 
 def build_tick_result(item: Composed, code: int, holder: str) -> EnqueueResult:
-    """Return the result of a scheduler's tick; only the id of the lock's holder is known."""
+    """Return the result of enqueueing the task of a scheduler's tick.
+
+    `holder` is the id of the task that holds the lock; more is not known about it.
+    """
     if code == _CREATED:
         return build_enqueued(item)
     if code == _CONFLICT:
@@ -120,7 +123,7 @@ def build_task_info(item: Composed, result: EnqueueResult | None, now: Instant) 
 
 
 def _build_repeated(item: Composed, existing: TaskInfo | None) -> EnqueueResult:
-    """Return the result of a task that was enqueued before, within its `once_for`."""
+    """Return the result of a task whose id was enqueued before, within its `once_for` (deduplication)."""
     if existing is None:
         return EnqueueResult(EnqueueStatus.IGNORED, item.id, item.settings.queue)
     holder = replace(existing, enqueue_status=EnqueueStatus.EXISTING)

@@ -64,7 +64,7 @@ class GatheredCalls:
 
 
 class BlockingGatheredCalls:
-    """The blocking counterpart: its calls are made one after another, so each goes alone."""
+    """The blocking counterpart of `GatheredCalls`: calls come one after another, so each is sent alone."""
 
     def __init__(self, batcher: BlockingEnqueueBatcher) -> None:
         self.enqueue = batcher.enqueue

@@ -1,6 +1,7 @@
 """Plans of the inspector: reading and changing queues, tasks, servers and schedulers.
 
-A module is imported when it is first used as an attribute of this package: a command needs a few of them.
+A module is imported when it is first used as an attribute of this package (lazy import): a command needs
+only a few of them.
 """
 
 from typing import TYPE_CHECKING

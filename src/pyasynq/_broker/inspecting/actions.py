@@ -90,7 +90,7 @@ def archive_tasks(
 ) -> Plan[Moved]:
     """Archive tasks, without counting them as failed; return how many, and which were refused.
 
-    Active, archived and aggregating tasks are refused.
+    Active and archived tasks, and members of aggregation sets, are refused.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})
@@ -121,8 +121,8 @@ def delete_tasks(
 ) -> Plan[Moved]:
     """Delete tasks and release the locks they own; return how many, and which were refused.
 
-    Active tasks are refused, and unless `with_sets`, tasks that are being aggregated. With `tells`, callbacks
-    of the deleted tasks are enqueued; otherwise the caller does that later.
+    Active tasks are refused. Members of aggregation sets are refused unless `with_sets` is set. With `tells`,
+    completion callbacks of the deleted tasks are enqueued; otherwise the caller enqueues them later.
     """
     keys = queue_keys(queue)
     moved = Moved(0, {})
@@ -161,20 +161,26 @@ def _add(moved: Moved, done: int, refused: Reply, *, trimmed: int = 0, told: Rep
 def try_deliver_endings(
     queue: str, endings: Sequence[StoredEnding], *, now: Instant | None = None
 ) -> Plan[None]:
-    """Enqueue the completion callbacks of tasks that have just ended; on an error the outbox relay will."""
+    """Enqueue the completion callbacks of tasks that have just ended.
+
+    Errors of Redis are ignored: the outbox relay of a server enqueues the callbacks later.
+    """
     if endings:
         with suppress(RedisError):
             yield from deliver_endings(queue, endings, now=now)
 
 
 def decode_refusals(reply: Sequence[bytes]) -> dict[str, str]:
-    """Return the reasons by id, from a reply that lists ids and reasons in turn."""
+    """Decode a reply that lists ids and reasons in turn; return the reason for refusing each id."""
     ids, reasons = map(decode_name, reply[::2]), reply[1::2]
     return {one: reason.decode("utf-8", "replace") for one, reason in zip(ids, reasons, strict=True)}
 
 
 def release_locks_of_grouped(keys: QueueKeys, grouped: Sequence[bytes]) -> Plan[None]:
-    """Release the locks of deleted tasks of groups: Go names such a lock in the message only."""
+    """Release the locks of deleted tasks of groups, whose messages are in `grouped`.
+
+    A Go client names the lock of such a task only in its message, so the deleting script could not know it.
+    """
     for data in grouped:
         try:
             message = decode_task_message(data)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Argument, Call
 
     Records: TypeAlias = dict[str, list[tuple[int, list[int]]]]
-    """By task type: the Unix second at which each time slot begins, and the vector of its counts."""
+    """Counts by task type: pairs of the Unix second at which a time slot begins, and its vector of counts."""
 
 _STEPS: Final = {level.slot: level for level in LEVELS}
 
@@ -85,7 +85,7 @@ def make_series(
 
 
 def make_counts(vector: Sequence[int]) -> AttemptCounts:
-    """Return the counts in a vector of numbers; without histograms in it, those are empty."""
+    """Decode a vector of counts; if it has no histogram buckets, the histograms of the result are empty."""
     numbers = [*vector, *[0] * (VECTOR_SIZE - len(vector))]
     run = tuple(numbers[RUN_BUCKETS : RUN_BUCKETS + BUCKETS])
     wait = tuple(numbers[WAIT_BUCKETS : WAIT_BUCKETS + BUCKETS])

@@ -58,10 +58,10 @@ def archive_all(
     trim: bool,
     now: Instant,
 ) -> Plan[BulkResult]:
-    """Archive all tasks of a state; unless `trim`, only if the archive has room. Return how many.
+    """Archive all tasks of a state; return how many.
 
     Raises:
-        ArchiveFullError: when it has not; nothing was changed.
+        ArchiveFullError: when the archive has not room for all, and `trim` is False; nothing was changed.
     """
     known = parse_state(state, group, _ARCHIVE_STATES)
     yield from require_queue(queue)
@@ -86,15 +86,16 @@ def act_on_all(
 ) -> Plan[BulkResult]:
     """Apply an action to all tasks of a state, or of a group, in steps of 1,000; return how many.
 
-    It ends after as many tasks as there were at its start; tasks that join meanwhile may be among them. Ids
-    without a task are dropped. An exception from `progress` ends it between two calls.
+    The operation ends when it has processed as many tasks as there were at its start. Tasks that came into
+    the state meanwhile may be among them. Ids without a task are dropped. An exception from `progress` ends
+    the operation between two calls.
     """
     keys = queue_keys(queue)
     return (yield from act_on_collection(keys, collection_key(keys, state, group), state, act, progress))
 
 
 def archive_surplus(queue: str, number: int, limits: ArchiveLimits) -> Plan[int]:
-    """Return how many archived tasks would be deleted if this many were archived too."""
+    """Return how many archived tasks would be deleted if `number` more tasks were archived."""
     if not number:
         return 0
     archived_key = queue_keys(queue).archived

@@ -42,7 +42,7 @@ def check_ids(ids: Iterable[str]) -> list[str]:
     """Check task ids; return them without duplicates, in their first order.
 
     Raises:
-        InvalidOptionError: for a single text instead of several ids, and for an id that is not text.
+        InvalidOptionError: for a string instead of several ids, and for an id that is not a string.
     """
     if isinstance(ids, str | bytes):
         raise InvalidOptionError("ids", ids, "must be several ids; put a single one into a list")
@@ -61,10 +61,10 @@ def run_by_ids(queue: str, ids: Iterable[str], *, now: Instant) -> Plan[TaskResu
 def archive_by_ids(
     queue: str, ids: Iterable[str], *, limits: ArchiveLimits, trim: bool, now: Instant
 ) -> Plan[TaskResults]:
-    """Archive tasks; unless `trim`, only if the archive has room for all. Return a result for each.
+    """Archive tasks; return a result for each.
 
     Raises:
-        ArchiveFullError: when it has not; nothing was changed.
+        ArchiveFullError: when the archive has not room for all, and `trim` is False; nothing was changed.
     """
     unique = check_ids(ids)
     yield from require_queue(queue)

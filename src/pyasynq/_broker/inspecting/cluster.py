@@ -26,7 +26,7 @@ def redis_info(*, of_cluster: bool) -> Plan[dict[str, str]]:
 
 
 def redis_texts(*, of_cluster: bool) -> Plan[RedisTexts]:
-    """Return the reply to INFO; of a cluster, the replies to CLUSTER INFO and CLUSTER NODES."""
+    """Return the reply to INFO, or for a cluster, the replies to CLUSTER INFO and CLUSTER NODES."""
     if not of_cluster:
         return RedisTexts((yield from _read_text(("INFO",))))
     info = yield from _read_text(("CLUSTER", "INFO"))

@@ -1,6 +1,6 @@
-"""Cursors of walks: opaque texts from which a walk continues.
+"""Cursors of walks (pagination): opaque strings from which a walk continues.
 
-They grant nothing, so they are not signed, and they are checked as any input.
+A cursor gives no right to read anything, so it is not signed. It is checked like any other input of a user.
 """
 
 from __future__ import annotations

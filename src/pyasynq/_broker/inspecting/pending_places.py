@@ -1,4 +1,4 @@
-"""Places of tasks in a long pending list, so that a script removes them without walking through it for each.
+"""Positions of tasks in a long pending list, so that a script removes many tasks in one walk through it.
 
 Redis removes from the middle of a list by comparing every id from one end on: about 10 ns an id. So a call
 removes many tasks in one walk, and takes as many as can be removed in a few milliseconds.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _IDS_AT_ONCE: Final = 5_000
 """Number of ids in one reply: about 0.2 ms of Redis' time."""
 _OVERLAP: Final = 200
-"""Number of ids that two successive reads share, to detect how many tasks the left end has got meanwhile."""
+"""Number of ids that two successive reads share: they show how many ids were added at the left meanwhile."""
 MOST_WALKED: Final = 600_000
 """Number of ids that one call walks through: about 6 ms of Redis' time."""
 _EACH: Final = 3_000
@@ -48,7 +48,7 @@ class Hints(NamedTuple):
 NO_HINTS: Final = Hints()
 """No hints: for tasks that are near an end of the list, or not pending."""
 WALK: Final = Hints(places="*")
-"""Hints that make Redis walk the list, for tasks whose place could not be determined."""
+"""Hints that make Redis search the whole list, for tasks whose position could not be determined."""
 
 TakePlan: TypeAlias = "Callable[[Sequence[str], Hints], Plan[bool]]"
 """Function that makes a plan, which acts on all given tasks in one call.
@@ -63,7 +63,7 @@ class PendingPlaces:
     Args:
         anchor: id that the places count from; empty if there was none.
         length: number of ids in the list, from the anchor on.
-        places: how far right of the anchor each task was.
+        places: distance of each task from the anchor, in ids to the right.
     """
 
     def __init__(self, anchor: str = "", length: int = 0, places: dict[str, int] | None = None) -> None:
@@ -84,7 +84,7 @@ class PendingPlaces:
         return Hints(self._anchor, " ".join("-" if place is None else str(place) for place in places))
 
     def fit(self, ids: Sequence[str]) -> int:
-        """Return how many of the first tasks one call may remove; at least 1."""
+        """Return how many tasks, from the first of `ids` on, one call may remove; at least 1."""
         length = self._length - len(self._removed)
         left = right = 0
         most = MOST_WALKED

@@ -28,7 +28,7 @@ MOST_WEIGHED: Final = 50
 """Number of queues whose memory one sweep estimates: up to 220 MEMORY USAGE each (0.3 ms of Redis' time)."""
 
 LEAST_WEIGHED: Final = 10
-"""Number of queues whose memory a sweep of very many queues estimates: their counts take long enough."""
+"""Number of queues whose memory one sweep estimates if there are very many, since counting takes long."""
 
 _COUNTED_FOR_ONE_WEIGHED: Final = 15
 """Number of queues beyond the first 200 whose counts take as long as one memory estimate."""
@@ -59,9 +59,9 @@ class MemoryEstimates:
         return set(sorted(names, key=lambda name: ages.get(name, -1))[: max(LEAST_WEIGHED, most)])
 
     def complete(self, info: QueueInfo) -> QueueInfo:
-        """Store the description's memory estimate; if it has none, return it with the stored one.
+        """Store the memory estimate of a queue's description, and return the description.
 
-        The stored estimate is scaled to the present number of tasks.
+        A description without an estimate gets the stored one, scaled to its number of tasks.
         """
         if info.memory_usage is None:
             known = self._known.get(info.queue)
@@ -138,8 +138,8 @@ class QueueSweep:
         """Record the outcomes of the plans of these queues.
 
         Raises:
-            PyasynqError: if none of them could be read because Redis could not be reached, and no others
-                have been read.
+            RedisUnavailableError: Redis could not be reached for any of these queues, and no other queue
+                has been read before.
         """
         errors = [outcome for outcome in outcomes if isinstance(outcome, RedisUnavailableError)]
         if len(errors) == len(outcomes) and not self._infos:
@@ -164,7 +164,7 @@ class QueueSweep:
 
 
 def find_queues(queues: Iterable[str] | None) -> Plan[tuple[list[str], list[str]]]:
-    """Return which of these queues exist, in their order, and which do not; None returns all, sorted."""
+    """Return the names of existing queues, in the given order, and those of missing queues; None is all."""
     if queues is None:
         return (yield from queue_names()), []
     names = list(dict.fromkeys(check_name("queue", name) for name in queues))

@@ -57,7 +57,7 @@ def guard_reads(plan: Plan[_T]) -> Plan[_T]:
 
 
 def find_missing_info() -> Plan[tuple[str, ...]]:
-    """Return the right to INFO, as ACL rules name it, if the user lacks it."""
+    """Return `+info`, as ACL rules name the right to INFO, if the user lacks it; else an empty tuple."""
     try:
         yield CommandCall(ROLE, None, Replay.SAFE)
     except RedisPermissionError:
@@ -66,7 +66,10 @@ def find_missing_info() -> Plan[tuple[str, ...]]:
 
 
 def replica_state(place: Place, *, now: Instant) -> Plan[ReplicaState | None]:
-    """Return the replication lag of the replica at a place; None for a primary, or if INFO is refused."""
+    """Return the replication lag of the replica at a routing target.
+
+    None for a primary, and if the user may not call INFO.
+    """
     try:
         reply = yield CommandCall(ROLE, place, Replay.SAFE)
     except RedisPermissionError:

@@ -27,7 +27,7 @@ _MOST_SEQUENCE: Final = 2**64 - 1
 _POSITION: Final = re.compile("[0-9]{1,20}-[0-9]{1,20}")
 
 EventPlace: TypeAlias = tuple[int, int, str]
-"""Place of an event among all queues: the two numbers of its position, and the queue."""
+"""Sort key of an event among all queues: the two numbers of its stream position, and the queue."""
 
 
 class StreamPart(NamedTuple):

@@ -129,7 +129,7 @@ def _report(progress: Progress, before: int, total: int, seen: int, _of: int) ->
 
 
 def _collections(keys: QueueKeys) -> Plan[list[tuple[str, TaskState, int]]]:
-    """Return key, state and size of every collection but groups that holds tasks which may be deleted."""
+    """Return key, state and size of the collections whose tasks may be deleted, except groups."""
     found = []
     for state in _DELETED_STATES:
         collection = collection_key(keys, state)

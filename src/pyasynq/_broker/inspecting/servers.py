@@ -74,7 +74,7 @@ def describe_servers(queue: str | None, *, now: Instant | None) -> Plan[list[Ser
 def request_of_server(
     server_id: str, action: ServerAction, *, now: Instant | None
 ) -> Plan[ServerRequestResult]:
-    """Store a request to a live server, and return it; a Go server cannot read it, so none is stored.
+    """Store a request to a live server, and return its state. Nothing is stored for a Go server.
 
     Raises:
         ServerNotFoundError: when no live server has this id.
@@ -101,7 +101,10 @@ def refresh_request(result: ServerRequestResult, *, now: Instant | None) -> Plan
 
 
 def is_request_open(result: ServerRequestResult) -> bool:
-    """Return whether the state of a request may still change: a server that stops has not ended yet."""
+    """Return whether the state of a request may still change.
+
+    It may if the server has not acknowledged the request, or is still stopping.
+    """
     if result.status is RequestStatus.REQUESTED:
         return True
     return result.status is RequestStatus.OBEYED and result.action is ServerAction.STOP

@@ -90,7 +90,10 @@ def _read_names(reader: WalkReader, page: str | None) -> Plan[tuple[str | None, 
 
 
 def _walk_named(reader: WalkReader, names: Sequence[bytes], place: _GroupPlace) -> Plan[_GroupPlace]:
-    """Walk through groups until the reader is full; return the place. A group costs a position at least."""
+    """Walk through groups until the reader is full; return the place reached.
+
+    Each group counts as at least one examined position, even if it is empty.
+    """
     at = place.group.encode("utf-8", "surrogateescape")
     for name in names:
         is_current = name == at and place.score is not None

@@ -31,8 +31,9 @@ def update_payload(
 ) -> Plan[None]:
     """Replace the payload of a scheduled, retry or archived task.
 
-    The lock of a unique task stays that of the old payload, as in Asynq. With `relock` it moves to the new
-    one and keeps its time; a lock that has lapsed is not taken again, and a `unique_key` stays.
+    The uniqueness lock stays that of the old payload, as in Asynq. With `relock` it becomes that of the new
+    payload, and expires when the old one would have. An expired lock is not taken again. A lock made of a
+    `unique_key` does not change.
 
     Raises:
         TaskNotFoundError: when there is no such task.
@@ -70,7 +71,7 @@ def update_payload(
 def update_process_at(queue: str, task_id: str, process_at: datetime, *, now: Instant) -> Plan[None]:
     """Set when a scheduled or retry task is due; an archived one becomes scheduled.
 
-    A lock that the task owns holds longer by as much as the task waits longer.
+    A uniqueness lock that the task owns is prolonged by the time that the task waits longer.
 
     Raises:
         TaskNotFoundError: when there is no such task.

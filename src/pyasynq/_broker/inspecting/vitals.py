@@ -158,7 +158,7 @@ def _is_poison(message: bytes) -> bool:
 
 
 def read_last_ticks(queue: str) -> Plan[dict[str, int]]:
-    """Return the last tick of entries of a queue, in Unix time: of about the first 500 entries."""
+    """Return the last tick (Unix time) of each schedule entry of a queue, for about 500 entries at most."""
     key = queue_keys(queue).ticks
     _, reply = yield CommandCall(("HSCAN", key, "0", "COUNT", _TICKS), key, Replay.SAFE)
     found = {}
@@ -179,7 +179,7 @@ def _read_record(key: str) -> Plan[ServerInfo | None]:
 
 
 def read_redis_health(place: Place) -> Plan[RedisHealth | None]:
-    """Return the health of the server at a place; None if the user may not call INFO."""
+    """Return the health of the Redis server at a routing target; None if the user may not call INFO."""
     try:
         reply = yield CommandCall(("INFO",), place, Replay.SAFE)
     except RedisPermissionError:

@@ -77,7 +77,7 @@ class Stepped(NamedTuple):
         trimmed: number of archived tasks that were deleted to make room.
         kept: bytes of messages that are kept for undoing.
         repeated: the step was made before, by a process that has died; this is its reply.
-        lost: another process is further in the operation; nothing was done.
+        lost: another process has made a later step of the operation (fencing); nothing was done.
         left: number of tasks at the end of the step that are left for the next one, to keep this one short.
         unplaced: a pending task was not found by the hints; nothing was done, and the step may be made again.
     """
@@ -192,9 +192,10 @@ def reschedule_step(
 
 
 def edit_task(queue: str, task_id: str, edit: Callable[[TaskMessage], None]) -> Plan[str]:
-    """Change the message of a scheduled, retry or archived task; return why not, empty if it was changed.
+    """Change the message of a scheduled, retry or archived task with `edit`.
 
-    An edit that has been made before changes nothing, so it may be repeated.
+    Return the reason why it was not changed; empty if it was. An edit may be repeated: the second call
+    changes nothing (idempotent).
     """
     key = queue_keys(queue).task(task_id)
     outcome = _CHANGED

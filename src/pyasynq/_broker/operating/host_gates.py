@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 LONGEST_THROTTLING: Final = 3_600
-"""Seconds for which a host may be throttled: what a bogus `Retry-After` can do ends by itself."""
+"""Maximum seconds for which a host is throttled, so that a wrong `Retry-After` has no effect for longer."""
 _SLOT_SECONDS: Final = 30
 """Seconds for which a request holds its slot unless it is renewed: as long as the lease of its task."""
 

@@ -47,7 +47,10 @@ def create_operation(operation: str, fields: Mapping[str, Argument], *, now: Ins
 
 
 def take_operation(operation: str, owner: str, *, now: Instant | None) -> Plan[int]:
-    """Become the owner of a running operation without one; return the fencing number, or 0."""
+    """Become the owner of a running operation, unless another process has a valid lease on it.
+
+    Return the fencing number of this owner; 0 if the operation was not taken.
+    """
     args = (owner, OPERATION_LEASE_SECONDS, OPERATION_SECONDS, *time_arguments(now))
     fence: int = yield ScriptCall(OPERATION_TAKE, (operation_key(operation),), args, Replay.SAFE)
     return fence

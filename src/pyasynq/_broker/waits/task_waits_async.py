@@ -36,7 +36,10 @@ _LINGER: Final = 5.0
 
 
 class _ChangeListener:
-    """The connection over which Redis reports changes; a silent one delays waits only briefly."""
+    """The connection on which Redis pushes changes of keys (client tracking).
+
+    If it does not answer, a wait is delayed by half a second at most, and polls.
+    """
 
     def __init__(self, driver: AsyncDriver, on_change: Callable[[str], object]) -> None:
         self._watcher = Watcher(
@@ -87,7 +90,10 @@ class _LoopWaits:
         self._watched: dict[str, WatchedTask] = {}
         self._changed: dict[str, None] = {}
         self._polls: list[tuple[float, str]] = []
-        """A heap of times and keys; an entry is stale if its time is not its task's any more."""
+        """Heap of the next checks: monotonic time and key.
+
+        An entry is ignored if its task is due at another time by now.
+        """
         self._wake = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._runners: set[asyncio.Task[None]] = set()

@@ -147,7 +147,8 @@ class _WaitingThread:
     def perform(self, call: _Call, seconds: float | None) -> Any:
         """Pass a call to the event loop, and block until it ends; return its result, or raise its error.
 
-        The loop limits it to `seconds`; if the loop hangs, two timeouts of the driver later it is given up.
+        The loop ends the call after `seconds`. If the loop itself hangs, this thread gives up two timeouts of
+        the driver later.
         """
         try:
             self._calls[call] = None
