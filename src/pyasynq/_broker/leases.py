@@ -103,7 +103,7 @@ class ExpiredTask(NamedTuple):
 
     @property
     def was_only_taken(self) -> bool:
-        """Whether the server records starts of handlers (`CONFIRMED_BEGIN`), but recorded none for this attempt.
+        """Whether the server records starts of handlers (`CONFIRMED_BEGIN`), but not that of this attempt.
 
         If one crash archives the task, its handler was not started: the task was only prefetched.
         """

@@ -31,8 +31,8 @@ def find_holder(unique_key: str) -> Plan[str]:
 def renew_locks(queue: str, locks: Sequence[HeldLock], *, lease_seconds: int = LEASE_SECONDS) -> Plan[int]:
     """Prolong uniqueness locks by their requested seconds; return the number of tasks that have a lease.
 
-    The locks hold for at least two lease durations, so that the lock of a task whose worker dies still exists
-    when the task is recovered. A lock that its task does not own is left alone.
+    The locks hold for at least two lease durations: if a worker dies, the lock of its task still exists when
+    the task is recovered. A lock that its task does not own is left alone.
     """
     keys = queue_keys(queue)
     running = 0

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Take a token out of an API key's bucket, for one request.
--- KEYS[1] bucket: hash of when the tokens are complete
+-- KEYS[1] bucket: hash of the microsecond at which all tokens are there again
 -- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second
 -- ARGV[3] rate: number of requests per period

@@ -2,10 +2,10 @@
 -- KEYS[1] minutes: hash of packed records by task type
 -- KEYS[2] ten_minutes: the same, with histograms
 -- KEYS[3] days: the same, with histograms
--- ARGV[1] max_types: largest number of task types in a hash; further types are counted under other_types
+-- ARGV[1] max_types: largest number of task types in a hash; all further types are counted in the field other_types
 -- ARGV[2] other_types: field that counts all further types
--- ARGV[3] summary_size: number of numbers in a vector before its histograms; minutes keep only these
--- ARGV[4] vector_size: number of numbers in a vector
+-- ARGV[3] summary_size: number of counts in a vector before its histograms; minutes keep only these
+-- ARGV[4] vector_size: number of counts in a vector
 -- ARGV[5] minute: number of the present minute's slot within its hash
 -- ARGV[6] minutes_lifetime: seconds that the hash is kept
 -- ARGV[7] ten_minute: number of the present slot within its hash
@@ -13,7 +13,7 @@
 -- ARGV[9] day: number of the present slot within its hash
 -- ARGV[10] days_lifetime: seconds that the hash is kept
 -- ARGV[11...] type, numbers: for each task type, its name and its packed vector
--- Returns: how many types were counted
+-- Returns: number of task types that were counted
 -- Uses: add_record
 
 local minutes, ten_minutes, days = unpack(KEYS)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Add unlisted groups to the list, dissolve unlisted sets, and remove entries without members.
+-- Add unlisted groups to `groups`, put members of unlisted sets back, and remove entries without members.
 -- KEYS[1] groups: set of the names of groups
 -- KEYS[2] aggregation_sets: sorted set of the keys of aggregation sets by the second they are stale
 -- ARGV[1] group_prefix: prefix of group keys, before the name

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Raise a counter to its smallest correct value, or delete one that is not a number.
 -- KEYS[1] source: a counter of tasks
--- ARGV[1] least: smallest value that other counters prove; empty for none
+-- ARGV[1] least: smallest value that is right according to other counters; empty deletes the counter
 -- ARGV[2] may_begin: 1 to create a missing counter
 -- Returns: 1 if it was done
 

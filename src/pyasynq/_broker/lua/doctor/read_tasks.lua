@@ -6,7 +6,7 @@
 -- KEYS[4] completed: sorted set of ids by the second they are to be deleted
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] group_prefix: prefix of group keys, before the name
--- ARGV[3] max_bytes: of messages, unless the first one is larger
+-- ARGV[3] max_bytes: maximum bytes of messages; a larger first message is taken alone
 -- ARGV[4...] id: for each task
 -- Returns: number of tasks read, and for each its score, empty if it is not in such a set, and its values
 

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Release a lock whose owner has not changed since it was judged, or set the expiry of an endless one.
+-- Release a lock that has not changed since it was read, or set the expiry of a lock that has none.
 -- KEYS[1] lock: holds the id of its owner
 -- ARGV[1] task_prefix: prefix of task keys, before the id
--- ARGV[2] digest: of what was judged
+-- ARGV[2] digest: digest that `look_at_lock` returned
 -- ARGV[3] seconds: expiry from now for an endless lock; empty to release it
 -- Returns: 1 if it was done
 -- Uses: lock_owner

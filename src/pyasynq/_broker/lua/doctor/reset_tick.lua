@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Set a last tick in the future to the present, unless it has changed.
+-- Set a stored tick that is in the future to the present, unless it has changed since it was found.
 -- KEYS[1] ticks: hash of the last tick of each entry, and of `<entry>:since`
 -- ARGV[1] field: of the hash
--- ARGV[2] value: that was found
+-- ARGV[2] value: value that was found
 -- ARGV[3] now_seconds: Unix time
 -- Returns: 1 if it was done
 

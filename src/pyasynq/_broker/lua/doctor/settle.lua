@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Put tasks that have not changed since they were judged into one place, or delete them.
+-- Repair tasks that have not changed since `judge`: put each into one collection, or delete it.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] active: list of ids
 -- KEYS[3] lease: sorted set of ids by the second their lease ends
@@ -15,7 +15,7 @@
 -- ARGV[4] walk: number of ids to search from either end of a list
 -- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
--- ARGV[7...] id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message: for each task; how it was judged, what it is to be and where, no state to delete it; all that follows the place may be empty
+-- ARGV[7...] id, seen_in, in_pending, in_active, digest, state, place, score, group, unique_key, reason, message: for each task; the first five as in `judge` and its reply; then the repaired task: an empty state deletes it, and all after the place may be empty
 -- Returns: the ids of the tasks that were repaired
 -- Uses: now, ceiling, nanoseconds, task_places, release_lock, rename_group, find_callbacks, write_endings
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Throttle a host: no request to it begins for a while. A later end that the host has asked for before stays.
--- KEYS[1] gate: hash of when the tokens are complete, and of the millisecond until which the host is throttled
+-- Throttle a host: no request to it begins for `pause` milliseconds, unless it is throttled for longer already.
+-- KEYS[1] gate: hash of the microsecond at which all tokens are there again, and of the millisecond until which the host is throttled
 -- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second
 -- ARGV[3] pause: milliseconds until the host may be called

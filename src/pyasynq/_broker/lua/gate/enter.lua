@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Let requests to a host begin: as many as its throttling, its concurrency and its rate allow.
--- KEYS[1] gate: hash of when the tokens are complete, and of the millisecond until which the host is throttled
+-- KEYS[1] gate: hash of the microsecond at which all tokens are there again, and of the millisecond until which the host is throttled
 -- KEYS[2] semaphore: sorted set of requests by the second until which they hold a slot
 -- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second
@@ -10,7 +10,7 @@
 -- ARGV[6] concurrency: number of requests at once; empty for no limit
 -- ARGV[7] lease: seconds for which a request holds its slot unless it renews it
 -- ARGV[8] longest: milliseconds for which a host may be throttled
--- ARGV[9...] id: of each request, which no other request ever has
+-- ARGV[9...] id: unique id of each request
 -- Returns: admitted (number of requests that may begin, the first ones), throttled (milliseconds until the host may be called), wait (microseconds until the next token, 0 if there is one now), left (tokens that are there now, 0 without a rate)
 -- Uses: now, throttled_for, free_tokens, spend_tokens
 

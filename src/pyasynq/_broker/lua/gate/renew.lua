@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Renew the slots of requests to a host that still run; a slot that was given to another stays lost.
+-- Renew the slots of running requests to a host; a request that has lost its slot gets none.
 -- KEYS[1] semaphore: sorted set of requests by the second until which they hold a slot
 -- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second
 -- ARGV[3] lease: seconds for which a request holds its slot unless it renews it again
 -- ARGV[4...] id: of each request
--- Returns: number of the requests that hold their slot
+-- Returns: number of requests that still hold their slot
 -- Uses: now
 
 local semaphore = KEYS[1]

@@ -5,7 +5,7 @@
 -- ARGV[3] group_prefix: prefix of group keys, before the name
 -- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6...] id, message, group, lock, lock_ttl, lock_rule: for each task; no lock for an empty key, and the hash names one that has a rule
+-- ARGV[6...] id, message, group, lock, lock_ttl, lock_rule: for each task; an empty lock means none, and the hash names a lock with a rule
 -- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
 -- Uses: now, ceiling, create_task, join_group, keep_created
 

@@ -12,7 +12,7 @@
 -- ARGV[8] now_seconds: empty for Redis' clock
 -- ARGV[9] now_microseconds: within the second
 -- ARGV[10...] group, set, max_size, max_delay, grace: for each group; 0 for no maximum
--- Returns: seconds, microseconds, and moved, second the rest is due (empty for no rest) for each group
+-- Returns: Redis' time in seconds and microseconds; then for each group the number of tasks moved, and the second at which the other members are due (empty if there are none)
 -- Uses: now, ceiling
 
 local groups, aggregation_sets = unpack(KEYS)

@@ -21,15 +21,15 @@
 -- ARGV[11] group: that the new task joins; empty for none
 -- ARGV[12] lock: key of the new task's lock; empty for none
 -- ARGV[13] lock_ttl: seconds that the lock holds
--- ARGV[14] lock_rule: the hash field for a lock that it names; empty if it does not name the lock
--- ARGV[15] on_duplicate: rule for the holder of the lock
--- ARGV[16] on_conflict: rule for a task with the id
--- ARGV[17] process_at: that is given to a holder whose payload is replaced
--- ARGV[18] payload: that is given to it
+-- ARGV[14] lock_rule: value of the field `x:unique_ttl`; empty if the hash does not name the lock
+-- ARGV[15] on_duplicate: rule for the case that another task holds the lock
+-- ARGV[16] on_conflict: rule for the case that a task has the id
+-- ARGV[17] process_at: process time for a holder whose payload is replaced
+-- ARGV[18] payload: payload for this holder
 -- ARGV[19] finished: the task's completion callback; empty for none
 -- ARGV[20] once_ttl: seconds for which a task with the id is enqueued at most once; empty for any number
 -- ARGV[21...] member, unique_key: for each member that may own a lock
--- Returns: 1 done, 2 done before, 3 done, because the rule accepts the holder of the lock instead, 0 the new id exists, -1 the lock is held, -2 the set is gone
+-- Returns: 1 if the new task was stored; 2 if it was stored before; 3 if another task takes its place by a rule; and with nothing changed, 0 if the new id exists, -1 if the lock is held, or -2 if the set is gone
 -- Uses: now, release_lock, new_task, is_same_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, set = unpack(KEYS)

@@ -8,7 +8,7 @@
 -- ARGV[3] cutoff: tasks archived in this second or before are deleted
 -- ARGV[4] id: of the member
 -- ARGV[5] archived_at: second
--- ARGV[6] trace: why
+-- ARGV[6] trace: reason, stored as traceback
 -- Returns: trimmed, 1 if there is more to trim
 -- Uses: trim_archived, release_finished
 

@@ -5,8 +5,8 @@
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] start: position of the first member, from 0
 -- ARGV[3] limit: largest number of members
--- ARGV[4] max_bytes: of messages, unless the first one is larger
--- Returns: null if the set is gone; else the next position (empty at the end), and id, message for each member
+-- ARGV[4] max_bytes: maximum bytes of messages; a larger first message is taken alone
+-- Returns: null if the set is gone; else the position for the next call (empty at the end), and id, message for each member
 
 local aggregation_sets, set = unpack(KEYS)
 local task_prefix, start, limit, max_bytes = unpack(ARGV)

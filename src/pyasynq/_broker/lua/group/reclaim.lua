@@ -7,7 +7,7 @@
 -- ARGV[3] enough: number of members after which the next set is left to another call
 -- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
--- Returns: sets, members, 1 if there may be more
+-- Returns: number of sets and of members put back, and 1 if there may be more stale sets
 -- Uses: now
 
 local groups, aggregation_sets = unpack(KEYS)

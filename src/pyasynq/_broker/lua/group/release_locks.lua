@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Release the locks of members that were deleted with their aggregation set.
--- KEYS[1] set: that had the members
+-- KEYS[1] set: the deleted aggregation set
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2...] member, unique_key: for each member that may own a lock
 -- Returns: 1, or 0 if the set still exists

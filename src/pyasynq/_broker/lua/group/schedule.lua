@@ -2,7 +2,7 @@
 -- KEYS[1] scheduled: sorted set of ids by the second they are due
 -- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- ARGV[2] task_prefix: prefix of task keys, before the id
--- ARGV[3...] id, message, group, lock, lock_ttl, lock_rule, score: for each task; no lock for an empty key, and the hash names one that has a rule
+-- ARGV[3...] id, message, group, lock, lock_ttl, lock_rule, score: for each task; an empty lock means none, and the hash names a lock with a rule
 -- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
 -- Uses: create_task, keep_created
 

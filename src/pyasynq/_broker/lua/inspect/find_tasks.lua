@@ -8,7 +8,7 @@
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] max_bytes: bytes of messages after which the call ends
 -- ARGV[3...] id: for each task
--- Returns: ids looked at, and id, message, state, score, result, crashes, trace, token, pending_since, progress, attempts: for each task that there is; the last eight may be null
+-- Returns: ids looked at, and id, message, state, score, result, crashes, trace, token, pending_since, progress, attempts: for each task that exists; the last eight may be null
 -- Uses: read_task
 
 local lease, scheduled, retry, archived, completed = unpack(KEYS)

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- List the tasks in a range of positions of a collection whose messages contain all the texts.
+-- List the tasks in a range of positions of a collection if their messages contain all texts.
 -- KEYS[1] collection: list (from its right end) or sorted set (from its lowest score) of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] task_prefix: prefix of task keys, before the id

@@ -5,7 +5,7 @@
 -- ARGV[2] most: largest number of tasks to find
 -- ARGV[3] max_bytes: bytes of messages after which the call ends
 -- ARGV[4...] kind, value: `id` and an id, or a text, see take_texts
--- Returns: number of ids examined, and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the score is that of its lease; the last seven may be null
+-- Returns: number of ids examined, and id, message, state, score, result, crashes, trace, token, pending_since, progress: for each task; the score is the end of its lease; the last seven may be null
 -- Uses: take_texts, read_matching
 
 local lease = KEYS[1]

@@ -14,7 +14,7 @@
 -- KEYS[12] failed: number of attempts that failed
 -- ARGV[1] group_prefix: prefix of group keys, before the name
 -- ARGV[2...] leftover: each further key to delete
--- Returns: number of active tasks, number of all tasks, and number of groups if they were not read because there are more than 1,000, else 0; nothing was deleted unless the last two are 0
+-- Returns: number of active tasks, number of all tasks, and number of groups if there are too many to read (over 1,000), else 0; the keys were deleted only if the last two are 0
 -- Uses: aggregation_set_keys, count_grouped
 
 local pending, active, scheduled, retry, archived, completed, groups, aggregation_sets, lease, paused, processed,

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Put tasks at the end of the queue, due or not; in an ordered queue, retry tasks go to the front.
+-- Put tasks at the end of the queue, whether they are due or not; in an ordered queue, retry tasks go to the front.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due

@@ -9,7 +9,7 @@
 -- KEYS[7] groups: set of the names of groups
 -- ARGV[1] group_prefix: prefix of group keys, before the name
 -- ARGV[2] most: largest number of groups to count
--- ARGV[3...] state, group, low, high: for each collection, with its lowest and highest score; without a group, aggregating tasks of all groups count, whatever their scores
+-- ARGV[3...] state, group, low, high: for each collection, with its lowest and highest score; without a group, the tasks of all groups are counted, whatever their scores
 -- Returns: number of tasks, and number of those within the scores: for each collection; -1 and the number of groups if these are more than `most`
 -- Uses: count_grouped
 

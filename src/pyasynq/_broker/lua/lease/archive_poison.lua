@@ -9,8 +9,8 @@
 -- KEYS[7] failed_today: the same for this day
 -- KEYS[8] verdicts: sorted set of the outcomes of leased attempts, by the second they are forgotten
 -- ARGV[1] task_prefix: prefix of task keys, before the id
--- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
--- ARGV[3] foreign_slack: seconds that a task without one is left alone
+-- ARGV[2] own_slack: grace period in seconds after the lease of a task with a token; empty if its worker is known to be dead
+-- ARGV[3] foreign_slack: grace period in seconds for a task without a token
 -- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6] day_end: second at which the day's counters expire

@@ -2,7 +2,7 @@
 -- Record that an attempt's handler starts, or that its worker lives, if the attempt still owns its task.
 -- KEYS[1] task: hash
 -- ARGV[1] token: of the attempt
--- ARGV[2] field: of the hash, which gets the token
+-- ARGV[2] field: field of the hash to write the token to
 -- Returns: 1, or 0 if the task is gone or belongs to another attempt
 
 local task = KEYS[1]

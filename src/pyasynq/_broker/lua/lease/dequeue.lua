@@ -8,9 +8,9 @@
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] token: of this call
 -- ARGV[3] limit: largest number of tasks
--- ARGV[4] max_bytes: of messages, unless the first one is larger
+-- ARGV[4] max_bytes: maximum bytes of messages; a larger first message is taken alone
 -- ARGV[5] lease_seconds: duration of the leases
--- ARGV[6] suspect_from: crashes that make a task a suspect; 0 for never
+-- ARGV[6] suspect_from: number of worker crashes that make a task a suspect; 0 for never
 -- ARGV[7] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
 -- ARGV[8] now_seconds: empty for Redis' clock
 -- ARGV[9] now_microseconds: within the second

@@ -4,14 +4,14 @@
 -- KEYS[2] paused: exists while the queue is paused
 -- KEYS[3] active: list of ids
 -- KEYS[4] lease: sorted set of ids by the second their lease ends
--- KEYS[5] limits: hash of settings, which win over those of the call
--- KEYS[6] bucket: hash of when the tokens are complete, and of the last turn that was given
+-- KEYS[5] limits: hash of settings, which override those of the call
+-- KEYS[6] bucket: hash of the microsecond at which all tokens are there again, and of the last one that was promised to a caller
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] token: of this call
 -- ARGV[3] limit: largest number of tasks
--- ARGV[4] max_bytes: of messages, unless the first one is larger
+-- ARGV[4] max_bytes: maximum bytes of messages; a larger first message is taken alone
 -- ARGV[5] lease_seconds: duration of the leases
--- ARGV[6] suspect_from: crashes that make a task a suspect; 0 for never
+-- ARGV[6] suspect_from: number of worker crashes that make a task a suspect; 0 for never
 -- ARGV[7] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
 -- ARGV[8] now_seconds: empty for Redis' clock
 -- ARGV[9] now_microseconds: within the second
@@ -19,7 +19,7 @@
 -- ARGV[11] rate: number of tasks that may start per period; empty for any
 -- ARGV[12] period: in seconds
 -- ARGV[13] burst: number of tasks that may start at once (size of the token bucket)
--- ARGV[14] held_turn: the microsecond at which the caller was to come for a token; 0 for none
+-- ARGV[14] held_turn: microsecond at which a token was promised to the caller; 0 for none
 -- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (0 when nothing is stored, 2 for `dequeue_ordered`, else 1, or 3 when the queue is not to be ordered; with 2 nothing was taken), limited_by (`concurrency` or `rate` when that keeps tasks back), wait (microseconds until the next lease ends, or the turn of the caller), and id, message, crashes, pending_since (null if there is none) for each task
 -- Uses: now, ceiling, take_tasks, stored_rules, read_limits, free_slots, free_tokens, spend_tokens, next_turn
 

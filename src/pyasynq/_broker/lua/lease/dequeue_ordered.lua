@@ -4,21 +4,21 @@
 -- KEYS[2] paused: exists while the queue is paused
 -- KEYS[3] active: list of ids
 -- KEYS[4] lease: sorted set of ids by the second their lease ends
--- KEYS[5] limits: hash of settings, which win over those of the call
--- KEYS[6] bucket: hash of when the tokens are complete, and of the last turn that was given
+-- KEYS[5] limits: hash of settings, which override those of the call
+-- KEYS[6] bucket: hash of the microsecond at which all tokens are there again, and of the last one that was promised to a caller
 -- KEYS[7] retry: sorted set of ids by the second they are due
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] token: of this call
--- ARGV[3] max_bytes: of messages, unless the first one is larger
+-- ARGV[3] max_bytes: maximum bytes of messages; a larger first message is taken alone
 -- ARGV[4] lease_seconds: duration of the lease
--- ARGV[5] suspect_from: crashes that make a task a suspect; 0 for never
+-- ARGV[5] suspect_from: number of worker crashes that make a task a suspect; 0 for never
 -- ARGV[6] suspect_room: 1 to take one suspect and nothing else; empty if none is known to wait
 -- ARGV[7] now_seconds: empty for Redis' clock
 -- ARGV[8] now_microseconds: within the second
 -- ARGV[9] rate: number of tasks that may start per period; empty for any
 -- ARGV[10] period: in seconds
 -- ARGV[11] burst: number of tasks that may start at once (size of the token bucket)
--- ARGV[12] held_turn: the microsecond at which the caller was to come for a token; 0 for none
+-- ARGV[12] held_turn: microsecond at which a token was promised to the caller; 0 for none
 -- ARGV[13] declared: 1 if the caller's settings say that the queue is ordered; stored settings override it
 -- Returns: ghosts, empty, suspect_waiting (crashes of the first suspect that was not taken; 0 for none), lease_score, seconds, microseconds, rules (2 when the queue is ordered; if not, nothing was taken), limited_by (`order` or `rate` when that keeps tasks back), wait (microseconds until the turn of the caller; 0 for `order`), and id, message, crashes, pending_since (null if there is none) for the task
 -- Uses: now, ceiling, take_tasks, stored_rules, read_limits, free_tokens, spend_tokens, next_turn

@@ -9,8 +9,8 @@
 -- ARGV[4] grace: seconds after the end of a lease before another worker takes the task
 -- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
--- ARGV[7...] verdict: each possible one
--- Returns: message, crashes, lease_score, seconds, microseconds; only a verdict when the task is not the attempt's any more; nothing if that is unknown
+-- ARGV[7...] verdict: each possible verdict
+-- Returns: message, crashes, lease_score, seconds, microseconds; only a verdict if the attempt does not own the task any more; nothing if there is no verdict
 -- Uses: now
 
 local task, lease, verdicts = unpack(KEYS)

@@ -2,9 +2,9 @@
 -- List a page of the active tasks whose lease ended long enough ago, the longest ago first.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] task_prefix: prefix of task keys, before the id
--- ARGV[2] own_slack: seconds that a task with a token is left alone
--- ARGV[3] foreign_slack: seconds that a task without one is left alone
--- ARGV[4] start: number of the earliest ended leases to skip
+-- ARGV[2] own_slack: grace period in seconds after the lease of a task with a token
+-- ARGV[3] foreign_slack: grace period in seconds for a task without a token
+-- ARGV[4] start: number of leases to skip, from the one that ended first on
 -- ARGV[5] limit: number of leases to check
 -- ARGV[6] now_seconds: empty for Redis' clock
 -- ARGV[7] now_microseconds: within the second

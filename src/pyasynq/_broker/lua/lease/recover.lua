@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Put tasks of lost workers back to the front of their queue in their order, count the loss, and renew their locks.
+-- Put tasks of dead workers back to the front of their queue in their order, count crash or lapse, and renew their locks.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] pending: list of ids
 -- KEYS[4] verdicts: sorted set of the outcomes of leased attempts, by the second they are forgotten
 -- ARGV[1] task_prefix: prefix of task keys, before the id
--- ARGV[2] own_slack: seconds that a task with a token is left alone; empty if its worker is known to be dead
--- ARGV[3] foreign_slack: seconds that a task without one is left alone
+-- ARGV[2] own_slack: grace period in seconds after the lease of a task with a token; empty if its worker is known to be dead
+-- ARGV[3] foreign_slack: grace period in seconds for a task without a token
 -- ARGV[4] now_seconds: empty for Redis' clock
 -- ARGV[5] now_microseconds: within the second
--- ARGV[6...] id, token, lease_score, attempt, field: for each task, as it was seen, and where its loss is counted; token, lease_score and attempt may be empty
+-- ARGV[6...] id, token, lease_score, attempt, field: for each task, as it was seen, and the field that counts its crash or lapse; token, lease_score and attempt may be empty
 -- Returns: id, count: for each task that is pending again
 -- Uses: now, nanoseconds, old_lost, take_expired, count_crash, note_lost
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Move the ends of leases.
+-- Renew leases: set the second at which they end.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] replay: 1 if the call is resent after a lost reply

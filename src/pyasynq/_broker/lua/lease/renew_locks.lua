@@ -2,9 +2,9 @@
 -- Prolong the locks of running tasks.
 -- KEYS[1] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] task_prefix: prefix of task keys, before the id
--- ARGV[2] least: smallest number of seconds for a lock to hold
+-- ARGV[2] least: minimum number of seconds that a lock holds
 -- ARGV[3...] id, unique_key: for each task
--- Returns: number of the tasks that run
+-- Returns: number of these tasks that have a lease
 -- Uses: prolong_lock
 
 local lease = KEYS[1]

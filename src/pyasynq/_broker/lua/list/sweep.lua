@@ -7,7 +7,7 @@
 -- ARGV[1] alive_prefix: of the heartbeat keys
 -- ARGV[2] held_prefix: of the lists of entries that workers have taken
 -- ARGV[3] ttl: seconds for which the keys are kept
--- ARGV[4...] name: of each worker that is forgotten, unless it has a heartbeat
+-- ARGV[4...] name: of each worker to forget if it has no heartbeat
 -- Returns: living (number of workers), free (number of entries that they could take), number of replies, names of the workers without a heartbeat that are not forgotten; then of each lease its token, what was stored, and whether its entry is anywhere (1 or 0)
 -- Uses: count_slots, token_of
 

@@ -1,4 +1,4 @@
--- Write the task of another queue into this one, held: in no list, so that nothing runs it before `operate/release`.
+-- Write a copy of another queue's task, held: it is in no list, so that nothing runs it before `operate/release`.
 -- KEYS[1] task: the task's hash
 -- ARGV[1] id: of the task
 -- ARGV[2] mark: text that identifies the operation

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Take a task out of its queue, if it is as it was read; another queue holds a copy of it.
+-- Remove a task from its queue, if it has not changed since it was read (compare-and-delete); another queue holds a copy.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due

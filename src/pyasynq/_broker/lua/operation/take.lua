@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Make a process the owner of a running operation without an owner, or whose owner's lease has lapsed.
+-- Make a process the owner of a running operation that has no owner, or whose owner's lease has expired.
 -- KEYS[1] operation: hash
 -- ARGV[1] owner: name of the process
 -- ARGV[2] lease: seconds until the lease on the operation lapses

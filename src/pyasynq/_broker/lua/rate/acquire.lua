@@ -4,7 +4,7 @@
 -- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- ARGV[2] max_tokens: number of tokens
 -- ARGV[3] id: of the task
--- ARGV[4] deadline: the second until which it holds the token
+-- ARGV[4] deadline: second at which the token expires
 -- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
 -- Returns: 1, or 0 if none is free

@@ -1,9 +1,9 @@
--- Return the last tick of entries and the start of each. A new one continues its predecessor, or starts now.
+-- Return the last tick and the start of each entry; a new entry continues its predecessor, or starts now.
 -- KEYS[1] ticks: hash of the last tick of each entry, and of `<entry>:since`
 -- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second
--- ARGV[3...] entry, predecessor: for each entry its id, and that of the entry it replaces, empty for none
--- Returns: seconds, microseconds, and for each entry its last tick (empty for none) and since
+-- ARGV[3...] entry, predecessor: for each entry its id, and the id of the entry that it replaces; empty for none
+-- Returns: Redis' time in seconds and microseconds; then for each entry its last tick (empty for none) and its start
 -- Uses: now
 
 local ticks = KEYS[1]

@@ -1,4 +1,4 @@
--- Enqueue the task of a tick, unless this tick or a later one of its entry has been fired. A last tick in the future counts as none.
+-- Enqueue the task of a tick, unless this tick or a later one of its entry has been fired; a stored tick in the future is ignored.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due
@@ -14,7 +14,7 @@
 -- ARGV[5] now_microseconds: within the second
 -- ARGV[6] entry: id
 -- ARGV[7] tick: Unix time
--- ARGV[8] slack: seconds by which a last tick may be later than both now and the tick, and be believed
+-- ARGV[8] slack: seconds by which a stored tick may be later than now and than the tick; a later one is ignored
 -- ARGV[9] id: of the task
 -- ARGV[10] message: of the task
 -- ARGV[11] state: that the task begins with
@@ -22,14 +22,14 @@
 -- ARGV[13] group: that the task joins; empty for none
 -- ARGV[14] lock: key of the task's lock, empty for none
 -- ARGV[15] lock_ttl: seconds that the lock holds
--- ARGV[16] lock_rule: the hash field for a lock that it names; empty if it does not name the lock
--- ARGV[17] on_duplicate: rule for the holder of the lock
--- ARGV[18] on_conflict: rule for a task with the id
--- ARGV[19] process_at: that is given to a holder whose payload is replaced
--- ARGV[20] payload: that is given to it
+-- ARGV[16] lock_rule: value of the field `x:unique_ttl`; empty if the hash does not name the lock
+-- ARGV[17] on_duplicate: rule for the case that another task holds the lock
+-- ARGV[18] on_conflict: rule for the case that a task has the id
+-- ARGV[19] process_at: process time for a holder whose payload is replaced
+-- ARGV[20] payload: payload for this holder
 -- ARGV[21] finished: the task's completion callback; empty for none
 -- ARGV[22] once_ttl: seconds for which a task with the id is enqueued at most once; empty for any number
--- Returns: 1, 0 if the id exists, -1 if the lock is held, -4 if a task with the id was enqueued once, 3 if its holder has the payload now or -2 if the tick was fired, -3 if the entry is paused; the last tick; the holder of the lock, empty for none
+-- Returns: a code, the last tick, and the holder of the lock (empty for none); the code is 1 if the task was enqueued, 3 if the holder got its payload, 0 if the id exists, -1 if the lock is held, -2 if the tick was fired before, -3 if the entry is paused, or -4 if a task with the id was enqueued within once_ttl
 -- Uses: now, new_task, is_same_task, judge_task, place_task, replace_payload
 
 local pending, scheduled, retry, archived, completed, groups, aggregation_sets, ticks = unpack(KEYS)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Remove the stored ticks of entries that have had none for long.
+-- Remove the stored ticks of entries that have not fired since a time.
 -- KEYS[1] ticks: hash of the last tick of each entry, and of `<entry>:since`
--- ARGV[1] before: Unix time; an entry stays if it had a tick or was new since then
--- ARGV[2...] entry: for each id
+-- ARGV[1] before: Unix time; an entry stays if its last tick or its start is not before this time
+-- ARGV[2...] entry: id of each entry
 -- Returns: number of entries removed
 
 local ticks = KEYS[1]

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Pause an entry, or end its pause, if a scheduler that obeys pauses has it.
+-- Pause an entry, or end its pause, if its scheduler supports pauses.
 -- KEYS[1] ticks: hash of the last tick of each entry, of `<entry>:since` and of `<entry>:paused`
 -- ARGV[1] entry: its id
 -- ARGV[2] action: pause or unpause
 -- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
--- Returns: second since which it is paused, 0 if it is not, -1 if its scheduler knows no pauses
+-- Returns: second since which it is paused, 0 if it is not, -1 if its scheduler does not support pauses
 -- Uses: now
 
 local ticks = KEYS[1]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Write entries of a scheduler, after the ones to keep.
+-- Append entries to the record of a scheduler, after the first `kept` ones; all others are removed.
 -- KEYS[1] scheduler: list of its entries, the first one at the right
 -- ARGV[1] ttl: seconds after which the list expires
 -- ARGV[2] kept: number of entries of the list to keep

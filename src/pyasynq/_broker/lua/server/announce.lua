@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Set the time until which a record is valid, and forget up to ten others that have lapsed.
+-- Set the time at which a record expires, and remove up to ten expired records from the index.
 -- KEYS[1] index: sorted set of the keys of records by the second they lapse
 -- ARGV[1] record: its key
 -- ARGV[2] ttl: seconds for which it is valid

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- List the records that have not lapsed, and remove the others.
+-- List the records that have not expired, and remove the others from the index.
 -- KEYS[1] index: sorted set of the keys of records by the second they lapse
 -- ARGV[1] now_seconds: empty for Redis' clock
 -- ARGV[2] now_microseconds: within the second

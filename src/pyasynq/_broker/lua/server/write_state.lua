@@ -3,7 +3,7 @@
 -- KEYS[1] server: its record
 -- KEYS[2] workers: hash of its tasks
 -- ARGV[1] ttl: seconds after which both expire
--- ARGV[2] adds: 1 if the tasks are in addition to those of the call before
+-- ARGV[2] adds: 1 to keep the tasks that the previous call wrote
 -- ARGV[3] info: the server's record
 -- ARGV[4...] id, worker: for each task
 -- Returns: 1

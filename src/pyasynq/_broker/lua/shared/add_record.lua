@@ -1,5 +1,6 @@
--- Return the value of a task type, with packed numbers added to the last record, that of the slot. A new slot
--- closes the record before; numbers of an earlier slot are added to the newest record.
+-- Return the value of a task type in a statistics hash, with packed counts added to the record of a slot. If
+-- the slot is newer than the last record, that record is closed and a new one begins. Counts of an earlier
+-- slot are added to the last record.
 -- Uses: read_numbers, write_numbers
 local function add_record(value, level, numbers, summary_size, vector_size)
   local closed, slot, record = '', level.slot, nil

@@ -1,5 +1,5 @@
--- Return the keys of the first aggregation sets of a queue, up to `most`; 0 for all. A name that does not begin like
--- the keys of its groups is skipped: a cluster aborts a script that touches a key of another slot.
+-- Return the keys of the first aggregation sets of a queue, up to `most`; 0 for all. A key without the prefix
+-- of the queue's groups is skipped: a cluster aborts a script that touches a key of another slot.
 local function aggregation_set_keys(aggregation_sets, group_prefix, most)
   local keys = {}
   for _, key in ipairs(redis.call('ZRANGE', aggregation_sets, 0, most - 1)) do

@@ -1,6 +1,6 @@
--- Add to a total, which starts again when it would leave the range of integers, and to the day's counter,
--- whose expiry is set when it is created. `total` is what `read_counts` returned. `restart` starts the total again in
--- any case; return whether it did.
+-- Add `number` to a total and to the day's counter, whose expiry is set when it is created. The total starts
+-- again when it would exceed a 64-bit integer, or if `restart` is set; return whether it did. `total` is the
+-- value that `read_counts` returned.
 local function count(total_key, day_key, total, number, day_end, restart)
   if redis.call('INCRBY', day_key, number) == number then
     redis.call('EXPIREAT', day_key, day_end)

@@ -1,6 +1,6 @@
--- Count a worker crash, or another loss of the worker, in a field of a task that goes back to pending; return the new
--- number. `attempt` (JSON; empty for nothing) is added to the task's attempts, and a lock that the task owns holds on
--- while it waits.
+-- Count a worker crash or a lapsed lease in `field` of a task that goes back to pending; return the new
+-- count. `attempt` (JSON; empty for none) is added to the task's attempts. A lock that the task owns is
+-- prolonged.
 -- Uses: add_attempt, prolong_lock
 local function count_crash(task, id, attempt, field)
   if attempt ~= '' then

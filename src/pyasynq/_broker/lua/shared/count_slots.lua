@@ -1,5 +1,6 @@
--- Return how many entries the living workers of a list take at once, and how many they hold. A worker lives as long as
--- its heartbeat key; the dead ones are returned too. Workers write these keys themselves, so any may have another type.
+-- Count the workers of a list. Return the number of live workers, how many entries they take at once, how
+-- many they hold, and the names of the dead ones. A worker is live while its heartbeat key exists. Workers
+-- write these keys themselves, so each key may have another type.
 local function count_slots(workers, alive_prefix, held_prefix)
   local living, slots, held, dead = 0, 0, 0, {}
   for _, worker in ipairs(redis.call('SRANDMEMBER', workers, 1000)) do

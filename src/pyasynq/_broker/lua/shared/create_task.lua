@@ -1,6 +1,6 @@
--- Create the hash of a task with these further fields, and its lock if it has one; the hash names a lock that
--- has a rule. Return 1, or a refusal: 0 for an id that exists, -1 and its holder for a lock that is held, nothing for
--- a task created by the first run of a replay.
+-- Create the hash of a task with these further fields, and its lock if it has one. With a `lock_rule`, the
+-- hash names the lock and keeps the rule. Return 1 if the task was created; 0 if its id exists; -1 and the
+-- holder if its lock is held. Return nothing on a replay, if the first run has created the task.
 -- Uses: is_same_task, owns_lock
 local function create_task(replay, task, id, message, lock, lock_ttl, lock_rule, ...)
   if redis.call('EXISTS', task) == 1 then

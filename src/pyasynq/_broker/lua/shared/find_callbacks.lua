@@ -1,6 +1,7 @@
--- Return by position the callbacks of tasks (ids in ARGV from `first` on, every `stride`) that have not ended yet. If
--- there is one, the outbox is read too, so that a key of the wrong type fails before anything is written. Return also
--- the positions by id. `known` holds the fields that `read_places` has read, or is nil.
+-- Return the completion callbacks of tasks that have not ended yet, by position in ARGV; and the positions by
+-- id. The ids are in ARGV from `first` on, every `stride`. If there is a callback, the outbox is read too, so
+-- that a key of the wrong type fails before anything is written. `known` holds the fields that `read_places`
+-- has read; nil reads them.
 local function find_callbacks(task_prefix, first, stride, known)
   local finished, positions = {}, {}
   for at = first, #ARGV, stride do

@@ -1,6 +1,7 @@
--- Return those tasks among the arguments from `first` on that are pending and to be taken out, from left to right,
--- each with `id` and `position`, and ids of the list that were seen, by position; nil if a task cannot be found in a
--- short time, see `find_positions`. `read_places` has read the tasks.
+-- Return the pending tasks among the ids in ARGV from `first` on, from left to right in the list, each with
+-- `id` and `position`; empty if `from_state` is another state. Return also ids of the list that were seen, by
+-- position. Return nil if a task cannot be found in a short time, see `find_positions`. `read_places` has
+-- read the tasks.
 -- Uses: find_positions
 local function find_pending(places, first, from_state, anchor, hints)
   local ids, places_of, known = {}, {}, {}

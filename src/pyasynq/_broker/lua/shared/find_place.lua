@@ -1,6 +1,7 @@
--- Return the number of ids to the right of a place in a list. `sides` has ids that were before or after the
--- place; nil if none of them is within `reach` ids of the place with `expected` ids to its right. Ids that
--- were taken and put back may be on the wrong side, so the place with most ids on the right side wins.
+-- Find a place between two ids of a list; return the number of ids to its right. `sides` says of ids whether
+-- they were before or after the place. `expected` is the number of ids that should be to its right; nil is
+-- returned if none of the ids in `sides` is within `reach` ids of that place. Ids that were taken and put
+-- back may be on the wrong side, so the place with most ids on the right side wins.
 local function find_place(collection, sides, expected, reach)
   local right = math.max(0, expected - reach)
   local ids = redis.call('LRANGE', collection, -expected - reach, -right - 1)

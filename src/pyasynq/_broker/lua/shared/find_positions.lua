@@ -1,8 +1,7 @@
--- Return the positions of some ids in a list, counted from its left end, by id; nil if one of them is not found.
--- Return also the ids that were seen on the way, by position.
--- First an id is searched for where `hints` expects it: at its distance to the right of the id `anchor`. Then
--- all ids are searched for near both ends, and in the whole list if `everywhere` is set. In a list that was
--- searched as a whole, an id may be missing.
+-- Return the positions of some ids in a list, from its left end, by id; nil if one of them is not found.
+-- Return also the ids that were seen during the search, by position. Each id is first searched for at its
+-- hint: its expected distance to the right of the id `anchor`. Other ids are then searched for near both ends
+-- of the list. With `everywhere`, the whole list is searched, and ids may be missing in the result.
 local function find_positions(list, ids, anchor, hints, everywhere)
   local length = redis.call('LLEN', list)
   local positions, seen, missing, wanted = {}, {}, #ids, {}

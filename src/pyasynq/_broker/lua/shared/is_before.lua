@@ -1,4 +1,4 @@
--- Return whether one text sorts before another as bytes; Lua's own comparison follows the locale.
+-- Return whether a text sorts before another one by its bytes; Lua's comparison depends on the locale.
 local function is_before(one, other)
   for at = 1, math.min(#one, #other) do
     local left, right = one:byte(at), other:byte(at)

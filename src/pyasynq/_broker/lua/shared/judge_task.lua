@@ -1,7 +1,7 @@
--- Decide the fate of a new task before anything is written: 1 to create it, 2 if the first run of a replay
--- did, 0 for an id that exists, -1 and its holder for a lock that is held, -4 and its id for one that is to be enqueued
--- once and was. A task named by `leaves` does not conflict, nor does a finished one with the same id if the new
--- task's rule says so.
+-- Decide whether a new task can be created, before anything is written. Return 1 to create it; 2 if the first
+-- run of a replay has created it; 0 if its id exists; -1 and the holder if its lock is held; -4 and the id if
+-- a task with the id was enqueued within `once_ttl`. There is no conflict with a task for which `leaves`
+-- returns true, nor with a finished task of the same id if `on_conflict` is `replace_finished`.
 -- Uses: is_same_task, own_key
 local function judge_task(places, replay, new, leaves)
   local task = places.task_prefix .. new.id

@@ -1,5 +1,5 @@
--- Continue if new tasks were stored. If `reply`, which `redis.pcall` returned for that, is an error, delete their
--- hashes and locks, and end the script.
+-- Delete the hashes and locks of new tasks, and end the script, if `reply` is an error. `reply` was returned
+-- by `redis.pcall` when the tasks were added to their collection.
 -- Uses: give_up, is_error
 local function keep_created(reply, task_prefix, ids, locks)
   if is_error(reply) then

@@ -1,5 +1,5 @@
--- Return which of the claims in ARGV (id, token, lease_score, from `first` on, every `stride`) name an end of the
--- lease before the one that it has: true by id; nothing if there are none.
+-- Find outdated claims: return those whose lease in Redis ends later than the claim says, as true by id, or
+-- nil if there are none. Claims are in ARGV (id, token, lease_score, from `first` on, every `stride`).
 local function later_leases(lease, first, stride)
   local least = ARGV[first + 2]
   for at = first + stride, #ARGV, stride do

@@ -1,4 +1,5 @@
--- Return the positions of an id among the first and last `walk` ids of a list; those from the end come last.
+-- Return the positions of an id among the first and the last `walk` ids of a list; positions near the end
+-- come last.
 local function list_positions(list, id, walk)
   local positions, known = {}, {}
   for _, rank in ipairs({ 1, -1 }) do

@@ -1,5 +1,6 @@
--- Return whether the JSON in a message may have a value with this name that is in a range, or equals a text.
--- A list may, and so may any message with escapes, which may encode the name or the text.
+-- Return whether the JSON in a message may have a value with this name that is in a range or equals a text.
+-- Return true also for a value that is a list, and for a message with escapes: these may encode the name or
+-- the text.
 local function may_hold_json(message, test)
   if message:find('\\', 1, true) then
     return true

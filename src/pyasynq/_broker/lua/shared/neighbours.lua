@@ -1,6 +1,6 @@
--- Return, by id, the ids to the left and to the right of each task that `find_pending` has found, empty at an end. They
--- are those it has when the tasks to its left are gone and those to its right are there, and a score, which is empty.
--- `seen` holds ids of the list by position.
+-- Return the neighbours of each task that `find_pending` has found, by id, for putting the task back (undo).
+-- They are the nearest id to its left that is not taken out, and the id to its right; empty at an end. A
+-- third value, the score, is empty. `seen` holds ids of the list by position.
 local function neighbours(list, found, seen)
   local function id_at(position)
     if position < 0 then

@@ -1,5 +1,5 @@
--- Keep the verdict `lost` for ten minutes for those attempts (id, token at these positions in ARGV) whose
--- tokens mark them as leased, and delete the old verdicts that `old_lost` returned.
+-- Store the verdict `lost` for ten minutes for those of these attempts that were leased, as their tokens say.
+-- Ids and tokens are at these positions in ARGV. Delete the old verdicts that `old_lost` returned.
 -- Uses: note_verdicts
 local function note_lost(verdicts, positions, seconds, old)
   local leased = {}

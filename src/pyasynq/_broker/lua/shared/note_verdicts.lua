@@ -1,5 +1,6 @@
--- Keep the verdicts of leased attempts (id, token at these positions in ARGV) under token, verdict and id, until the
--- second `forget_at`, which is at most 600 seconds from now. Each call deletes these old verdicts; 20,000 stay.
+-- Store the verdicts of leased attempts until the second `forget_at`, at most 600 seconds from now; id and
+-- token are at these positions in ARGV. A member of the sorted set is token, verdict and id. Delete the
+-- verdicts in `old`, and the oldest ones beyond 20,000.
 local function note_verdicts(verdicts, verdict, forget_at, positions, old)
   if #positions == 0 then
     return

@@ -1,6 +1,7 @@
--- Return the number in a field of a protobuf message, or the length of its bytes; 0 if it is not there, nil for a
--- message or number that a script cannot read. If a field occurs twice, the last one counts, as in protobuf.
--- A search calls it for each task. So one call reads a field with a number of one, two or five bytes, as times have.
+-- Return the number in a field of a protobuf message, or the length of the field's bytes; 0 if the field is
+-- missing. Return nil for a message or number that a script cannot read. If a field occurs twice, the last
+-- one counts, as in protobuf. A search calls this function for each task: so numbers of one, two or five
+-- bytes are read with one call of `string.byte`.
 -- Uses: read_varint
 local function number_in_message(message, wanted)
   local at, found, byte = 1, 0, string.byte

@@ -1,5 +1,5 @@
--- Return the entries for `note_lost` to delete, read before anything is written; nothing if no token in ARGV (from `first`
--- on, every `stride`) says that its attempt was leased.
+-- Return the old verdicts that `note_lost` is to delete; they are read before anything is written. Return an
+-- empty list if none of the tokens in ARGV (from `first` on, every `stride`) is that of a leased attempt.
 -- Uses: old_verdicts
 local function old_lost(verdicts, seconds, first, stride)
   for i = first, #ARGV, stride do

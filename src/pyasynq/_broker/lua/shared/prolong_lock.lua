@@ -1,5 +1,6 @@
--- Prolong a lock that this task owns: after `wait` seconds it still holds for its requested time, and for at least
--- `least` seconds; it is never shortened. A Go client's lock does not store its requested time.
+-- Prolong a lock that this task owns, so that it holds for its requested time, or at least `least` seconds,
+-- after `wait` seconds have passed. It is never shortened. A Go client's lock does not store its requested
+-- time.
 -- Uses: owns_lock
 local function prolong_lock(task, id, lock, wait, least)
   if not owns_lock(task, id, lock) then

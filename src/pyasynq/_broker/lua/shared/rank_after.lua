@@ -1,5 +1,5 @@
--- Return the rank, from the highest score down, of the first member of a sorted set that comes after a score
--- and an id. If the id is not there any more, the members of this score are bisected.
+-- Return the rank of the first member of a sorted set that comes after a score and an id, in descending
+-- order. If the id is gone, the place is found by bisection among the members with this score.
 -- Uses: is_before
 local function rank_after(collection, score, id)
   local rank = redis.call('ZREVRANK', collection, id)

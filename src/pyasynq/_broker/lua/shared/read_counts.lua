@@ -1,6 +1,6 @@
--- Read a total and the day's counter before anything is written. Return the total, or fail if one of them has the
--- wrong type. MGET does not report types, but a counter is missing only once a day. The second value returned says
--- whether the key `callbacks` exists, unless it is nil.
+-- Read a total and the day's counter before anything is written; fail if one of them has the wrong type.
+-- Return the total, and the value of the key `callbacks` if that key is given. MGET does not report wrong
+-- types, so a missing counter is read again with GET; it is missing only once a day.
 local function read_counts(total_key, day_key, callbacks)
   local values = callbacks and redis.call('MGET', total_key, day_key, callbacks)
     or redis.call('MGET', total_key, day_key)

@@ -1,5 +1,6 @@
--- Return the effective limits: stored ones override those of the call. First the number of tasks that may run at
--- once, then the token bucket's microseconds per token and its size; nil means unlimited.
+-- Return the effective limits of a queue: stored limits override those of the call. The values are the number
+-- of tasks that may run at once, the microseconds per token, and the size of the token bucket; nil means
+-- unlimited.
 local function read_limits(limits, concurrency, rate, period, burst)
   local stored = redis.call('HMGET', limits, 'concurrency', 'rate', 'period', 'burst')
   -- A value that is not a number is not a limit: its writer could have written any number.

@@ -1,5 +1,5 @@
--- Read the tasks of entries (ids and scores in turn) until enough match, or max_bytes are read. Return the
--- number of entries examined, and the tasks as read_task returns them.
+-- Read the tasks of entries (ids and scores in turn), until `most` tasks match or `max_bytes` are read.
+-- Return the number of entries examined, and the tasks in the form that `read_task` returns.
 -- Uses: has_texts, read_task
 local function read_matching(task_prefix, entries, texts, most, max_bytes)
   local found, bytes, call = {}, 0, redis.call

@@ -1,5 +1,5 @@
--- Return the numbers of a packed vector that are not 0, by position. A mask of `size` bits says which numbers
--- these are; they follow as varints, the low seven bits first.
+-- Return the counts of a packed vector that are not 0, by position. A mask of `size` bits says which
+-- positions these are; the counts follow as varints (LEB128), the low seven bits first.
 local function read_numbers(data, size)
   local numbers = {}
   local at = math.ceil(size / 8) + 1

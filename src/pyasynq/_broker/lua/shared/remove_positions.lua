@@ -1,5 +1,5 @@
--- Remove the ids at some ascending positions of a list. Ids at the ends are cut off. All others that are nearer to
--- one end get the same id, so that one walk from that end removes them.
+-- Remove the ids at some ascending positions of a list. Ids at the ends are cut off by LTRIM. The others are
+-- overwritten with one id for each half of the list, so that one LREM from each end removes them.
 local function remove_positions(list, positions)
   local length = redis.call('LLEN', list)
   local first, last = 1, #positions

@@ -1,6 +1,6 @@
--- Give the holder of a new task's lock the payload of the new task, and its process time if there is one (`0` is
--- now). Return whether that was possible: the holder must wait and have the same type. A success of the first run
--- of a replay counts too.
+-- Give the holder of a new task's lock the payload of the new task, and its process time if there is one (`0`
+-- is now). Return whether this was possible: the holder must be waiting, and have the same type. On a replay,
+-- return true also if the first run has done it.
 -- Uses: splice_message, take_out, rename_group
 local function replace_payload(places, replay, new, holder, seconds)
   local task = places.task_prefix .. holder

@@ -1,5 +1,5 @@
--- Return a message with these encoded fields instead of its payload (2) and headers (15), all others unchanged,
--- and the field of its type (1); nothing for bytes that are not a message.
+-- Return a message whose payload (field 2) and headers (15) are replaced by these encoded fields, and the
+-- encoded field of its type (1). Return nil for bytes that are not a message.
 -- Uses: message_fields
 local function splice_message(message, new_fields)
   local fields, numbers = message_fields(message)

@@ -1,5 +1,5 @@
--- Apply the start of an attempt to its task's lock: release it if its rule says so; otherwise let it hold for at
--- least a minute, within which the first renewal or a recovery comes.
+-- Update the lock of a task whose attempt starts: release it if its rule says so. Otherwise it holds for at
+-- least a minute; by then it is renewed, or the task is recovered.
 -- Uses: release_lock, prolong_lock
 local function start_lock(task, id, rule)
   local lock = redis.call('HGET', task, 'unique_key') or ''

@@ -1,5 +1,6 @@
--- Return which script the stored settings of a queue require: 0 for none, 1 for limits, 2 for order; 3 is 1 for a
--- queue that is not ordered, overriding all servers.
+-- Return the script that the stored settings of a queue require: 0 `dequeue`, 1 `dequeue_limited`, 2
+-- `dequeue_ordered`. 3 is `dequeue_limited`, too: the stored settings say that the queue is not ordered,
+-- which overrides the servers.
 local function stored_rules(limits)
   local ordered = redis.call('HGET', limits, 'ordered')
   if ordered then

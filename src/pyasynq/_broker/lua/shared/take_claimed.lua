@@ -1,9 +1,11 @@
--- Remove from `active` and `lease` the tasks whose claims (id, token, lease_score, in ARGV from `first` on,
--- every `stride`) hold. Return the positions in ARGV of those, the ids of the others, and the keys of those that
--- hold. On a replay, an id that the first run settled (its hash is gone, or in the wanted state) is in no list.
--- `store`, unless it is nil, puts the tasks at these positions elsewhere with `redis.pcall` and returns its reply: if
--- that is an error, nothing has changed at the end. `finished`, unless it is nil, receives the callbacks of the tasks by
--- position; if there is one, the outbox is read, so that a wrong type fails before anything is written.
+-- Remove from `active` and `lease` the tasks whose claims hold; claims are in ARGV (id, token, lease_score,
+-- from `first` on, every `stride`). Return the positions in ARGV of the tasks taken, the ids of refused ones,
+-- and the keys of the tasks taken. On a replay, a task that the first run has settled is not refused: its
+-- hash is gone, or its state is `wanted_state`. `store`, unless it is nil, adds the tasks at these positions
+-- to another collection with `redis.pcall`, and returns its reply. If that is an error, all tasks are put
+-- back, and the script fails. `finished`, unless it is nil, is filled with the callbacks of the tasks by
+-- position. If there is one, the outbox is read, so that a key of the wrong type fails before anything is
+-- written.
 -- Uses: give_up, is_error, later_leases, take_newest
 local function take_claimed(active, lease, task_prefix, replay, wanted_state, store, finished, first, stride)
   local call, claims, number = redis.call, ARGV, 0

@@ -1,8 +1,9 @@
--- Remove from `active` and `lease` the tasks (id, token, lease_score, in ARGV from `first` on, every
--- `stride`) that have not changed since they were seen and whose lease ended up to the cutoff of their kind; an empty
--- `own_slack` means no cutoff. Ids without a task are dropped. Return the positions in ARGV of those
--- taken, and the ids of the others. `store`, unless it is nil, puts the tasks at these positions elsewhere with
--- `redis.pcall` and returns its reply: if that is an error, no task has changed at the end.
+-- Remove tasks with expired leases from `active` and `lease`. Tasks are in ARGV (id, token, lease_score, from
+-- `first` on, every `stride`). A task is taken if it has not changed since it was seen, and its lease ended
+-- long enough ago. That is `own_slack` seconds, or `foreign_slack` for a task without a token; empty skips
+-- this check. Ids without a task are dropped. Return the positions in ARGV of the tasks taken, and the ids of
+-- the others. `store`, unless it is nil, adds the tasks at these positions to another collection with
+-- `redis.pcall`, and returns its reply. If that is an error, all tasks are put back, and the script fails.
 -- Uses: give_up, is_error
 local function take_expired(active, lease, task_prefix, own_slack, foreign_slack, seconds, store, first, stride)
   local held, refused, messages = {}, {}, {}

@@ -1,6 +1,6 @@
--- Remove from `active` the tasks whose claims hold and that are among its newest, and return them: true by id;
--- nothing where that is not worth it. Each LREM walks over all newer ids: if there are many, they are popped
--- once and put back. Nothing may fail between the two.
+-- Remove the tasks whose claims hold from the newest ids of `active`; return them: true by id. Each LREM
+-- would walk over all newer ids; so if there are many tasks, the newest ids are popped once, and the others
+-- pushed back. Return nil if there are few tasks. No command may fail between the pop and the push.
 local function take_newest(active, first, stride, claims_hold)
   local number = (#ARGV - first + 1) / stride
   local depth = number >= 20 and redis.call('LPOS', active, ARGV[first], 'MAXLEN', 1000)

@@ -1,8 +1,9 @@
--- Remove a task from the collection of its state. `places` holds the keys of the collections, of
--- `groups` and of `aggregation_sets`, and the two prefixes. Return the task's fields, or nothing and the reason:
--- `missing`, `aggregated` for a member of an aggregation set (unless `with_sets`), or the state it is in, for
--- an active task, one in the state `refused`, and one not in `from_state` if that is given. Tasks in
--- `places.taken` have left pending already. A task's fields that `read_places` has read are used once.
+-- Remove a task from the collection of its state. `places` holds the keys of the collections, of `groups` and
+-- of `aggregation_sets`, and the two prefixes. Return the task's fields if it was removed; otherwise nil and
+-- the reason. The reason is `missing`; `aggregated` for a member of an aggregation set (unless `with_sets`);
+-- or the state of the task. A state is refused if it is `active`, `refused`, or not `from_state` (unless that
+-- is empty). Tasks in `places.taken` have been removed from pending already. Fields that `read_places` has
+-- read are used once.
 -- Uses: aggregation_set_keys
 local function take_out(places, id, from_state, refused, with_sets)
   local fields = places.fields and places.fields[id]

@@ -1,4 +1,5 @@
--- Remove what `find_pending` has found from pending, and note it in `places`, for `take_out`.
+-- Remove the tasks that `find_pending` has found from pending, and record them in `places.taken` for
+-- `take_out`.
 -- Uses: remove_positions
 local function take_pending(places, found)
   local positions = {}

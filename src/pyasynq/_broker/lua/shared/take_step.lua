@@ -1,6 +1,7 @@
--- Run one step of an operation, and keep its reply under the step's number. Return 0 and the reply; 1 and the
--- first reply for a step that was run before; -1 for a number below the last, whose caller has lost the
--- operation; and 2 for a step that changed and returned nothing, so that it can be run again.
+-- Run one step of an operation once, and keep its reply in the ledger under the step's number (idempotency).
+-- Return 0 and the reply; 1 and the kept reply for a step that was run before; -1 for a number below the last
+-- one, because another process has taken the operation over; or 2 if `act` changed nothing and returned nil,
+-- so that the step can be run again.
 local function take_step(ledger, number, lifetime, act)
   local last = redis.call('HMGET', ledger, 'number', 'reply')
   if last[1] == number then

@@ -1,7 +1,7 @@
--- Return tests of tasks, from the kinds and values of a script's arguments. A kind begins with `&` for a new
--- group of alternatives, or `|` for a further alternative; the next letter says where to search for the text.
--- A test of a number has a range instead of a text: `n` is followed by the number of a field, `j` by the name
--- of a JSON value.
+-- Return the tests that tasks must pass, from the kinds and values in a script's arguments. A kind begins
+-- with `&` for a new group of alternatives, or with `|` for a further alternative. The next letter says where
+-- the text is searched. A test of a number has a range as its value: `n` is followed by the number of a
+-- field, `j` by the name of a JSON value.
 local function take_texts(kinds, values)
   local texts = {}
   for i, kind in ipairs(kinds) do

@@ -1,7 +1,7 @@
--- Return the keys of the collections that a task is in, with a list as often as the id occurs in it; its score in
--- each, empty for lists; the values of its hash; its lease, `held`, `over` or empty; a digest that
--- changes whenever one of these does; and its positions in pending and in active, as far as they are near an end:
--- only these are searched. `listed` is how often the id was counted in all of pending and active.
+-- Return all that is stored about a task. First come the keys of its collections and its score in each, empty
+-- for lists; a list is repeated for each occurrence. Then come the values of its hash, its lease (`held`,
+-- `over` or empty), and a digest of all these. Last come its positions in pending and in active, of which
+-- only the ends are searched. `listed` is how often the id was counted in the whole of both lists.
 -- Uses: list_positions, aggregation_set_keys
 local function task_places(places, id, seen_in, listed, seconds)
   local values = redis.call('HMGET', places.task_prefix .. id, 'msg', 'state', 'group', 'unique_key', 'x:attempt',

@@ -1,5 +1,5 @@
--- Delete up to 1,000 archived tasks, oldest first, from the cutoff or before, or beyond the largest number, with
--- the locks they own. Return how many, and 1 if there are more.
+-- Delete up to 1,000 archived tasks, with the locks they own: tasks archived at the cutoff or before, and the
+-- oldest `surplus` ones. Return the number of deleted tasks, and 1 if there are more to delete.
 -- Uses: owns_lock
 local function trim_archived(archived, task_prefix, surplus, cutoff)
   local old = redis.call('ZCOUNT', archived, '-inf', cutoff)

@@ -1,6 +1,7 @@
--- Write an entry into the outbox of a queue for each ended task (id at these positions in ARGV) that has a callback,
--- and add address and entry to `told`. The token of the attempt is `token_at` places behind the id, its report
--- `report_at`; both are nil for tasks that end without an attempt. An entry is a row of netstrings.
+-- Write an outbox entry for each ended task that has a completion callback, and add address and entry to
+-- `told`. The ids of the tasks are at these positions in ARGV. The attempt's token is `token_at` arguments
+-- after the id, and its report `report_at` arguments after it; nil if the task ended without an attempt. An
+-- entry is a row of netstrings.
 local function write_endings(task_prefix, finished, positions, outcome, token_at, report_at, told)
   local ended_at
   for _, at in ipairs(positions) do

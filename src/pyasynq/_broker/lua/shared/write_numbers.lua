@@ -1,5 +1,6 @@
--- Return a packed vector of `size` numbers, given by position. From the position after `exact` on, a number
--- becomes one byte: up to 15 it is exact, above that a floating-point number with a mantissa of three bits.
+-- Return a packed vector of `size` counts, which are given by position. A count at a position after `exact`
+-- becomes one byte: it is exact up to 15, and above that a floating-point number with a mantissa of three
+-- bits.
 local function write_numbers(numbers, size, exact)
   local mask, body = {}, {}
   for index = 1, math.ceil(size / 8) do

@@ -1,5 +1,5 @@
--- Write an attempt's outcome into the hash of its task, and delete token, crashes and lapses. Empty values are not
--- written; without a message, the trace of the last one stays.
+-- Write an attempt's outcome into the hash of its task, and delete token, crashes and lapses. Empty values
+-- are not written. Without a message and a trace, the stored trace stays.
 -- Uses: add_attempt
 local function write_outcome(task, state, message, trace, attempt, progress)
   local fields = { 'state', state }

@@ -1,4 +1,4 @@
--- Enqueue tasks with rules for tasks that hold their locks or have their ids.
+-- Enqueue tasks with rules for conflicts: another task may hold the lock, or have the id.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] scheduled: sorted set of ids by the second they are due
 -- KEYS[3] retry: sorted set of ids by the second they are due

@@ -1,11 +1,11 @@
--- Put tasks at the front of a queue, each with its lock if it has one, the first of them in front.
+-- Put tasks at the front of a queue in their order, each with its lock if it has one.
 -- KEYS[1] pending: list of ids
 -- KEYS[2] limits: hash of the settings of the queue
 -- ARGV[1] replay: 1 if the call is resent after a lost reply
 -- ARGV[2] task_prefix: prefix of task keys, before the id
 -- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
--- ARGV[5...] id, message, lock, lock_ttl, lock_rule: for each task; lock is empty for none, and the hash names one that has a rule
+-- ARGV[5...] id, message, lock, lock_ttl, lock_rule: for each task; an empty lock means none, and the hash names a lock with a rule
 -- Returns: position (from 0), code, holder: for each task whose id exists (0), whose lock is held (-1) by a task, or whose queue is ordered (-5)
 -- Uses: now, nanoseconds, create_task, keep_created
 

@@ -4,7 +4,7 @@
 -- ARGV[2] task_prefix: prefix of task keys, before the id
 -- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
--- ARGV[5...] id, message, lock, lock_ttl, lock_rule: for each task; the hash names a lock that has a rule
+-- ARGV[5...] id, message, lock, lock_ttl, lock_rule: for each task; the hash names a lock with a rule
 -- Returns: position (from 0), 0 or -1, holder: for each task whose id exists (0) or whose lock is held (-1) by a task
 -- Uses: now, nanoseconds, create_task, keep_created
 

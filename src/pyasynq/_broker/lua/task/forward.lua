@@ -6,11 +6,11 @@
 -- KEYS[4] limits: hash of the settings of the queue
 -- ARGV[1] task_prefix: prefix of task keys, before the id
 -- ARGV[2] group_prefix: prefix of group keys, before the name
--- ARGV[3] tried: 1 if these tasks were tried before
+-- ARGV[3] tried: 1 for the tasks in retry, which have been tried before
 -- ARGV[4] limit: largest number of tasks
 -- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
--- Returns: moved, 1 if more are due, second the next one is due (empty for none), seconds, microseconds
+-- Returns: number of tasks moved, 1 if more are due, second at which the next one is due (empty for none), and Redis' time in seconds and microseconds
 -- Uses: now, ceiling, give_up, is_error, join_group, nanoseconds, stored_rules
 
 local source, pending, groups, limits = unpack(KEYS)

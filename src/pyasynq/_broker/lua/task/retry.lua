@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Set tasks aside until their retry, renew their locks, and count the failures among them.
+-- Move tasks to `retry` until they are due, renew their locks, and count the failures among them.
 -- KEYS[1] active: list of ids
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- KEYS[3] retry: sorted set of ids by the second they are due

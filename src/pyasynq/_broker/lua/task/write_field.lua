@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Write a field of a task, if the attempt with this token runs it.
+-- Write a field of a task, if the attempt with this token owns it.
 -- KEYS[1] task: the task's hash
 -- KEYS[2] lease: sorted set of ids by the second their lease ends
 -- ARGV[1] id: of the task
