@@ -38,7 +38,7 @@ class CancelRequest(NamedTuple):
 
     Attributes:
         requested_at: Unix time.
-        outcome: the fate of the task: `retry`, `archive` or `delete`.
+        outcome: what happens to the task when it is cancelled: `retry`, `archive` or `delete`.
         token: token of the attempt to cancel.
     """
 

@@ -88,7 +88,7 @@ class QueueReader:
         self._exists = _read(keys.pending, "EXISTS", keys.pending, keys.active, keys.outbox, *sorted_sets)
         self._heads = (
             _read(keys.pending, "LLEN", keys.pending),
-            # One command for both: a key that is named twice counts twice.
+            # One command for both keys: EXISTS counts the outbox twice, since it is named twice.
             _read(keys.pending, "EXISTS", keys.paused, keys.outbox, keys.outbox),
             _read(keys.pending, "LLEN", keys.active),
             _read(keys.pending, "ZCARD", keys.lease),

@@ -116,7 +116,7 @@ class BlockingRegistrar(RegistrarBase):
         registry, backoff = self.registry, Backoff(PAUSE, LONGEST_PAUSE)
         try:
             if not self._is_apart:
-                # The names of the last batches have travelled with their tasks.
+                # The last batches have registered their names in the pipelines of their tasks.
                 self._waiter.wait(PAUSE)
             while registry.owes and not self._is_closed:
                 is_done = self._send(registry.take())

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T", SchedulerEntry, SchedulerEnqueueEvent)
 
 TICK_SLACK_SECONDS: Final = 300
-"""Largest distance in seconds into the future at which a stored tick is believed.
+"""Seconds into the future beyond which a stored tick is ignored.
 
-A later one was written while the clock of Redis was wrong. After a failover the clock of the new primary
+Such a tick was written while the clock of Redis was wrong. After a failover the clock of the new primary
 may be some seconds behind; ticks fired by the old one must not be fired again.
 """
 _ENTRIES_AT_ONCE: Final = 5_000
@@ -179,10 +179,10 @@ def read_pauses(queue: str, entry_ids: Sequence[str]) -> Plan[list[EntryPause]]:
 
 
 def forget_entries(queue: str, *, before: int, keep: Collection[str]) -> Plan[int]:
-    """Delete the stored ticks of a queue's schedule entries that fired last before a Unix time.
+    """Delete the stored ticks of a queue's schedule entries that have not fired since a Unix time.
 
-    Return the number of deleted ticks. Entries in `keep`, those of running schedulers, stay: some have years
-    between two ticks.
+    Entries that began later are kept. So are the entries in `keep`, which running schedulers have: two ticks
+    may be years apart. Return the number of entries whose ticks were deleted.
     """
     ticks = queue_keys(queue).ticks
     cursor, forgotten = b"0", 0

@@ -304,5 +304,5 @@ def hash_slot(key: str) -> int:
 
 
 def _day_text(day: date) -> str:
-    # A datetime is a date too. Its own method, which writes the time as well, takes several times as long.
+    # The day may be a datetime, whose own `isoformat` writes the time as well and is several times slower.
     return date.isoformat(day)

@@ -42,7 +42,7 @@ def read_timestamp(source: Timestamp) -> datetime | None:
 
     Raises OverflowError for an instant outside the years 1 to 9999.
     """
-    # The list of servers reads thousands: each attribute is read once, and keywords take half as long again.
+    # The list of servers reads thousands: each attribute is read once, and keyword arguments would be slower.
     seconds, nanos = source.seconds, source.nanos
     if seconds == GO_ZERO_TIME_SECONDS and nanos == 0:
         return None

@@ -102,7 +102,7 @@ def _group(facts: StoredTask, message: TaskMessage | None) -> bytes:
 
 
 def _whole(score: bytes) -> int | None:
-    """Return a score as whole seconds, rounded up; the present for an infinite one."""
+    """Return a score in whole seconds, rounded up; the current time for an infinite score."""
     if not score:
         return None
     value = float(score)

@@ -86,8 +86,8 @@ class QueueInspector(InspectorBase):
     async def replicas(self) -> list[ReplicaState]:
         """Return the replication lag of the replicas that this inspector reads from.
 
-        One entry for each primary of a cluster, in the order of slots. Empty unless the inspector was made
-        with `read_from="replica"`, and where INFO is refused.
+        In a cluster there is an entry for each primary, in the order of slots. The result is empty if the
+        inspector reads from primaries, or if the user may not call INFO.
         """
         if not self._reads_replica:
             return []

@@ -81,8 +81,8 @@ class StatisticsInspector(InspectorBase):
             text: what happened.
             at: when, aware; now unless given.
             by: who sets the mark.
-            key: name of this request (idempotency key): of all calls with this key, text and author, the
-                first one adds a mark, which the others return.
+            key: idempotency key: the first call with this key, text and author adds a mark, and later calls
+                return it.
 
         Raises:
             InvalidOptionError: for a blank text, one longer than 200 characters, or a time without a zone.

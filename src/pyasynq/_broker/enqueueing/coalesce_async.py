@@ -72,7 +72,7 @@ class _AsyncQueue:
     def take_batch(self, at_once: int) -> list[_Call]:
         """Remove the oldest calls from the queue, and return them as the next batch.
 
-        Many calls are divided evenly among `at_once` batches, the most that are in flight.
+        A long queue is divided evenly among `at_once` batches, the maximum number in flight.
         """
         count = max(_WORTH_A_BATCH, ceil(self.room.calls / at_once))
         batch, self.calls = self.calls[:count], self.calls[count:]

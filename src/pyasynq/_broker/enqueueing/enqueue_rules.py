@@ -88,7 +88,10 @@ def build_refusal(item: Composed, code: int, holder: str = "", reason: str = "")
 
 
 def build_result_by_rules(item: Composed, code: int, holder: Reply, now: Instant | None) -> EnqueueResult:
-    """Return the result of a task that was not created; `holder` is the task that holds its lock."""
+    """Return the result of a task that was not created.
+
+    `holder` is a script's reply about the task that holds its lock, or that has its id already.
+    """
     if code == _CONFLICT:
         return build_refusal(item, code)
     info, state = _describe_holder(holder, now or SYSTEM_CLOCK.now())

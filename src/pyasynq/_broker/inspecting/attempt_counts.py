@@ -49,7 +49,10 @@ def choose_level(since: int, now: int, step: int | None) -> Level:
 
 
 def read_records(queue: str, level: Level, start: int, types: Collection[str] | None = None) -> Plan[Records]:
-    """Return the counts in one chunk of a level, whose key begins at `start`; None is all task types."""
+    """Return the counts in one chunk of a level (resolution).
+
+    `start` is the Unix second at which the chunk begins. `types` None reads all task types.
+    """
     key = queue_keys(queue).attempt_counts(level.name, start)
     if types is None:
         reply = yield _command("HGETALL", key)

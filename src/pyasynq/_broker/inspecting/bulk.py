@@ -99,7 +99,7 @@ def archive_surplus(queue: str, number: int, limits: ArchiveLimits) -> Plan[int]
     if not number:
         return 0
     archived_key = queue_keys(queue).archived
-    # Tasks that are too old go in any case.
+    # Tasks archived up to the cutoff are deleted in any case, so they are not counted.
     command = ("ZCOUNT", archived_key, f"({limits.cutoff}", "+inf")
     archived = yield CommandCall(command, archived_key, Replay.SAFE)
     return max(0, int(archived) + number - limits.max_size)

@@ -18,7 +18,7 @@ _FIRST: Final = 100
 
 
 class ChunkPace:
-    """Positions in one call: doubled after a short call, halved after a long one.
+    """Adaptive number of positions in one call: doubled after a short call, halved after a long one.
 
     The shortest call so far counts as the network's share, so a distant Redis does not make chunks
     small. Written and read by the walks of one inspector.

@@ -34,13 +34,13 @@ class StreamPart(NamedTuple):
     """Entries of one stream that were read, newest first."""
 
     entries: list[tuple[EventPlace, TaskEvent | None]]
-    """Place and event of each entry; None for an entry that cannot be decoded."""
+    """Sort key and event of each entry; None for an entry that cannot be decoded."""
     end: EventPlace | None
-    """Place of the oldest of these entries, if there may be older ones."""
+    """Sort key of the oldest of these entries, if there may be older ones; else None."""
 
 
 def read_stream_part(queue: str, before: EventPlace | None, count: int) -> Plan[StreamPart]:
-    """Read up to `count` events of a queue that are before a place, newest first; None for the newest."""
+    """Read up to `count` events of a queue, newest first: those before `before`, or the newest for None."""
     key = queue_keys(queue).events
     command = ("XREVRANGE", key, _find_last_position(queue, before), "-", "COUNT", count)
     reply = yield CommandCall(command, key, Replay.SAFE)
@@ -53,7 +53,7 @@ def read_stream_part(queue: str, before: EventPlace | None, count: int) -> Plan[
 
 def merge_parts(parts: Sequence[StreamPart], wanted: EventFilter, limit: int) -> EventPage:
     """Return the newest `limit` events of several streams that pass a filter."""
-    # Older entries than the end of one part lack those of its queue.
+    # Entries older than the end of a part are left out: older entries of its queue have not been read.
     end = max((part.end for part in parts if part.end is not None), default=None)
     entries = sorted((entry for part in parts for entry in part.entries), key=_place_of, reverse=True)
     events: list[TaskEvent] = []
@@ -75,7 +75,7 @@ def _encode_place(place: EventPlace) -> str:
 
 
 def parse_cursor(cursor: str) -> EventPlace | None:
-    """Return the place in the cursor of a page; None for an empty one.
+    """Decode the cursor of a page to the sort key of an event; None for an empty cursor.
 
     Raises:
         InvalidOptionError: for anything that `merge_parts` did not return.
@@ -98,7 +98,7 @@ def _parse_place(queue: str, position: str) -> EventPlace:
 
 
 def _find_last_position(queue: str, before: EventPlace | None) -> str:
-    """Return the newest position in the stream of a queue that is before a place."""
+    """Return the newest position in a queue's stream whose sort key is below `before`."""
     if before is None:
         return "+"
     milliseconds, sequence, other = before

@@ -42,7 +42,7 @@ class TimeRange(NamedTuple):
     until: datetime | None
 
     def has(self, time: datetime | None) -> bool:
-        """Return whether a time is in the range; an unknown one only if both ends are open."""
+        """Return whether a time is in the range; for an unknown time, whether both ends are open."""
         if time is None:
             return not self
         return (self.since is None or time >= self.since) and (self.until is None or time <= self.until)
@@ -216,7 +216,10 @@ def type_report(queue: str, *, scan: int, since: datetime | None, until: datetim
 
 
 def _look_at_groups(queue: str, times: TimeRange, scan: int) -> Generator[Call, Reply, list[_Look]]:
-    """Read up to `scan` tasks of groups, in the order in which Redis lists these; `times` selects tasks."""
+    """Read up to `scan` tasks of groups, in the order in which Redis lists the groups.
+
+    Only tasks that joined their group within `times` are returned.
+    """
     looks: list[_Look] = []
     left = scan
     cursor, sizes = yield from read_page(queue, FIRST_PAGE)

@@ -123,7 +123,8 @@ def run_entry(
 ) -> Plan[EntryRun]:
     """Enqueue the task of an entry now, and return it; the ticks of the entry stay as they are.
 
-    `options` apply where the entry's record has none; headers are added to those of the record.
+    An option of `options` applies only if the entry's record does not set it. Headers are added to those of
+    the record.
 
     Raises:
         ScheduleNotFoundError: when no running scheduler has the entry.

@@ -43,7 +43,7 @@ class QueueVitals(NamedTuple):
         first_retry: when the first retry task is due; None for none.
         paused_since: when the queue was paused; None if it is not, or if that is unknown.
         seen_groups: number of groups that were looked at.
-        late_groups: number of these whose newest member joined long ago.
+        late_groups: number of these whose newest member joined more than 15 minutes ago.
         grouped: number of tasks in the late groups.
         late_sets: number of aggregation sets that became stale more than a minute ago.
         wait_objective: seconds that tasks may wait; None if the queue has no objective.

@@ -29,7 +29,7 @@ for at = 9, #ARGV, 1 do
 end
 local admitted = #ids
 if concurrency ~= '' then
-  -- A call that is sent again after its reply was lost gives the slots of the first one back.
+  -- A call that is resent after a lost reply first gives back the slots that its first run took.
   redis.call('ZREM', semaphore, unpack(ids))
   redis.call('ZREMRANGEBYSCORE', semaphore, '-inf', seconds - 1)
   admitted = math.max(0, math.min(admitted, tonumber(concurrency) - redis.call('ZCARD', semaphore)))

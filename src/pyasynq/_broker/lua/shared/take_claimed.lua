@@ -11,8 +11,8 @@ local function take_claimed(active, lease, task_prefix, replay, wanted_state, st
   local call, claims, number = redis.call, ARGV, 0
   local held, held_ids, held_tasks, refused = {}, {}, {}, {}
   local later = later_leases(lease, first, stride)
-  -- Where to search for a task: the oldest are at the tail, unless many older ones run for long. In quotes, since
-  -- a number would be converted to text in each call.
+  -- Search for a task from the tail, where the oldest are, unless many older tasks run for long. The ranks are
+  -- quoted, since a number would be converted to text in each call.
   local is_old = call('LPOS', active, claims[first], 'RANK', '-1', 'MAXLEN', '100')
   local from_end = is_old and '-1' or '1'
   -- Everything is read before anything is written: a key of the wrong type fails here.
