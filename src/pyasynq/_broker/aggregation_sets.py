@@ -57,7 +57,7 @@ class AggregationSet(NamedTuple):
 
 
 class SetMember(NamedTuple):
-    """A task of a set, with its message not decoded."""
+    """A task of an aggregation set; its message is not decoded."""
 
     id: str
     message: bytes

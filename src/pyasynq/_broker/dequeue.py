@@ -93,7 +93,7 @@ _make_task: Final[Callable[[tuple[str, bytes, int, int, bytes | None]], Dequeued
 
 
 class Dequeued(NamedTuple):
-    """The result of one dequeue.
+    """The result of one dequeue call.
 
     Attributes:
         tasks: oldest first.

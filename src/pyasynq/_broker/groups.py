@@ -43,7 +43,7 @@ class GroupCheck(NamedTuple):
 
     Attributes:
         sets: the sets that were made; they belong to the caller until their deadline.
-        next_due: Unix time at which the next group is due, in the past for one that is due already; None if
+        next_due: Unix time at which the next group is due; it is past if a group is due already. None if
             all groups are empty.
         redis_now: Redis' time at the last call.
     """
@@ -59,7 +59,7 @@ def new_set_id() -> str:
 
 
 def list_groups(queue: str) -> Plan[list[str]]:
-    """Return the sorted names of groups; those without members stay listed until the next check."""
+    """Return the sorted names of groups; an empty group is listed until the next check."""
     return sorted(readable_names((yield from scan_names(queue_keys(queue).groups))))
 
 

@@ -140,7 +140,7 @@ class Recovered(NamedTuple):
 class PoisonTask(NamedTuple):
     """A poison task, which crashed its workers; archived if token and lease are unchanged (compare-and-set).
 
-    An empty message leaves the stored one untouched. `archived_at` is Unix time. `history_entry` is as in
+    An empty message leaves the stored message unchanged. `archived_at` is Unix time. `history_entry` is as in
     `RecoverTask`.
     """
 
@@ -160,7 +160,7 @@ def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
 
 
 def confirm_extended(queue: str, task_id: str, token: str) -> Plan[bool]:
-    """Record that a remote worker has extended its attempt's lease; return as `confirm_begin` does.
+    """Record that a remote worker has extended its lease; return False if the attempt lost the task.
 
     The token is written into a separate field, because `x:begun` means that the attempt no longer runs alone.
     """
@@ -212,7 +212,8 @@ def list_expired(
 ) -> Plan[list[ExpiredTask]]:
     """Return up to `limit` active tasks whose lease ended long enough ago, the longest ago first.
 
-    Long enough is `own_slack` seconds for tasks of pyasynq workers, `foreign_slack` for those of Go.
+    It must have ended `own_slack` seconds ago for tasks of pyasynq workers, `foreign_slack` seconds ago for
+    tasks of Go workers.
     """
     keys = queue_keys(queue)
     found: list[ExpiredTask] = []

@@ -29,7 +29,7 @@ def retry_in_order(
     redis_now: Instant | None,
     note: VerdictNote = NO_NOTE,
 ) -> Plan[Settled]:
-    """Move tasks of an ordered queue to `retry`, as `settle_retry` does; move due ones on to the front.
+    """Move tasks of an ordered queue to `retry`, as `settle_retry` does; then put due tasks at the front.
 
     Between the two calls the tasks in `retry` block the queue, so no other worker takes anything.
     """

@@ -21,7 +21,7 @@ class QueueReading(NamedTuple):
     Attributes:
         redis_now: Redis' time at that moment.
         pending: number of pending tasks.
-        is_paused: whether the queue is paused, so that none of these may be taken.
+        is_paused: whether the queue is paused, so that no pending task may be taken.
         has_endings: whether its outbox has ended tasks whose callbacks are still to be enqueued.
         active: number of active tasks, which workers have.
         leases: number of leases.

@@ -39,7 +39,7 @@ _GAP: Final = 1.0
 A registration adds 14 % to the time of a lone enqueue.
 """
 _BURST: Final = 9.0
-"""Seconds in which an empty token bucket gains all its tokens but one."""
+"""Seconds in which an empty token bucket is filled, except for its last token (burst)."""
 _MOST_NAMES: Final = 1_000
 _MOST_KNOWN: Final = 10_000
 _TRANSIENT: Final = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryError)

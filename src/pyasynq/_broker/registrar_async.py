@@ -41,7 +41,7 @@ class AsyncRegistrar(RegistrarBase):
     """Runs plans that put tasks into queues, and registers the queues.
 
     On a single server, both go in one pipeline. In a cluster the name follows its task: the first tasks of a
-    queue wait for it at most 0.1 s, all others do not wait. A name that Redis does not accept is resent.
+    queue wait for it at most 0.1 s, later tasks do not wait. A name that Redis does not accept is resent.
     """
 
     def __init__(self, driver: AsyncDriver, *, apart: bool = False) -> None:

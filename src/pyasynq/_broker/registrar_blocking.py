@@ -34,7 +34,7 @@ class BlockingRegistrar(RegistrarBase):
         super().__init__(driver, apart=apart)
         self._driver = driver
         self._sender_pid = 0
-        """Id of the process whose thread is running; written by that thread and by the one that starts it."""
+        """Process id of the running thread; written by that thread and by the thread that starts it."""
         self._waiter = ThreadWaiter()
         self._waiting: dict[ThreadWaiter, None] = {}
         """Threads that wait until the names of their new queues are registered."""

@@ -88,7 +88,7 @@ class EntryPause(NamedTuple):
     """Pause of an entry.
 
     Attributes:
-        is_known: whether the entry's scheduler knows pauses; one in Go does not.
+        is_known: whether the entry's scheduler supports pauses; a scheduler in Go does not.
         since: Unix time; None if the entry is not paused.
     """
 
@@ -110,9 +110,9 @@ def begin_entries(
     predecessors: Mapping[str, str] = MappingProxyType({}),
     now: Instant | None = None,
 ) -> Plan[Begun]:
-    """Return the stored ticks of entries of this queue; store a beginning for those that have none.
+    """Return the stored ticks of entries of this queue; store a start time for entries without ticks.
 
-    A new entry inherits ticks and pause of its predecessor, given by id, or begins now.
+    A new entry inherits ticks and pause of its predecessor, given by id. Without a predecessor it starts now.
     """
     ticks: list[EntryTicks] = []
     redis_now = Instant(0)
@@ -256,7 +256,7 @@ def record_enqueue_event(
     *,
     ttl: int = STATISTICS_SECONDS,
 ) -> Plan[None]:
-    """Add an enqueue to an entry's history, which expires `ttl` seconds after its last one."""
+    """Add an enqueue to an entry's history, which expires `ttl` seconds after its last enqueue."""
     if event.enqueue_time is None:
         raise ValueError("the event has no time")
     score = int(event.enqueue_time.timestamp())

@@ -40,7 +40,7 @@ def ask_server(server_id: str, action: ServerAction, *, now: Instant | None) -> 
 
 
 def read_request(server_id: str) -> Plan[ServerRequest | None]:
-    """Return the request to a server; None if there is none, or an unknown one."""
+    """Return the request to a server; None if there is none, or if its action is unknown."""
     key = server_request_key(server_id)
     action, number = yield CommandCall(("HMGET", key, "action", "number"), key, Replay.SAFE)
     known = _ACTIONS.get(action or b"")

@@ -76,9 +76,9 @@ class Finished(Claimant, Protocol):
 
 
 class CompleteTask(NamedTuple):
-    """A finished task, kept until `expires_at` (Unix time). A result of None leaves an earlier one in place.
+    """A finished task, kept until `expires_at` (Unix time). A result of None keeps the stored result.
 
-    `progress` is JSON; empty leaves the stored one in place.
+    `progress` is JSON; empty keeps the stored progress.
     """
 
     claim: Claim
@@ -93,10 +93,10 @@ class RetryTask(NamedTuple):
     """A task to retry at `retry_at` (Unix time); only a failure counts in the statistics.
 
     Attributes:
-        message: empty to leave the stored one, and its trace, untouched.
+        message: new message; empty keeps the stored message and its trace.
         trace: traceback of the error; empty for none.
         history_entry: JSON of the attempt, for the task's history; empty for none.
-        progress: JSON; empty leaves the stored one in place.
+        progress: JSON; empty keeps the stored progress.
         unique_key: the message's lock key, empty for none.
     """
 
@@ -308,9 +308,10 @@ def count_active_and_leases(queue: str) -> list[Plan[int]]:
 
 
 def trim_rest(keys: QueueKeys, reply: Reply, *, max_size: int, cutoff: int) -> Plan[int]:
-    """Delete the archived tasks beyond those that the first call deleted; return the total number.
+    """Delete the archived tasks that the first call left to trim; return the total number of deleted tasks.
 
-    `reply` begins with the number trimmed and 1 or 0 for "there is more"; a call trims at most 1,000.
+    `reply` begins with the number of tasks that the first call deleted, and 1 if there are more to delete. A
+    call deletes at most 1,000.
     """
     trimmed, more = reply[:2]
     while more:

@@ -23,7 +23,9 @@ class SlowScript(NamedTuple):
 def list_slow_scripts(
     now: Instant, *, milliseconds: int, seconds: int, at: Place = None
 ) -> Plan[list[SlowScript]]:
-    """Return the slow scripts in a server's own log: those that took longer than this, in the last `seconds`.
+    """Return the scripts in the slow log of one Redis server that took more than `milliseconds`.
+
+    Only runs in the last `seconds` are returned.
 
     Raises:
         RedisPermissionError: for users without the right to SLOWLOG.

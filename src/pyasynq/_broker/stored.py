@@ -55,7 +55,7 @@ def field_pairs(reply: dict[bytes, bytes] | Sequence[bytes]) -> Iterable[tuple[b
 
 
 def parse_number(data: bytes | int | None) -> int:
-    """Return a 64-bit whole number, and 0 for anything else."""
+    """Parse bytes as a 64-bit whole number; return 0 for any other value."""
     if isinstance(data, int):
         return data
     if data is None or len(data) > _LONGEST_NUMBER:

@@ -40,7 +40,7 @@ def publish_types(types: Sequence[TaskTypeInfo], now: Instant | None = None) -> 
 
 
 def renew_types(types: Sequence[str], now: Instant | None = None) -> Plan[list[str]]:
-    """Record that types are still served; return those without a description."""
+    """Record that a worker still serves these types; return the types that have no description in Redis."""
     missing: list[str] = []
     for some in chunks(types):
         args = (*time_arguments(now), KEPT_SECONDS, *some)
@@ -50,7 +50,7 @@ def renew_types(types: Sequence[str], now: Instant | None = None) -> Plan[list[s
 
 
 def read_types(now: Instant) -> Plan[list[TaskTypeInfo]]:
-    """Return the types that a worker has named within 30 days, by name; unreadable ones are left out."""
+    """Return the types that a worker has named within 30 days, by name; leave out unreadable ones."""
     cursor: Any = b"0"
     found: dict[str, TaskTypeInfo] = {}
     while True:

@@ -110,7 +110,7 @@ def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
 
 
 def unpack_numbers(data: bytes, size: int, *, coarse: bool) -> list[int] | None:
-    """Return the numbers of a record, or None for data that is not a record.
+    """Return the vector in a packed record; None for data that is not a record.
 
     Args:
         data: bit mask and varints, as from `pack_numbers`.
@@ -178,6 +178,6 @@ def unpack_records(value: bytes, level: Level) -> Iterator[tuple[int, list[int]]
 
 
 def add_vectors(total: list[int], numbers: Iterable[int]) -> None:
-    """Add numbers to a vector in place, position by position; `numbers` may be shorter than the vector."""
+    """Add a vector to another in place, position by position; `numbers` may be the shorter one."""
     for at, number in enumerate(numbers):
         total[at] += number

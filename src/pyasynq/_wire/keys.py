@@ -205,7 +205,7 @@ class QueueKeys:
     def own_unique(self, name: str) -> str:
         """Return the key of the uniqueness lock of all tasks with this `unique_key`.
 
-        It differs from every lock that a client makes of type and payload: those begin with `unique:`.
+        It differs from every lock that a client makes of type and payload, which begins with `unique:`.
         """
         return f"{self.own_unique_prefix}{name}"
 

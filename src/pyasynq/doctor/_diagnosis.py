@@ -44,7 +44,7 @@ def looks_sound(facts: StoredTask, queue: str) -> bool:
 
 
 def has_stale_fields(facts: StoredTask, state: str) -> bool:
-    """Return whether a hash has fields of another state, or lacks a field of this one."""
+    """Return whether a hash has fields of another state, or lacks a field that `state` requires."""
     return (
         (state == "pending") != bool(facts.pending_since)
         or (state != "active" and bool(facts.attempt))
@@ -58,7 +58,7 @@ def diagnose(
 ) -> Diagnosis | None:
     """Return the damage of a task read atomically; None if it is undamaged.
 
-    `sets` are the keys of the queue's aggregation sets: a group may have the same name as one.
+    `sets` are the keys of the queue's aggregation sets: the key of a group may look like that of a set.
     """
     if not facts.message:
         return _diagnose_hash(facts, seen_in)

@@ -298,9 +298,9 @@ class Doctor:
     async def _judge(
         self, survey: QueueSurvey, orphan_sets: set[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check each suspicious task atomically; return a finding for each damaged one.
+        """Check each suspicious task atomically; return a finding for each kind of damage.
 
-        Only the damaged ones remain in the survey. Tasks that could not be checked are noted in `skipped`.
+        Only the damaged tasks remain in the survey. Tasks that could not be checked are noted in `skipped`.
         """
         found = []
         suspects, survey.suspects = survey.suspects, {}

@@ -46,7 +46,8 @@ class QueueInfo:
     aggregating_at: datetime | None = None
     """Time at which counting `aggregating` began, for queues with over 1,000 groups; None means `timestamp`.
 
-    Each query counts 5,000 more groups. Until all of them were counted once, the number is an estimate.
+    Each query counts some more groups: 5,000 with `queue_info`, 500 with `queue_infos`. Until all groups were
+    counted once, the number is an estimate.
     """
     memory_usage: int | None = None
     """Bytes, estimated from a sample of the tasks; None unless it was asked for."""

@@ -22,7 +22,7 @@ class Refusal(enum.StrEnum):
     STATE = "state"
     """The operation is not for tasks in the state that `TaskResult.state` names."""
     AGGREGATED = "aggregated"
-    """The task is being aggregated with others of its group."""
+    """The task is a member of an aggregation set: it is being aggregated with other tasks of its group."""
 
 
 @dataclass(frozen=True, slots=True)

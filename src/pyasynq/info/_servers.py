@@ -59,7 +59,7 @@ class RequestStatus(enum.StrEnum):
     ENDED = "ended"
     """The server has closed, or its record has lapsed."""
     NOT_UNDERSTOOD = "not_understood"
-    """The server is one in Go, which reads no requests; nothing was written."""
+    """It is an Asynq server in Go, which reads no requests; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ class QueueInspector(InspectorBase):
             the limits stored for the queue now.
 
         Raises:
-            QueueLimitsChangedError: the stored limits are not the expected ones.
+            QueueLimitsChangedError: the stored limits are not `expected`.
             ReplyLostError: with `expected`, the connection broke: they may have been changed.
         """
         self._require_primary()

@@ -34,7 +34,7 @@ class StatisticsInspector(InspectorBase):
         pipeline.
 
         Args:
-            queues: names; one that does not exist has no series.
+            queues: names of queues; a missing queue has no series.
             since: aware; minutes are kept for 2 hours, ten minutes for 72 hours, days for 90 days.
             until: aware; now unless given.
             step: 60, 600 or 86,400 seconds; the finest that goes back as far as `since` unless given.
@@ -92,6 +92,6 @@ class StatisticsInspector(InspectorBase):
         return await self._run(inspecting.marks.add_mark(text, at=moment, by=by, key=key))
 
     async def remove_mark(self, mark_id: str) -> bool:
-        """Remove a mark; return whether there was one."""
+        """Remove the mark with this id; return whether it existed."""
         self._require_primary()
         return await self._run(inspecting.marks.remove_mark(mark_id))

@@ -49,7 +49,7 @@ def find_wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[byte
 
 
 def raise_counter(queue: str, counter: bytes, least: int | None) -> Plan[bool]:
-    """Raise a counter to `least`, its smallest correct value; None deletes one that is not a number.
+    """Raise a counter to `least`, its smallest correct value; None deletes it, if it is not a number.
 
     Return False if the counter does not need this repair any more.
     """

@@ -35,7 +35,7 @@ class GroupFacts(NamedTuple):
 
 
 def list_known_groups(queue: str) -> Plan[tuple[list[bytes], list[bytes]]]:
-    """Return the keys of the listed groups, and those of the aggregation sets."""
+    """Return the keys of the listed groups, and the keys of the listed aggregation sets."""
     keys = queue_keys(queue)
     names = yield from scan_names(keys.groups)
     sets = yield CommandCall(("ZRANGE", keys.aggregation_sets, 0, -1), keys.aggregation_sets, Replay.SAFE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyasynq._wire.keys import QueueKeys
 
 _LIST_STEPS: Final = 200_000
-"""Number of list positions that one call may walk over: each judged id is searched for in both lists."""
+"""Number of list positions that one call may walk over: it searches both lists for each id."""
 _JUDGED_AT_ONCE: Final = 50
 _SAMPLE: Final = 50
 

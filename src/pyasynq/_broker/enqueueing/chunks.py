@@ -76,7 +76,7 @@ class RunBatch:
         Tasks without an entry were enqueued as new tasks.
 
         Raises:
-            Exception: the error of a plan, unless it is one of pyasynq's errors: those are results.
+            Exception: the error of a plan; an error of pyasynq is not raised, but becomes a result.
         """
         others: OtherResults = {}
         for run, outcome in zip(self._runs, outcomes, strict=True):

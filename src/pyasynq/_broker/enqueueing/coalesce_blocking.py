@@ -202,7 +202,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
             queue.outside.pop(waiter, None)
 
     def _has_room(self, queue: _ThreadQueue, size: int) -> bool:
-        """Return whether a call is admitted: it fits, or is the only one. Note the largest size so far."""
+        """Return whether to admit a call: it fits, or is the only call. Record the largest size so far."""
         calls = len(queue.tickets)
         self._largest = max(self._largest, size)
         if calls == 0 or (calls < self._max_calls and (calls + 1) * self._largest <= self._max_bytes):

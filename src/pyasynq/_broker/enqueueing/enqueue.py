@@ -116,7 +116,7 @@ def split_runs(composed: Sequence[Composed]) -> list[EnqueueRun]:
 
 
 def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
-    """Put the tasks of a run into their queue; return results by position for those not simply enqueued.
+    """Put the tasks of a run into their queue; return, by position, results of tasks that are not new.
 
     Nothing is written for a refused task. After a lost reply the call is resent; a task that is in Redis
     exactly as it was sent counts as enqueued, not as a conflict. A registrar writes the name of the queue.
@@ -150,7 +150,7 @@ def enqueue_run(run: EnqueueRun, *, now: Instant | None) -> Plan[OtherResults]:
 
 
 def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Plan[OtherResults]:
-    """Put tasks into their queue as `enqueue_run` does, then publish an event for each enqueued one.
+    """Put tasks into their queue as `enqueue_run` does, then publish an event for each enqueued task.
 
     If publishing fails, the tasks are still enqueued.
     """
@@ -170,7 +170,7 @@ def enqueue_and_publish(run: EnqueueRun, *, now: Instant, max_length: int) -> Pl
 def enqueue_durably(
     enqueue: Callable[[EnqueueRun], Plan[OtherResults]], run: EnqueueRun, *, now: Instant
 ) -> Plan[OtherResults]:
-    """Enqueue as `enqueue_run` does; the result of a task that too few replicas have is `NotDurableError`.
+    """Enqueue as `enqueue_run` does; a task that too few replicas have gets `NotDurableError` as its result.
 
     WAIT is called once, for the largest number of replicas that any task requires.
     """

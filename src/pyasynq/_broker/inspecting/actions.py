@@ -198,7 +198,7 @@ def run_task(queue: str, task_id: str, *, now: Instant) -> Plan[None]:
 
 
 def archive_task(queue: str, task_id: str, *, limits: ArchiveLimits, now: Instant) -> Plan[int]:
-    """Archive one task; return how many others were trimmed."""
+    """Archive one task; return the number of archived tasks deleted to make room (trimming)."""
     yield from require_queue(queue)
     act = functools.partial(archive_tasks, queue, limits=limits, now=now)
     return (yield from act_on_one("archive", queue, task_id, act)).trimmed

@@ -101,7 +101,7 @@ def _result(task_id: str, reason: str | None) -> TaskResult:
 def reschedule_by_ids(
     queue: str, ids: Iterable[str], process_at: datetime, *, spread: Duration, now: Instant
 ) -> Plan[TaskResults]:
-    """Set when scheduled and retry tasks are due; archived ones become scheduled.
+    """Set when scheduled and retry tasks are due; archived tasks become scheduled.
 
     With `spread`, the tasks are due one after the other, at even distances, the first one at `process_at`.
     """

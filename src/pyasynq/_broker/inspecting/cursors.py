@@ -44,7 +44,7 @@ def decode_cursor(cursor: str, tag: str, form: str) -> list[Any]:
         cursor: input of a user.
         tag: tag of the list for which the cursor must have been made.
         form: a letter for each value: `t` text, `n` a whole number of at least 0, `s` a score, `i` ids, and
-            the capital letter for one that may be None.
+            the capital letter for a value that may be None.
 
     Raises:
         InvalidOptionError: for anything that `encode_cursor` did not return for this list.

@@ -127,12 +127,12 @@ def count_tasks(
     group_counts: GroupCounts | None = None,
     group_pages: int = PAGES_AT_ONCE,
 ) -> Plan[QueueCounts]:
-    """Return the counts of a queue, all zero for one that does not exist.
+    """Return the counts of a queue; they are all zero for a missing queue.
 
     With `now=None`, today is taken from this host's clock.
 
     In a queue of more than 1,000 groups, each call counts the tasks of `group_pages` pages of 500 groups;
-    `group_counts` keeps the counts of the others.
+    `group_counts` keeps the counts of the other groups.
     """
     keys = queue_keys(queue)
     asked_at = now or SYSTEM_CLOCK.now()

@@ -53,7 +53,7 @@ def find_schedulers(now: Instant | None) -> Plan[list[Plan[SchedulerRecord]]]:
 
 
 def describe_entries(records: Iterable[SchedulerRecord]) -> list[SchedulerEntryInfo]:
-    """Return the entries of schedulers; those that cannot be read are left out. Pauses are not known yet."""
+    """Return the entries of schedulers, without their pauses; leave out entries that cannot be read."""
     entries = []
     for record in records:
         for entry in record.entries:
@@ -107,7 +107,7 @@ def scheduler_entries(now: Instant | None = None) -> Plan[list[SchedulerEntryInf
 
 
 def pause_entry(entry_id: str, *, pauses: bool, now: Instant | None) -> Plan[EntryPauseResult]:
-    """Pause an entry, or end its pause unless `pauses`; return its new state.
+    """Pause an entry, or with `pauses=False`, end its pause; return its new state.
 
     Raises:
         ScheduleNotFoundError: when no running scheduler has the entry.

@@ -57,7 +57,7 @@ def _decode_running(values: Sequence[bytes], *, payloads: bool) -> Iterator[Work
 
 
 def sort_servers(infos: Iterable[ServerInfo | None], queue: str | None) -> list[ServerInfo]:
-    """Sort found servers by host, process and id; with `queue`, keep only those that serve it."""
+    """Sort servers by host, process and id; with `queue`, keep only servers that serve it."""
     found = [info for info in infos if info is not None and (queue is None or queue in info.queues)]
     return sorted(found, key=lambda info: (info.host, info.pid, info.id))
 

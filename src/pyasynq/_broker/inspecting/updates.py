@@ -39,7 +39,7 @@ def update_payload(
         TaskNotFoundError: when there is no such task.
         TaskStateError: when it is in another state.
         DuplicateTaskError: when another task holds the lock of the new payload; nothing was changed.
-        PayloadChangedError: when the payload is not the `expected` one; nothing was changed.
+        PayloadChangedError: when the stored payload is not `expected`; nothing was changed.
         UndecodableMessageError: when its message cannot be decoded.
     """
     if not isinstance(payload, bytes | None):

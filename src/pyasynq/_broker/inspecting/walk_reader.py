@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
 MAX_READ: Final = 2_000_000
-"""Bytes of messages after which a call ends, so that large ones do not keep Redis busy."""
+"""Bytes of messages after which a call ends, so that large messages do not keep Redis busy."""
 _MOST_TEXTS: Final = 40
-"""Largest number of texts that Redis tests; further ones are only tested by the caller."""
+"""Largest number of tests (`ScanText`, `ScanNumber`) that Redis makes; further tests are left to the caller."""
 _LETTERS: Final = {"message": b"m", "id": b"i", "result": b"r"}
 
 
@@ -108,7 +108,7 @@ def text_arguments(groups: Sequence[Sequence[ScanText | ScanNumber]]) -> tuple[A
 def _length(one: ScanText | ScanNumber) -> int:
     """Return an estimate of a test's selectivity: the length of its text, since long texts are rare.
 
-    Numbers are 0, so that they are tested last.
+    A test of a number gets 0, so that it comes last.
     """
     return 0 if isinstance(one, ScanNumber) else len(one.data)
 

@@ -69,6 +69,6 @@ def spend_request(
 
 
 def remove_api_key(key_id: str) -> Plan[bool]:
-    """Remove a key, also while Redis is full; return whether there was one."""
+    """Remove an API key, also while Redis is full; return whether it existed."""
     removed: int = yield CommandCall(("HDEL", API_KEYS_KEY, key_id), API_KEYS_KEY, Replay.SAFE)
     return removed > 0

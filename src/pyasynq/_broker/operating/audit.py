@@ -49,7 +49,9 @@ def write_audit(entry: bytes, *, intent: str = "") -> Plan[str]:
 
 
 def write_refusal(entry: bytes, who: str) -> Plan[int]:
-    """Record a refused call of `who`, a user and address, as an entry or by counting it in the newest one.
+    """Record a refused call of `who`, a user and address.
+
+    It becomes an entry, or is counted in the newest entry of `who` if there are too many (rate limit).
 
     Return the number of further refused calls that the newest entry of `who` counts.
     """

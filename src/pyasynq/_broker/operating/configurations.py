@@ -33,7 +33,7 @@ class ConfigurationChange(NamedTuple):
 
     Attributes:
         outcome: `stored`; `other` if the type has another version; `full` if the store is full.
-        version: version of the type: the new one if stored, else the present one; 0 for none.
+        version: the new version if it was stored, else the present version of the type; 0 for none.
     """
 
     outcome: str

@@ -1,7 +1,7 @@
 """Gates of hosts that the task service calls: distributed limiters of rate and concurrency, and throttling.
 
 The gate of a host is a hash with its token bucket and the time until which the host is throttled.
-Its slots are a semaphore of requests, whose tokens are leases: those of a killed instance lapse.
+Its slots are a semaphore of requests, whose tokens are leases: tokens of a killed instance expire.
 Both have the hash tag `{HOST}`, so that one script decides on all three limits.
 """
 

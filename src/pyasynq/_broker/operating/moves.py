@@ -39,8 +39,8 @@ class Move(NamedTuple):
     """Result of moving one task.
 
     Attributes:
-        fate: treatment of the copy by `release_step`: `place` releases it, `again` releases one that may have
-            been held for long, and `drop` deletes it because the task stays in its own queue.
+        fate: treatment of the copy by `release_step`: `place` releases it; `again` releases it, too, after it
+            may have been held for long; `drop` deletes it because the task stays in its own queue.
         reason: why the task stays in its queue; empty if it was moved.
     """
 
@@ -77,7 +77,7 @@ def hold_and_take(
         target: queue to move the task to.
         task_id: id of the task in both queues.
         from_state: the state that it must be in; empty for any that can be moved.
-        is_wanted: False starts no move, and only finishes one whose task was removed before.
+        is_wanted: False starts no new move, but finishes a move whose task was removed before.
     """
     keys, others = queue_keys(source), queue_keys(target)
     ledger = keys.step(operation)

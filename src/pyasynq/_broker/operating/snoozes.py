@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyasynq._clock import Instant
 
 MAX_SNOOZES: Final = 1_000
-"""Largest number of snoozes; those that end first are removed first."""
+"""Largest number of snoozes; beyond it, the snoozes that end first are removed."""
 LONGEST_SNOOZE: Final = 30 * 86_400
 """Longest duration of a snooze, in seconds."""
 LONGEST_REASON: Final = 200
@@ -51,7 +51,7 @@ def add_snooze(finding: str, *, until: Instant, reason: str, by: str, now: Insta
 
 
 def remove_snooze(finding: str) -> Plan[bool]:
-    """End the snooze of a finding; return whether there was one."""
+    """End the snooze of a finding; return whether it was snoozed."""
     removed = 0
     for data in (yield CommandCall(("ZRANGE", SNOOZED_KEY, 0, -1), SNOOZED_KEY, Replay.SAFE)):
         snooze = decode_snooze(data)

@@ -47,6 +47,6 @@ def write_view(view: str, data: bytes) -> Plan[bool]:
 
 
 def remove_view(view: str) -> Plan[bool]:
-    """Remove a view; return whether there was one."""
+    """Remove a saved view; return whether it existed."""
     removed: int = yield CommandCall(("HDEL", VIEWS_KEY, view), VIEWS_KEY, Replay.SAFE)
     return removed > 0

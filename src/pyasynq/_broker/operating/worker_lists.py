@@ -69,7 +69,7 @@ def sweep_list(task_type: str, shard: int, dead: Sequence[str] = ()) -> Plan[Lis
     Args:
         task_type: name of the type.
         shard: number of the shard.
-        dead: workers that are forgotten unless they have a heartbeat.
+        dead: names of workers to forget, except those that have a heartbeat.
     """
     keys = shard_keys(task_type, shard)
     shown = (keys.entries, keys.workers, keys.leases, keys.replies)
@@ -83,7 +83,7 @@ def sweep_list(task_type: str, shard: int, dead: Sequence[str] = ()) -> Plan[Lis
 
 
 def read_list_replies(task_type: str, shard: int) -> Plan[tuple[list[bytes], int]]:
-    """Return the oldest replies, which stay listed; remove those that are too long, and return how many."""
+    """Return the oldest replies, which stay in the list; remove too long replies, and return their number."""
     args = (MAX_REPLIES, MAX_REPLY_BYTES, _MOST_READ)
     keys = (shard_keys(task_type, shard).replies,)
     removed, *found = yield ScriptCall(LIST_READ, keys, args, Replay.SAFE)

@@ -118,7 +118,7 @@ class _LoopWaits:
         return watched, waiter
 
     def leave(self, watched: WatchedTask, waiter: Waiter) -> None:
-        """End a wait; others are not affected."""
+        """End one wait for a task; other waits for it continue."""
         watched.waiters.remove(waiter)
         if not waiter.ended.cancel() and not waiter.ended.cancelled():
             waiter.ended.exception()  # marks the error as retrieved
